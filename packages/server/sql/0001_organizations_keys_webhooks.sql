@@ -1,0 +1,82 @@
+-- Ids are TypeIDs kept as text: what a person sees in an answer is what stands in the row.
+-- Collation "C" everywhere on ids: byte order is time order (UUIDv7), and comparison is a memcmp.
+
+create table keyhook.organizations (
+  id         text collate "C" primary key,
+  name       text not null,
+  created_at timestamptz not null default now()
+);
+
+create table keyhook.users (
+  id         text collate "C" primary key,
+  email      text not null,
+  name       text,
+  -- The `sub` of the operator's OpenID issuer, where there is one.
+  subject    text collate "C",
+  created_at timestamptz not null default now(),
+  -- Removed users stay as rows, because keys and audit entries go on naming them.
+  removed_at timestamptz
+);
+create unique index users_email on keyhook.users (lower(email)) where removed_at is null;
+create unique index users_subject on keyhook.users (subject) where removed_at is null;
+
+create table keyhook.memberships (
+  org_id     text collate "C" not null references keyhook.organizations,
+  user_id    text collate "C" not null references keyhook.users,
+  role       text not null check (role in ('owner', 'admin', 'member')),
+  created_at timestamptz not null default now(),
+  primary key (org_id, user_id)
+);
+create index memberships_user on keyhook.memberships (user_id, org_id);
+
+create table keyhook.api_keys (
+  org_id       text collate "C" not null references keyhook.organizations,
+  id           text collate "C" not null,
+  name         text not null,
+  key_prefix   text collate "C" not null,
+  hash         bytea not null check (length(hash) = 32),
+  created_by   text collate "C" not null references keyhook.users,
+  created_at   timestamptz not null default now(),
+  last_used_at timestamptz,
+  revoked_at   timestamptz,
+  primary key (org_id, id),
+  unique (org_id, key_prefix)
+) with (fillfactor = 90); -- room for last_used_at to be updated in place
+
+-- Authentication reads this one and nothing else of the table's indexes: a revoked key is not in it.
+-- Not unique: a collision of SHA-256 is not a thing to plan for, and a global unique index would tie the table to one node.
+create index api_keys_active_hash on keyhook.api_keys (hash) where revoked_at is null;
+create index api_keys_active on keyhook.api_keys (org_id, id) where revoked_at is null;
+
+create table keyhook.webhooks (
+  org_id        text collate "C" not null references keyhook.organizations,
+  id            text collate "C" not null,
+  url           text not null,
+  event_types   text[] not null,
+  -- AES-256-GCM under the master key that secret_key_id names; gone once the webhook is deleted.
+  secret_key_id text collate "C",
+  secret_box    bytea,
+  created_by    text collate "C" not null references keyhook.users,
+  created_at    timestamptz not null default now(),
+  deleted_at    timestamptz,
+  primary key (org_id, id),
+  check ((deleted_at is null) = (secret_box is not null)),
+  check ((secret_key_id is null) = (secret_box is null))
+);
+create index webhooks_existing on keyhook.webhooks (org_id, id) where deleted_at is null;
+create index webhooks_secret_key on keyhook.webhooks (secret_key_id) where deleted_at is null;
+
+create table keyhook.audit_entries (
+  org_id     text collate "C" not null references keyhook.organizations,
+  id         text collate "C" not null,
+  at         timestamptz not null default now(),
+  action     text not null,
+  actor_kind text not null check (actor_kind in ('key', 'login', 'operator')),
+  user_id    text collate "C",
+  -- The key's id, or the login token's jti.
+  credential text collate "C",
+  address    text,
+  target_id  text collate "C" not null,
+  details    jsonb not null default '{}',
+  primary key (org_id, id)
+);

@@ -1,0 +1,140 @@
+import type { Command } from 'commander'
+import { durationSeconds } from '../domain/duration.ts'
+import { isRole, roles } from '../domain/roles.ts'
+import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
+import { createLocalIssuer, localTtlSecondsMax } from '../login/local-issuer.ts'
+import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
+import type { Database } from '../store/database.ts'
+import { userExists } from '../store/users.ts'
+import { Mistake } from './output.ts'
+import { type Environment, withInstallation } from './with-installation.ts'
+
+/** Nobody is logged in at a command line: what it does is the operator's doing. */
+const operator = { kind: 'operator', tokenId: null, address: null } as const
+
+const json = ['--json', 'Print one line of JSON'] as const
+
+export function addDirectoryCommands(program: Command, environment: Environment): void {
+  const org = program.command('org').description('Organizations')
+  org
+    .command('create')
+    .description('Make an organization')
+    .requiredOption('--name <name>', 'What people call it')
+    .option(...json)
+    .action((options: { name: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const made = await db.begin((tx) => createOrganization(tx, operator, { name: options.name }))
+        output.result(made, `Made the organization ${made.id} (${made.name}).`)
+      }),
+    )
+
+  const user = program.command('user').description('Users')
+  user
+    .command('create')
+    .description('Make a user')
+    .requiredOption('--email <email>', 'E-mail address, unique')
+    .option('--name <name>', 'Full name')
+    .option('--subject <sub>', 'The `sub` of this person at your OpenID issuer')
+    .option(...json)
+    .action((options: { email: string; name?: string; subject?: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const request = { email: options.email, name: options.name ?? null, subject: options.subject ?? null }
+        const made = await db.begin((tx) => createUser(tx, request))
+        output.result(made, `Made the user ${made.id} (${made.email}).`)
+      }),
+    )
+  user
+    .command('remove')
+    .description('Remove a user everywhere; their keys and tokens stop at once')
+    .requiredOption('--user <usr>', 'The user')
+    .option(...json)
+    .action((options: { user: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const userId = idOption('usr', '--user', options.user)
+        await removeUser(db, operator, { userId })
+        output.result({ removed: userId }, `Removed the user ${userId}.`)
+      }),
+    )
+
+  const member = program.command('member').description('Who is in which organization')
+  member
+    .command('set')
+    .description('Add a member, or change the role of one')
+    .requiredOption('--org <org>', 'The organization')
+    .requiredOption('--user <usr>', 'The user')
+    .requiredOption('--role <role>', roles.join(', '))
+    .option(...json)
+    .action((options: { org: string; user: string; role: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const { role } = options
+        if (!isRole(role)) throw new Mistake(`--role: "${role}" is not one of ${roles.join(', ')}`)
+        const member = {
+          orgId: idOption('org', '--org', options.org),
+          userId: idOption('usr', '--user', options.user),
+          role,
+        }
+        await setMember(db, operator, member)
+        output.result(
+          { org: member.orgId, user: member.userId, role },
+          `${member.userId} is now ${role} of ${member.orgId}.`,
+        )
+      }),
+    )
+  member
+    .command('remove')
+    .description('Take a member out of an organization')
+    .requiredOption('--org <org>', 'The organization')
+    .requiredOption('--user <usr>', 'The user')
+    .option(...json)
+    .action((options: { org: string; user: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const member = { orgId: idOption('org', '--org', options.org), userId: idOption('usr', '--user', options.user) }
+        await removeMember(db, operator, member)
+        output.result({ org: member.orgId, user: member.userId }, `${member.userId} is no longer in ${member.orgId}.`)
+      }),
+    )
+
+  const token = program.command('token').description('Login tokens of the local issuer')
+  token
+    .command('issue')
+    .description('Mint a login token and print it')
+    .option('--user <usr>', 'Whom it speaks for')
+    .option('--operator', 'A token for /operator/v1, which speaks for no user')
+    .option('--ttl <duration>', 'How long it lives: 90s, 15m, 12h, 7d', '12h')
+    .option(...json)
+    .action((options: { user?: string; operator?: true; ttl: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db, masterKeys }, output) => {
+        const ttlSeconds = ttlOption(options.ttl)
+        const subject = await tokenSubject(db, options)
+        const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
+        const minted = await issuer.issue({ subject, ttlSeconds, operator: options.operator ?? false })
+        // Only the token on standard output, so that TOKEN=$(keyhook token issue …) works.
+        output.result({ token: minted }, minted)
+      }),
+    )
+}
+
+async function tokenSubject(db: Database, options: { user?: string; operator?: true }): Promise<string> {
+  if ((options.user === undefined) === (options.operator === undefined))
+    throw new Mistake('Say whom the token is for: --user USER or --operator')
+  if (options.user === undefined) return 'operator'
+  const userId = idOption('usr', '--user', options.user)
+  if (!(await userExists(db, userId))) throw noSuch('user', userId)
+  return userId
+}
+
+function idOption<P extends IdPrefix>(prefix: P, option: string, text: string): Id<P> {
+  if (!isId(prefix, text))
+    throw new Mistake(`${option}: "${text}" is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
+  return text
+}
+
+function ttlOption(text: string): number {
+  const seconds = durationSeconds(text)
+  if (seconds === null || seconds < 1 || seconds > localTtlSecondsMax) {
+    throw new Mistake(
+      `--ttl: "${text}" is not a duration such as 90s, 15m, 12h or 7d (at most ${localTtlSecondsMax / 86_400}d)`,
+    )
+  }
+  return seconds
+}

@@ -1,0 +1,90 @@
+import { type Command, Option } from 'commander'
+import { composeApi } from '../compose.ts'
+import { createLog } from '../log.ts'
+import { ensureFirstOrganization } from '../startup/first-start.ts'
+import { openInstallation } from '../startup/open.ts'
+import { welcome } from '../startup/welcome.ts'
+import { createOutput, Mistake } from './output.ts'
+import type { Environment } from './with-installation.ts'
+
+/** After this, requests that are still being answered are cut off. */
+const drainMsMax = 15_000
+
+export function addServeCommand(program: Command, environment: Environment): void {
+  program
+    .command('serve')
+    .description('Run Keyhook until Ctrl-C')
+    .addOption(new Option('--role <role>', 'What this process does').choices(['all', 'api']).default('all'))
+    .option('--json', 'Print one line of JSON when ready')
+    .action((options: { role: 'all' | 'api'; json?: boolean }) => serve(environment, options))
+}
+
+async function serve(environment: Environment, options: { json?: boolean }): Promise<void> {
+  const config = environment()
+  const output = createOutput(options.json ?? false)
+  const log = createLog(config.logLevel)
+  const stopped = stopSignal()
+  const installation = await openInstallation(config, {
+    purpose: 'serve',
+    note: output.note,
+    onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
+  })
+  try {
+    const api = composeApi(installation, log)
+    try {
+      const first = await ensureFirstOrganization(installation.db)
+      const url = await listen(api.app, config)
+      installation.announce(url)
+      const facts = { url, organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
+      output.result(facts, welcome(config, url, first))
+      const why = await stopped.promise
+      log.info({ why }, 'server.stopping')
+      output.note('Stopping: requests in flight are finished first.')
+    } finally {
+      setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
+      await api.close()
+    }
+  } finally {
+    await installation.close()
+  }
+  if (stopped.failure !== null) throw new Error(stopped.failure)
+}
+
+async function listen(
+  app: ReturnType<typeof composeApi>['app'],
+  config: { host: string; port: number },
+): Promise<string> {
+  try {
+    return publicUrl(await app.listen({ host: config.host, port: config.port }), config.host)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EADDRINUSE')
+      throw new Mistake(`PORT: ${config.port} is taken on ${config.host}. Set PORT to a free one.`)
+    if (code === 'EACCES')
+      throw new Mistake(`PORT: this user may not listen on ${config.port}. Set PORT to 1024 or above.`)
+    if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+      throw new Mistake(`HOST: "${config.host}" is not an address of this machine.`)
+    throw error
+  }
+}
+
+/** A wildcard is where we listen, not where anybody can go. */
+const publicUrl = (listening: string, host: string): string =>
+  ['0.0.0.0', '::'].includes(host) ? `http://127.0.0.1:${new URL(listening).port}` : listening
+
+type StopSignal = { promise: Promise<string>; now(failure: string): void; failure: string | null }
+
+/** Resolves on Ctrl-C, on a supervisor's SIGTERM, or when something under us breaks. */
+function stopSignal(): StopSignal {
+  const { promise, resolve } = Promise.withResolvers<string>()
+  const signal: StopSignal = {
+    promise,
+    failure: null,
+    now(failure) {
+      signal.failure = failure
+      resolve(failure)
+    },
+  }
+  for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => resolve(name))
+  return signal
+}

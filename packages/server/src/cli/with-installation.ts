@@ -1,0 +1,20 @@
+import type { Config } from '../config.ts'
+import { type Installation, openInstallation } from '../startup/open.ts'
+import { createOutput, type Output } from './output.ts'
+
+export type Environment = () => Config
+
+/** Opens the installation for one short command, beside a running server or without one, and closes it again. */
+export async function withInstallation(
+  environment: Environment,
+  { json }: { json?: boolean },
+  work: (installation: Installation, output: Output) => Promise<void>,
+): Promise<void> {
+  const output = createOutput(json ?? false)
+  const installation = await openInstallation(environment(), { purpose: 'command', note: output.note })
+  try {
+    await work(installation, output)
+  } finally {
+    await installation.close()
+  }
+}

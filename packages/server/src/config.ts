@@ -1,0 +1,202 @@
+import { keyTagShape } from './domain/api-key.ts'
+
+/*
+ * Settings are environment variables, read once. Every problem is reported in one go, nothing is guessed, and an empty
+ * value counts as unset. docs/operating.md shows this table; a test holds the two against each other.
+ */
+export type Setting<T> = {
+  variable: string
+  /** What stands in when the variable is unset; null where there is no default. */
+  fallback: string | null
+  about: string
+  secret?: true
+  parse(text: string): T
+}
+
+/** Thrown by a parser; the message continues the sentence `NAME: "value" …`. */
+class Unreadable extends Error {}
+
+const setting = <T>(
+  variable: string,
+  fallback: string,
+  parse: (text: string) => T,
+  about: string,
+): Setting<T> & { fallback: string } => ({ variable, fallback, parse, about })
+
+const optional = <T>(
+  variable: string,
+  parse: (text: string) => T,
+  about: string,
+  secret?: true,
+): Setting<T> & { fallback: null } => ({ variable, fallback: null, parse, about, ...(secret && { secret }) })
+
+const integer =
+  (min: number, max: number, what: string) =>
+  (text: string): number => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+    if (!(value >= min && value <= max)) throw new Unreadable(`is not ${what} (${min} to ${max})`)
+    return value
+  }
+
+const oneOf =
+  <const T extends string>(...allowed: T[]) =>
+  (text: string): T => {
+    const found = allowed.find((candidate) => candidate === text)
+    if (found === undefined) throw new Unreadable(`is not one of ${allowed.join(', ')}`)
+    return found
+  }
+
+const matching =
+  (shape: RegExp, what: string) =>
+  (text: string): string => {
+    if (!shape.test(text)) throw new Unreadable(`is not ${what}`)
+    return text
+  }
+
+const text = (value: string): string => value
+
+const postgresUrl = (value: string): string => {
+  const url = URL.parse(value)
+  if (url === null || !['postgres:', 'postgresql:'].includes(url.protocol)) {
+    throw new Unreadable('is not a URL such as postgres://user:password@host:5432/database')
+  }
+  return value
+}
+
+/** One key, or several with the current one first while secrets move from the old key to the new. */
+const masterKeys = (value: string): [Buffer, ...Buffer[]] => {
+  const keys = value.split(',').map((part) => Buffer.from(part.trim(), 'base64'))
+  const readable = value
+    .split(',')
+    .every((part, i) => keys[i]?.toString('base64') === part.trim() && keys[i].length === 32)
+  if (!readable) throw new Unreadable('is not 32 bytes in base64 (make one with: openssl rand -base64 32)')
+  return keys as [Buffer, ...Buffer[]]
+}
+
+const issuerUrl = (value: string): string => {
+  const url = URL.parse(value)
+  const loopback = url !== null && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)
+  if (url === null || !(url.protocol === 'https:' || (url.protocol === 'http:' && loopback))) {
+    throw new Unreadable('is not an https:// URL')
+  }
+  return value
+}
+
+const proxies = (value: string): string[] => value.split(',').map((part) => part.trim())
+
+export const settings = {
+  port: setting('PORT', '8080', integer(0, 65_535, 'a port'), 'Port to listen on; 0 takes a free one.'),
+  host: setting('HOST', '127.0.0.1', text, 'Address to listen on; `0.0.0.0` for all of IPv4, `::` for everything.'),
+  databaseUrl: optional('DATABASE_URL', postgresUrl, 'PostgreSQL 15 or newer. Unset: the embedded server.', true),
+  databaseConnections: setting(
+    'KEYHOOK_DATABASE_CONNECTIONS',
+    '10',
+    integer(1, 1_000, 'a number of connections'),
+    'Most PostgreSQL connections per process; authentication keeps two more of its own.',
+  ),
+  dataDir: setting(
+    'KEYHOOK_DATA_DIR',
+    '.keyhook',
+    text,
+    'Where the embedded server and the generated master key live.',
+  ),
+  serviceName: setting(
+    'KEYHOOK_SERVICE_NAME',
+    'Service',
+    matching(/^[A-Za-z][A-Za-z0-9-]{0,39}$/, 'a header word (letters, digits and -, up to 40)'),
+    'The brand in `X-<name>-Event` and `X-<name>-Signature`.',
+  ),
+  keyTag: setting(
+    'KEYHOOK_KEY_TAG',
+    'kh',
+    matching(keyTagShape, 'a tag (a lower-case letter, then up to 9 letters or digits)'),
+    'The tag that new API keys start with. Keys made under another tag keep working.',
+  ),
+  masterKeys: optional(
+    'KEYHOOK_MASTER_KEY',
+    masterKeys,
+    '32 bytes, base64, or several separated by commas, the current one first. Seals webhook secrets and signs local login tokens. Required with `DATABASE_URL`; embedded: made on first start as `master.key`.',
+    true,
+  ),
+  oidcIssuer: optional('KEYHOOK_OIDC_ISSUER', issuerUrl, 'OpenID Connect issuer whose login tokens are accepted.'),
+  oidcAudience: optional(
+    'KEYHOOK_OIDC_AUDIENCE',
+    text,
+    'The audience (`aud`) those tokens must carry. Required with the issuer.',
+  ),
+  logLevel: setting(
+    'KEYHOOK_LOG_LEVEL',
+    'info',
+    oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
+    'Log level; `debug` adds a line for every successful read.',
+  ),
+  trustedProxies: optional(
+    'KEYHOOK_TRUSTED_PROXIES',
+    proxies,
+    'Addresses or CIDRs, comma-separated, whose `X-Forwarded-For` is believed for audit entries.',
+  ),
+  requestBytesMax: setting(
+    'KEYHOOK_REQUEST_BYTES_MAX',
+    '65536',
+    integer(1_024, 16_777_216, 'a number of bytes'),
+    'Largest request body.',
+  ),
+  keysPerOrgMax: setting(
+    'KEYHOOK_KEYS_PER_ORG_MAX',
+    '10000',
+    integer(1, 10_000_000, 'a number of keys'),
+    'Most active API keys in one organization.',
+  ),
+  webhooksPerOrgMax: setting(
+    'KEYHOOK_WEBHOOKS_PER_ORG_MAX',
+    '10000',
+    integer(1, 10_000_000, 'a number of webhooks'),
+    'Most webhooks in one organization.',
+  ),
+} as const
+
+type Settings = typeof settings
+type Value<S> = S extends Setting<infer T> ? (S extends { fallback: string } ? T : T | null) : never
+export type Config = { readonly [K in keyof Settings]: Value<Settings[K]> }
+
+export class ConfigProblems extends Error {
+  readonly problems: readonly string[]
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'))
+    this.problems = problems
+  }
+}
+
+export function readConfig(environment: Record<string, string | undefined>): Config {
+  const problems: string[] = []
+  const values: Record<string, unknown> = {}
+  for (const [name, setting] of Object.entries(settings) as [string, Setting<unknown>][]) {
+    const given = environment[setting.variable]
+    const text = given === undefined || given.trim() === '' ? setting.fallback : given.trim()
+    try {
+      values[name] = text === null ? null : setting.parse(text)
+    } catch (error) {
+      if (!(error instanceof Unreadable)) throw error
+      problems.push(`${setting.variable}: ${setting.secret ? 'the value' : `"${text}"`} ${error.message}`)
+    }
+  }
+  problems.push(...crossCheck(environment))
+  if (problems.length > 0) throw new ConfigProblems(problems)
+  return Object.freeze(values) as Config
+}
+
+/** Settings that only make sense together. A second node that made up its own master key could read nobody's secrets. */
+function crossCheck(environment: Record<string, string | undefined>): string[] {
+  const has = (setting: Setting<unknown>) => (environment[setting.variable] ?? '').trim() !== ''
+  const problems: string[] = []
+  if (has(settings.databaseUrl) && !has(settings.masterKeys)) {
+    problems.push('KEYHOOK_MASTER_KEY: is required with DATABASE_URL (make one with: openssl rand -base64 32)')
+  }
+  if (has(settings.oidcIssuer) && !has(settings.oidcAudience)) {
+    problems.push('KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER')
+  }
+  if (has(settings.oidcAudience) && !has(settings.oidcIssuer)) {
+    problems.push('KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE')
+  }
+  return problems
+}

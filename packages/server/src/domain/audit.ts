@@ -1,0 +1,31 @@
+import type { Id, KeyId, OrgId, UserId } from '../kernel/ids.ts'
+
+/** Every change that leaves a trace. The name says what happened, not who asked for it. */
+export const auditActions = [
+  'organization.created',
+  'member.added',
+  'member.role_changed',
+  'member.removed',
+  'user.removed',
+  'key.created',
+  'key.revoked',
+  'webhook.created',
+  'webhook.deleted',
+] as const
+export type AuditAction = (typeof auditActions)[number]
+
+/** Who did it, and with what: an API key, a login token, or the operator's command line. */
+export type Actor =
+  | { kind: 'key'; userId: UserId; keyId: KeyId; address: string }
+  | { kind: 'login'; userId: UserId; tokenId: string | null; address: string }
+  | { kind: 'operator'; tokenId: string | null; address: string | null }
+
+export type AuditEntry = {
+  orgId: OrgId
+  action: AuditAction
+  actor: Actor
+  targetId: string
+  details?: Record<string, string | number | null | string[]>
+}
+
+export type AuditEntryId = Id<'aud'>

@@ -1,0 +1,25 @@
+/*
+ * Who may do what: the only place that says so. A route names the permission it needs; this table says how far a role
+ * reaches with it. "own" means: only things that the same user made.
+ */
+export const roles = ['owner', 'admin', 'member'] as const
+export type Role = (typeof roles)[number]
+export type Reach = 'all' | 'own' | 'none'
+
+export const permissionTable = {
+  'organizations:read': { owner: 'all', admin: 'all', member: 'all' },
+  'keys:create': { owner: 'all', admin: 'all', member: 'own' },
+  'keys:read': { owner: 'all', admin: 'all', member: 'own' },
+  'keys:revoke': { owner: 'all', admin: 'all', member: 'own' },
+  'webhooks:create': { owner: 'all', admin: 'all', member: 'none' },
+  'webhooks:read': { owner: 'all', admin: 'all', member: 'all' },
+  'webhooks:delete': { owner: 'all', admin: 'all', member: 'none' },
+  'deliveries:read': { owner: 'all', admin: 'all', member: 'all' },
+  'audit:read': { owner: 'all', admin: 'all', member: 'none' },
+} as const satisfies Record<string, Record<Role, Reach>>
+
+export type Permission = keyof typeof permissionTable
+
+export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
+
+export const isRole = (text: string): text is Role => (roles as readonly string[]).includes(text)

@@ -1,0 +1,57 @@
+import type { FastifyRequest } from 'fastify'
+import { notFound } from '../kernel/faults.ts'
+import { isId } from '../kernel/ids.ts'
+import type { KeyUses } from '../store/key-uses.ts'
+import type { Authenticate } from './authenticate.ts'
+import { authorize } from './authorize.ts'
+import type { Answer, Call, MemberRoute, OperatorCall, OperatorRoute, Route } from './route.ts'
+
+export type Admitted = (request: FastifyRequest) => Promise<Answer>
+
+type Deps = { authenticate: Authenticate; keyUses: KeyUses }
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What authentication and authorization found out; the body is not read before this is set. */
+    admitted: Pick<Call, 'access' | 'actor' | 'reach'> | Pick<OperatorCall, 'actor'> | null
+  }
+}
+
+/** The gate of a route: who is asking, and may they? Runs before the body is read. */
+export const gateOf = (route: Route, deps: Deps): ((request: FastifyRequest) => Promise<void>) =>
+  route.needs === 'operator' ? operatorGate(deps) : memberGate(route, deps)
+
+function operatorGate({ authenticate }: Deps) {
+  return async (request: FastifyRequest): Promise<void> => {
+    request.admitted = { actor: await authenticate.operator(request.headers.authorization, request.ip) }
+  }
+}
+
+function memberGate(route: MemberRoute, { authenticate, keyUses }: Deps) {
+  const inOrganization = route.path.includes(':orgId')
+
+  return async (request: FastifyRequest): Promise<void> => {
+    const asked = inOrganization ? (request.params as { orgId: string }).orgId : null
+    const orgId = asked !== null && isId('org', asked) ? asked : null
+    const { access, actor } = await authenticate.member(request.headers.authorization, { orgId, address: request.ip })
+    if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
+    if (inOrganization && orgId === null) throw notFound('the organization id is not one by its shape')
+    const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
+    request.admitted = { access, actor, reach }
+  }
+}
+
+/** Runs the handler with what the gate found out and what validation let through. */
+export function run(route: Route, request: FastifyRequest): Promise<Answer> {
+  const given = {
+    ...request.admitted!,
+    params: request.params as Record<string, string>,
+    query: request.query,
+    body: request.body,
+  }
+  if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
+  const call = given as Call
+  call.userId = call.access.userId
+  call.orgId = call.params.orgId as Call['orgId']
+  return (route as MemberRoute).handler(call)
+}

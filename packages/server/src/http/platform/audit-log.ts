@@ -1,0 +1,78 @@
+import Type from 'typebox'
+import { auditActions } from '../../domain/audit.ts'
+import { isId } from '../../kernel/ids.ts'
+import { type AuditRow, listAudit } from '../../store/audit.ts'
+import type { Database } from '../../store/database.ts'
+import { chosen, mark } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
+import { id, moment } from '../schemas.ts'
+
+const here = chosen(31)
+const nullable = (description: string) => mark(here, Type.Union([Type.String(), Type.Null()], { description }))
+
+const auditEntry = Type.Object(
+  {
+    id: mark(here, id('aud', 'The entry.')),
+    at: mark(here, moment('When it happened.')),
+    action: mark(here, Type.Enum([...auditActions], { description: 'What happened.' })),
+    actor: mark(
+      here,
+      Type.Object(
+        {
+          kind: mark(
+            here,
+            Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
+          ),
+          user_id: nullable('The user; null for the operator.'),
+          credential: nullable('The id of the API key, or the `jti` of the login token.'),
+          address: nullable('The address that the request came from.'),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+    target_id: mark(here, Type.String({ description: 'What it happened to.' })),
+    details: mark(
+      here,
+      Type.Record(Type.String(), Type.Unknown(), { description: 'What else is worth knowing. Never a secret.' }),
+    ),
+  },
+  { $id: 'AuditEntry', additionalProperties: false },
+)
+
+export function auditLogRoutes(deps: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/platform/v1/organizations/:orgId/audit-log',
+      needs: 'audit:read',
+      audit: null,
+      basis: here,
+      summary: 'Read the audit log',
+      description: 'Every change to the keys, webhooks and members of the organization, newest first.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },
+      async handler({ orgId }) {
+        return {
+          status: 200,
+          list: {
+            page: (request) => listAudit(deps.db, orgId, request),
+            keyOf: (row: AuditRow) => row.id,
+            record,
+            isKey: (text) => isId('aud', text),
+          },
+        }
+      },
+    }),
+  ]
+}
+
+const record = (row: AuditRow) => ({
+  id: row.id,
+  at: row.at.toISOString(),
+  action: row.action,
+  actor: { kind: row.actor_kind, user_id: row.user_id, credential: row.credential, address: row.address },
+  target_id: row.target_id,
+  details: row.details,
+})

@@ -1,0 +1,65 @@
+import Type from 'typebox'
+import { chosen, mark, specified } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { createdAt, id, moment } from '../schemas.ts'
+
+const name = () =>
+  mark(specified, Type.String({ minLength: 1, maxLength: 255, format: 'label', description: 'A label for people.' }))
+const keyId = () => mark(specified, id('key', 'The <api_key_id> of the revoke path.'))
+const keyPrefix = () =>
+  mark(
+    specified,
+    Type.String({
+      pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}$',
+      description: 'The leading part of the key, to tell keys apart.',
+    }),
+  )
+
+export const newApiKey = Type.Object({ name: name() }, { $id: 'NewApiKey', additionalProperties: false })
+
+export const createdApiKey = Type.Object(
+  {
+    id: keyId(),
+    name: name(),
+    key_prefix: keyPrefix(),
+    api_key: mark(
+      specified,
+      Type.String({
+        pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$',
+        description: 'The key itself, `<key_prefix>_<32 characters>`. Shown once.',
+      }),
+    ),
+  },
+  { $id: 'CreatedApiKey', additionalProperties: false },
+)
+
+export const apiKeyList = Type.Array(
+  Type.Object(
+    {
+      id: mark(chosen(9), id('key', 'The <api_key_id> of the revoke path.')),
+      name: mark(chosen(9), Type.String({ description: 'A label for people.' })),
+      key_prefix: keyPrefix(),
+      status: mark(chosen(9), Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' })),
+      created_by: mark(chosen(9), id('usr', 'The user whom the key acts as.')),
+      created_at: mark(chosen(9), createdAt()),
+      last_used_at: mark(
+        chosen(9),
+        Type.Union([moment('The last request that it authenticated, a few seconds behind.'), Type.Null()]),
+      ),
+    },
+    { $id: 'ApiKey', additionalProperties: false },
+  ),
+)
+
+export const apiKeyQuery = Type.Object(
+  {
+    ...pageQuery,
+    status: Type.Optional(
+      mark(
+        chosen(9),
+        Type.Enum(['active', 'revoked', 'all'], { description: 'Which keys to list; active ones when absent.' }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)

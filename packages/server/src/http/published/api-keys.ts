@@ -1,0 +1,128 @@
+import { mintApiKey } from '../../domain/api-key.ts'
+import { Fault, notFound } from '../../kernel/faults.ts'
+import { isId, newId } from '../../kernel/ids.ts'
+import { type ApiKeyRow, insertApiKey, keyPrefixTaken, listApiKeys, revokeApiKey } from '../../store/api-keys.ts'
+import { recordAudit } from '../../store/audit.ts'
+import { type Database, isUniqueViolation } from '../../store/database.ts'
+import { lockOrganization } from '../../store/organizations.ts'
+import { specified } from '../basis.ts'
+import { type Call, type Route, route } from '../route.ts'
+import { apiKeyList, apiKeyQuery, createdApiKey, newApiKey } from './api-key-schemas.ts'
+
+const path = '/api/v1/organizations/:orgId/api-keys'
+
+export function apiKeyRoutes(deps: { db: Database; keyTag: string; keysPerOrgMax: number }): Route[] {
+  async function create({ orgId, userId, actor, body }: Call<{ name: string }>) {
+    const key = mintApiKey(deps.keyTag)
+    const id = newId('key')
+    await deps.db.begin(async (tx) => {
+      await lockOrganization(tx, orgId)
+      const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId }
+      if (!(await insertApiKey(tx, orgId, stored, deps.keysPerOrgMax))) throw tooManyKeys(deps.keysPerOrgMax)
+      await recordAudit(tx, {
+        orgId,
+        action: 'key.created',
+        actor,
+        targetId: id,
+        details: { name: body.name, key_prefix: key.keyPrefix },
+      })
+    })
+    return { id, name: body.name, key_prefix: key.keyPrefix, api_key: key.apiKey }
+  }
+
+  return [
+    route({
+      method: 'POST',
+      path,
+      needs: 'keys:create',
+      audit: 'key.created',
+      basis: specified,
+      summary: 'Create an API key',
+      description:
+        'Makes a key that acts as the calling user, with the role that user has in this organization at the time of each request. `api_key` is shown here and never again.',
+      body: newApiKey,
+      faults: ['request.invalid', 'limit.reached', 'not_found'],
+      success: {
+        status: 201,
+        description: 'The key. Keep `api_key`: it cannot be shown again.',
+        schema: createdApiKey,
+      },
+      async handler(call) {
+        const body = await withFreshPrefix(() => create(call))
+        return { status: 201, location: `${path.replace(':orgId', call.orgId)}/${body.id}`, body }
+      },
+    }),
+    route({
+      method: 'GET',
+      path,
+      needs: 'keys:read',
+      audit: null,
+      basis: specified,
+      summary: 'List API keys',
+      description:
+        'Active keys, newest first; `?status=` shows the others. A role that reaches only its own keys sees only those.',
+      query: apiKeyQuery,
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The keys. Never `api_key`.', schema: apiKeyList },
+      async handler({ orgId, userId, reach, query }) {
+        const filter = { status: query.status ?? 'active', createdBy: reach === 'own' ? userId : null }
+        return {
+          status: 200,
+          list: {
+            page: (request) => listApiKeys(deps.db, orgId, filter, request),
+            keyOf: (row: ApiKeyRow) => row.id,
+            record,
+            isKey: (text) => isId('key', text),
+          },
+        }
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: `${path}/:keyId`,
+      needs: 'keys:revoke',
+      audit: 'key.revoked',
+      basis: specified,
+      summary: 'Revoke an API key',
+      description:
+        'From the moment this is answered the key is refused by every node. Revoking a revoked key answers the same.',
+      faults: ['not_found'],
+      success: { status: 204, description: 'The key is revoked.' },
+      async handler({ orgId, userId, actor, reach, params }) {
+        const id = params.keyId!
+        if (!isId('key', id)) throw notFound('the key id is not one by its shape')
+        await deps.db.begin(async (tx) => {
+          const outcome = await revokeApiKey(tx, orgId, id, reach === 'own' ? userId : null)
+          if (outcome === 'no_such_key') throw notFound(`${id} is not in ${orgId}, or not the caller's`)
+          if (outcome === 'revoked') await recordAudit(tx, { orgId, action: 'key.revoked', actor, targetId: id })
+        })
+        return { status: 204 }
+      },
+    }),
+  ]
+}
+
+const record = (row: ApiKeyRow) => ({
+  id: row.id,
+  name: row.name,
+  key_prefix: row.key_prefix,
+  status: row.revoked_at === null ? 'active' : 'revoked',
+  created_by: row.created_by,
+  created_at: row.created_at.toISOString(),
+  last_used_at: row.last_used_at?.toISOString() ?? null,
+})
+
+const tooManyKeys = (max: number): Fault =>
+  new Fault('limit.reached', {
+    public: `This organization has ${max} active API keys, the most it may have. Revoke one first.`,
+  })
+
+/** Two keys of one organization must not share a prefix, since people tell them apart by it. 47 bits: rare, but not never. */
+async function withFreshPrefix<T>(create: () => Promise<T>): Promise<T> {
+  try {
+    return await create()
+  } catch (error) {
+    if (!isUniqueViolation(error, keyPrefixTaken)) throw error
+    return create()
+  }
+}

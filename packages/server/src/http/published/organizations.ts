@@ -1,0 +1,53 @@
+import Type from 'typebox'
+import { isId } from '../../kernel/ids.ts'
+import type { Database } from '../../store/database.ts'
+import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
+import { chosen, mark, specified } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Listing, type Route, route } from '../route.ts'
+import { createdAt, id } from '../schemas.ts'
+
+const organization = Type.Object(
+  {
+    id: mark(specified, id('org', 'The <org_id> of every other path.')),
+    name: mark(chosen(30), Type.String({ description: 'What people call the organization.' })),
+    created_at: mark(chosen(30), createdAt()),
+  },
+  { $id: 'Organization', additionalProperties: false },
+)
+
+const record = (row: OrganizationRow) => ({ id: row.id, name: row.name, created_at: row.created_at.toISOString() })
+
+export function organizationRoutes(deps: { db: Database }): Route[] {
+  const shared = {
+    keyOf: (row: OrganizationRow) => row.id,
+    record,
+    isKey: (text: string) => isId('org', text),
+  }
+
+  return [
+    route({
+      method: 'GET',
+      path: '/api/v1/organizations',
+      needs: 'organizations:read',
+      audit: null,
+      basis: specified,
+      summary: 'List organizations',
+      description:
+        'The organizations that the caller can reach: with a login token all that the user is a member of, with an API key the one it was made in.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
+      async handler({ access }) {
+        // Authentication has just read the one organization a key reaches: there is nothing left to ask the database.
+        const list: Listing<OrganizationRow> =
+          access.kind === 'key'
+            ? { ...shared, page: async ({ before }) => only(access.membership.organization, before) }
+            : { ...shared, page: (request) => listOrganizationsOfUser(deps.db, access.userId, request) }
+        return { status: 200, list }
+      },
+    }),
+  ]
+}
+
+const only = (row: OrganizationRow, before: string | null): OrganizationRow[] =>
+  before === null || row.id < before ? [row] : []

@@ -1,0 +1,117 @@
+import Type from 'typebox'
+import { mintWebhookSecret } from '../../domain/webhook.ts'
+import { Fault, notFound } from '../../kernel/faults.ts'
+import { isId, newId, type WebhookId } from '../../kernel/ids.ts'
+import type { MasterKeys } from '../../kernel/master-keys.ts'
+import { recordAudit } from '../../store/audit.ts'
+import type { Database } from '../../store/database.ts'
+import { lockOrganization } from '../../store/organizations.ts'
+import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
+import { specified } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
+import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
+
+const path = '/api/v1/organizations/:orgId/webhooks'
+
+export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webhooksPerOrgMax: number }): Route[] {
+  return [
+    route({
+      method: 'POST',
+      path,
+      needs: 'webhooks:create',
+      audit: 'webhook.created',
+      basis: specified,
+      summary: 'Create a webhook',
+      description:
+        'Subscribes an HTTPS address to event types. `secret` signs every delivery; it is shown here and never again.',
+      body: newWebhook,
+      faults: ['request.invalid', 'limit.reached', 'not_found'],
+      success: {
+        status: 201,
+        description: 'The webhook. Keep `secret`: it cannot be shown again.',
+        schema: createdWebhook,
+      },
+      async handler({ orgId, userId, actor, body }) {
+        const id = newId('wh')
+        const secret = mintWebhookSecret()
+        const stored = {
+          id,
+          url: body.url,
+          eventTypes: body.event_types,
+          secret: deps.masterKeys.seal(secret, id),
+          createdBy: userId,
+        }
+        const row = await deps.db.begin(async (tx) => {
+          await lockOrganization(tx, orgId)
+          const inserted = await insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax)
+          if (inserted === null) throw tooManyWebhooks(deps.webhooksPerOrgMax)
+          const details = { url: body.url, event_types: [...body.event_types] }
+          await recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details })
+          return inserted
+        })
+        return { status: 201, location: `${path.replace(':orgId', orgId)}/${id}`, body: { ...record(row), secret } }
+      },
+    }),
+    route({
+      method: 'GET',
+      path,
+      needs: 'webhooks:read',
+      audit: null,
+      basis: specified,
+      summary: 'List webhooks',
+      description: 'The webhooks of the organization, newest first.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The webhooks. Never `secret`.', schema: webhookList },
+      async handler({ orgId }) {
+        return {
+          status: 200,
+          list: {
+            page: (request) => listWebhooks(deps.db, orgId, request),
+            keyOf: (row: WebhookRow) => row.id,
+            record,
+            isKey: (text) => isId('wh', text),
+          },
+        }
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: `${path}/:webhookId`,
+      needs: 'webhooks:delete',
+      audit: 'webhook.deleted',
+      basis: specified,
+      summary: 'Delete a webhook',
+      description: 'Ends the webhook. Its paths answer 404 from then on.',
+      faults: ['not_found'],
+      success: { status: 204, description: 'The webhook is deleted.' },
+      async handler({ orgId, actor, params }) {
+        const id = webhookId(params)
+        await deps.db.begin(async (tx) => {
+          if (!(await deleteWebhook(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
+          await recordAudit(tx, { orgId, action: 'webhook.deleted', actor, targetId: id })
+        })
+        return { status: 204 }
+      },
+    }),
+  ]
+}
+
+export function webhookId(params: Readonly<Record<string, string>>): WebhookId {
+  const id = params.webhookId!
+  if (!isId('wh', id)) throw notFound('the webhook id is not one by its shape')
+  return id
+}
+
+const record = (row: WebhookRow) => ({
+  id: row.id,
+  url: row.url,
+  event_types: row.event_types,
+  created_at: row.created_at.toISOString(),
+})
+
+const tooManyWebhooks = (max: number): Fault =>
+  new Fault('limit.reached', {
+    public: `This organization has ${max} webhooks, the most it may have. Delete one first.`,
+  })

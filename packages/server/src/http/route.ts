@@ -1,0 +1,82 @@
+import type { Static, TSchema } from 'typebox'
+import type { Actor, AuditAction } from '../domain/audit.ts'
+import type { Permission, Reach } from '../domain/roles.ts'
+import type { FaultCode } from '../kernel/faults.ts'
+import type { OrgId, UserId } from '../kernel/ids.ts'
+import type { Access } from '../store/access.ts'
+import type { PageRequest } from '../store/page.ts'
+import type { Basis } from './basis.ts'
+
+/** A request that has passed authentication, authorization and validation: all that a handler gets to see. */
+export type Call<Body = unknown, Query = unknown> = {
+  userId: UserId
+  actor: Actor
+  access: Access
+  /** The organization of the path. The caller is a member of it, and has the permission that the route names. */
+  orgId: OrgId
+  /** How far that permission reaches: everybody's things, or only the caller's own. */
+  reach: Exclude<Reach, 'none'>
+  params: Readonly<Record<string, string>>
+  query: Query
+  body: Body
+}
+
+export type Listing<Row> = {
+  page(request: PageRequest): Promise<readonly Row[]>
+  keyOf(row: Row): string
+  record(row: Row): object
+  /** Checks that a cursor which came back from outside is one of ours. */
+  isKey(text: string): boolean
+}
+
+export type Answer =
+  | { status: 200; body: object }
+  // biome-ignore lint/suspicious/noExplicitAny: a list of any kind of row; its own functions agree on which.
+  | { status: 200; list: Listing<any> }
+  | { status: 201; location: string; body: object }
+  | { status: 202; body: object }
+  | { status: 204 }
+
+/** A request that carries an operator token: it may do anything that an operator route does, to any organization. */
+export type OperatorCall<Body = unknown, Query = unknown> = {
+  actor: Extract<Actor, { kind: 'operator' }>
+  params: Readonly<Record<string, string>>
+  query: Query
+  body: Body
+}
+
+type RouteShape = {
+  method: 'GET' | 'POST' | 'DELETE'
+  path: string
+  /** What this route writes into the audit log; null for reads. */
+  audit: AuditAction | null
+  basis: Basis
+  summary: string
+  description: string
+  query?: TSchema
+  body?: TSchema
+  success: { status: 200 | 201 | 202 | 204; description: string; schema?: TSchema }
+  /** Problem codes of this route beyond those that every route can answer. */
+  faults?: readonly FaultCode[]
+}
+
+/** Which permission a route needs is checked before its handler runs. Every route has to say. */
+export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call): Promise<Answer> }
+export type OperatorRoute = RouteShape & { needs: 'operator'; handler(call: OperatorCall): Promise<Answer> }
+export type Route = MemberRoute | OperatorRoute
+
+type Typed<Needs, C, Q extends TSchema, B extends TSchema> = Omit<RouteShape, 'query' | 'body'> & {
+  needs: Needs
+  query?: Q
+  body?: B
+  handler(call: C): Promise<Answer>
+}
+
+/** Ties the handler's types to the schemas that were checked before it runs. */
+export const route = <Q extends TSchema, B extends TSchema>(
+  definition: Typed<Permission, Call<Static<B>, Static<Q>>, Q, B>,
+): Route => definition as unknown as MemberRoute
+
+export const operatorRoute = <Q extends TSchema, B extends TSchema>(
+  definition: Typed<'operator', OperatorCall<Static<B>, Static<Q>>, Q, B>,
+): Route => definition as unknown as OperatorRoute

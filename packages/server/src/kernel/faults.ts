@@ -1,0 +1,69 @@
+/**
+ * Every way a request or command can be refused, in one place. A code is part of the interface: it never changes meaning.
+ * The title is the same for every occurrence of a code; what happened this time goes into the fault's public text.
+ */
+export const faultCatalogue = {
+  'request.malformed': { status: 400, title: 'The request cannot be read' },
+  'auth.required': { status: 401, title: 'Authentication is required' },
+  'auth.invalid_token': { status: 401, title: 'The token is not valid' },
+  'auth.permission_missing': { status: 403, title: 'Permission is missing' },
+  not_found: { status: 404, title: 'Not found' },
+  'request.method_not_allowed': { status: 405, title: 'Method not allowed' },
+  conflict: { status: 409, title: 'The request conflicts with what is stored' },
+  'request.too_large': { status: 413, title: 'The request body is too large' },
+  'request.unsupported_media_type': { status: 415, title: 'The request body must be JSON' },
+  'request.expectation_failed': { status: 417, title: 'The Expect header cannot be met' },
+  'request.invalid': { status: 422, title: 'The request breaks a rule' },
+  'limit.reached': { status: 422, title: 'A limit of the organization is reached' },
+  'request.header_too_large': { status: 431, title: 'The request header is too large' },
+  'request.timeout': { status: 408, title: 'The request took too long to arrive' },
+  internal: { status: 500, title: 'Something went wrong on our side' },
+  'service.unavailable': { status: 503, title: 'The service cannot answer right now' },
+} as const satisfies Record<string, { status: number; title: string }>
+
+export type FaultCode = keyof typeof faultCatalogue
+
+/** Where in the request a rule was broken: a JSON pointer into the body, or the name of a query parameter. */
+export type FieldError = { pointer: string; detail: string } | { parameter: string; detail: string }
+
+/** A refusal we expected. `public` is for the caller; `internal` goes to the log and never leaves the process. */
+export class Fault extends Error {
+  readonly code: FaultCode
+  readonly public: string
+  readonly internal: string | undefined
+  readonly errors: readonly FieldError[] | undefined
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(
+    code: FaultCode,
+    text: {
+      public: string
+      internal?: string
+      errors?: readonly FieldError[]
+      headers?: Record<string, string>
+      cause?: unknown
+    },
+  ) {
+    super(text.internal ?? text.public, { cause: text.cause })
+    this.name = 'Fault'
+    this.code = code
+    this.public = text.public
+    this.internal = text.internal
+    this.errors = text.errors
+    this.headers = text.headers ?? {}
+  }
+
+  get status(): number {
+    return faultCatalogue[this.code].status
+  }
+}
+
+/** The one answer for what does not exist and for what belongs to somebody else, so that ids cannot be probed. */
+export const notFound = (internal: string): Fault =>
+  new Fault('not_found', { public: 'There is no such thing here, or it is not yours to see.', internal })
+
+export const invalid = (errors: readonly [FieldError, ...FieldError[]]): Fault =>
+  new Fault('request.invalid', { public: errors.map(describe).join('; '), errors })
+
+const describe = (error: FieldError): string =>
+  `${'pointer' in error ? error.pointer.slice(1).replaceAll('/', '.') || 'body' : error.parameter}: ${error.detail}`

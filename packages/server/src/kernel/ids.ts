@@ -1,0 +1,29 @@
+import { typeidUnboxed } from 'typeid-js'
+
+/** TypeID prefixes: an id says what it identifies, and sorts by the time it was made (UUIDv7 inside). */
+export type IdPrefix = 'org' | 'usr' | 'key' | 'wh' | 'aud' | 'tok' | 'evt' | 'dlv' | 'att' | 'req'
+export type Id<P extends IdPrefix> = `${P}_${string}`
+
+export type OrgId = Id<'org'>
+export type UserId = Id<'usr'>
+export type KeyId = Id<'key'>
+export type WebhookId = Id<'wh'>
+
+export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>
+
+/**
+ * The TypeID grammar: 26 characters of Crockford base32, the first at most 7 so that it fits in 128 bits.
+ * Checked before any query, because a path may hold bytes that PostgreSQL's text type refuses (%00).
+ */
+export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[0-7][0-9a-hjkmnp-tv-z]{25}$`
+
+const patterns = new Map<IdPrefix, RegExp>()
+
+export const isId = <P extends IdPrefix>(prefix: P, text: string): text is Id<P> => {
+  let pattern = patterns.get(prefix)
+  if (pattern === undefined) {
+    pattern = new RegExp(idPattern(prefix))
+    patterns.set(prefix, pattern)
+  }
+  return pattern.test(text)
+}

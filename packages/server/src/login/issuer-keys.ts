@@ -1,0 +1,119 @@
+import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose'
+import { Fault } from '../kernel/faults.ts'
+import { getJson } from './bounded-json.ts'
+import { isPrivateChannel } from './issuer-url.ts'
+
+/** A key that the issuer has removed is refused after this time at the latest, as long as the issuer can be reached. */
+export const keysFreshMs = 5 * 60_000
+
+/** The same bound while the issuer cannot be reached: how long an outage of theirs is not one of ours. */
+export const keysUsableMsMax = 60 * 60_000
+
+/**
+ * The least time between two reads of the issuer, whatever the reason and whatever the last one brought. Anybody can
+ * send tokens with invented key ids, so this is all that limits how often we bother the issuer: 12 times a minute.
+ * It is also how long a brand-new key may be refused, and it equals the Retry-After of our 503: who waits as told
+ * meets a new attempt.
+ */
+export const refetchCooldownMs = 5_000
+
+/** For discovery and key set together. */
+const refreshMsMax = 5_000
+
+type KeySet = ReturnType<typeof createLocalJWKSet>
+
+/**
+ * The issuer's current signing keys. Not jose's createRemoteJWKSet, because that forgets working keys when a refresh
+ * fails, does not slow down after failures, never reads discovery again, and takes its time from the global clock.
+ */
+export function createIssuerKeys(deps: { issuer: string; now: () => Date; fetch: typeof fetch }): JWTVerifyGetKey {
+  let held: { keys: KeySet; readAtMs: number } | null = null
+  let attempt: { endedAtMs: number; failure: unknown } | null = null
+  let running: Promise<void> | null = null
+
+  // A clock that was set back counts as elapsed; otherwise we would wait until it catches up.
+  const elapsed = (sinceMs: number, ms: number): boolean => {
+    const passedMs = deps.now().getTime() - sinceMs
+    return passedMs < 0 || passedMs >= ms
+  }
+
+  /** Never rejects: what went wrong is kept in `attempt`. Callers at the same time share one read. */
+  function refresh(): Promise<void> {
+    if (running !== null) return running
+    if (attempt !== null && !elapsed(attempt.endedAtMs, refetchCooldownMs)) return Promise.resolve()
+    running = read().finally(() => {
+      running = null
+    })
+    return running
+  }
+
+  async function read(): Promise<void> {
+    // Taken before the read: the answer may be as old as the question.
+    const readAtMs = deps.now().getTime()
+    let failure: unknown = null
+    try {
+      held = { keys: await readKeySet(deps), readAtMs }
+    } catch (error) {
+      failure = error
+    }
+    attempt = { endedAtMs: deps.now().getTime(), failure }
+  }
+
+  const failed = (): boolean => attempt !== null && attempt.failure !== null
+
+  const match: (...args: Parameters<KeySet>) => Promise<CryptoKey | null> = async (...args) => {
+    if (held === null || elapsed(held.readAtMs, keysUsableMsMax)) return null
+    try {
+      return await held.keys(...args)
+    } catch (error) {
+      if (error instanceof errors.JWKSNoMatchingKey) return null
+      throw error
+    }
+  }
+
+  return async (...args) => {
+    if (held !== null && elapsed(held.readAtMs, keysFreshMs)) {
+      const refreshed = refresh()
+      // During an outage nobody waits for an answer that will likely not come, while the keys we hold still serve.
+      if (!failed()) await refreshed
+    }
+    const known = await match(...args)
+    if (known !== null) return known
+
+    await refresh()
+    const found = await match(...args)
+    if (found !== null) return found
+    if (failed()) throw unavailable(deps.issuer, attempt?.failure)
+    throw new errors.JWKSNoMatchingKey()
+  }
+}
+
+/** Discovery is read again each time: it is one small document, and a moved key set is found without a restart. */
+async function readKeySet(deps: { issuer: string; fetch: typeof fetch }): Promise<KeySet> {
+  const signal = AbortSignal.timeout(refreshMsMax)
+  const discoveryUrl = new URL(`${deps.issuer.replace(/\/$/, '')}/.well-known/openid-configuration`)
+  const discovered = await getJson({ fetch: deps.fetch, url: discoveryUrl, signal })
+  const { issuer, jwks_uri: jwksUri } = (discovered ?? {}) as Record<string, unknown>
+  // OpenID Connect Discovery 4.3: identical, not merely equivalent. Otherwise one tenant could speak for another.
+  if (issuer !== deps.issuer) throw new Error(`${discoveryUrl} names another issuer`)
+  const keysUrl = typeof jwksUri === 'string' ? URL.parse(jwksUri) : null
+  if (keysUrl === null) throw new Error(`${discoveryUrl} has no usable jwks_uri`)
+  // Plain http is for an issuer on this machine; one elsewhere has no business pointing at our loopback services.
+  const protectedKeys = discoveryUrl.protocol === 'http:' ? isPrivateChannel(keysUrl) : keysUrl.protocol === 'https:'
+  if (!protectedKeys) throw new Error(`${discoveryUrl} has a jwks_uri without https`)
+  return createLocalJWKSet((await getJson({ fetch: deps.fetch, url: keysUrl, signal })) as JSONWebKeySet)
+}
+
+const unavailable = (issuer: string, cause: unknown): Fault =>
+  new Fault('service.unavailable', {
+    public: 'The login service cannot be reached, so the token could not be checked. Try again in a few seconds.',
+    internal: `no usable keys of issuer ${issuer}: ${reason(cause)}`,
+    headers: { 'retry-after': String(refetchCooldownMs / 1000) },
+    cause,
+  })
+
+/** fetch says only "fetch failed"; which failure it was stands in the cause. */
+const reason = (error: unknown): string => {
+  if (!(error instanceof Error)) return 'unknown'
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+}

@@ -1,0 +1,19 @@
+/** What is wrong with an OpenID Connect issuer URL, or null. The text is for the operator who set it. */
+export function issuerUrlProblem(url: string): string | null {
+  const parsed = URL.parse(url)
+  if (parsed === null || !/^https?:$/.test(parsed.protocol)) return 'is not an https URL'
+  // The parser drops white space, but the token's `iss` is compared with the text as it stands.
+  if (/\s/.test(url)) return 'contains white space'
+  if (parsed.username !== '' || parsed.password !== '') return 'contains a user name or password'
+  if (/[?#]/.test(url)) return 'contains a query or a fragment, which OpenID Connect does not allow'
+  if (!isPrivateChannel(parsed)) return 'must use https unless its host is this machine'
+  return null
+}
+
+/** Keys that travel in the clear could be swapped on the way; on this machine there is no way to speak of. */
+export const isPrivateChannel = (url: URL): boolean =>
+  url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
+
+// The URL parser has already brought IPv4 addresses into dotted form, so `127.example.com` does not pass for one.
+const isLoopback = (hostname: string): boolean =>
+  hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname)

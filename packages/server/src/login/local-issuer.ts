@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { createHash, createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto'
+import { errors, type JWTVerifyGetKey, SignJWT } from 'jose'
+import { newId } from '../kernel/ids.ts'
+import type { MasterKeys } from '../kernel/master-keys.ts'
+import { isName, verifyAccessToken } from './access-token.ts'
+import type { TokenIssuer } from './login.ts'
+
+const issuer = 'urn:keyhook:local'
+const audience = 'keyhook'
+const algorithm = 'EdDSA'
+const operatorScope = 'operator'
+
+/** A leaked local token can be stopped only by its expiry or by a new master key, so none may live for ever. */
+export const localTtlSecondsMax = 366 * 24 * 60 * 60
+
+export type LocalIssuer = TokenIssuer & {
+  issue(request: { subject: string; ttlSeconds: number; operator?: boolean }): Promise<string>
+}
+
+/** Needs no storage: its keys follow from the master keys. The current one signs, and tokens of older ones stay good. */
+export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Date }): LocalIssuer {
+  const signers = deps.masterKeys.derive('local issuer').map(signerFromSeed)
+  const [current] = signers
+  assert(current, 'there is always a current master key')
+  const publicKeys = new Map(signers.map(({ kid, publicKey }) => [kid, publicKey]))
+
+  const key: JWTVerifyGetKey = ({ kid }) => {
+    const found = kid === undefined ? undefined : publicKeys.get(kid)
+    if (found === undefined) throw new errors.JWKSNoMatchingKey()
+    return found
+  }
+
+  return {
+    issuer,
+    async issue({ subject, ttlSeconds, operator = false }) {
+      assert(isName(subject), 'a subject has 1 to 255 characters, none of them control characters')
+      assert(Number.isInteger(ttlSeconds), 'a lifetime is a whole number of seconds')
+      assert(ttlSeconds > 0 && ttlSeconds <= localTtlSecondsMax, `a lifetime is 1 to ${localTtlSecondsMax} seconds`)
+      const issuedAt = Math.floor(deps.now().getTime() / 1000)
+      return new SignJWT({ client_id: 'keyhook-cli', ...(operator ? { scope: operatorScope } : {}) })
+        .setProtectedHeader({ alg: algorithm, typ: 'at+jwt', kid: current.kid })
+        .setIssuer(issuer)
+        .setAudience(audience)
+        .setSubject(subject)
+        .setIssuedAt(issuedAt)
+        .setExpirationTime(issuedAt + ttlSeconds)
+        .setJti(newId('tok'))
+        .sign(current.privateKey)
+    },
+    async verify(token) {
+      const verified = await verifyAccessToken(token, {
+        issuer,
+        audience,
+        algorithms: [algorithm],
+        key,
+        now: deps.now,
+      })
+      if (verified === null) return null
+      const { subject, tokenId, claims } = verified
+      return { issuer, subject, tokenId, verifiedEmail: null, operator: claims.scope === operatorScope }
+    },
+  }
+}
+
+type Signer = { kid: string; privateKey: KeyObject; publicKey: KeyObject }
+
+/** What PKCS #8 puts before the 32 bytes of an Ed25519 seed (RFC 8410); Node takes no bare seed. */
+const pkcs8Prefix = Buffer.from('302e020100300506032b657004220420', 'hex')
+
+function signerFromSeed(seed: Buffer): Signer {
+  const privateKey = createPrivateKey({ key: Buffer.concat([pkcs8Prefix, seed]), format: 'der', type: 'pkcs8' })
+  const publicKey = createPublicKey(privateKey)
+  const { crv, kty, x } = publicKey.export({ format: 'jwk' })
+  // RFC 7638 fixes the members and their order.
+  const kid = createHash('sha256').update(JSON.stringify({ crv, kty, x })).digest('base64url')
+  return { kid, privateKey, publicKey }
+}

@@ -1,0 +1,108 @@
+import type { Actor } from '../domain/audit.ts'
+import { labelProblem } from '../domain/label.ts'
+import type { Role } from '../domain/roles.ts'
+import { Fault, invalid } from '../kernel/faults.ts'
+import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
+import { recordAudit } from '../store/audit.ts'
+import { type Database, isUniqueViolation, type Transaction } from '../store/database.ts'
+import { deleteMembership, setMembership } from '../store/memberships.ts'
+import { insertOrganization, lockOrganization } from '../store/organizations.ts'
+import { insertUser, lockUser, removeUser as removeUserRow } from '../store/users.ts'
+
+/*
+ * Who there is: organizations, users, and who is in what. Members cannot change this; the operator can.
+ * Every change writes its audit entry in the same transaction.
+ */
+
+const labelCharsMax = 255
+
+function checkLabel(pointer: string, text: string): void {
+  const problem = text.length > labelCharsMax ? `must have at most ${labelCharsMax} characters` : labelProblem(text)
+  if (problem !== null) throw invalid([{ pointer, detail: problem }])
+}
+
+export async function createOrganization(tx: Transaction, actor: Actor, request: { name: string }) {
+  checkLabel('/name', request.name)
+  const id = newId('org')
+  await insertOrganization(tx, id, request.name)
+  await recordAudit(tx, {
+    orgId: id,
+    action: 'organization.created',
+    actor,
+    targetId: id,
+    details: { name: request.name },
+  })
+  return { id, name: request.name }
+}
+
+export async function createUser(
+  tx: Transaction,
+  request: { email: string; name: string | null; subject: string | null },
+): Promise<{ id: UserId; email: string }> {
+  checkLabel('/email', request.email)
+  if (!/^[^\s@]+@[^\s@]+$/.test(request.email))
+    throw invalid([{ pointer: '/email', detail: 'must be an e-mail address' }])
+  if (request.name !== null) checkLabel('/name', request.name)
+  if (request.subject !== null) checkLabel('/subject', request.subject)
+  const id = newId('usr')
+  try {
+    // A savepoint, so that the caller's transaction survives the refusal.
+    await tx.savepoint((inner) => insertUser(inner, { id, ...request }))
+  } catch (error) {
+    if (isUniqueViolation(error, 'users_email'))
+      throw taken(`There is a user with the e-mail address ${request.email} already.`)
+    if (isUniqueViolation(error, 'users_subject'))
+      throw taken(`There is a user with the subject ${request.subject} already.`)
+    throw error
+  }
+  return { id, email: request.email }
+}
+
+const taken = (text: string): Fault => new Fault('conflict', { public: text })
+
+export async function setMember(
+  db: Database,
+  actor: Actor,
+  member: { orgId: OrgId; userId: UserId; role: Role },
+): Promise<void> {
+  await db.begin((tx) => setMemberIn(tx, actor, member))
+}
+
+export async function setMemberIn(
+  tx: Transaction,
+  actor: Actor,
+  { orgId, userId, role }: { orgId: OrgId; userId: UserId; role: Role },
+): Promise<void> {
+  if (!(await lockOrganization(tx, orgId))) throw noSuch('organization', orgId)
+  if (!(await lockUser(tx, userId))) throw noSuch('user', userId)
+  const before = await setMembership(tx, orgId, userId, role)
+  if (before === role) return
+  const action = before === null ? 'member.added' : 'member.role_changed'
+  await recordAudit(tx, { orgId, action, actor, targetId: userId, details: { from: before, to: role } })
+}
+
+export async function removeMember(
+  db: Database,
+  actor: Actor,
+  { orgId, userId }: { orgId: OrgId; userId: UserId },
+): Promise<void> {
+  await db.begin(async (tx) => {
+    const role = await deleteMembership(tx, orgId, userId)
+    if (role === null) throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
+    await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details: { role } })
+  })
+}
+
+/** Ends the user everywhere. Their keys stop with them; what they made stays with the organizations. */
+export async function removeUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<void> {
+  await db.begin(async (tx) => {
+    if (!(await lockUser(tx, userId))) throw noSuch('user', userId)
+    for (const orgId of await removeUserRow(tx, userId)) {
+      await recordAudit(tx, { orgId, action: 'user.removed', actor, targetId: userId })
+    }
+  })
+}
+
+/** For operators, who may know what exists; members get the one answer of `notFound`. */
+export const noSuch = (what: string, id: string): Fault =>
+  new Fault('not_found', { public: `There is no ${what} ${id}.` })

@@ -1,0 +1,29 @@
+import type { OrgId, UserId } from '../kernel/ids.ts'
+import { createOrganization, createUser, setMemberIn } from '../operator/directory.ts'
+import type { Database, Executor } from '../store/database.ts'
+import { countOrganizations } from '../store/organizations.ts'
+
+export type FirstOrganization = { orgId: OrgId; ownerId: UserId; isNew: boolean }
+
+/**
+ * An empty installation gets one organization and its owner, so that there is something to try. Nodes that start
+ * together on an empty database take turns, and make one.
+ */
+export async function ensureFirstOrganization(db: Database): Promise<FirstOrganization | null> {
+  return db.begin(async (tx) => {
+    await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.first_start', 0))`
+    if ((await countOrganizations(tx)) > 0) return findFirst(tx)
+    const actor = { kind: 'operator', tokenId: null, address: null } as const
+    const organization = await createOrganization(tx, actor, { name: 'First organization' })
+    const owner = await createUser(tx, { email: 'owner@localhost', name: 'Owner', subject: null })
+    await setMemberIn(tx, actor, { orgId: organization.id, userId: owner.id, role: 'owner' })
+    return { orgId: organization.id, ownerId: owner.id, isNew: true }
+  })
+}
+
+/** The oldest organization that still has an owner: an example for the lines we print. */
+async function findFirst(db: Executor): Promise<FirstOrganization | null> {
+  const [row] = await db<{ org_id: OrgId; user_id: UserId }[]>`
+    select org_id, user_id from keyhook.memberships where role = 'owner' order by org_id, user_id limit 1`
+  return row === undefined ? null : { orgId: row.org_id, ownerId: row.user_id, isNew: false }
+}

@@ -1,0 +1,55 @@
+import type { Config } from '../config.ts'
+import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
+import { type ConnectionTarget, connect, type Database } from '../store/database.ts'
+import { openEmbedded } from '../store/embedded/index.ts'
+import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
+import { masterKeyFrom } from './master-key-file.ts'
+
+/** An installation that is open for work: its database, migrated, and its keys. */
+export type Installation = {
+  config: Config
+  db: Database
+  target: ConnectionTarget
+  masterKeys: MasterKeys
+  applied: Migration[]
+  /** Tells the data directory's other visitors where this process can be found. */
+  announce(url: string): void
+  close(): Promise<void>
+}
+
+export type OpenOptions = {
+  purpose: 'serve' | 'command'
+  note: (text: string) => void
+  onDatabaseExit?: (why: string) => void
+}
+
+export async function openInstallation(config: Config, options: OpenOptions): Promise<Installation> {
+  const { target, announce, stop } = await openServer(config, options)
+  const db = connect(target, { name: `keyhook ${options.purpose}`, connectionsMax: config.databaseConnections })
+  const close = async () => {
+    await db.end({ timeout: 5 })
+    await stop()
+  }
+  try {
+    const masterKeys = createMasterKeys(config.masterKeys ?? [await masterKeyFrom(config.dataDir)])
+    const applied = await migrate(db, await readMigrations())
+    return { config, db, target, masterKeys, applied, announce, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function openServer(
+  config: Config,
+  options: OpenOptions,
+): Promise<{ target: ConnectionTarget; announce(url: string): void; stop(): Promise<void> }> {
+  if (config.databaseUrl !== null) return { target: { url: config.databaseUrl }, announce() {}, async stop() {} }
+  const embedded = await openEmbedded({
+    dataDir: config.dataDir,
+    purpose: options.purpose,
+    note: options.note,
+    ...(options.onDatabaseExit && { onExit: options.onDatabaseExit }),
+  })
+  return { target: embedded.connection, announce: embedded.announce, stop: embedded.stop }
+}

@@ -1,0 +1,42 @@
+import type { Config } from '../config.ts'
+import { settings } from '../config.ts'
+import type { FirstOrganization } from './first-start.ts'
+
+/** What a person needs next. Every line below "Then" works when pasted into a second terminal in the same folder. */
+export function welcome(config: Config, url: string, first: FirstOrganization | null): string {
+  const lines = ['', `  Keyhook is ready at ${url}`, `  Reference: ${url}/docs`]
+  if (first === null) {
+    lines.push(
+      '',
+      '  There is no organization with an owner. Make one:',
+      '    npx keyhook org create --name "My organization"',
+      '',
+    )
+    return lines.join('\n')
+  }
+  const orgUrl = `${url}/api/v1/organizations/${first.orgId}`
+  const headers = `-H "Authorization: Bearer $TOKEN"`
+  const json = `${headers} -H "Content-Type: application/json"`
+  lines.push(
+    '',
+    `  Organization: ${first.orgId}${first.isNew ? ' (made just now)' : ''}`,
+    `  Its owner:    ${first.ownerId}`,
+    '',
+    '  Mint a login token:',
+    `    TOKEN=$(${sameDataDir(config)}npx keyhook token issue --user ${first.ownerId})`,
+    '',
+    '  Then:',
+    `    curl ${headers} ${url}/api/v1/organizations`,
+    `    curl -X POST ${json} -d '{"name":"ci"}' ${orgUrl}/api-keys`,
+    `    curl -X POST ${json} -d '{"url":"https://example.com/hooks","event_types":["database.created"]}' ${orgUrl}/webhooks`,
+    '',
+    '  Ctrl-C stops it.',
+    '',
+  )
+  return lines.join('\n')
+}
+
+const sameDataDir = (config: Config): string =>
+  config.databaseUrl !== null || config.dataDir === settings.dataDir.fallback
+    ? ''
+    : `KEYHOOK_DATA_DIR=${config.dataDir} `

@@ -1,0 +1,95 @@
+import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
+import type { Database, Transaction } from './database.ts'
+import type { PageRequest } from './page.ts'
+
+export type NewApiKey = { id: KeyId; name: string; keyPrefix: string; hash: Buffer; createdBy: UserId }
+
+export type ApiKeyRow = {
+  id: KeyId
+  name: string
+  key_prefix: string
+  created_by: UserId
+  created_at: Date
+  last_used_at: Date | null
+  revoked_at: Date | null
+}
+
+export type KeyStatus = 'active' | 'revoked' | 'all'
+
+/** Inserts unless the organization already has `keysMax` active keys. Call it with the organization locked. */
+export const insertApiKey = async (
+  tx: Transaction,
+  orgId: OrgId,
+  key: NewApiKey,
+  keysMax: number,
+): Promise<boolean> => {
+  const inserted = await tx`
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by)
+    select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, ${key.hash}, ${key.createdBy}
+    where (select count(*) from keyhook.api_keys where org_id = ${orgId} and revoked_at is null) < ${keysMax}`
+  return inserted.count === 1
+}
+
+export const keyPrefixTaken = 'api_keys_org_id_key_prefix_key'
+
+/** `createdBy` null lists everybody's keys. */
+export const listApiKeys = (
+  db: Database,
+  orgId: OrgId,
+  filter: { status: KeyStatus; createdBy: UserId | null },
+  { before, limit }: PageRequest,
+) => db<ApiKeyRow[]>`
+  select id, name, key_prefix, created_by, created_at, last_used_at, revoked_at
+  from keyhook.api_keys
+  where org_id = ${orgId}
+    and (${before}::text is null or id < ${before})
+    and (${filter.createdBy}::text is null or created_by = ${filter.createdBy})
+    ${
+      {
+        active: db`and revoked_at is null`,
+        revoked: db`and revoked_at is not null`,
+        all: db``,
+      }[filter.status]
+    }
+  order by id desc
+  limit ${limit}`
+
+export type Revocation = 'revoked' | 'already_revoked' | 'no_such_key'
+
+export const revokeApiKey = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: KeyId,
+  createdBy: UserId | null,
+): Promise<Revocation> => {
+  const [key] = await tx<{ revoked: boolean }[]>`
+    select revoked_at is not null as revoked from keyhook.api_keys
+    where org_id = ${orgId} and id = ${id} and (${createdBy}::text is null or created_by = ${createdBy})
+    for update`
+  if (key === undefined) return 'no_such_key'
+  if (key.revoked) return 'already_revoked'
+  await tx`update keyhook.api_keys set revoked_at = clock_timestamp() where org_id = ${orgId} and id = ${id}`
+  return 'revoked'
+}
+
+export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }
+
+/** Many uses in one statement. Rows are locked in id order, so that two nodes never wait for each other in a circle. */
+export const recordKeyUses = async (db: Database, uses: readonly KeyUse[]): Promise<void> => {
+  const sorted = uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1))
+  await db`
+    with used as (
+      select k.org_id, k.id, u.at
+      from unnest(
+        ${sorted.map((use) => use.orgId)}::text[],
+        ${sorted.map((use) => use.keyId)}::text[],
+        ${sorted.map((use) => use.at.toISOString())}::timestamptz[]
+      ) as u (org_id, id, at)
+      join keyhook.api_keys k on k.org_id = u.org_id and k.id = u.id
+      where k.last_used_at is null or k.last_used_at < u.at
+      order by k.id
+      for no key update of k
+    )
+    update keyhook.api_keys k set last_used_at = used.at
+    from used where k.org_id = used.org_id and k.id = used.id`
+}

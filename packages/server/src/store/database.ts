@@ -1,0 +1,48 @@
+import postgres from 'postgres'
+
+export type Database = postgres.Sql
+/** A pool or a transaction: what a query needs, and no more. */
+export type Executor = postgres.ISql
+/** Writes that must stand or fall together ask for this, so that they cannot be called outside a transaction. */
+export type Transaction = postgres.TransactionSql
+
+export type ConnectionTarget =
+  | { url: string }
+  | { host: string; port: number; user: string; password: string; database: string }
+
+export function connect(target: ConnectionTarget, options: { name: string; connectionsMax: number }): Database {
+  const shared = {
+    max: options.connectionsMax,
+    connect_timeout: 10,
+    // Notices are for people at a prompt ("relation exists, skipping").
+    onnotice: () => {},
+    connection: { application_name: options.name },
+  }
+  return 'url' in target
+    ? postgres(target.url, shared)
+    : postgres({ ...shared, ...target, path: `${target.host}/.s.PGSQL.${target.port}` })
+}
+
+const connectionLost = new Set([
+  'CONNECTION_CLOSED',
+  'CONNECTION_DESTROYED',
+  'CONNECTION_ENDED',
+  'CONNECT_TIMEOUT',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOENT',
+  'EPIPE',
+  'ETIMEDOUT',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+])
+
+/** True when PostgreSQL could not be reached or is going away: try again later, nothing is wrong with the request. */
+export function isUnavailable(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  // SQLSTATE class 08: connection exceptions; 57P0x: shutdown or start-up; 53300: no connection left.
+  return connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)
+}
+
+export const isUniqueViolation = (error: unknown, constraint: string): boolean =>
+  error instanceof postgres.PostgresError && error.code === '23505' && error.constraint_name === constraint

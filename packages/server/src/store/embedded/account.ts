@@ -1,0 +1,57 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import type { Account } from './reach.ts'
+
+const name = 'keyhook'
+const createAttemptsMax = 20
+
+export const isRoot = (): boolean => process.getuid?.() === 0
+
+/**
+ * Who PostgreSQL runs as; undefined means ourselves. PostgreSQL refuses to run as root, so root lends it an account: the
+ * one that owns the cluster already, or else a system user of our own.
+ */
+export async function accountFor(clusterOwner: Account | undefined): Promise<Account | undefined> {
+  if (!isRoot()) return undefined
+  if (clusterOwner !== undefined && clusterOwner.uid !== 0) return clusterOwner
+  return (await findAccount()) ?? (await createAccount())
+}
+
+export function parseAccount(passwd: string, wanted: string): Account | undefined {
+  for (const line of passwd.split('\n')) {
+    const [user, , uid, gid] = line.split(':')
+    if (user === wanted && uid && gid) return { uid: Number(uid), gid: Number(gid) }
+  }
+  return undefined
+}
+
+async function findAccount(): Promise<Account | undefined> {
+  const account = parseAccount(await readFile('/etc/passwd', 'utf8').catch(() => ''), name)
+  if (account?.uid === 0)
+    throw new Error(`The user ${name} is root under another name; PostgreSQL refuses to run as root.`)
+  return account
+}
+
+async function createAccount(): Promise<Account> {
+  // A root shell made by plain `su` has no sbin in its PATH.
+  const env = { PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin:/usr/bin:/bin` }
+  const args = ['--system', '--user-group', '--no-create-home', '--shell', '/usr/sbin/nologin', name]
+  for (let attempt = 1; ; attempt++) {
+    const problem = await promisify(execFile)('useradd', args, { env }).then(
+      () => undefined,
+      (error: { stderr?: string; message: string }) => error.stderr?.trim() || error.message,
+    )
+    const account = await findAccount()
+    if (account !== undefined) return account
+    // Another Keyhook that starts at this moment may hold the lock on /etc/passwd; any other reason will not go away.
+    if (attempt === createAttemptsMax || !/lock/.test(problem ?? '')) throw new Error(cannotCreate(problem))
+    await sleep(100)
+  }
+}
+
+const cannotCreate = (problem: string | undefined): string =>
+  `PostgreSQL refuses to run as root, and the system user "${name}" that would run it cannot be created ` +
+  `(useradd: ${problem ?? 'no such user afterwards'}). Create that user, start Keyhook as an ordinary user, ` +
+  'or set DATABASE_URL to a PostgreSQL server of your own.'

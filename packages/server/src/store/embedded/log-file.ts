@@ -1,0 +1,30 @@
+import { type FileHandle, open, rename, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { lastLines } from './tool.ts'
+
+const logBytesMax = 10 * 1024 * 1024
+const tailBytesMax = 16 * 1024
+
+export type LogFile = { path: string; fd: number; tail(): Promise<string>; close(): Promise<void> }
+
+/** PostgreSQL's log, opened by us and handed over as its stderr, so that it needs no right to write in the directory. */
+export async function openLog(dataDir: string): Promise<LogFile> {
+  const path = join(dataDir, 'postgres.log')
+  const size = await stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  )
+  if (size > logBytesMax) await rename(path, `${path}.old`)
+  const file = await open(path, 'a+', 0o600)
+  const begin = (await file.stat()).size
+  return { path, fd: file.fd, tail: () => tailOf(file, begin), close: () => file.close() }
+}
+
+/** The last lines written since this start; what an earlier server said would mislead. */
+async function tailOf(file: FileHandle, begin: number): Promise<string> {
+  const { size } = await file.stat()
+  const from = Math.max(begin, size - tailBytesMax)
+  const buffer = Buffer.alloc(Math.max(0, size - from))
+  await file.read(buffer, 0, buffer.length, from)
+  return lastLines(buffer.toString('utf8'))
+}

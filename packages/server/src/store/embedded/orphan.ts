@@ -1,0 +1,68 @@
+import { rm, rmdir } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isPostgresOn, lockFilePath, readLockFile } from './lock-file.ts'
+import { socketName } from './socket-directory.ts'
+
+const stopMsMax = 60_000
+
+/** 'elsewhere': a server that we cannot see as a process, in another container say, answers on this cluster. */
+export type Clearing = 'clear' | 'elsewhere'
+
+/**
+ * A Keyhook that was killed leaves its PostgreSQL running. Whoever holds the data directory next calls this; it ends that
+ * server in an orderly way. It is never killed: its children would go on writing beside the new server.
+ */
+export async function clearOrphan(cluster: string, note: (text: string) => void): Promise<Clearing> {
+  const clearing = await stopOrphan(cluster, note)
+  // Of its lock files PostgreSQL asks only whether the pid is alive. It may be a stranger by now; or, in a container whose
+  // first process reaps nobody, the zombie of the server that was killed.
+  if (clearing === 'clear') await rm(join(cluster, `${socketName}.lock`), { force: true })
+  return clearing
+}
+
+async function stopOrphan(cluster: string, note: (text: string) => void): Promise<Clearing> {
+  const lock = await readLockFile(cluster)
+  if (lock === undefined) return 'clear'
+  if (!(await isPostgresOn(cluster, lock.pid))) {
+    if (lock.socketDirectory && (await answers(join(lock.socketDirectory, socketName)))) return 'elsewhere'
+    await rm(lockFilePath(cluster), { force: true })
+    return 'clear'
+  }
+
+  note(`Stopping the PostgreSQL (pid ${lock.pid}) that a killed Keyhook left behind.`)
+  const deadline = Date.now() + stopMsMax
+  signal(lock.pid)
+  while (await isPostgresOn(cluster, lock.pid)) {
+    if (Date.now() > deadline) {
+      throw new Error(
+        `PostgreSQL (pid ${lock.pid}) still runs on ${cluster} and did not stop within ${stopMsMax / 1000} seconds ` +
+          `of a SIGINT: see what it is busy with, end it with kill -INT ${lock.pid}, and start again.`,
+      )
+    }
+    await sleep(10)
+  }
+  // Its private socket directory, if it had one. Only rmdir: the path comes from a file that root does not control.
+  if (lock.socketDirectory && lock.socketDirectory !== cluster) await rmdir(lock.socketDirectory).catch(() => {})
+  return 'clear'
+}
+
+function signal(pid: number): void {
+  try {
+    process.kill(pid, 'SIGINT')
+  } catch (error) {
+    // Already gone is what we want.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((done) => {
+    const socket = connect({ path }, () => {
+      socket.destroy()
+      done(true)
+    })
+    socket.on('error', () => done(false))
+  })
+}

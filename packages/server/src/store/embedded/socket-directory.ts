@@ -1,0 +1,31 @@
+import { chown, mkdtemp, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Account, firstBarrier } from './reach.ts'
+
+export const port = 5432
+export const socketName = `.s.PGSQL.${port}`
+
+/** The kernel's limit for a socket's path is 104 bytes on macOS and 108 on Linux, with the zero byte at its end. */
+const pathBytesMax = 103
+
+export type SocketDirectory = { path: string; remove(): Promise<void> }
+
+export const fits = (directory: string): boolean => Buffer.byteLength(join(directory, socketName)) <= pathBytesMax
+
+/** The cluster's own directory, which nobody else can enter; or a private one with a short path when that is too long. */
+export async function openSocketDirectory(cluster: string, account: Account | undefined): Promise<SocketDirectory> {
+  if (fits(cluster)) return { path: cluster, remove: async () => {} }
+  for (const base of [tmpdir(), '/tmp']) {
+    const real = await realpath(base).catch(() => undefined)
+    if (real === undefined || !fits(join(real, 'keyhook-XXXXXX'))) continue
+    if (account && (await firstBarrier(real, account)) !== undefined) continue
+    // mkdtemp makes it 0700 and new, so nobody can have prepared it for us.
+    const path = await mkdtemp(join(real, 'keyhook-'))
+    if (account) await chown(path, account.uid, account.gid)
+    return { path, remove: () => rm(path, { recursive: true, force: true }) }
+  }
+  throw new Error(
+    `No place for PostgreSQL's socket: the paths of ${cluster} and of ${tmpdir()} are too long. Set TMPDIR.`,
+  )
+}

@@ -1,0 +1,20 @@
+import { chmod, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+
+const home = '/var/lib/keyhook'
+export const clustersHome = join(home, 'clusters')
+
+/** Where root keeps what the account of PostgreSQL must reach and cannot reach in a checkout under /root. */
+export async function systemHome(): Promise<string> {
+  await mkdir(home, { recursive: true })
+  // Not left to the umask: under 077 the account could not enter, which is the one thing this directory is for.
+  await chmod(home, 0o755)
+  return home
+}
+
+export async function systemClusters(): Promise<string> {
+  await systemHome()
+  await mkdir(clustersHome, { recursive: true })
+  await chmod(clustersHome, 0o711)
+  return clustersHome
+}

@@ -1,0 +1,39 @@
+import { spawn } from 'node:child_process'
+import type { Account } from './reach.ts'
+
+const linesMax = 15
+
+/** Nothing of the caller's environment: PGDATA, LC_* or LD_PRELOAD would change what the server does. */
+const environment = { PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
+
+export const spawnOptions = (account: Account | undefined) => ({
+  // Not our own working directory: PostgreSQL's tools insist on reading it, and the account may not be able to.
+  cwd: '/',
+  env: environment,
+  ...(account && { uid: account.uid, gid: account.gid }),
+})
+
+/** Runs one of PostgreSQL's programs to its end. A failure carries the last lines it wrote. */
+export function runTool(
+  program: string,
+  args: readonly string[],
+  options: { account: Account | undefined; input?: string },
+): Promise<void> {
+  return new Promise((done, fail) => {
+    const child = spawn(program, args, { ...spawnOptions(options.account), stdio: ['pipe', 'ignore', 'pipe'] })
+    let errors = ''
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      errors = (errors + text).slice(-16_384)
+    })
+    // A program that dies early closes its input; its exit says why.
+    child.stdin.on('error', () => {})
+    child.stdin.end(options.input ?? '')
+    child.on('error', (cause) => fail(new Error(`${program} cannot be run: ${cause.message}`, { cause })))
+    child.on('close', (code, signal) => {
+      if (code === 0) return done()
+      fail(new Error(`${program} ended with ${signal ?? `code ${code}`}:\n${lastLines(errors)}`))
+    })
+  })
+}
+
+export const lastLines = (text: string): string => text.trimEnd().split('\n').slice(-linesMax).join('\n')

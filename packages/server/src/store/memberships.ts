@@ -1,0 +1,24 @@
+import type { Role } from '../domain/roles.ts'
+import type { OrgId, UserId } from '../kernel/ids.ts'
+import type { Transaction } from './database.ts'
+
+/** Adds the member or changes the role; says which role was held before. */
+export const setMembership = async (
+  tx: Transaction,
+  orgId: OrgId,
+  userId: UserId,
+  role: Role,
+): Promise<Role | null> => {
+  const [before] = await tx<{ role: Role }[]>`
+    select role from keyhook.memberships where org_id = ${orgId} and user_id = ${userId} for update`
+  await tx`
+    insert into keyhook.memberships (org_id, user_id, role) values (${orgId}, ${userId}, ${role})
+    on conflict (org_id, user_id) do update set role = excluded.role`
+  return before?.role ?? null
+}
+
+export const deleteMembership = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<Role | null> => {
+  const [gone] = await tx<{ role: Role }[]>`
+    delete from keyhook.memberships where org_id = ${orgId} and user_id = ${userId} returning role`
+  return gone?.role ?? null
+}

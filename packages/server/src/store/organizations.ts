@@ -1,0 +1,29 @@
+import type { OrgId, UserId } from '../kernel/ids.ts'
+import type { Database, Executor, Transaction } from './database.ts'
+import type { PageRequest } from './page.ts'
+
+export type OrganizationRow = { id: OrgId; name: string; created_at: Date }
+
+export const insertOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<void> => {
+  await tx`insert into keyhook.organizations (id, name) values (${id}, ${name})`
+}
+
+export const countOrganizations = async (db: Executor): Promise<number> => {
+  const [row] = await db<{ count: number }[]>`select count(*)::int as count from keyhook.organizations`
+  return row?.count ?? 0
+}
+
+/** Serialises writers that count before they insert; readers are not disturbed. */
+export const lockOrganization = async (tx: Transaction, id: OrgId): Promise<boolean> => {
+  const rows = await tx`select 1 from keyhook.organizations where id = ${id} for no key update`
+  return rows.length > 0
+}
+
+export const listOrganizationsOfUser = (db: Database, userId: UserId, { before, limit }: PageRequest) =>
+  db<OrganizationRow[]>`
+    select o.id, o.name, o.created_at
+    from keyhook.memberships m
+    join keyhook.organizations o on o.id = m.org_id
+    where m.user_id = ${userId} and (${before}::text is null or m.org_id < ${before})
+    order by m.org_id desc
+    limit ${limit}`

@@ -1,0 +1,51 @@
+import type { EventType } from '../domain/event-types.ts'
+import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
+import type { Sealed } from '../kernel/master-keys.ts'
+import type { Database, Executor, Transaction } from './database.ts'
+import type { PageRequest } from './page.ts'
+
+export type NewWebhook = {
+  id: WebhookId
+  url: string
+  eventTypes: readonly EventType[]
+  secret: Sealed
+  createdBy: UserId
+}
+
+export type WebhookRow = { id: WebhookId; url: string; event_types: EventType[]; created_at: Date }
+
+/** Inserts unless the organization already has `webhooksMax`. Call it with the organization locked. */
+export const insertWebhook = async (
+  tx: Transaction,
+  orgId: OrgId,
+  webhook: NewWebhook,
+  webhooksMax: number,
+): Promise<WebhookRow | null> => {
+  const [row] = await tx<WebhookRow[]>`
+    insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+    select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
+      ${webhook.secret.keyId}, ${webhook.secret.box}, ${webhook.createdBy}
+    where (select count(*) from keyhook.webhooks where org_id = ${orgId} and deleted_at is null) < ${webhooksMax}
+    returning id, url, event_types, created_at`
+  return row ?? null
+}
+
+export const listWebhooks = (db: Database, orgId: OrgId, { before, limit }: PageRequest) => db<WebhookRow[]>`
+  select id, url, event_types, created_at
+  from keyhook.webhooks
+  where org_id = ${orgId} and deleted_at is null and (${before}::text is null or id < ${before})
+  order by id desc
+  limit ${limit}`
+
+export const webhookExists = async (db: Executor, orgId: OrgId, id: WebhookId): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and deleted_at is null`
+  return rows.length > 0
+}
+
+/** The secret goes with the webhook: what is deleted cannot sign again. */
+export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
+  const deleted = await tx`
+    update keyhook.webhooks set deleted_at = clock_timestamp(), secret_box = null, secret_key_id = null
+    where org_id = ${orgId} and id = ${id} and deleted_at is null`
+  return deleted.count === 1
+}

@@ -1,0 +1,131 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { access, chown, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
+import { askHolder, tryHold } from '../../src/store/embedded/hold.ts'
+import { DataDirectoryInUse } from '../../src/store/embedded/index.ts'
+import { isPostgresOn, parseLockFile, readLockFile } from '../../src/store/embedded/lock-file.ts'
+import { dataDirectory, notes, open, putNote, scratch, startOwner } from './support/scratch.ts'
+
+test('after kill -9 of its owner the next one stops the orphan and finds every committed row', async () => {
+  const dataDir = await dataDirectory()
+  const owner = startOwner(dataDir, 'serve')
+  const { connection } = await owner.until((line) => line.ready === true)
+  await putNote(connection!, 'committed')
+  const orphan = (await readLockFile(join(dataDir, 'postgres')))!.pid
+  owner.child.kill('SIGKILL')
+  await owner.ended
+  expect(await isPostgresOn(join(dataDir, 'postgres'), orphan)).toBe(true)
+
+  const told: string[] = []
+  const next = await open(dataDir, 'serve', { note: (text) => void told.push(text) })
+  expect(await isPostgresOn(join(dataDir, 'postgres'), orphan)).toBe(false)
+  expect(told).toEqual([expect.stringContaining(`pid ${orphan}`)])
+  expect(await notes(next.connection)).toEqual(['committed'])
+})
+
+test('after kill -9 of the server as well, its successor recovers every committed row', async () => {
+  const dataDir = await dataDirectory()
+  const owner = startOwner(dataDir, 'serve')
+  const { connection } = await owner.until((line) => line.ready === true)
+  await putNote(connection!, 'committed')
+  const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
+  owner.child.kill('SIGKILL')
+  process.kill(pid, 'SIGKILL')
+  await owner.ended
+  expect(await notes((await open(dataDir)).connection)).toEqual(['committed'])
+})
+
+test('an initialisation that was killed half-way is done again', async () => {
+  const dataDir = await dataDirectory()
+  const owner = startOwner(dataDir, 'serve')
+  await owner.until((line) => line.note?.includes('first start only') === true)
+  const unfinished = async () => (await readdir(dataDir)).filter((name) => name.includes('.preparing-'))
+  const begun = async () => {
+    const [workshop] = await unfinished()
+    return (
+      workshop !== undefined &&
+      access(join(dataDir, workshop, 'cluster/PG_VERSION')).then(
+        () => true,
+        () => false,
+      )
+    )
+  }
+  while (!(await begun())) await sleep(2)
+  owner.child.kill('SIGKILL')
+  await owner.ended
+  await expect(access(join(dataDir, 'postgres'))).rejects.toThrow()
+
+  const next = await open(dataDir)
+  await putNote(next.connection, 'works')
+  expect(await notes(next.connection)).toEqual(['works'])
+  await next.stop()
+  // The initdb that outlived its parent may go on writing for a while; a start after its end sweeps up what is left.
+  while ((await unfinished()).length > 0) await (await open(dataDir)).stop()
+})
+
+test('a stale lock file whose pid now belongs to a stranger does not block', async () => {
+  const dataDir = await dataDirectory()
+  await (await open(dataDir)).stop()
+  const stranger = sleeperLike(await stat(join(dataDir, 'postgres')))
+  await writeLock(dataDir, stranger.pid!, '')
+  expect((await open(dataDir)).owned).toBe(true)
+  expect(stranger.exitCode).toBeNull()
+  expect(stranger.signalCode).toBeNull()
+})
+
+test('a server that answers but is no process of ours, as in another container, is not started over', async () => {
+  const dataDir = await dataDirectory()
+  await (await open(dataDir)).stop()
+  const sockets = await scratch()
+  const elsewhere = createServer((socket) => socket.destroy())
+  await new Promise<void>((done) => elsewhere.listen({ path: join(sockets, '.s.PGSQL.5432') }, done))
+  onTestFinished(() => new Promise((done) => elsewhere.close(() => done())))
+  await writeLock(dataDir, 2 ** 22 + 1, sockets)
+  await expect(open(dataDir)).rejects.toBeInstanceOf(DataDirectoryInUse)
+  expect(await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8')).toContain(sockets)
+})
+
+test('the socket file that a killed holder leaves is taken over, by exactly one of many', async () => {
+  const address = join(await scratch(), 'hold.sock')
+  const hold = "require('net').createServer().listen(process.argv[1], () => console.log('held'))"
+  const dead = spawn(process.execPath, ['-e', hold, address], { stdio: ['ignore', 'pipe', 'inherit'] })
+  await new Promise((done) => dead.stdout.once('data', done))
+  dead.kill('SIGKILL')
+  await new Promise((done) => dead.once('exit', done))
+  await access(address)
+
+  const holds = (await Promise.all(Array.from({ length: 8 }, () => tryHold(address, 'serve')))).filter((h) => h)
+  onTestFinished(async () => {
+    for (const hold of holds) await hold!.release()
+  })
+  expect(holds).toHaveLength(1)
+  expect(await askHolder(address)).toMatchObject({ pid: process.pid })
+})
+
+test('a lock file is understood at every stage of a start', () => {
+  const early = parseLockFile('17\n/data\n1700000000\n5432\n')
+  expect(early).toEqual({ pid: 17, socketDirectory: undefined, ready: false })
+  const ready = parseLockFile('17\n/data\n1700000000\n5432\n/sockets\n\n  123 4\nready   \n')
+  expect(ready).toEqual({ pid: 17, socketDirectory: '/sockets', ready: true })
+  expect(parseLockFile('')).toBeUndefined()
+})
+
+async function writeLock(dataDir: string, pid: number, sockets: string): Promise<void> {
+  const cluster = join(dataDir, 'postgres')
+  const { uid, gid } = await stat(cluster)
+  const text = [pid, cluster, 1_700_000_000, 5432, sockets, '', '  0 0', 'ready   ', ''].join('\n')
+  for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) {
+    await writeFile(join(cluster, name), text, { mode: 0o600 })
+    await chown(join(cluster, name), uid, gid)
+  }
+}
+
+/** Under the account of the cluster: PostgreSQL itself would take such a pid for a living postmaster. */
+function sleeperLike({ uid, gid }: { uid: number; gid: number }): ChildProcess {
+  const sleeper = spawn('sleep', ['600'], { uid, gid, cwd: '/', stdio: 'ignore' })
+  onTestFinished(() => void sleeper.kill('SIGKILL'))
+  return sleeper
+}

@@ -1,0 +1,142 @@
+import { mkdir, readdir, readFile, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { isPostgresOn, readLockFile } from '../../src/store/embedded/lock-file.ts'
+import { dataDirectory, notes, open, putNote, query, startOwner } from './support/scratch.ts'
+
+test('what was committed is there after a stop and a second start', async () => {
+  const dataDir = await dataDirectory()
+  const told: string[] = []
+  const note = (text: string) => void told.push(text)
+  const first = await open(dataDir, 'serve', { note })
+  await putNote(first.connection, 'kept')
+  await first.stop()
+  expect(told).toEqual([expect.stringContaining('first start only')])
+
+  const second = await open(dataDir, 'serve', { note })
+  expect(await notes(second.connection)).toEqual(['kept'])
+  expect(told).toHaveLength(1)
+})
+
+test('stop leaves no server behind, and may be called again', async () => {
+  const dataDir = await dataDirectory()
+  const embedded = await open(dataDir)
+  const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
+  expect(await isPostgresOn(join(dataDir, 'postgres'), pid)).toBe(true)
+  await Promise.all([embedded.stop(), embedded.stop()])
+  expect(await isPostgresOn(join(dataDir, 'postgres'), pid)).toBe(false)
+  await embedded.stop()
+})
+
+test('the database is UTF-8, checksummed, durable, sorted by code point and reachable by its socket alone', async () => {
+  const { connection } = await open(await dataDirectory(), 'serve', { settings: {} })
+  const [row] = await query(
+    connection,
+    (sql) => sql`
+      select current_setting('server_encoding') as encoding, current_setting('data_checksums') as checksums,
+        current_setting('fsync') as fsync, current_setting('listen_addresses') as addresses,
+        current_setting('max_connections') as connections, 'é' > 'z' as by_code_point, upper('é') as upper`,
+  )
+  expect(row).toEqual({
+    encoding: 'UTF8',
+    checksums: 'on',
+    fsync: 'on',
+    addresses: '',
+    connections: '200',
+    by_code_point: true,
+    upper: 'É',
+  })
+})
+
+test('the socket does not let anybody in without the password', async () => {
+  const { connection } = await open(await dataDirectory())
+  await expect(query({ ...connection, password: 'wrong' }, (sql) => sql`select 1`)).rejects.toThrow(/password/)
+})
+
+test('secrets are readable by their owner alone, and so is the socket', async () => {
+  const dataDir = await dataDirectory()
+  const before = process.umask(0)
+  try {
+    const { connection } = await open(dataDir)
+    const mode = async (path: string) => ((await stat(path)).mode & 0o777).toString(8)
+    for (const secret of ['id', 'postgres.password', 'postgres.log']) {
+      expect.soft(await mode(join(dataDir, secret)), secret).toBe('600')
+    }
+    expect(await mode(connection.host)).toBe('700')
+    expect(await mode(dataDir)).toBe(process.getuid?.() === 0 ? '711' : '700')
+    expect((await readdir(dataDir)).sort()).toEqual(['id', 'postgres', 'postgres.log', 'postgres.password'])
+  } finally {
+    process.umask(before)
+  }
+})
+
+test('a lost password file is replaced without losing data', async () => {
+  const dataDir = await dataDirectory()
+  const first = await open(dataDir)
+  await putNote(first.connection, 'kept')
+  await first.stop()
+  await unlink(join(dataDir, 'postgres.password'))
+
+  const second = await open(dataDir)
+  expect(second.connection.password).not.toBe(first.connection.password)
+  expect(await notes(second.connection)).toEqual(['kept'])
+})
+
+test('a link to a cluster that is gone is an error, not an empty database', async () => {
+  const dataDir = await dataDirectory()
+  await mkdir(dataDir)
+  await symlink(join(dataDir, 'elsewhere'), join(dataDir, 'postgres'))
+  await expect(open(dataDir)).rejects.toThrow(/not there/)
+})
+
+test('a directory that holds something else is left alone', async () => {
+  const dataDir = await dataDirectory()
+  await mkdir(join(dataDir, 'postgres'), { recursive: true })
+  await writeFile(join(dataDir, 'postgres/thesis.txt'), 'mine')
+  await expect(open(dataDir)).rejects.toThrow(/neither empty nor/)
+  expect(await readFile(join(dataDir, 'postgres/thesis.txt'), 'utf8')).toBe('mine')
+})
+
+test('a server that cannot start says why, and frees the data directory', async () => {
+  const dataDir = await dataDirectory()
+  await expect(open(dataDir, 'serve', { settings: { shared_buffers: 'plenty' } })).rejects.toThrow(/shared_buffers/)
+  expect((await open(dataDir)).owned).toBe(true)
+})
+
+test('a process that exits without a stop takes its server with it', async () => {
+  const dataDir = await dataDirectory()
+  const owner = startOwner(dataDir, 'serve')
+  await owner.until((line) => line.ready === true)
+  const cluster = join(dataDir, 'postgres')
+  const { pid } = (await readLockFile(cluster))!
+  owner.child.kill('SIGUSR2')
+  await owner.ended
+  while (await isPostgresOn(cluster, pid)) await sleep(10)
+})
+
+test('the caller learns that the server died', async () => {
+  const dataDir = await dataDirectory()
+  const whys: string[] = []
+  await open(dataDir, 'serve', { onExit: (why) => void whys.push(why) })
+  process.kill((await readLockFile(join(dataDir, 'postgres')))!.pid, 'SIGINT')
+  while (whys.length === 0) await sleep(10)
+  expect(whys[0]).toMatch(/stopped by itself: exit code 0.*fast shutdown/s)
+})
+
+test('a log past its limit is moved aside at the next start', async () => {
+  const dataDir = await dataDirectory()
+  await mkdir(dataDir)
+  await writeFile(join(dataDir, 'postgres.log'), Buffer.alloc(10 * 1024 * 1024 + 1, '.'))
+  await open(dataDir)
+  expect((await stat(join(dataDir, 'postgres.log'))).size).toBeLessThan(100_000)
+  expect((await stat(join(dataDir, 'postgres.log.old'))).size).toBeGreaterThan(10_000_000)
+  await rm(join(dataDir, 'postgres.log.old'))
+})
+
+test('a statement that fails leaves neither its text nor its values in the log', async () => {
+  const dataDir = await dataDirectory()
+  const { connection } = await open(dataDir)
+  await expect(query(connection, (sql) => sql`select ${'hunter2'}::text::int`)).rejects.toThrow()
+  expect(await readFile(join(dataDir, 'postgres.log'), 'utf8')).not.toContain('hunter2')
+})

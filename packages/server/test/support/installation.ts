@@ -1,0 +1,85 @@
+import { randomBytes } from 'node:crypto'
+import { pino } from 'pino'
+import { inject, onTestFinished } from 'vitest'
+import { composeApi } from '../../src/compose.ts'
+import { type Config, readConfig } from '../../src/config.ts'
+import type { Role } from '../../src/domain/roles.ts'
+import type { OrgId, UserId } from '../../src/kernel/ids.ts'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createLocalIssuer } from '../../src/login/local-issuer.ts'
+import { createOrganization, createUser, setMember } from '../../src/operator/directory.ts'
+import type { Installation } from '../../src/startup/open.ts'
+import { connect } from '../../src/store/database.ts'
+import { templateDatabase } from './postgres.ts'
+
+export const testOperator = { kind: 'operator', tokenId: null, address: null } as const
+
+/** A database of its own for a test file, cloned from the migrated template; dropped by `close`. */
+export async function createInstallation(environment: Record<string, string> = {}): Promise<Installation> {
+  const server = inject('postgres')
+  const name = `test_${randomBytes(6).toString('hex')}`
+  const admin = connect(server, { name: 'test admin', connectionsMax: 1 })
+  await admin.unsafe(`create database ${name} template ${templateDatabase}`)
+  const target = { ...server, database: name }
+  const config: Config = readConfig({ PORT: '0', KEYHOOK_LOG_LEVEL: 'silent', ...environment })
+  const db = connect(target, { name: 'test', connectionsMax: 10 })
+  return {
+    config,
+    db,
+    target,
+    masterKeys: createMasterKeys(config.masterKeys ?? [randomBytes(32)]),
+    applied: [],
+    announce() {},
+    async close() {
+      await db.end({ timeout: 5 })
+      await admin.unsafe(`drop database if exists ${name} with (force)`)
+      await admin.end()
+    },
+  }
+}
+
+export type Person = { userId: UserId; token: string }
+
+/** Everything a test of the interface needs: a running API on loopback and people with roles. */
+export async function startApi(environment: Record<string, string> = {}) {
+  const installation = await createInstallation(environment)
+  const api = composeApi(installation, pino({ level: 'silent' }))
+  const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  return {
+    ...installation,
+    url,
+    ...people(installation),
+    async close() {
+      await api.close()
+      await installation.close()
+    },
+  }
+}
+
+export type TestApi = Awaited<ReturnType<typeof startApi>>
+
+/** The same, for one test: closed when the test is. */
+export async function startApiForTest(environment: Record<string, string> = {}): Promise<TestApi> {
+  const api = await startApi(environment)
+  onTestFinished(() => api.close())
+  return api
+}
+
+function people({ db, masterKeys }: Installation) {
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
+  let count = 0
+  return {
+    issuer,
+    async organization(name = 'Acme'): Promise<OrgId> {
+      const made = await db.begin((tx) => createOrganization(tx, testOperator, { name }))
+      return made.id
+    },
+    async person(memberships: { orgId: OrgId; role: Role }[] = []): Promise<Person> {
+      count += 1
+      const email = `person-${count}@example.com`
+      const { id } = await db.begin((tx) => createUser(tx, { email, name: null, subject: null }))
+      for (const membership of memberships) await setMember(db, testOperator, { userId: id, ...membership })
+      return { userId: id, token: await issuer.issue({ subject: id, ttlSeconds: 3_600 }) }
+    },
+  }
+}

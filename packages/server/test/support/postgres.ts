@@ -1,0 +1,48 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestProject } from 'vitest/node'
+import { type ConnectionTarget, connect } from '../../src/store/database.ts'
+import { openEmbedded } from '../../src/store/embedded/index.ts'
+import { migrate, readMigrations } from '../../src/store/migrate.ts'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    postgres: Extract<ConnectionTarget, { host: string }>
+  }
+}
+
+export const templateDatabase = 'keyhook_template'
+
+/** One real PostgreSQL for the whole run, with a migrated template that every test file clones. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
+  // No fsync: nothing here outlives the run, and tests of crashes start servers of their own.
+  const embedded = await openEmbedded({
+    dataDir,
+    purpose: 'serve',
+    settings: { fsync: 'off', full_page_writes: 'off' },
+  })
+  const admin = connect(embedded.connection, { name: 'test setup', connectionsMax: 1 })
+  await admin.unsafe(`create database ${templateDatabase}`)
+  await admin.end()
+  const template = connect(
+    { ...embedded.connection, database: templateDatabase },
+    { name: 'test template', connectionsMax: 1 },
+  )
+  await migrate(template, await readMigrations())
+  await template.end()
+  project.provide('postgres', embedded.connection)
+  return async () => {
+    await embedded.stop()
+    await removeCluster(dataDir)
+  }
+}
+
+/** As root the cluster may live outside the data directory, with a link to it inside. */
+async function removeCluster(dataDir: string): Promise<void> {
+  const { realpath } = await import('node:fs/promises')
+  const cluster = await realpath(join(dataDir, 'postgres'))
+  await rm(cluster, { recursive: true, force: true })
+  await rm(dataDir, { recursive: true, force: true })
+}
