@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { keyTagShape } from './domain/api-key.ts'
 
 /*
@@ -82,7 +83,17 @@ const issuerUrl = (value: string): string => {
   return value
 }
 
-const proxies = (value: string): string[] => value.split(',').map((part) => part.trim())
+const proxies = (value: string): string[] => {
+  const parts = value.split(',').map((part) => part.trim())
+  if (!parts.every(isNetwork)) throw new Unreadable('is not a list of addresses or CIDRs such as 10.0.0.0/8,::1')
+  return parts
+}
+
+function isNetwork(text: string): boolean {
+  const [address = '', bits, ...rest] = text.split('/')
+  const bitsMax = { 0: -1, 4: 32, 6: 128 }[isIP(address)]!
+  return rest.length === 0 && bitsMax > 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax))
+}
 
 export const settings = {
   port: setting('PORT', '8080', integer(0, 65_535, 'a port'), 'Port to listen on; 0 takes a free one.'),

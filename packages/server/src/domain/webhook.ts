@@ -10,8 +10,10 @@ export function webhookUrlProblem(text: string): string | null {
   const url = URL.parse(text)
   if (url === null) return 'must be an absolute URL, such as https://example.com/hooks'
   if (url.protocol !== 'https:') return 'must use the https:// scheme'
-  if (!/^https:\/\//i.test(text)) return 'must start with https://'
-  if (url.username !== '' || url.password !== '') return 'must not contain a user name or password'
+  // It also takes three slashes for two and backslashes for slashes, and forgets an empty user name.
+  if (!/^https:\/\/[^/]/i.test(text)) return 'must start with https:// and a host name'
+  if (text.includes('\\')) return 'must not contain a backslash'
+  if (/^https:\/\/[^/?#]*@/i.test(text)) return 'must not contain a user name or password'
   if (url.hash !== '' || text.includes('#')) return 'must not contain a fragment (#…), which is never sent'
   return null
 }

@@ -4,6 +4,7 @@ import { isId } from '../kernel/ids.ts'
 import type { KeyUses } from '../store/key-uses.ts'
 import type { Authenticate } from './authenticate.ts'
 import { authorize } from './authorize.ts'
+import { clientAddress } from './client-address.ts'
 import type { Answer, Call, MemberRoute, OperatorCall, OperatorRoute, Route } from './route.ts'
 
 export type Admitted = (request: FastifyRequest) => Promise<Answer>
@@ -23,7 +24,7 @@ export const gateOf = (route: Route, deps: Deps): ((request: FastifyRequest) => 
 
 function operatorGate({ authenticate }: Deps) {
   return async (request: FastifyRequest): Promise<void> => {
-    request.admitted = { actor: await authenticate.operator(request.headers.authorization, request.ip) }
+    request.admitted = { actor: await authenticate.operator(request.headers.authorization, clientAddress(request)) }
   }
 }
 
@@ -33,7 +34,8 @@ function memberGate(route: MemberRoute, { authenticate, keyUses }: Deps) {
   return async (request: FastifyRequest): Promise<void> => {
     const asked = inOrganization ? (request.params as { orgId: string }).orgId : null
     const orgId = asked !== null && isId('org', asked) ? asked : null
-    const { access, actor } = await authenticate.member(request.headers.authorization, { orgId, address: request.ip })
+    const asksFor = { orgId, address: clientAddress(request) }
+    const { access, actor } = await authenticate.member(request.headers.authorization, asksFor)
     if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
     if (inOrganization && orgId === null) throw notFound('the organization id is not one by its shape')
     const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)

@@ -21,16 +21,19 @@ const refusals: Record<string, { code: FaultCode; public: string }> = {
 /** Every error becomes a fault here. What we did not expect stays inside: the caller learns only that it happened. */
 export function faultOf(error: unknown): Fault {
   if (error instanceof Fault) return error
-  const { validation, validationContext, code } = error as {
+  const { validation, validationContext, code, statusCode } = error as {
     validation?: ErrorObject[]
     validationContext?: string
     code?: string
+    statusCode?: number
   }
   if (validation !== undefined) {
     return invalid(fieldErrors(validation, validationContext ?? 'body') as [FieldError, ...FieldError[]])
   }
   const refusal = refusals[code ?? '']
   if (refusal !== undefined) return new Fault(refusal.code, { public: refusal.public })
+  // Fastify says so when the client hung up in the middle of its body: not our fault, and not the database's.
+  if (statusCode === 400) return new Fault('request.malformed', { public: 'The body did not arrive.' })
   if (isUnavailable(error)) return unavailable(String(error), error)
   return new Fault('internal', {
     public: 'Something went wrong on our side. If it stays, tell the operator the request id.',

@@ -1,19 +1,24 @@
-import type { Route } from './route.ts'
+type Registered = { method: string | string[]; url: string }
 
-/** The methods that a path takes, for 405 and its Allow header; empty when no route has the path. */
-export function methodsAt(routes: readonly Route[], url: string): string[] {
-  const path = url.split('?', 1)[0]!
-  const methods = new Set<string>()
-  for (const route of routes) {
-    if (!matches(route.path, path)) continue
-    methods.add(route.method)
-    if (route.method === 'GET') methods.add('HEAD')
+/** Remembers what was registered, whoever did it, to say which methods a path takes: for 405 and its Allow header. */
+export function createMethodTable() {
+  const registered: { method: string; parts: string[] }[] = []
+
+  return {
+    add({ method, url }: Registered): void {
+      for (const one of [method].flat()) registered.push({ method: one, parts: url.split('/') })
+    },
+    /** Empty when no route has the path. */
+    at(url: string): string[] {
+      const path = pathOf(url).split('/')
+      return [...new Set(registered.filter(({ parts }) => matches(parts, path)).map(({ method }) => method))]
+    },
   }
-  return [...methods]
 }
 
-function matches(pattern: string, path: string): boolean {
-  const wanted = pattern.split('/')
-  const given = path.split('/')
-  return wanted.length === given.length && wanted.every((part, i) => part.startsWith(':') || part === given[i])
-}
+/** A proxy may send the whole URL as the target (RFC 9112, 3.2.2). */
+const pathOf = (url: string): string => url.replace(/^https?:\/\/[^/?]*/i, '').split('?', 1)[0]!
+
+const matches = (pattern: readonly string[], path: readonly string[]): boolean =>
+  pattern.length === path.length &&
+  pattern.every((part, i) => (part.startsWith(':') ? path[i] !== '' : part === path[i]))

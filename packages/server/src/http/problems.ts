@@ -28,8 +28,8 @@ export const problemOf = (fault: Fault, requestId?: string): Problem => ({
 export function sendProblem(reply: FastifyReply, fault: Fault): void {
   void reply
     .code(fault.status)
-    .headers(fault.headers)
-    .type('application/problem+json')
+    .headers({ 'cache-control': 'no-store', ...fault.headers })
+    .type('application/problem+json; charset=utf-8')
     .send(JSON.stringify(problemOf(fault, reply.request.id)))
 }
 

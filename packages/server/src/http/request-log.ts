@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import { clientAddress } from './client-address.ts'
 
 /** One line a request; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
 export function createRequestLog(log: Logger) {
@@ -13,7 +14,7 @@ export function createRequestLog(log: Logger) {
         route: request.routeOptions.url ?? null,
         status: reply.statusCode,
         durationMs: Math.round(reply.elapsedTime * 10) / 10,
-        address: request.ip,
+        address: clientAddress(request),
         actor: request.admitted?.actor.kind,
         userId: request.admitted && 'access' in request.admitted ? request.admitted.access.userId : undefined,
       }

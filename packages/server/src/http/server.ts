@@ -12,16 +12,16 @@ import type { KeyUses } from '../store/key-uses.ts'
 import { gateOf, run } from './admit.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readJson } from './body.ts'
-import { answerBrokenHttp, requestMsMax } from './broken-http.ts'
+import { answerBrokenHttp, expectationFailed, hostMissing, requestMsMax } from './broken-http.ts'
 import { faultOf } from './fault-of.ts'
 import { type PageQuery, sendList } from './lists.ts'
-import { methodsAt } from './methods.ts'
+import { createMethodTable } from './methods.ts'
 import { sendProblem } from './problems.ts'
 import { createRequestLog } from './request-log.ts'
 import type { Answer, Route } from './route.ts'
 import { createValidatorCompiler } from './validation.ts'
 
-export type HttpLimits = { requestBytesMax: number }
+export type HttpLimits = { requestBytesMax: number; requestMsMax?: number }
 
 /**
  * Every request walks the same way: authenticate, authorize, decode, handler, encode. Which permission is asked for
@@ -39,12 +39,22 @@ export function createHttpServer(deps: {
     loggerInstance: deps.log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: deps.limits.requestBytesMax,
-    requestTimeout: requestMsMax,
+    requestTimeout: deps.limits.requestMsMax ?? requestMsMax,
+    http: {
+      // Slow requests are looked for this often; Node's own half minute would double how long they may take.
+      connectionsCheckingInterval: Math.ceil((deps.limits.requestMsMax ?? requestMsMax) / 10),
+      // Node refuses a request without a Host with an empty body; `requireHost` says the same as a problem.
+      requireHostHeader: false,
+    },
     trustProxy: deps.trustedProxies === null ? false : [...deps.trustedProxies],
     genReqId: () => newId('req'),
     forceCloseConnections: 'idle',
+    // While we stop, what still arrives on an open connection is served and the connection closed after it.
+    return503OnClosing: false,
     clientErrorHandler: answerBrokenHttp,
-    routerOptions: { maxParamLength: 256 },
+    frameworkErrors: answerError,
+    // As long as a whole header: an id that is too long is an id that does not exist, and answers like one.
+    routerOptions: { maxParamLength: 16 * 1024 },
   })
   app.setValidatorCompiler(createValidatorCompiler())
   // What a route answers is decided by its own record function; see the conformance tests for the proof.
@@ -52,10 +62,14 @@ export function createHttpServer(deps: {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, readJson)
   app.decorateRequest('admitted', null)
+  const methods = createMethodTable()
+  app.addHook('onRoute', methods.add)
+  app.addHook('onRequest', requireHost)
   app.addHook('onSend', noStore)
   app.addHook('onResponse', createRequestLog(deps.log))
   app.setErrorHandler(answerError)
-  app.setNotFoundHandler(async (request, reply) => answerNoRoute(deps.routes, request, reply))
+  app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply))
+  app.server.on('checkExpectation', (_request, response) => answerBrokenHttp(expectationFailed, response.socket!))
   for (const route of deps.routes) addRoute(app, route, deps)
   return app
 }
@@ -96,8 +110,13 @@ function answerError(error: unknown, request: FastifyRequest, reply: FastifyRepl
   sendProblem(reply, fault)
 }
 
-function answerNoRoute(routes: readonly Route[], request: FastifyRequest, reply: FastifyReply): void {
-  const allowed = methodsAt(routes, request.url)
+/** RFC 9112, 3.2: HTTP/1.1 without a Host is a bad request. */
+function requireHost(request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
+  if (request.headers.host === undefined && request.raw.httpVersion === '1.1') done(hostMissing())
+  else done()
+}
+
+function answerNoRoute(allowed: readonly string[], reply: FastifyReply): void {
   const fault =
     allowed.length === 0
       ? notFound('no route has this path')

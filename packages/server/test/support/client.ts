@@ -23,5 +23,10 @@ export async function call<T = unknown>(
   })
   const text = await response.text()
   const isJson = /json/.test(response.headers.get('content-type') ?? '')
-  return { status: response.status, headers: response.headers, text, body: (isJson ? JSON.parse(text) : null) as T }
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: (isJson && text !== '' ? JSON.parse(text) : null) as T,
+  }
 }

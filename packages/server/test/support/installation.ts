@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import { inject, onTestFinished } from 'vitest'
 import { composeApi } from '../../src/compose.ts'
 import { type Config, readConfig } from '../../src/config.ts'
@@ -41,9 +41,9 @@ export async function createInstallation(environment: Record<string, string> = {
 export type Person = { userId: UserId; token: string }
 
 /** Everything a test of the interface needs: a running API on loopback and people with roles. */
-export async function startApi(environment: Record<string, string> = {}) {
+export async function startApi(environment: Record<string, string> = {}, log: Logger = pino({ level: 'silent' })) {
   const installation = await createInstallation(environment)
-  const api = composeApi(installation, pino({ level: 'silent' }))
+  const api = composeApi(installation, log)
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   return {
     ...installation,
@@ -59,8 +59,8 @@ export async function startApi(environment: Record<string, string> = {}) {
 export type TestApi = Awaited<ReturnType<typeof startApi>>
 
 /** The same, for one test: closed when the test is. */
-export async function startApiForTest(environment: Record<string, string> = {}): Promise<TestApi> {
-  const api = await startApi(environment)
+export async function startApiForTest(environment: Record<string, string> = {}, log?: Logger): Promise<TestApi> {
+  const api = await startApi(environment, log)
   onTestFinished(() => api.close())
   return api
 }

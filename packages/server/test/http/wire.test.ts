@@ -1,0 +1,306 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Problem } from '../../src/http/problems.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import { call } from '../support/client.ts'
+import { type Documented, readDocumented } from '../support/documented.ts'
+import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { openRaw, type RawReply, sendRaw } from '../support/raw-http.ts'
+import { countRows } from '../support/rows.ts'
+
+/*
+ * What no SDK would send: every answer is still a problem of ours, and the connection never hangs.
+ */
+
+let api: TestApi
+let documented: Documented
+let orgId: OrgId
+let owner: Person
+let authorized: string
+let keys: string
+
+beforeAll(async () => {
+  api = await startApi()
+  documented = await readDocumented(api.url)
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+  authorized = `Host: x\r\nAuthorization: Bearer ${owner.token}\r\n`
+  keys = `/api/v1/organizations/${orgId}/api-keys`
+})
+afterAll(() => api.close())
+
+function expectProblem(reply: Pick<RawReply, 'status' | 'headers' | 'body'>, status: number, code: string): Problem {
+  expect(reply.status, reply.body).toBe(status)
+  expect(reply.headers['content-type']).toBe('application/problem+json; charset=utf-8')
+  expect(reply.headers['cache-control']).toBe('no-store')
+  const problem = JSON.parse(reply.body) as Problem
+  documented.checkProblem(problem)
+  expect(problem.code).toBe(code)
+  expect(problem.status).toBe(status)
+  return problem
+}
+
+const json = 'Content-Type: application/json\r\n'
+const name = '{"name":"wire"}'
+
+type Broken = [what: string, request: () => string | Uint8Array, status: number, code: string]
+const broken: Broken[] = [
+  ['not HTTP', () => 'hello there\r\n\r\n', 400, 'request.malformed'],
+  ['a TLS handshake', () => new Uint8Array([0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00]), 400, 'request.malformed'],
+  ['an unknown method', () => `FOO ${keys} HTTP/1.1\r\n${authorized}\r\n`, 400, 'request.malformed'],
+  ['HTTP/9.9', () => `GET ${keys} HTTP/9.9\r\n${authorized}\r\n`, 400, 'request.malformed'],
+  ['no Host header', () => `GET ${keys} HTTP/1.1\r\n\r\n`, 400, 'request.malformed'],
+  [
+    'a header line without a colon',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}nonsense\r\n\r\n`,
+    400,
+    'request.malformed',
+  ],
+  ['a NUL in a header', () => `GET ${keys} HTTP/1.1\r\n${authorized}X: a\0b\r\n\r\n`, 400, 'request.malformed'],
+  ['a NUL in the path', () => `GET ${keys}\0 HTTP/1.1\r\n${authorized}\r\n`, 400, 'request.malformed'],
+  [
+    'two different lengths',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\nContent-Length: 16\r\n\r\n${name}`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'length and chunks at once',
+    () =>
+      `POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n${name}\r\n0\r\n\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'a negative length',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: -1\r\n\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'a chunk size that is no number',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Transfer-Encoding: chunked\r\n\r\nzz\r\n${name}\r\n0\r\n\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'a header of 20 KB',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}X-Big: ${'x'.repeat(20_000)}\r\n\r\n`,
+    431,
+    'request.header_too_large',
+  ],
+  [
+    'a token of 20 KB',
+    () => `GET ${keys} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${'x'.repeat(20_000)}\r\n\r\n`,
+    431,
+    'request.header_too_large',
+  ],
+  [
+    'a path of 20 KB',
+    () => `GET /api/v1/${'x'.repeat(20_000)} HTTP/1.1\r\n${authorized}\r\n`,
+    431,
+    'request.header_too_large',
+  ],
+  [
+    'an expectation we do not know',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: miracles\r\n\r\n`,
+    417,
+    'request.expectation_failed',
+  ],
+  [
+    'a percent sign that escapes nothing',
+    () => `GET /api/v1/organizations/%zz/api-keys HTTP/1.1\r\n${authorized}\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'a path that is not UTF-8',
+    () => `GET /api/v1/organizations/%ff/api-keys HTTP/1.1\r\n${authorized}\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'a body that is cut off',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\nConnection: close\r\n\r\n{"name"`,
+    0,
+    '',
+  ],
+  [
+    'chunks beyond the limit',
+    () =>
+      `POST ${keys} HTTP/1.1\r\n${authorized}${json}Transfer-Encoding: chunked\r\n\r\n${`4000\r\n${' '.repeat(0x4000)}\r\n`.repeat(5)}0\r\n\r\n`,
+    413,
+    'request.too_large',
+  ],
+  [
+    'a length beyond the limit, and no body yet',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 9999999999\r\n\r\n`,
+    413,
+    'request.too_large',
+  ],
+  [
+    'a body without a type',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}Content-Length: 15\r\n\r\n${name}`,
+    415,
+    'request.unsupported_media_type',
+  ],
+  [
+    'a body with an empty type',
+    () => `POST ${keys} HTTP/1.1\r\n${authorized}Content-Type: \r\nContent-Length: 15\r\n\r\n${name}`,
+    415,
+    'request.unsupported_media_type',
+  ],
+  ['no body, no type, no length', () => `POST ${keys} HTTP/1.1\r\n${authorized}\r\n`, 422, 'request.invalid'],
+  ['a length of zero', () => `POST ${keys} HTTP/1.1\r\n${authorized}Content-Length: 0\r\n\r\n`, 422, 'request.invalid'],
+]
+
+describe('what is not a proper request is answered with a problem, and nothing is stored', () => {
+  test.each(broken)('%s', async (what, request, status, code) => {
+    const before = await countRows(api.db)
+    const reply = await sendRaw(api.url, request(), { halfClose: what === 'a body that is cut off' })
+    if (status !== 0) expectProblem(reply, status, code)
+    else expect(reply.text).not.toContain('201')
+    expect(await countRows(api.db)).toEqual(before)
+  })
+})
+
+test('a body that is shorter than it says never becomes a key, and is no fault of ours', async () => {
+  const before = await countRows(api.db)
+  const { socket, ended } = openRaw(api.url)
+  socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\n\r\n{"name"`)
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  socket.destroy()
+  await ended
+  expect(await countRows(api.db)).toEqual(before)
+})
+
+test('bytes after the body are the next request, and are refused as one', async () => {
+  const { socket, received, ended } = openRaw(api.url)
+  socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\n\r\n${name}`)
+  await expect.poll(received).toMatch(/^HTTP\/1.1 201/)
+  socket.write('and more\r\n\r\n')
+  await ended
+  expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 400'])
+})
+
+test('Expect: 100-continue is answered 100, then the request is', async () => {
+  const { socket, received } = openRaw(api.url)
+  socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Expect: 100-continue\r\nContent-Length: 15\r\n\r\n`)
+  await expect.poll(received).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\n/)
+  socket.write(name)
+  await expect.poll(received).toMatch(/HTTP\/1\.1 201 /)
+  socket.destroy()
+})
+
+test('a request without a token is refused before its body is read', async () => {
+  const request = `POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: 60000\r\n\r\n`
+  expectProblem(await sendRaw(api.url, request), 401, 'auth.required')
+})
+
+test('HTTP/1.0 is answered', async () => {
+  const reply = await sendRaw(api.url, `GET ${keys} HTTP/1.0\r\nAuthorization: Bearer ${owner.token}\r\n\r\n`)
+  expect(reply.status).toBe(200)
+  expect(Array.isArray(JSON.parse(reply.body))).toBe(true)
+})
+
+test('an absolute target is served like its path, and its next link is a path', async () => {
+  for (const name of ['one', 'two']) {
+    await call(`${api.url}${keys}`, { token: owner.token, body: { name } })
+  }
+  const reply = await sendRaw(api.url, `GET http://elsewhere.example${keys}?limit=1 HTTP/1.1\r\n${authorized}\r\n`)
+  expect(reply.status).toBe(200)
+  expect(reply.headers.link).toMatch(/^<\/api\/v1\/organizations\//)
+  const refusedMethod = await sendRaw(api.url, `PUT http://elsewhere.example${keys} HTTP/1.1\r\n${authorized}\r\n`)
+  expectProblem(refusedMethod, 405, 'request.method_not_allowed')
+})
+
+const paths: [what: string, path: (id: string) => string][] = [
+  ['a trailing slash', (id) => `/api/v1/organizations/${id}/api-keys/`],
+  ['a double slash', (id) => `/api/v1/organizations//${id}/api-keys`],
+  ['a leading double slash', (id) => `//api/v1/organizations/${id}/api-keys`],
+  ['dots', (id) => `/api/v1/organizations/${id}/x/../api-keys`],
+  ['another case', (id) => `/API/v1/organizations/${id}/api-keys`],
+  ['a semicolon', (id) => `/api/v1/organizations/${id}/api-keys;limit=1`],
+  ['an encoded slash', (id) => `/api/v1/organizations/${id}%2Fapi-keys`],
+  ['%00 in the id', (id) => `/api/v1/organizations/${id}%00/api-keys`],
+  ['a quote in the id', (id) => `/api/v1/organizations/${id}%27--/api-keys`],
+  ['an id in capitals', (id) => `/api/v1/organizations/${id.toUpperCase()}/api-keys`],
+  ['a line break after the id', (id) => `/api/v1/organizations/${id}%0A/api-keys`],
+  ['an id of 300 characters', () => `/api/v1/organizations/${'x'.repeat(300)}/api-keys`],
+  ['an id of 3,000 characters', () => `/api/v1/organizations/${'x'.repeat(3_000)}/api-keys`],
+  ['__proto__ as the id', () => '/api/v1/organizations/__proto__/api-keys'],
+  ['no such path', () => '/api/v2/organizations'],
+  ['an asterisk', () => '*'],
+]
+test.each(paths)('a path with %s is answered 404', async (_, path) => {
+  const reply = await sendRaw(api.url, `GET ${path(orgId)} HTTP/1.1\r\n${authorized}\r\n`)
+  expectProblem(reply, 404, 'not_found')
+})
+
+const allow: [path: string, allowed: string][] = [
+  ['/api/v1/organizations', 'GET, HEAD'],
+  ['/api/v1/organizations/x/api-keys', 'POST, GET, HEAD'],
+  ['/api/v1/organizations/x/api-keys/y', 'DELETE'],
+  ['/api/v1/organizations/x/webhooks', 'POST, GET, HEAD'],
+  ['/api/v1/organizations/x/webhooks/y', 'DELETE'],
+  ['/platform/v1/organizations/x/audit-log', 'GET, HEAD'],
+  ['/openapi.json', 'GET, HEAD'],
+  ['/docs', 'GET, HEAD'],
+  ['/healthz', 'GET, HEAD'],
+  ['/readyz', 'GET, HEAD'],
+]
+describe.each(['PUT', 'PATCH', 'OPTIONS', 'TRACE', 'PROPFIND'])('%s', (method) => {
+  test.each(allow)('on %s is answered 405 with Allow', async (path, allowed) => {
+    const reply = await sendRaw(api.url, `${method} ${path}?a=b HTTP/1.1\r\n${authorized}\r\n`)
+    expectProblem(reply, 405, 'request.method_not_allowed')
+    expect(reply.headers.allow?.split(', ').sort()).toEqual(allowed.split(', ').sort())
+  })
+})
+
+test('HEAD answers the headers of GET and no body', async () => {
+  for (const path of [keys, '/api/v1/organizations', '/healthz', '/openapi.json']) {
+    const get = await call(`${api.url}${path}`, { token: owner.token })
+    const head = await call(`${api.url}${path}`, { token: owner.token, method: 'HEAD' })
+    const shown = (headers: Headers) =>
+      [...headers].filter(([header]) => !['date', 'connection', 'keep-alive'].includes(header))
+    expect([head.status, head.text, shown(head.headers)]).toEqual([get.status, '', shown(get.headers)])
+  }
+})
+
+const queries: [query: string, parameters: string[]][] = [
+  ['limit=0', ['limit']],
+  ['limit=-1', ['limit']],
+  ['limit=1001', ['limit']],
+  ['limit=1.5', ['limit']],
+  ['limit=', ['limit']],
+  ['limit=ten', ['limit']],
+  ['limit=1e2', ['limit']],
+  ['limit=0x10', ['limit']],
+  ['limit=+5', ['limit']],
+  ['limit=%205', ['limit']],
+  ['limit=99999999999999999999', ['limit']],
+  ['limit=1&limit=2', ['limit']],
+  ['cursor=', ['cursor']],
+  ['cursor=nonsense', ['cursor']],
+  ['cursor=%00', ['cursor']],
+  [`cursor=${Buffer.from('wh_01h455vb4pex5vsknk084sn02q').toString('base64url')}`, ['cursor']],
+  [`cursor=${Buffer.from('key_01h455vb4pex5vsknk084sn02q').toString('base64')}=`, ['cursor']],
+  ['cursor=a&cursor=b', ['cursor']],
+  [`cursor=${'a'.repeat(300)}`, ['cursor']],
+  ['status=', ['status']],
+  ['status=deleted', ['status']],
+  ['status=active&status=revoked', ['status']],
+  ['page=2', ['page']],
+  ['__proto__=1', ['__proto__']],
+  ['limit=x&status=y&z=1', ['z', 'limit', 'status']],
+]
+test.each(queries)('?%s is answered 422 and names the parameter', async (query, parameters) => {
+  const reply = await sendRaw(api.url, `GET ${keys}?${query} HTTP/1.1\r\n${authorized}\r\n`)
+  const problem = expectProblem(reply, 422, 'request.invalid')
+  expect(problem.errors?.map((error) => 'parameter' in error && error.parameter).sort()).toEqual(parameters.sort())
+})
+
+test('a DELETE may carry a JSON type without a body', async () => {
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: owner.token, body: { name: 'x' } })
+  const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${json}\r\n`)
+  expect(reply.status).toBe(204)
+})

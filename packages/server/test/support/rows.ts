@@ -1,0 +1,30 @@
+import type { Database } from '../../src/store/database.ts'
+
+type Table = { schema: string; name: string }
+
+/** Every table that holds data of ours, whatever migrations or libraries made it. */
+const tables = (db: Database) => db<Table[]>`
+  select n.nspname as schema, c.relname as name
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname not like 'pg\\_%'
+  order by 1, 2`
+
+/** How many rows each table has: equal before and after means that nothing was stored. */
+export async function countRows(db: Database): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {}
+  for (const { schema, name } of await tables(db)) {
+    const [row] = await db<{ n: number }[]>`select count(*)::int as n from ${db(schema)}.${db(name)}`
+    counts[`${schema}.${name}`] = row!.n
+  }
+  return counts
+}
+
+/** Every row of every table as text; binary columns come out as hexadecimal. */
+export async function dumpDatabase(db: Database): Promise<string> {
+  const lines: string[] = []
+  for (const { schema, name } of await tables(db)) {
+    const rows = await db<{ line: string }[]>`select t::text as line from ${db(schema)}.${db(name)} t`
+    lines.push(`-- ${schema}.${name}`, ...rows.map((row) => row.line))
+  }
+  return lines.join('\n')
+}
