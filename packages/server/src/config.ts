@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { keyTagShape } from './domain/api-key.ts'
+import { issuerUrlProblem } from './login/issuer-url.ts'
 
 /*
  * Settings are environment variables, read once. Every problem is reported in one go, nothing is guessed, and an empty
@@ -75,11 +76,8 @@ const masterKeys = (value: string): [Buffer, ...Buffer[]] => {
 }
 
 const issuerUrl = (value: string): string => {
-  const url = URL.parse(value)
-  const loopback = url !== null && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)
-  if (url === null || !(url.protocol === 'https:' || (url.protocol === 'http:' && loopback))) {
-    throw new Unreadable('is not an https:// URL')
-  }
+  const problem = issuerUrlProblem(value)
+  if (problem !== null) throw new Unreadable(problem)
   return value
 }
 

@@ -1,4 +1,4 @@
-import { createHash, randomInt } from 'node:crypto'
+import { hash, randomInt } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 /*
@@ -16,7 +16,7 @@ const keyShape = /^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$/
 /** No underscore: <tag>_<8> has to stay unambiguous. */
 export const keyTagShape = /^[a-z][a-z0-9]{0,9}$/
 
-export type MintedKey = { apiKey: string; keyPrefix: string; hash: Buffer }
+export type MintedKey = { apiKey: string; keyPrefix: string; hash: string }
 
 export function mintApiKey(tag: string): MintedKey {
   const keyPrefix = `${tag}_${randomBase62(prefixLength)}`
@@ -30,8 +30,8 @@ export function isApiKey(token: string): boolean {
   return checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength)
 }
 
-/** A fast hash is the right one here: 155 random bits cannot be guessed, and a slow hash would only slow us. */
-export const hashApiKey = (apiKey: string): Buffer => createHash('sha256').update(apiKey).digest()
+/** SHA-256 in hex. A fast hash is the right one here: 155 random bits cannot be guessed, and a slow hash would only slow us. */
+export const hashApiKey = (apiKey: string): string => hash('sha256', apiKey)
 
 function checksum(text: string): string {
   let rest = crc32(text)

@@ -4,7 +4,9 @@ const responseBytesMax = 256 * 1024
 /** Reads a JSON document, with a limit on everything the other side decides: time, size and where we end up. */
 export async function getJson(deps: { fetch: typeof fetch; url: URL; signal: AbortSignal }): Promise<unknown> {
   const response = await deps.fetch(deps.url, {
-    headers: { accept: 'application/json' },
+    // Not kept alive: minutes pass between reads, and a connection that the other side is just closing fails the next
+    // one. With our cooldown equal to the idle time of many servers that happened in tests, as an outage that was none.
+    headers: { accept: 'application/json', connection: 'close' },
     // No redirects at all: following one would let another host, or plain http, speak for the issuer.
     redirect: 'manual',
     signal: deps.signal,

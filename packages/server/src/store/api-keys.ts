@@ -2,7 +2,7 @@ import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
 import type { Database, Transaction } from './database.ts'
 import type { PageRequest } from './page.ts'
 
-export type NewApiKey = { id: KeyId; name: string; keyPrefix: string; hash: Buffer; createdBy: UserId }
+export type NewApiKey = { id: KeyId; name: string; keyPrefix: string; hash: string; createdBy: UserId }
 
 export type ApiKeyRow = {
   id: KeyId
@@ -25,7 +25,7 @@ export const insertApiKey = async (
 ): Promise<boolean> => {
   const inserted = await tx`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by)
-    select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, ${key.hash}, ${key.createdBy}
+    select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy}
     where (select count(*) from keyhook.api_keys where org_id = ${orgId} and revoked_at is null) < ${keysMax}`
   return inserted.count === 1
 }

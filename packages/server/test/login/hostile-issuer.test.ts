@@ -1,3 +1,4 @@
+import { exportJWK, generateKeyPair, jwtVerify } from 'jose'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { refetchCooldownMs } from '../../src/login/issuer-keys.ts'
 import { createOpenIdIssuer } from '../../src/login/openid-issuer.ts'
@@ -61,6 +62,7 @@ describe('the issuer is not believed when', () => {
     ['is missing', undefined, /no usable jwks_uri/],
     ['is no URL', 'keys', /no usable jwks_uri/],
     ['is plain http elsewhere', 'http://keys.example/jwks', /without https/],
+    ['is of this machine, but not http', 'ftp://127.0.0.1/keys', /without https/],
     ['is no web address', 'data:application/json,{"keys":[]}', /without https/],
   ])('its jwks_uri %s', async (_, jwksUri, internal) => {
     scripted.answers.set(discoveryPath, json({ issuer: scripted.issuer, jwks_uri: jwksUri }))
@@ -97,6 +99,28 @@ describe('the issuer is not believed when', () => {
     scripted.answers.set(discoveryPath, json(null))
     await expect(newVerifier()(token)).rejects.toEqual(unavailable(/another issuer/))
   })
+})
+
+it('a signature algorithm outside our list is refused, even if the issuer publishes its key', async () => {
+  const { publicKey, privateKey } = await generateKeyPair('ML-DSA-44', { extractable: true })
+  const published = { ...(await exportJWK(publicKey)), alg: 'ML-DSA-44', kid: 'later' }
+  scripted.answers.set('/keys', json({ keys: [published] }))
+  const key = { ...(await exportJWK(privateKey)), alg: 'ML-DSA-44' }
+  const signed = await forge(token, { key, header: { kid: 'later' } })
+  await expect(jwtVerify(signed, publicKey)).resolves.toBeDefined()
+  expect(await newVerifier()(signed)).toBeNull()
+})
+
+it('no connection is kept for the next read, because it may be closing by then', async () => {
+  const connections: unknown[] = []
+  for (const [path, answer] of [...scripted.answers]) {
+    scripted.answers.set(path, (request, response) => {
+      connections.push(request.headers.connection)
+      answer(request, response)
+    })
+  }
+  await newVerifier()(token)
+  expect(connections).toEqual(['close', 'close'])
 })
 
 describe('limits', () => {

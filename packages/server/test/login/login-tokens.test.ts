@@ -74,7 +74,7 @@ it('a token of more than 8 KiB never reaches an issuer', async () => {
 describe('garbage is refused and never throws', () => {
   it('as any text', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 9_000 }), async (text) => {
+      fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 500 }), async (text) => {
         expect(await tokens.verify(text)).toBeNull()
         expect(await local.verify(text)).toBeNull()
       }),

@@ -6,6 +6,7 @@ import { isPostgresOn, lockFilePath, readLockFile } from './lock-file.ts'
 import { socketName } from './socket-directory.ts'
 
 const stopMsMax = 60_000
+const answersMin = 20
 
 /** 'elsewhere': a server that we cannot see as a process, in another container say, answers on this cluster. */
 export type Clearing = 'clear' | 'elsewhere'
@@ -16,9 +17,13 @@ export type Clearing = 'clear' | 'elsewhere'
  */
 export async function clearOrphan(cluster: string, note: (text: string) => void): Promise<Clearing> {
   const clearing = await stopOrphan(cluster, note)
-  // Of its lock files PostgreSQL asks only whether the pid is alive. It may be a stranger by now; or, in a container whose
-  // first process reaps nobody, the zombie of the server that was killed.
-  if (clearing === 'clear') await rm(join(cluster, `${socketName}.lock`), { force: true })
+  if (clearing === 'clear') {
+    // Of its lock files PostgreSQL asks only whether the pid is alive. It may be a stranger by now; or, in a container
+    // whose first process reaps nobody, the zombie of the server that was killed. Children that outlive their killed
+    // postmaster still keep a new one out: it finds their shared memory by the directory's inode.
+    await rm(lockFilePath(cluster), { force: true })
+    await rm(join(cluster, `${socketName}.lock`), { force: true })
+  }
   return clearing
 }
 
@@ -26,9 +31,9 @@ async function stopOrphan(cluster: string, note: (text: string) => void): Promis
   const lock = await readLockFile(cluster)
   if (lock === undefined) return 'clear'
   if (!(await isPostgresOn(cluster, lock.pid))) {
-    if (lock.socketDirectory && (await answers(join(lock.socketDirectory, socketName)))) return 'elsewhere'
-    await rm(lockFilePath(cluster), { force: true })
-    return 'clear'
+    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socketName)))
+      ? 'elsewhere'
+      : 'clear'
   }
 
   note(`Stopping the PostgreSQL (pid ${lock.pid}) that a killed Keyhook left behind.`)
@@ -55,6 +60,15 @@ function signal(pid: number): void {
     // Already gone is what we want.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
+}
+
+/** More than once: a process that is being torn down loses its name a moment before its sockets. */
+async function keepsAnswering(path: string): Promise<boolean> {
+  for (let asked = 0; asked < answersMin; asked++) {
+    if (!(await answers(path))) return false
+    await sleep(100)
+  }
+  return true
 }
 
 function answers(path: string): Promise<boolean> {

@@ -1,0 +1,10 @@
+import fastify from 'fastify'
+
+/** The limit: Fastify answering the same bytes to everybody. */
+const { body } = JSON.parse(process.argv[2]!) as { body: string }
+const app = fastify()
+app.get('/api/v1/organizations', (_request, reply) => {
+  reply.type('application/json; charset=utf-8').header('cache-control', 'no-store').send(body)
+})
+process.send!(await app.listen({ host: '127.0.0.1', port: 0 }))
+process.once('SIGTERM', () => process.exit(0))
