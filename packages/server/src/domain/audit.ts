@@ -11,6 +11,13 @@ export const auditActions = [
   'key.revoked',
   'webhook.created',
   'webhook.deleted',
+  'database.created',
+  'database.deleted',
+  'backup.created',
+  'backup.deleted',
+  'restore.created',
+  'invoice.issued',
+  'invoice.paid',
 ] as const
 export type AuditAction = (typeof auditActions)[number]
 

@@ -15,6 +15,14 @@ export const permissionTable = {
   'webhooks:read': { owner: 'all', admin: 'all', member: 'all' },
   'webhooks:delete': { owner: 'all', admin: 'all', member: 'none' },
   'deliveries:read': { owner: 'all', admin: 'all', member: 'all' },
+  'databases:create': { owner: 'all', admin: 'all', member: 'none' },
+  'databases:read': { owner: 'all', admin: 'all', member: 'all' },
+  'databases:delete': { owner: 'all', admin: 'all', member: 'none' },
+  'backups:create': { owner: 'all', admin: 'all', member: 'none' },
+  'backups:read': { owner: 'all', admin: 'all', member: 'all' },
+  'backups:delete': { owner: 'all', admin: 'all', member: 'none' },
+  'backups:restore': { owner: 'all', admin: 'all', member: 'none' },
+  'invoices:read': { owner: 'all', admin: 'all', member: 'none' },
   'audit:read': { owner: 'all', admin: 'all', member: 'none' },
 } as const satisfies Record<string, Record<Role, Reach>>
 

@@ -1,13 +1,31 @@
 import { typeidUnboxed } from 'typeid-js'
 
 /** TypeID prefixes: an id says what it identifies, and sorts by the time it was made (UUIDv7 inside). */
-export type IdPrefix = 'org' | 'usr' | 'key' | 'wh' | 'aud' | 'tok' | 'evt' | 'dlv' | 'att' | 'req'
+export type IdPrefix =
+  | 'org'
+  | 'usr'
+  | 'key'
+  | 'wh'
+  | 'aud'
+  | 'tok'
+  | 'evt'
+  | 'dlv'
+  | 'att'
+  | 'req'
+  | 'db'
+  | 'bak'
+  | 'rst'
+  | 'inv'
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
 export type OrgId = Id<'org'>
 export type UserId = Id<'usr'>
 export type KeyId = Id<'key'>
 export type WebhookId = Id<'wh'>
+export type DatabaseId = Id<'db'>
+export type BackupId = Id<'bak'>
+export type RestoreId = Id<'rst'>
+export type InvoiceId = Id<'inv'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>
 
