@@ -1,0 +1,21 @@
+/*
+ * The life of a backup. As with databases, null means that the move does not apply.
+ */
+export const backupStatuses = ['running', 'completed', 'failed', 'deleting', 'deleted'] as const
+export type BackupStatus = (typeof backupStatuses)[number]
+
+/** `complete`: the archive was read back whole. `give_up`: there will be none. `remove`, `clear`: as for databases. */
+export const backupMoves = ['complete', 'give_up', 'remove', 'clear'] as const
+export type BackupMove = (typeof backupMoves)[number]
+
+const table: Record<BackupStatus, Partial<Record<BackupMove, BackupStatus>>> = {
+  running: { complete: 'completed', give_up: 'failed' },
+  completed: { remove: 'deleting' },
+  failed: { remove: 'deleting' },
+  deleting: { clear: 'deleted' },
+  deleted: {},
+}
+
+export const moveBackup = (status: BackupStatus, move: BackupMove): BackupStatus | null => table[status][move] ?? null
+
+export type BackupOrigin = 'requested' | 'scheduled'

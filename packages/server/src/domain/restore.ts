@@ -1,0 +1,15 @@
+/** The life of a restore: it runs, and then it has ended one way or the other. */
+export const restoreStatuses = ['running', 'completed', 'failed'] as const
+export type RestoreStatus = (typeof restoreStatuses)[number]
+
+export const restoreMoves = ['complete', 'give_up'] as const
+export type RestoreMove = (typeof restoreMoves)[number]
+
+const table: Record<RestoreStatus, Partial<Record<RestoreMove, RestoreStatus>>> = {
+  running: { complete: 'completed', give_up: 'failed' },
+  completed: {},
+  failed: {},
+}
+
+export const moveRestore = (status: RestoreStatus, move: RestoreMove): RestoreStatus | null =>
+  table[status][move] ?? null
