@@ -15,23 +15,27 @@ export type Clearing = 'clear' | 'elsewhere'
  * A Keyhook that was killed leaves its PostgreSQL running. Whoever holds the data directory next calls this; it ends that
  * server in an orderly way. It is never killed: its children would go on writing beside the new server.
  */
-export async function clearOrphan(cluster: string, note: (text: string) => void): Promise<Clearing> {
-  const clearing = await stopOrphan(cluster, note)
+export async function clearOrphan(
+  cluster: string,
+  note: (text: string) => void,
+  socket: string = socketName,
+): Promise<Clearing> {
+  const clearing = await stopOrphan(cluster, note, socket)
   if (clearing === 'clear') {
     // Of its lock files PostgreSQL asks only whether the pid is alive. It may be a stranger by now; or, in a container
     // whose first process reaps nobody, the zombie of the server that was killed. Children that outlive their killed
     // postmaster still keep a new one out: it finds their shared memory by the directory's inode.
     await rm(lockFilePath(cluster), { force: true })
-    await rm(join(cluster, `${socketName}.lock`), { force: true })
+    await rm(join(cluster, `${socket}.lock`), { force: true })
   }
   return clearing
 }
 
-async function stopOrphan(cluster: string, note: (text: string) => void): Promise<Clearing> {
+async function stopOrphan(cluster: string, note: (text: string) => void, socket: string): Promise<Clearing> {
   const lock = await readLockFile(cluster)
   if (lock === undefined) return 'clear'
   if (!(await isPostgresOn(cluster, lock.pid))) {
-    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socketName)))
+    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socket)))
       ? 'elsewhere'
       : 'clear'
   }

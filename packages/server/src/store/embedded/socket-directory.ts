@@ -4,14 +4,17 @@ import { join } from 'node:path'
 import { type Account, firstBarrier } from './reach.ts'
 
 export const port = 5432
-export const socketName = `.s.PGSQL.${port}`
+export const socketNameOf = (port: number): string => `.s.PGSQL.${port}`
+export const socketName = socketNameOf(port)
+/** Instances of the platform listen on ports of their own, and a port has up to five digits. */
+const socketNameLongest = socketNameOf(65_535)
 
 /** The kernel's limit for a socket's path is 104 bytes on macOS and 108 on Linux, with the zero byte at its end. */
 const pathBytesMax = 103
 
 export type SocketDirectory = { path: string; remove(): Promise<void> }
 
-export const fits = (directory: string): boolean => Buffer.byteLength(join(directory, socketName)) <= pathBytesMax
+export const fits = (directory: string): boolean => Buffer.byteLength(join(directory, socketNameLongest)) <= pathBytesMax
 
 /** The cluster's own directory, which nobody else can enter; or a private one with a short path when that is too long. */
 export async function openSocketDirectory(cluster: string, account: Account | undefined): Promise<SocketDirectory> {
