@@ -13,3 +13,15 @@ export type EventData = {
 
 /** An event of this process, typed by its name: an unknown type or the wrong data does not compile. */
 export type NewEvent = { [T in EventType]: { orgId: OrgId; type: T; data: EventData[T] } }[EventType]
+
+/** An event that another platform reports through the operator's door: the names are ours, what it says is theirs. */
+export type ReportedEvent = { orgId: OrgId; type: EventType; data: object; id: string | null }
+
+/** Ids from outside end up in a header and in a path, so they are held to characters that mean nothing there. */
+export const eventIdPattern = '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$'
+const eventIdShape = new RegExp(eventIdPattern)
+export const isEventId = (text: string): boolean => eventIdShape.test(text)
+
+/** The bytes that every receiver gets, and that every signature covers. The order of the fields is part of them. */
+export const eventBody = (event: { id: string; type: EventType; at: Date; data: object }): string =>
+  JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })

@@ -2,6 +2,7 @@ import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
 import type { Database, Executor, Transaction } from './database.ts'
+import { endLane } from './lanes.ts'
 import type { PageRequest } from './page.ts'
 
 export type NewWebhook = {
@@ -21,12 +22,18 @@ export const insertWebhook = async (
   webhook: NewWebhook,
   webhooksMax: number,
 ): Promise<WebhookRow | null> => {
+  // Its lane comes with it in one statement: a webhook without a queue would miss events in silence.
   const [row] = await tx<WebhookRow[]>`
-    insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
-    select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
-      ${webhook.secret.keyId}, ${webhook.secret.box}, ${webhook.createdBy}
-    where (select count(*) from keyhook.webhooks where org_id = ${orgId} and deleted_at is null) < ${webhooksMax}
-    returning id, url, event_types, created_at`
+    with made as (
+      insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+      select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
+        ${webhook.secret.keyId}, ${webhook.secret.box}, ${webhook.createdBy}
+      where (select count(*) from keyhook.webhooks where org_id = ${orgId} and deleted_at is null) < ${webhooksMax}
+      returning id, url, event_types, created_at, lane_id
+    ), lane as (
+      insert into keyhook.lanes (id, org_id, webhook_id) select lane_id, ${orgId}, id from made
+    )
+    select id, url, event_types, created_at from made`
   return row ?? null
 }
 
@@ -47,5 +54,7 @@ export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId
   const deleted = await tx`
     update keyhook.webhooks set deleted_at = clock_timestamp(), secret_box = null, secret_key_id = null
     where org_id = ${orgId} and id = ${id} and deleted_at is null`
-  return deleted.count === 1
+  if (deleted.count === 0) return false
+  await endLane(tx, orgId, id)
+  return true
 }

@@ -1,0 +1,80 @@
+import type { EventType } from '../domain/event-types.ts'
+import type { OrgId, WebhookId } from '../kernel/ids.ts'
+import type { Database, Executor, Transaction } from './database.ts'
+
+export type StoredEvent = { id: string; type: EventType; body: string }
+
+/**
+ * Takes the next `count` sequence numbers and says which was the last. The row stays locked until the transaction ends:
+ * that is what makes the sequence gapless, and visible in order.
+ */
+export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number): Promise<number> => {
+  const [row] = await tx<{ last_seq: string }[]>`
+    insert into keyhook.event_counters (org_id, last_seq) values (${orgId}, ${count})
+    on conflict (org_id) do update set last_seq = event_counters.last_seq + ${count}
+    returning last_seq`
+  return Number(row!.last_seq)
+}
+
+export const insertEvents = async (
+  tx: Transaction,
+  orgId: OrgId,
+  firstSeq: number,
+  events: readonly StoredEvent[],
+  sample: boolean,
+): Promise<void> => {
+  await tx`
+    insert into keyhook.events (org_id, seq, id, type, body, sample)
+    select ${orgId}, ${firstSeq} + n - 1, id, type, body, ${sample}
+    from unnest(
+      ${events.map((event) => event.id)}::text[],
+      ${events.map((event) => event.type)}::text[],
+      ${events.map((event) => event.body)}::text[]
+    ) with ordinality as e (id, type, body, n)`
+}
+
+/** One delivery for every webhook that is subscribed right now, in one statement however many there are. */
+export const insertDeliveries = async (
+  tx: Transaction,
+  orgId: OrgId,
+  firstSeq: number,
+  types: readonly EventType[],
+): Promise<number> => {
+  const inserted = await tx`
+    insert into keyhook.deliveries (org_id, event_seq, lane_id)
+    select ${orgId}, ${firstSeq} + e.n - 1, w.lane_id
+    from unnest(${[...types]}::text[]) with ordinality as e (type, n)
+    join keyhook.webhooks w on w.org_id = ${orgId} and w.deleted_at is null and e.type = any (w.event_types)`
+  return inserted.count
+}
+
+/** A sample goes to the webhook that asked for it, subscribed or not. */
+export const insertSampleDelivery = async (
+  tx: Transaction,
+  orgId: OrgId,
+  seq: number,
+  webhookId: WebhookId,
+): Promise<void> => {
+  await tx`
+    insert into keyhook.deliveries (org_id, event_seq, lane_id)
+    select org_id, ${seq}, lane_id from keyhook.webhooks
+    where org_id = ${orgId} and id = ${webhookId} and deleted_at is null`
+}
+
+/** Those of the ids that are taken. Call it with the sequence taken, so that nobody else is about to take them. */
+export const findEventsById = (tx: Transaction, orgId: OrgId, ids: readonly string[]) => tx<StoredEvent[]>`
+  select id, type, body from keyhook.events where org_id = ${orgId} and id = any (${[...ids]}::text[])`
+
+export const existingOrganizations = async (db: Executor, ids: readonly OrgId[]): Promise<Set<OrgId>> => {
+  const rows = await db<{ id: OrgId }[]>`
+    select id from keyhook.organizations where id = any (${[...ids]}::text[])`
+  return new Set(rows.map((row) => row.id))
+}
+
+export type EventRow = StoredEvent & { seq: string; created_at: Date; sample: boolean }
+
+export const findEvent = async (db: Database, orgId: OrgId, id: string): Promise<EventRow | null> => {
+  const [row] = await db<EventRow[]>`
+    select seq, id, type, body, created_at, sample from keyhook.events where org_id = ${orgId} and id = ${id}`
+  return row ?? null
+}

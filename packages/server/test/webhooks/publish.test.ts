@@ -1,0 +1,96 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { NewEvent } from '../../src/domain/events.ts'
+import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
+import { insertWebhook } from '../../src/store/webhooks.ts'
+import { publish, publishReported } from '../../src/webhooks/publish.ts'
+import { startApi, type TestApi } from '../support/installation.ts'
+
+let api: TestApi
+let orgId: OrgId
+let userId: UserId
+
+beforeAll(async () => {
+  api = await startApi()
+  orgId = await api.organization()
+  userId = (await api.person([{ orgId, role: 'owner' }])).userId
+})
+afterAll(() => api.close())
+
+const created = (): NewEvent => ({ orgId, type: 'database.created', data: { database_id: 'db_1', name: 'main' } })
+
+const addWebhook = (types: NewEvent['type'][]) =>
+  api.db.begin(async (tx) => {
+    const id = newId('wh')
+    const webhook = { id, url: 'https://example.com/', eventTypes: types, createdBy: userId }
+    await insertWebhook(tx, orgId, { ...webhook, secret: api.masterKeys.seal(randomBytes(9).toString('hex'), id) }, 1e6)
+    return id
+  })
+
+const deliveriesOf = async (eventId: string): Promise<string[]> => {
+  const rows = await api.db<{ webhook_id: string }[]>`
+    select l.webhook_id from keyhook.events e
+    join keyhook.deliveries d on d.org_id = e.org_id and d.event_seq = e.seq
+    join keyhook.lanes l on l.id = d.lane_id
+    where e.org_id = ${orgId} and e.id = ${eventId}`
+  return rows.map((row) => row.webhook_id)
+}
+
+test('an event goes to the webhooks that are subscribed to its type, once each', async () => {
+  const subscribed = await addWebhook(['database.created', 'invoice.paid'])
+  await addWebhook(['backup.failed'])
+  const { id } = await api.db.begin((tx) => publish(tx, created()))
+  expect(await deliveriesOf(id)).toEqual([subscribed])
+})
+
+test('a transaction that rolls back leaves neither event nor delivery, nor a gap in the sequence', async () => {
+  const last = async () =>
+    (await api.db<{ seq: string }[]>`select max(seq) as seq from keyhook.events where org_id = ${orgId}`)[0]?.seq
+  await api.db.begin((tx) => publish(tx, created()))
+  const before = Number(await last())
+  const failing = api.db.begin(async (tx) => {
+    await publish(tx, created())
+    throw new Error('the job failed after all')
+  })
+  await expect(failing).rejects.toThrow('after all')
+  expect(Number(await last())).toBe(before)
+  await api.db.begin((tx) => publish(tx, created()))
+  expect(Number(await last())).toBe(before + 1)
+})
+
+test('the unique key refuses a second delivery of one event to one webhook', async () => {
+  const { id } = await api.db.begin((tx) => publish(tx, created()))
+  const again = api.db`
+    insert into keyhook.deliveries (org_id, event_seq, lane_id)
+    select d.org_id, d.event_seq, d.lane_id from keyhook.deliveries d
+    join keyhook.events e on e.org_id = d.org_id and e.seq = d.event_seq where e.id = ${id}`
+  await expect(again).rejects.toMatchObject({ code: '23505' })
+})
+
+test('the same reported id twice is one event; with other content it is a conflict', async () => {
+  const report = (data: object) =>
+    api.db.begin((tx) => publishReported(tx, orgId, [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }]))
+  expect(await report({ a: 1, b: [2] })).toEqual(['inv-7'])
+  expect(await report({ b: [2], a: 1 })).toEqual(['inv-7'])
+  await expect(report({ a: 2 })).rejects.toMatchObject({ code: 'conflict' })
+  const [row] = await api.db`select count(*)::int as count from keyhook.events where id = 'inv-7'`
+  expect(row?.count).toBe(1)
+})
+
+test('one event to 10,000 webhooks commits within a second', async () => {
+  const org = await api.organization('Fan-out')
+  await api.db`
+    with made as (
+      insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+      select ${org}, 'wh_' || n, 'https://example.com', '{database.created}', 'k', '\\x00', ${userId}
+      from generate_series(1, 10000) n returning id, lane_id
+    ) insert into keyhook.lanes (id, org_id, webhook_id) select lane_id, ${org}, id from made`
+  const begun = performance.now()
+  const { id } = await api.db.begin((tx) => publish(tx, { ...created(), orgId: org }))
+  const ms = performance.now() - begun
+  const [row] = await api.db`
+    select count(*)::int as count from keyhook.deliveries d
+    join keyhook.events e on e.org_id = d.org_id and e.seq = d.event_seq where e.id = ${id}`
+  expect(row?.count).toBe(10_000)
+  expect(ms).toBeLessThan(1_000)
+})
