@@ -7,7 +7,6 @@ import fastify, {
 } from 'fastify'
 import type { Logger } from 'pino'
 import { Fault, notFound } from '../kernel/faults.ts'
-import { newId } from '../kernel/ids.ts'
 import type { KeyUses } from '../store/key-uses.ts'
 import { gateOf, run } from './admit.ts'
 import type { Authenticate } from './authenticate.ts'
@@ -17,7 +16,7 @@ import { faultOf } from './fault-of.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createMethodTable } from './methods.ts'
 import { sendProblem } from './problems.ts'
-import { createRequestLog } from './request-log.ts'
+import { createRequestIds, logAnswer } from './request-log.ts'
 import type { Answer, Route } from './route.ts'
 import { createValidatorCompiler } from './validation.ts'
 
@@ -37,7 +36,7 @@ export function createHttpServer(deps: {
 }): FastifyInstance {
   const app: FastifyInstance = fastify({
     loggerInstance: deps.log as FastifyBaseLogger,
-    logController: new LogController({ disableRequestLogging: true }),
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
     bodyLimit: deps.limits.requestBytesMax,
     requestTimeout: deps.limits.requestMsMax ?? requestMsMax,
     http: {
@@ -47,7 +46,9 @@ export function createHttpServer(deps: {
       requireHostHeader: false,
     },
     trustProxy: deps.trustedProxies === null ? false : [...deps.trustedProxies],
-    genReqId: () => newId('req'),
+    genReqId: createRequestIds(),
+    // A child logger for each request costs as much as looking its key up; our lines name the request themselves.
+    childLoggerFactory: (logger) => logger,
     forceCloseConnections: 'idle',
     // While we stop, what still arrives on an open connection is served and the connection closed after it.
     return503OnClosing: false,
@@ -64,9 +65,7 @@ export function createHttpServer(deps: {
   app.decorateRequest('admitted', null)
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
-  app.addHook('onRequest', requireHost)
-  app.addHook('onSend', noStore)
-  app.addHook('onResponse', createRequestLog(deps.log))
+  app.addHook('onRequest', prepare)
   app.setErrorHandler(answerError)
   app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply))
   app.server.on('checkExpectation', (_request, response) => answerBrokenHttp(expectationFailed, response.socket!))
@@ -80,38 +79,36 @@ function addRoute(app: FastifyInstance, route: Route, deps: { authenticate: Auth
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(route.body && { body: route.body }) },
     onRequest: gateOf(route, deps),
-    handler: async (request, reply) => send(reply, await run(route, request)),
+    handler(request, reply) {
+      run(route, request)
+        .then((answer) => send(reply, answer))
+        .catch((error) => reply.send(error))
+    },
   })
 }
 
-function send(reply: FastifyReply, answer: Answer): FastifyReply | Promise<FastifyReply> {
+function send(reply: FastifyReply, answer: Answer): unknown {
   reply.code(answer.status)
+  logAnswer(reply)
   if ('list' in answer) return sendList(reply, answer.list, reply.request.query as PageQuery)
   if (answer.status === 204) return reply.send()
   if (answer.status === 201) reply.header('location', answer.location)
   return reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
 }
 
-/** Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way. */
-function noStore(
-  _request: FastifyRequest,
-  reply: FastifyReply,
-  payload: unknown,
-  done: (e: null, p: unknown) => void,
-): void {
-  if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
-  done(null, payload)
-}
-
 function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const fault = faultOf(error)
-  if (fault.status >= 500) request.log.error({ err: error, code: fault.code }, 'request.failed')
-  else if (fault.internal) request.log.debug({ code: fault.code, why: fault.internal }, 'request.refused')
+  if (fault.status >= 500) request.log.error({ requestId: request.id, err: error, code: fault.code }, 'request.failed')
+  else if (fault.internal)
+    request.log.debug({ requestId: request.id, code: fault.code, why: fault.internal }, 'request.refused')
   sendProblem(reply, fault)
+  logAnswer(reply)
 }
 
 /** RFC 9112, 3.2: HTTP/1.1 without a Host is a bad request. */
-function requireHost(request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
+function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+  // Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way.
+  reply.header('cache-control', 'no-store')
   if (request.headers.host === undefined && request.raw.httpVersion === '1.1') done(hostMissing())
   else done()
 }
@@ -125,4 +122,5 @@ function answerNoRoute(allowed: readonly string[], reply: FastifyReply): void {
           headers: { allow: allowed.join(', ') },
         })
   sendProblem(reply, fault)
+  logAnswer(reply)
 }

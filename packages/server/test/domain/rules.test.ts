@@ -1,0 +1,137 @@
+import { describe, expect, test } from 'vitest'
+import { durationSeconds } from '../../src/domain/duration.ts'
+import { eventTypes } from '../../src/domain/event-types.ts'
+import { labelProblem } from '../../src/domain/label.ts'
+import { isRole, permissionTable, reachOf, roles } from '../../src/domain/roles.ts'
+import { mintWebhookSecret, webhookUrlProblem } from '../../src/domain/webhook.ts'
+
+describe('a duration', () => {
+  test.each([
+    ['90s', 90],
+    ['15m', 900],
+    ['12h', 43_200],
+    ['7d', 604_800],
+    ['0s', 0],
+    ['007s', 7],
+  ])('%s is %i seconds', (text, seconds) => expect(durationSeconds(text)).toBe(seconds))
+
+  test.each(['', 's', '5', '5 m', ' 5m', '5m ', '5M', '-5m', '1.5h', '5w', '1h30m', '9999999999s', '5m\n', '٥m'])(
+    '"%s" is none',
+    (text) => expect(durationSeconds(text)).toBeNull(),
+  )
+})
+
+describe('a label', () => {
+  test.each(['a', ' padded ', 'Müller & Söhne', '名前', '👩‍👩‍👧', 'مرحبا', '<script>', "'; drop table"])(
+    'may be "%s"',
+    (text) => expect(labelProblem(text)).toBeNull(),
+  )
+  test.each(['', ' ', '\u00a0\u3000', 'a\tb', 'a\nb', '\u0000', '\u007f', '\u0085', '\ud800', 'x\udc00', '\u001b[31m'])(
+    'may not be %j',
+    (text) => expect(labelProblem(text)).not.toBeNull(),
+  )
+})
+
+describe('a webhook URL', () => {
+  test.each([
+    'https://example.com',
+    'https://example.com/',
+    'HTTPS://EXAMPLE.COM/x',
+    'https://example.com:8443/hooks?a=b&c=@d',
+    'https://example.com/@user',
+    'https://münchen.example/',
+    'https://[2001:db8::1]/',
+    'https://192.0.2.1/',
+    'https://example.com/%23',
+  ])('may be %s', (text) => expect(webhookUrlProblem(text)).toBeNull())
+
+  test.each([
+    ['', /absolute/],
+    ['example.com', /absolute/],
+    ['//example.com/', /absolute/],
+    ['http://example.com/', /https/],
+    ['ftp://example.com/', /https/],
+    ['wss://example.com/', /https/],
+    ['data:text/plain,x', /https/],
+    ['https:example.com', /https:\/\//],
+    ['https:/example.com', /https:\/\//],
+    ['https:///example.com', /https:\/\//],
+    ['https:\\\\example.com', /https:\/\//],
+    ['https://example.com\\x', /backslash/],
+    ['https://user@example.com/', /user name/],
+    ['https://:pw@example.com/', /user name/],
+    ['https://@example.com/', /user name/],
+    ['https://%75:p@example.com', /user name/],
+    ['https://example.com/#', /fragment/],
+    ['https://example.com/ x', /spaces/],
+    ['https://exam\tple.com/', /spaces/],
+    ['\u0000https://example.com/', /spaces/],
+    ['https://exa%20mple.com/', /absolute/],
+    ['https://[::1/', /absolute/],
+    ['https://example.com:port/', /absolute/],
+  ])('may not be %j', (text, problem) => expect(webhookUrlProblem(text)).toMatch(problem))
+})
+
+test('a webhook secret is whsec_ and 32 random bytes', () => {
+  const secrets = Array.from({ length: 100 }, mintWebhookSecret)
+  expect(new Set(secrets).size).toBe(100)
+  for (const secret of secrets) {
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/)
+    expect(Buffer.from(secret.slice(6), 'base64')).toHaveLength(32)
+  }
+})
+
+test('the event types are the six of the published interface, in its order', () => {
+  expect(eventTypes).toEqual([
+    'database.created',
+    'database.failed',
+    'backup.completed',
+    'backup.failed',
+    'restore.completed',
+    'invoice.paid',
+  ])
+})
+
+describe('roles', () => {
+  test('owner and admin reach every key and webhook; a member reads webhooks and has only keys of their own', () => {
+    for (const permission of [
+      'keys:create',
+      'keys:read',
+      'keys:revoke',
+      'webhooks:create',
+      'webhooks:read',
+      'webhooks:delete',
+      'deliveries:read',
+    ] as const) {
+      expect(reachOf('owner', permission)).toBe('all')
+      expect(reachOf('admin', permission)).toBe('all')
+    }
+    const memberReach = [
+      'keys:create',
+      'keys:read',
+      'keys:revoke',
+      'webhooks:create',
+      'webhooks:read',
+      'webhooks:delete',
+      'deliveries:read',
+    ] as const
+    expect(memberReach.map((permission) => reachOf('member', permission))).toEqual([
+      'own',
+      'own',
+      'own',
+      'none',
+      'all',
+      'none',
+      'all',
+    ])
+  })
+
+  test('nothing but the three roles is a role, not even names that every object has', () => {
+    expect(roles).toEqual(['owner', 'admin', 'member'])
+    for (const name of ['Owner', 'superuser', '', 'toString', '__proto__', 'constructor'])
+      expect(isRole(name)).toBe(false)
+    for (const reaches of Object.values(permissionTable)) {
+      for (const reach of Object.values(reaches)) expect(['all', 'own', 'none']).toContain(reach)
+    }
+  })
+})

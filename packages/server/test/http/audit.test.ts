@@ -1,0 +1,204 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { composeRoutes } from '../../src/compose.ts'
+import type { OrgId, UserId } from '../../src/kernel/ids.ts'
+import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
+import { call } from '../support/client.ts'
+import { type Documented, readDocumented } from '../support/documented.ts'
+import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../support/installation.ts'
+import { countRows } from '../support/rows.ts'
+
+type Entry = {
+  id: string
+  action: string
+  actor: { kind: string; user_id: string | null; credential: string | null; address: string | null }
+  target_id: string
+  details: Record<string, unknown>
+}
+type Made = { id: string; api_key: string; key_prefix: string }
+
+let api: TestApi
+let documented: Documented
+let orgId: OrgId
+let owner: Person
+
+beforeAll(async () => {
+  api = await startApi()
+  documented = await readDocumented(api.url)
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+})
+afterAll(() => api.close())
+
+const org = () => `${api.url}/api/v1/organizations/${orgId}`
+const hookBody = { url: 'https://example.com/', event_types: ['invoice.paid'] }
+const jtiOf = (token: string): string => JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()).jti
+
+async function entries(): Promise<Entry[]> {
+  const path = '/platform/v1/organizations/{org_id}/audit-log'
+  const url = `${api.url}${path.replace('{org_id}', orgId)}`
+  return (await documented.call<Entry[]>('GET', path, url, { token: owner.token })).body
+}
+
+/** What a piece of work left behind, newest first. */
+async function leftBy(work: () => Promise<unknown>): Promise<Entry[]> {
+  const before = new Set((await entries()).map((entry) => entry.id))
+  await work()
+  return (await entries()).filter((entry) => !before.has(entry.id))
+}
+
+const makeKey = (token = owner.token, name = 'audited') =>
+  call<Made>(`${org()}/api-keys`, { token, body: { name } }).then((reply) => reply.body)
+const makeHook = (token = owner.token) =>
+  call<Made>(`${org()}/webhooks`, { token, body: hookBody }).then((reply) => reply.body)
+
+/** One call of every changing route under /api/v1; returns the id of what it changed. */
+const recipes: Record<string, (token: string) => Promise<() => Promise<string>>> = {
+  'POST /api/v1/organizations/:orgId/api-keys': async (token) => async () => (await makeKey(token)).id,
+  'DELETE /api/v1/organizations/:orgId/api-keys/:keyId': async (token) => {
+    const { id } = await makeKey()
+    return () => call(`${org()}/api-keys/${id}`, { token, method: 'DELETE' }).then(() => id)
+  },
+  'POST /api/v1/organizations/:orgId/webhooks': async (token) => async () => (await makeHook(token)).id,
+  'DELETE /api/v1/organizations/:orgId/webhooks/:webhookId': async (token) => {
+    const { id } = await makeHook()
+    return () => call(`${org()}/webhooks/${id}`, { token, method: 'DELETE' }).then(() => id)
+  },
+}
+
+test('every route that changes something names its audit action, and no read does', () => {
+  for (const route of composeRoutes(api)) {
+    expect(route.audit !== null, `${route.method} ${route.path}`).toBe(route.method !== 'GET')
+  }
+})
+
+describe.each(['login', 'key'])('by %s', (kind) => {
+  test('every changing route of /api/v1 leaves exactly its entry: who, with what, from where, to what', async () => {
+    const key = await makeKey()
+    const token = kind === 'key' ? key.api_key : owner.token
+    const credential = kind === 'key' ? key.id : jtiOf(owner.token)
+    const actor = { kind, user_id: owner.userId, credential, address: '127.0.0.1' }
+    const changing = composeRoutes(api).filter((one) => one.method !== 'GET' && one.path.startsWith('/api/v1/'))
+    expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(recipes).sort())
+    for (const route of changing) {
+      const change = await recipes[`${route.method} ${route.path}`]!(token)
+      let target = ''
+      const left = await leftBy(async () => {
+        target = await change()
+      })
+      expect(left).toEqual([
+        {
+          id: expect.any(String),
+          at: expect.any(String),
+          action: route.audit,
+          actor,
+          target_id: target,
+          details: expect.any(Object),
+        },
+      ])
+    }
+  })
+})
+
+test('an entry says what was made, and never the secret of it', async () => {
+  const [entry] = await leftBy(() => makeKey(owner.token, 'deploy'))
+  expect(entry!.details).toEqual({ name: 'deploy', key_prefix: expect.stringMatching(/^kh_.{8}$/) })
+  const [hook] = await leftBy(() => makeHook())
+  expect(hook!.details).toEqual({ url: hookBody.url, event_types: hookBody.event_types })
+})
+
+test('what is refused or already done leaves no entry', async () => {
+  const key = await makeKey()
+  const hook = await makeHook()
+  await call(`${org()}/api-keys/${key.id}`, { token: owner.token, method: 'DELETE' })
+  await call(`${org()}/webhooks/${hook.id}`, { token: owner.token, method: 'DELETE' })
+  const member = await api.person([{ orgId, role: 'member' }])
+  const left = await leftBy(async () => {
+    await call(`${org()}/api-keys/${key.id}`, { token: owner.token, method: 'DELETE' })
+    await call(`${org()}/webhooks/${hook.id}`, { token: owner.token, method: 'DELETE' })
+    await call(`${org()}/api-keys`, { token: owner.token, body: { name: '' } })
+    await call(`${org()}/webhooks`, { token: member.token, body: hookBody })
+    await call(`${org()}/api-keys`, { token: 'garbage', body: { name: 'x' } })
+    await setMember(api.db, testOperator, { orgId, userId: member.userId, role: 'member' })
+  })
+  expect(left).toEqual([])
+})
+
+test('of two revocations at the same time one leaves the entry, and both are answered 204', async () => {
+  const key = await makeKey()
+  const revoke = () => call(`${org()}/api-keys/${key.id}`, { token: owner.token, method: 'DELETE' })
+  const left = await leftBy(async () => {
+    const replies = await Promise.all(Array.from({ length: 10 }, revoke))
+    expect(replies.map((reply) => reply.status)).toEqual(Array(10).fill(204))
+  })
+  expect(left.map((entry) => entry.action)).toEqual(['key.revoked'])
+})
+
+test('members and users: adding, changing the role and removing each leave an entry of the operator', async () => {
+  const person = await api.person()
+  const actor = { kind: 'operator', user_id: null, credential: null, address: null }
+  const member = { orgId, userId: person.userId }
+  const left = await leftBy(async () => {
+    await setMember(api.db, testOperator, { ...member, role: 'member' })
+    await setMember(api.db, testOperator, { ...member, role: 'admin' })
+    await removeMember(api.db, testOperator, member)
+    await setMember(api.db, testOperator, { ...member, role: 'owner' })
+    await removeUser(api.db, testOperator, { userId: person.userId as UserId })
+  })
+  expect(left.map((entry) => entry.action).reverse()).toEqual([
+    'member.added',
+    'member.role_changed',
+    'member.removed',
+    'member.added',
+    'user.removed',
+  ])
+  expect(left.map((entry) => [entry.actor, entry.target_id])).toEqual(Array(5).fill([actor, person.userId]))
+  expect(left.at(-2)!.details).toEqual({ from: 'member', to: 'admin' })
+})
+
+describe('a change whose audit entry cannot be written does not happen', () => {
+  test.each(Object.keys(recipes))('%s', async (name) => {
+    const change = await recipes[name]!(owner.token)
+    const before = [await countRows(api.db), await state()]
+    await api.db.unsafe(`
+      create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'no more entries'; end $$;
+      create trigger refuse before insert on keyhook.audit_entries execute function keyhook.refuse()`)
+    try {
+      await change()
+      expect([await countRows(api.db), await state()]).toEqual(before)
+    } finally {
+      await api.db.unsafe('drop function keyhook.refuse cascade')
+    }
+  })
+
+  const state = () => api.db`
+    select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
+      (select count(*) from keyhook.webhooks where deleted_at is null) as webhooks`
+})
+
+describe('the address', () => {
+  const forwarded = async (environment: Record<string, string>, headers: Record<string, string>) => {
+    const mine = await startApiForTest(environment)
+    const id = await mine.organization()
+    const { token } = await mine.person([{ orgId: id, role: 'owner' }])
+    await call(`${mine.url}/api/v1/organizations/${id}/api-keys`, { token, body: { name: 'x' }, headers })
+    const [row] = await mine.db`select address from keyhook.audit_entries where action = 'key.created'`
+    return row?.address
+  }
+  const trusted = { KEYHOOK_TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8' }
+
+  test.each<[what: string, environment: Record<string, string>, header: string, address: string]>([
+    ['X-Forwarded-For of a stranger is not believed', {}, '203.0.113.9', '127.0.0.1'],
+    ['X-Forwarded-For of a trusted proxy is', trusted, '203.0.113.9', '203.0.113.9'],
+    [
+      'of a chain the last address that is not a trusted proxy counts',
+      trusted,
+      '192.0.2.1, 203.0.113.9, 10.1.2.3',
+      '203.0.113.9',
+    ],
+    ['IPv6 is recorded as it is', trusted, '2001:db8::1', '2001:db8::1'],
+    ['what is no address is not recorded', trusted, 'drop table, unknown', '127.0.0.1'],
+    ['an empty header is none', trusted, '', '127.0.0.1'],
+  ])('%s', async (_, environment, header, address) => {
+    expect(await forwarded(environment, { 'x-forwarded-for': header })).toBe(address)
+  })
+})

@@ -1,0 +1,189 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { composeApi, composeRoutes } from '../../src/compose.ts'
+import { permissionTable, type Role, roles } from '../../src/domain/roles.ts'
+import { createOpenApi } from '../../src/http/openapi.ts'
+import type { Route } from '../../src/http/route.ts'
+import { type IdPrefix, newId, type OrgId } from '../../src/kernel/ids.ts'
+import { captureLog } from '../support/captured-log.ts'
+import { call, type Reply } from '../support/client.ts'
+import { startApi, type TestApi } from '../support/installation.ts'
+
+/*
+ * Every route, every kind of caller, against the one table that says who may do what.
+ */
+
+let api: TestApi
+let routes: Route[]
+let orgId: OrgId
+let elsewhere: OrgId
+const callers: Record<string, string | null> = {}
+let foreign: Record<string, string>
+
+type Made = { id: string; api_key: string }
+
+beforeAll(async () => {
+  api = await startApi()
+  routes = composeRoutes(api)
+  orgId = await api.organization()
+  elsewhere = await api.organization('Elsewhere')
+  for (const role of roles) {
+    const person = await api.person([{ orgId, role }])
+    callers[role] = person.token
+    const made = await call<Made>(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
+      token: person.token,
+      body: { name: role },
+    })
+    callers[`key of ${role}`] = made.body.api_key
+  }
+  const stranger = await api.person([{ orgId: elsewhere, role: 'owner' }])
+  const there = `${api.url}/api/v1/organizations/${elsewhere}`
+  const key = await call<Made>(`${there}/api-keys`, { token: stranger.token, body: { name: 'theirs' } })
+  const revoked = await call<Made>(`${there}/api-keys`, { token: stranger.token, body: { name: 'revoked' } })
+  await call(`${there}/api-keys/${revoked.body.id}`, { token: stranger.token, method: 'DELETE' })
+  const hook = await call<Made>(`${there}/webhooks`, {
+    token: stranger.token,
+    body: { url: 'https://example.com/', event_types: ['invoice.paid'] },
+  })
+  foreign = { keyId: key.body.id, webhookId: hook.body.id, orgId: elsewhere }
+  callers.stranger = stranger.token
+  callers['key of stranger'] = key.body.api_key
+  callers['revoked key'] = revoked.body.api_key
+  callers.nobody = (await api.person()).token
+  callers.operator = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
+  callers.garbage = 'garbage'
+  callers['no token'] = null
+})
+afterAll(() => api.close())
+
+/** The prefix of each id in a path, as /openapi.json documents it. */
+function prefixes(route: Route): IdPrefix[] {
+  const template = Object.values(createOpenApi([route]).paths)[0]!
+  const { parameters } = Object.values(template)[0] as { parameters: { in: string; schema: { pattern: string } }[] }
+  return parameters
+    .filter((parameter) => parameter.in === 'path')
+    .map(({ schema }) => /^\^([a-z]+)_/.exec(schema.pattern)![1] as IdPrefix)
+}
+
+/** A path whose organization is ours and whose other ids name nothing, unless told otherwise. */
+function pathOf(route: Route, ids: Record<string, string> = {}): string {
+  const known = prefixes(route)
+  let place = 0
+  return route.path.replace(/:(\w+)/g, (_, name: string) => {
+    const prefix = known[place++]!
+    return ids[name] ?? (name === 'orgId' ? orgId : newId(prefix))
+  })
+}
+
+/** Sends a body that no route takes, so that being let in changes nothing: 422 is what comes after the gate. */
+const knock = (route: Route, token: string | null, ids?: Record<string, string>): Promise<Reply<{ code: string }>> =>
+  call(api.url + pathOf(route, ids), {
+    method: route.method,
+    token,
+    ...(route.body && { body: { nobody_takes_this: true } }),
+  })
+
+const letIn = (route: Route): number[] => {
+  if (route.body) return [422]
+  const subordinate = route.path.replace(':orgId', '').includes(':')
+  return subordinate ? [404] : [200, 202, 204]
+}
+
+function expected(route: Route, caller: string): number[] {
+  if (['no token', 'garbage', 'revoked key'].includes(caller)) return [401]
+  const isKey = caller.startsWith('key of ')
+  if (route.needs === 'operator') {
+    if (caller === 'operator') return letIn(route)
+    return isKey ? [401] : [403]
+  }
+  if (caller === 'operator') return [401]
+  if (!route.path.includes(':orgId')) return letIn(route)
+  const role = caller.replace('key of ', '')
+  if (!(roles as readonly string[]).includes(role)) return [404]
+  return permissionTable[route.needs][role as Role] === 'none' ? [403] : letIn(route)
+}
+
+test('every route, walked by every kind of caller, answers what the permission table says', async () => {
+  expect(routes.length).toBeGreaterThanOrEqual(8)
+  const wrong: string[] = []
+  for (const route of routes) {
+    for (const [caller, token] of Object.entries(callers)) {
+      const reply = await knock(route, token)
+      const wanted = expected(route, caller)
+      if (!wanted.includes(reply.status)) {
+        wrong.push(`${route.method} ${route.path} as ${caller}: ${reply.status}, not ${wanted.join(' or ')}`)
+      }
+      if (reply.status === 403) expect(reply.headers.get('www-authenticate')).toContain(`scope="${route.needs}"`)
+      if (reply.status === 401) expect(reply.headers.get('www-authenticate')).toMatch(/^Bearer realm/)
+    }
+  }
+  expect(wrong).toEqual([])
+})
+
+test('every permission of the table is asked for by a route, and every role is spelled out', () => {
+  const asked = new Set(routes.map((route) => route.needs))
+  for (const [permission, reaches] of Object.entries(permissionTable)) {
+    expect(Object.keys(reaches).sort(), permission).toEqual([...roles].sort())
+    if (/^(organizations|keys|webhooks|audit):/.test(permission))
+      expect(asked.has(permission as never), permission).toBe(true)
+  }
+})
+
+/** Reads the routes back from the server itself: one that went around the table would be here and not there. */
+function registered(tree: string): Set<string> {
+  const found = new Set<string>()
+  const trail: string[] = []
+  for (const line of tree.split('\n')) {
+    const [, indent, segment, methods] = /^([│ ]*)(?:├── |└── )(\S*)(?: \((.*)\))?/.exec(line) ?? []
+    if (segment === undefined) continue
+    const depth = indent!.length / 4
+    trail.splice(depth, Number.POSITIVE_INFINITY, segment)
+    for (const method of methods?.split(', ') ?? []) if (method !== 'HEAD') found.add(`${method} ${trail.join('')}`)
+  }
+  return found
+}
+
+test('nothing is served that the route table does not list, but the four public pages', async () => {
+  const { app, close } = composeApi(api, captureLog().log)
+  await app.ready()
+  const served = registered(app.printRoutes({ commonPrefix: false }))
+  await close()
+  const listed = routes.map((route) => `${route.method} ${route.path}`)
+  const open = ['/healthz', '/readyz', '/openapi.json', '/docs'].map((path) => `GET ${path}`)
+  expect([...served].sort()).toEqual([...listed, ...open].sort())
+})
+
+const bytesOf = (reply: Reply): string =>
+  JSON.stringify([reply.status, [...reply.headers].filter(([name]) => name !== 'date'), reply.text])
+
+describe('another organization’s id, an id of nothing and no id at all answer byte for byte the same', () => {
+  const malformed = ['x', 'org_', '%00', `${'7'.repeat(300)}`, 'key_0123', '__proto__', "'--"]
+
+  test.each(['owner', 'member', 'key of admin', 'stranger'])('asked by %s', async (caller) => {
+    for (const route of routes.filter((one) => one.needs !== 'operator')) {
+      const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
+      const role = caller.replace('key of ', '')
+      const hidden =
+        route.needs !== 'operator' &&
+        role in permissionTable[route.needs] &&
+        permissionTable[route.needs][role as Role] === 'none'
+      for (const name of names) {
+        // A role without the permission hears 403 in its own organization, whatever the rest of the path names.
+        if (name !== 'orgId' && hidden) continue
+        if (route.body && name !== 'orgId') continue
+        const theirs = caller === 'stranger' && name === 'orgId' ? orgId : foreign[name]
+        const asked = [...malformed, undefined, ...(theirs === undefined ? [] : [theirs])]
+        const nothing = name === 'orgId' ? newId('org') : undefined
+        const base = caller === 'stranger' && name !== 'orgId' ? { orgId: elsewhere } : {}
+        const answers = new Set<string>()
+        for (const id of asked) {
+          if (caller === 'stranger' && id === theirs && name !== 'orgId') continue
+          const given = id ?? nothing
+          const reply = await knock(route, callers[caller]!, { ...base, ...(given !== undefined && { [name]: given }) })
+          expect(reply.status, `${route.method} ${route.path} with ${name}=${given}`).toBe(404)
+          answers.add(bytesOf(reply))
+        }
+        expect([...answers], `${route.method} ${route.path} by ${name}`).toHaveLength(1)
+      }
+    }
+  })
+})

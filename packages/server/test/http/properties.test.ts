@@ -1,0 +1,135 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { eventTypes } from '../../src/domain/event-types.ts'
+import { labelProblem } from '../../src/domain/label.ts'
+import { webhookUrlProblem } from '../../src/domain/webhook.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import { call } from '../support/client.ts'
+import { type Documented, readDocumented } from '../support/documented.ts'
+import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { sendRaw } from '../support/raw-http.ts'
+
+let api: TestApi
+let documented: Documented
+let orgId: OrgId
+let owner: Person
+
+beforeAll(async () => {
+  api = await startApi()
+  documented = await readDocumented(api.url)
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+})
+afterAll(() => api.close())
+
+const runs = { numRuns: 150 }
+const text = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc.string(),
+  fc.constantFrom('', ' ', 'x'.repeat(255), '__proto__'),
+)
+
+/** JSON of any kind, and JSON that is nearly right. */
+const keyBody = fc.oneof(
+  fc.jsonValue(),
+  fc.record({ name: fc.oneof(text, fc.jsonValue()) }),
+  fc.dictionary(text, fc.jsonValue()),
+)
+const url = fc.oneof(
+  fc.webUrl({ validSchemes: ['https', 'http'] }),
+  text.map((rest) => `https://${rest}`),
+  text,
+)
+const hookBody = fc.oneof(
+  fc.jsonValue(),
+  fc.record({
+    url: fc.oneof(url, fc.jsonValue()),
+    event_types: fc.oneof(fc.array(fc.oneof(fc.constantFrom(...eventTypes), text), { maxLength: 8 }), fc.jsonValue()),
+  }),
+)
+
+test('whatever JSON is sent as a key, the answer is 201 or 4xx and only names by the rules are stored', async () => {
+  await fc.assert(
+    fc.asyncProperty(keyBody, async (body) => {
+      const reply = await call(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
+        token: owner.token,
+        raw: JSON.stringify(body),
+      })
+      documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
+      expect([201, 400, 422]).toContain(reply.status)
+    }),
+    runs,
+  )
+  for (const { name } of await api.db<{ name: string }[]>`select name from keyhook.api_keys`) {
+    expect(labelProblem(name)).toBeNull()
+    expect([...name].length).toBeLessThanOrEqual(255)
+  }
+})
+
+test('whatever JSON is sent as a webhook, the answer is 201 or 4xx and only webhooks by the rules are stored', async () => {
+  await fc.assert(
+    fc.asyncProperty(hookBody, async (body) => {
+      const reply = await call(`${api.url}/api/v1/organizations/${orgId}/webhooks`, {
+        token: owner.token,
+        raw: JSON.stringify(body),
+      })
+      documented.check('POST', '/api/v1/organizations/{org_id}/webhooks', reply)
+      expect([201, 400, 422]).toContain(reply.status)
+    }),
+    runs,
+  )
+  const rows = await api.db<{ url: string; event_types: string[] }[]>`select url, event_types from keyhook.webhooks`
+  for (const row of rows) {
+    expect(webhookUrlProblem(row.url)).toBeNull()
+    expect(new URL(row.url).protocol).toBe('https:')
+    expect(row.event_types.length).toBeGreaterThan(0)
+    expect(new Set(row.event_types).size).toBe(row.event_types.length)
+    for (const type of row.event_types) expect(eventTypes).toContain(type)
+  }
+})
+
+test('whatever bytes are sent as a body, the answer is a problem or a key', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), async (raw) => {
+      const reply = await call(`${api.url}/api/v1/organizations/${orgId}/api-keys`, { token: owner.token, raw })
+      documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
+      expect([201, 400, 422]).toContain(reply.status)
+    }),
+    runs,
+  )
+})
+
+const latin1 = (unit: fc.Arbitrary<number>) =>
+  fc.array(unit, { maxLength: 120 }).map((codes) => String.fromCharCode(...codes))
+const token = fc.oneof(
+  latin1(fc.integer({ min: 0x20, max: 0xff })),
+  fc.base64String(),
+  fc.tuple(fc.base64String(), fc.base64String(), fc.base64String()).map((parts) => parts.join('.')),
+  fc.jsonValue().map((claims) => `eyJhbGciOiJub25lIn0.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.`),
+  fc.stringMatching(/^[a-z]{1,3}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$/),
+)
+
+test('whatever stands in Authorization, the answer is 401 and never a fault of ours', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom('Bearer', 'bearer', '', 'Basic'), token, async (scheme, value) => {
+      const request = `GET /api/v1/organizations HTTP/1.1\r\nHost: x\r\nAuthorization: ${scheme} ${value}\r\n\r\n`
+      const reply = await sendRaw(api.url, Buffer.from(request, 'latin1'))
+      expect([400, 401]).toContain(reply.status)
+    }),
+    runs,
+  )
+})
+
+test('whatever stands in the path, the query and the headers, the answer is never a fault of ours', async () => {
+  const line = latin1(fc.integer({ min: 0x01, max: 0xff }))
+  const asked = fc.oneof(line, fc.webPath(), fc.string().map(encodeURIComponent))
+  await fc.assert(
+    fc.asyncProperty(asked, line, line, async (rest, name, value) => {
+      const path = `/api/v1/organizations/${orgId}/api-keys${rest}`
+      const request = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${owner.token}\r\n${name}: ${value}\r\n\r\n`
+      const reply = await sendRaw(api.url, Buffer.from(request, 'latin1'), { halfClose: true })
+      expect(reply.status).toBeLessThan(500)
+    }),
+    runs,
+  )
+})

@@ -1,0 +1,141 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { ConfigProblems, readConfig, settings } from '../../src/config.ts'
+
+const key = () => randomBytes(32).toString('base64')
+
+function problemsOf(environment: Record<string, string>): readonly string[] {
+  try {
+    readConfig(environment)
+  } catch (error) {
+    if (error instanceof ConfigProblems) return error.problems
+    throw error
+  }
+  return []
+}
+
+test('with nothing set, every setting has its default', () => {
+  const config = readConfig({})
+  expect(config).toMatchObject({
+    port: 8080,
+    host: '127.0.0.1',
+    databaseUrl: null,
+    dataDir: '.keyhook',
+    serviceName: 'Service',
+    keyTag: 'kh',
+    masterKeys: null,
+    oidcIssuer: null,
+    oidcAudience: null,
+    logLevel: 'info',
+    requestBytesMax: 65_536,
+    keysPerOrgMax: 10_000,
+    webhooksPerOrgMax: 10_000,
+  })
+})
+
+test('an empty value counts as unset, and so do spaces', () => {
+  for (const empty of ['', ' ', '\t']) {
+    const environment = Object.fromEntries(Object.values(settings).map(({ variable }) => [variable, empty]))
+    expect(readConfig(environment)).toEqual(readConfig({}))
+  }
+})
+
+test('the settings cannot be changed afterwards', () => {
+  const config = readConfig({}) as { port: number }
+  expect(Object.isFrozen(config)).toBe(true)
+  expect(() => {
+    config.port = 1
+  }).toThrow()
+})
+
+test('every problem is reported at once, each under the name of its variable', () => {
+  const environment = {
+    PORT: '80a',
+    KEYHOOK_KEY_TAG: 'K_H',
+    KEYHOOK_SERVICE_NAME: 'My Brand',
+    KEYHOOK_MASTER_KEY: 'short',
+    KEYHOOK_LOG_LEVEL: 'loud',
+    KEYHOOK_OIDC_ISSUER: 'http://issuer.example',
+    KEYHOOK_REQUEST_BYTES_MAX: '-1',
+    KEYHOOK_TRUSTED_PROXIES: 'the proxy',
+    DATABASE_URL: 'mysql://x',
+  }
+  const problems = problemsOf(environment)
+  for (const variable of Object.keys(environment)) {
+    expect(
+      problems.filter((problem) => problem.startsWith(`${variable}: `)),
+      variable,
+    ).toHaveLength(1)
+  }
+  expect(problems).toContain('PORT: "80a" is not a port (0 to 65535)')
+  expect(problems).toContain('KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER')
+  for (const problem of problems) expect(problem).not.toContain('\n')
+})
+
+test.each<[variable: string, values: string[]]>([
+  ['PORT', ['80a', '-1', '65536', '1e3', '0x50', '8080.5', '٨٠']],
+  ['KEYHOOK_KEY_TAG', ['KH', 'k_h', '9k', 'abcdefghijk']],
+  ['KEYHOOK_SERVICE_NAME', ['My Brand', '1st', 'a:b', 'é', 'a\r\nb', 'x'.repeat(41)]],
+  [
+    'KEYHOOK_MASTER_KEY',
+    ['short', randomBytes(31).toString('base64'), `${key()},`, `${key()} x`, randomBytes(32).toString('hex')],
+  ],
+  [
+    'KEYHOOK_TRUSTED_PROXIES',
+    ['proxy', '10.0.0.0/33', '::/129', '10.0.0.1,', '10.0.0.0/8/8', '10.0.0/8', '10.0.0.1/x'],
+  ],
+  ['KEYHOOK_LOG_LEVEL', ['INFO', 'verbose']],
+  ['DATABASE_URL', ['localhost', 'mysql://localhost/x', 'postgres']],
+  ['KEYHOOK_OIDC_ISSUER', ['http://issuer.example', 'issuer', 'ftp://x']],
+  ['KEYHOOK_KEYS_PER_ORG_MAX', ['0', '10000001', 'many']],
+])('%s refuses what it cannot read', (variable, values) => {
+  for (const value of values) {
+    const problems = problemsOf({ [variable]: value }).filter((problem) => problem.startsWith(`${variable}: `))
+    expect(problems, value).toHaveLength(1)
+  }
+})
+
+test.each<[environment: Record<string, string>, complaint: string]>([
+  [{ DATABASE_URL: 'postgres://localhost/keyhook' }, 'KEYHOOK_MASTER_KEY: is required with DATABASE_URL'],
+  [{ KEYHOOK_OIDC_ISSUER: 'https://issuer.example' }, 'KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER'],
+  [{ KEYHOOK_OIDC_AUDIENCE: 'keyhook' }, 'KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE'],
+])('%j alone is not enough', (environment, complaint) => {
+  expect(problemsOf(environment)).toEqual([expect.stringContaining(complaint)])
+})
+
+test('several master keys are read in order, current one first', () => {
+  const [one, two] = [key(), key()]
+  expect(readConfig({ KEYHOOK_MASTER_KEY: `${one}, ${two}` }).masterKeys?.map((k) => k.toString('base64'))).toEqual([
+    one,
+    two,
+  ])
+})
+
+test('a secret that cannot be read is not repeated', () => {
+  const environment = { DATABASE_URL: 'mysql://u:hunter2@db/x', KEYHOOK_MASTER_KEY: 'hunter2hunter2' }
+  const problems = problemsOf(environment)
+  expect(problems).toHaveLength(2)
+  expect(problems.join()).not.toContain('hunter2')
+})
+
+const operating = new URL('../../../../docs/operating.md', import.meta.url)
+describe.skipIf(!existsSync(operating))('docs/operating.md', () => {
+  test('has the table of settings, exactly as the code has them', () => {
+    const cells = (line: string) =>
+      line
+        .split(/(?<!\\)\|/)
+        .slice(1, -1)
+        .map((cell) => cell.trim())
+    const lines = readFileSync(operating, 'utf8')
+      .split('\n')
+      .filter((line) => line.startsWith('|'))
+    const shown = lines.map(cells).filter(([first]) => /^`[A-Z_]+`$/.test(first ?? ''))
+    const known = Object.values(settings).map(({ variable, fallback, about }) => [
+      `\`${variable}\``,
+      fallback === null ? '—' : `\`${fallback}\``,
+      about,
+    ])
+    expect(shown).toEqual(known)
+  })
+})
