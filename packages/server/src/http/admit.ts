@@ -7,8 +7,6 @@ import { authorize } from './authorize.ts'
 import { clientAddress } from './client-address.ts'
 import type { Answer, Call, MemberRoute, OperatorCall, OperatorRoute, Route } from './route.ts'
 
-export type Admitted = (request: FastifyRequest) => Promise<Answer>
-
 type Deps = { authenticate: Authenticate; keyUses: KeyUses }
 
 declare module 'fastify' {
@@ -19,19 +17,21 @@ declare module 'fastify' {
 }
 
 /** The gate of a route: who is asking, and may they? Runs before the body is read. */
-export const gateOf = (route: Route, deps: Deps): ((request: FastifyRequest) => Promise<void>) =>
+export const gateOf = (route: Route, deps: Deps): Gate =>
   route.needs === 'operator' ? operatorGate(deps) : memberGate(route, deps)
 
-function operatorGate({ authenticate }: Deps) {
-  return async (request: FastifyRequest): Promise<void> => {
+type Gate = (request: FastifyRequest) => Promise<void>
+
+function operatorGate({ authenticate }: Deps): Gate {
+  return async (request) => {
     request.admitted = { actor: await authenticate.operator(request.headers.authorization, clientAddress(request)) }
   }
 }
 
-function memberGate(route: MemberRoute, { authenticate, keyUses }: Deps) {
+function memberGate(route: MemberRoute, { authenticate, keyUses }: Deps): Gate {
   const inOrganization = route.path.includes(':orgId')
 
-  return async (request: FastifyRequest): Promise<void> => {
+  return async (request) => {
     const asked = inOrganization ? (request.params as { orgId: string }).orgId : null
     const orgId = asked !== null && isId('org', asked) ? asked : null
     const asksFor = { orgId, address: clientAddress(request) }

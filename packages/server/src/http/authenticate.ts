@@ -44,7 +44,7 @@ export function createAuthenticate(deps: {
   }
 
   return {
-    async member(authorization, { orgId, address }) {
+    member(authorization, { orgId, address }) {
       const token = bearerToken(authorization)
       // A JWT has dots and a key has none.
       return token.includes('.') ? asLogin(token, orgId, address) : asKey(token, address)

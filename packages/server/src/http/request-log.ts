@@ -1,25 +1,32 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import { randomBytes } from 'node:crypto'
+import type { FastifyReply } from 'fastify'
 import type { Logger } from 'pino'
 import { clientAddress } from './client-address.ts'
 
-/** One line a request; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
-export function createRequestLog(log: Logger) {
-  return (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
-    const quiet = reply.statusCode < 400 && (request.method === 'GET' || request.method === 'HEAD')
-    const level = reply.statusCode >= 500 ? 'error' : quiet ? 'debug' : 'info'
-    if (log.isLevelEnabled(level)) {
-      const line = {
-        requestId: request.id,
-        method: request.method,
-        route: request.routeOptions.url ?? null,
-        status: reply.statusCode,
-        durationMs: Math.round(reply.elapsedTime * 10) / 10,
-        address: clientAddress(request),
-        actor: request.admitted?.actor.kind,
-        userId: request.admitted && 'access' in request.admitted ? request.admitted.access.userId : undefined,
-      }
-      log[level](line, 'request.answered')
-    }
-    done()
+/** One line an answer; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
+export function logAnswer(reply: FastifyReply): void {
+  const { request, statusCode: status } = reply
+  const log = request.log as Logger
+  const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
+  const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
+  if (!log.isLevelEnabled(level)) return
+  const { admitted } = request
+  const line = {
+    requestId: request.id,
+    method: request.method,
+    route: request.routeOptions.url ?? null,
+    status,
+    durationMs: Math.round(reply.elapsedTime * 10) / 10,
+    address: clientAddress(request),
+    actor: admitted?.actor.kind,
+    userId: admitted !== null && 'access' in admitted ? admitted.access.userId : undefined,
   }
+  log[level](line, 'request.answered')
+}
+
+/** Unique across processes by the random part, and cheap: every request gets one, few are ever looked at. */
+export function createRequestIds(): () => string {
+  const process = randomBytes(6).toString('base64url')
+  let count = 0
+  return () => `req_${process}_${(count++).toString(36)}`
 }

@@ -37,8 +37,11 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
         'The organizations that the caller can reach: with a login token all that the user is a member of, with an API key the one it was made in.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
-      async handler({ access }) {
+      async handler({ access, query }) {
         // Authentication has just read the one organization a key reaches: there is nothing left to ask the database.
+        if (access.kind === 'key' && query.cursor === undefined) {
+          return { status: 200, body: [record(access.membership.organization)] }
+        }
         const list: Listing<OrganizationRow> =
           access.kind === 'key'
             ? { ...shared, page: async ({ before }) => only(access.membership.organization, before) }
