@@ -10,7 +10,8 @@ export function logAnswer(reply: FastifyReply): void {
   const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
   const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
   if (!log.isLevelEnabled(level)) return
-  const { admitted } = request
+  // A request that the router refuses is none of ours yet: it has no `admitted`, not even null.
+  const admitted = request.admitted ?? null
   const line = {
     requestId: request.id,
     method: request.method,

@@ -89,8 +89,11 @@ function addRoute(app: FastifyInstance, route: Route, deps: { authenticate: Auth
 
 function send(reply: FastifyReply, answer: Answer): unknown {
   reply.code(answer.status)
+  // A list may still be refused, for its cursor or because the database is away: its line waits for the first page.
+  if ('list' in answer) {
+    return sendList(reply, answer.list, reply.request.query as PageQuery).then(() => logAnswer(reply))
+  }
   logAnswer(reply)
-  if ('list' in answer) return sendList(reply, answer.list, reply.request.query as PageQuery)
   if (answer.status === 204) return reply.send()
   if (answer.status === 201) reply.header('location', answer.location)
   return reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))

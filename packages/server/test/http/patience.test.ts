@@ -61,3 +61,37 @@ test('every log line of a request carries its id under one name', async () => {
   expect(new Set(ofRequest.map((line) => line.requestId)).size).toBe(1)
   expect(ofRequest[0]!.requestId).toMatch(/^req_/)
 })
+
+test('a request leaves exactly one line that says how it was answered, whatever became of it', async () => {
+  const { log, lines } = captureLog()
+  const api = await startApiForTest({}, log)
+  const orgId = await api.organization()
+  const { token } = await api.person([{ orgId, role: 'owner' }])
+  const keys = `/api/v1/organizations/${orgId}/api-keys`
+  const asked: [status: number, path: string, options?: Parameters<typeof call>[1]][] = [
+    [200, keys],
+    [200, '/api/v1/organizations?limit=1'],
+    [201, keys, { body: { name: 'x' } }],
+    [400, keys, { raw: '{' }],
+    [400, '/%zz'],
+    [401, keys, { token: null }],
+    [404, `${keys}/key_nothing`, { method: 'DELETE' }],
+    [404, '/nothing'],
+    [405, keys, { method: 'PUT' }],
+    [415, keys, { raw: 'x', headers: { 'content-type': 'text/plain' } }],
+    [422, `${keys}?cursor=nonsense`],
+    [422, keys, { body: {} }],
+  ]
+  for (const [status, path, options] of asked) {
+    const before = lines().length
+    expect((await call(api.url + path, { token, ...options })).status).toBe(status)
+    await setTimeout(5)
+    const left = lines()
+      .slice(before)
+      .filter((line) => line.msg === 'request.answered')
+    expect(
+      left.map((line) => line.status),
+      path,
+    ).toEqual([status])
+  }
+})

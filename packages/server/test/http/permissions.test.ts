@@ -152,6 +152,9 @@ test('nothing is served that the route table does not list, but the four public 
   expect([...served].sort()).toEqual([...listed, ...open].sort())
 })
 
+const hiddenFrom = (route: Route, role: string): boolean =>
+  route.needs !== 'operator' && (permissionTable[route.needs] as Record<string, string>)[role] === 'none'
+
 const bytesOf = (reply: Reply): string =>
   JSON.stringify([reply.status, [...reply.headers].filter(([name]) => name !== 'date'), reply.text])
 
@@ -162,10 +165,7 @@ describe('another organization’s id, an id of nothing and no id at all answer 
     for (const route of routes.filter((one) => one.needs !== 'operator')) {
       const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
       const role = caller.replace('key of ', '')
-      const hidden =
-        route.needs !== 'operator' &&
-        role in permissionTable[route.needs] &&
-        permissionTable[route.needs][role as Role] === 'none'
+      const hidden = hiddenFrom(route, role)
       for (const name of names) {
         // A role without the permission hears 403 in its own organization, whatever the rest of the path names.
         if (name !== 'orgId' && hidden) continue

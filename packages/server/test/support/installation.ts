@@ -22,7 +22,7 @@ export async function createInstallation(environment: Record<string, string> = {
   await admin.unsafe(`create database ${name} template ${templateDatabase}`)
   const target = { ...server, database: name }
   const config: Config = readConfig({ PORT: '0', KEYHOOK_LOG_LEVEL: 'silent', ...environment })
-  const db = connect(target, { name: 'test', connectionsMax: 10 })
+  const db = connect(target, { name: 'test', connectionsMax: config.databaseConnections })
   return {
     config,
     db,

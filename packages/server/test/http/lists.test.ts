@@ -1,0 +1,142 @@
+import { connect as connectSocket } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newId, type OrgId } from '../../src/kernel/ids.ts'
+import { call, type Reply } from '../support/client.ts'
+import { type Person, startApi, type TestApi } from '../support/installation.ts'
+
+const rows = 25_000
+
+let api: TestApi
+let orgId: OrgId
+let owner: Person
+let keys: string
+let expected: string[]
+
+beforeAll(async () => {
+  // One connection for everything but authentication: whoever held it would hold up all others.
+  api = await startApi({ KEYHOOK_DATABASE_CONNECTIONS: '1', KEYHOOK_KEYS_PER_ORG_MAX: '100000' })
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+  keys = `${api.url}/api/v1/organizations/${orgId}/api-keys`
+  const ids = Array.from({ length: rows }, () => newId('key'))
+  await api.db`
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, revoked_at)
+    select ${orgId}, id, repeat('name ', 40), 'kh_' || lpad(n::text, 8, '0'), sha256(id::bytea), ${owner.userId},
+      case when n % 5 = 0 then now() end
+    from unnest(${ids}::text[]) with ordinality as t (id, n)`
+  await api.db`analyze keyhook.api_keys`
+  expected = ids.toSorted().reverse()
+})
+afterAll(() => api.close())
+
+type Key = { id: string; status: string }
+
+test('a plain list of 25,000 keys is whole, newest first, each key once', async () => {
+  const reply = await call<Key[]>(`${keys}?status=all`, { token: owner.token })
+  expect(reply.status).toBe(200)
+  expect(reply.headers.get('link')).toBeNull()
+  expect(reply.body.map((key) => key.id)).toEqual(expected)
+  const active = await call<Key[]>(keys, { token: owner.token })
+  expect(active.body).toHaveLength(rows * 0.8)
+  expect(active.body.every((key) => key.status === 'active')).toBe(true)
+})
+
+test.each([1_000, 777])('pages of %i, followed by their Link headers, make the same list', async (limit) => {
+  const seen: string[] = []
+  let next: string | undefined = `/api/v1/organizations/${orgId}/api-keys?status=all&limit=${limit}`
+  while (next !== undefined) {
+    const reply: Reply<Key[]> = await call(api.url + next, { token: owner.token })
+    expect(reply.status).toBe(200)
+    seen.push(...reply.body.map((key) => key.id))
+    const link = reply.headers.get('link')
+    expect(reply.body).toHaveLength(link === null ? rows - seen.length + reply.body.length : limit)
+    next = link === null ? undefined : /^<([^>]+)>; rel="next"$/.exec(link)![1]
+  }
+  expect(seen).toEqual(expected)
+})
+
+test('the last page has no Link, even when it is exactly full', async () => {
+  const mine = await api.organization()
+  const { token } = await api.person([{ orgId: mine, role: 'owner' }])
+  const list = `${api.url}/api/v1/organizations/${mine}/api-keys`
+  for (const name of ['a', 'b', 'c', 'd']) await call(list, { token, body: { name } })
+  const first = await call<Key[]>(`${list}?limit=2`, { token })
+  const second = await call<Key[]>(api.url + /<(.+)>/.exec(first.headers.get('link')!)![1], { token })
+  expect([first.body.length, second.body.length, second.headers.get('link')]).toEqual([2, 2, null])
+  expect((await call(`${list}?limit=4`, { token })).headers.get('link')).toBeNull()
+})
+
+test('a page stays in place when newer keys are made between two of them', async () => {
+  const first = await call<Key[]>(`${keys}?status=all&limit=10`, { token: owner.token })
+  const made = await call<Key>(keys, { token: owner.token, body: { name: 'newer' } })
+  const second = await call<Key[]>(api.url + /<(.+)>/.exec(first.headers.get('link')!)![1], { token: owner.token })
+  expect([...first.body, ...second.body].map((key) => key.id)).toEqual(expected.slice(0, 20))
+  await api.db`delete from keyhook.api_keys where id = ${made.body.id}`
+})
+
+/** Asks for the whole list and reads nothing of it. */
+function readNothing() {
+  const socket = connectSocket(Number(new URL(api.url).port), '127.0.0.1')
+  socket.pause()
+  socket.write(
+    `GET ${new URL(keys).pathname}?status=all HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${owner.token}\r\n\r\n`,
+  )
+  return socket
+}
+
+describe('a client that does not read', () => {
+  test('holds no database connection: others are served by the only one there is', async () => {
+    const sockets = Array.from({ length: 5 }, readNothing)
+    await setTimeout(500)
+    const started = performance.now()
+    const reply = await call(`${keys}?limit=1`, { token: owner.token })
+    expect(reply.status).toBe(200)
+    expect(performance.now() - started).toBeLessThan(2_000)
+    const [waiting] = await api.db`
+      select count(*)::int as n from pg_stat_activity where datname = current_database() and state like 'idle in%'`
+    expect(waiting!.n).toBe(0)
+    for (const socket of sockets) socket.destroy()
+  })
+
+  test('costs a few pages of memory, not the list', async () => {
+    // The list is about 10 MB of text; fifty of them would be 500 MB.
+    const text = (await call(`${keys}?status=all`, { token: owner.token })).text
+    expect(text.length).toBeGreaterThan(8_000_000)
+    const before = process.memoryUsage()
+    const sockets = Array.from({ length: 50 }, readNothing)
+    await setTimeout(1_500)
+    const after = process.memoryUsage()
+    const grown = after.heapUsed + after.external - before.heapUsed - before.external
+    expect(grown).toBeLessThan(150_000_000)
+    for (const socket of sockets) socket.destroy()
+  })
+
+  test('gets the whole list once it reads', async () => {
+    const socket = readNothing()
+    await setTimeout(300)
+    let text = ''
+    socket.setEncoding('utf8')
+    socket.on('data', (chunk) => {
+      text += chunk
+    })
+    socket.resume()
+    await expect.poll(() => text.endsWith('\r\n0\r\n\r\n'), { timeout: 10_000 }).toBe(true)
+    const body = text.slice(text.indexOf('\r\n\r\n') + 4).replace(/(?:^|\r\n)[0-9a-f]+\r\n/g, '')
+    expect(JSON.parse(body.trim())).toHaveLength(rows)
+    socket.destroy()
+  })
+})
+
+test('a list that breaks off in the middle cannot be taken for a whole one', async () => {
+  const reading = fetch(`${keys}?status=all`, { headers: { authorization: `Bearer ${owner.token}` } })
+  const response = await reading
+  const reader = response.body!.getReader()
+  await reader.read()
+  await api.db`alter table keyhook.api_keys rename to away`
+  const rest = (async () => {
+    for (;;) if ((await reader.read()).done) return 'whole'
+  })()
+  await expect(rest).rejects.toThrow()
+  await api.db`alter table keyhook.away rename to api_keys`
+})
