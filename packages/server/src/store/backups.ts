@@ -85,12 +85,7 @@ export const markBackupCompleted = async (
     where org_id = ${orgId} and id = ${id}`
 }
 
-export const markBackupFailed = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: BackupId,
-  failure: string,
-): Promise<void> => {
+export const markBackupFailed = async (tx: Transaction, orgId: OrgId, id: BackupId, failure: string): Promise<void> => {
   await tx`
     update keyhook.backups set status = 'failed', failure = ${failure}, finished_at = clock_timestamp()
     where org_id = ${orgId} and id = ${id}`

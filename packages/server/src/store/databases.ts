@@ -151,3 +151,9 @@ export const databasesDueForBackup = (db: Executor, node: string, hours: number)
           or (b.origin = 'scheduled' and b.created_at > clock_timestamp() - make_interval(hours => ${hours})))
     )
   order by d.id`
+
+/** False on a node that never held a database, which then need not look for any. */
+export const nodeWasUsed = async (db: Executor, node: string): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.databases where node = ${node} limit 1`
+  return rows.length > 0
+}

@@ -1,0 +1,34 @@
+import type { Actor } from '../../domain/audit.ts'
+import { notFound } from '../../kernel/faults.ts'
+import { type InvoiceId, isId } from '../../kernel/ids.ts'
+import type { Database } from '../../store/database.ts'
+import { type InvoiceRow, linesOfInvoice } from '../../store/invoices.ts'
+import { chosen } from '../basis.ts'
+import { invoiceRecord, invoiceWithLines } from '../platform/invoice-schemas.ts'
+import { operatorRoute, type Route } from '../route.ts'
+
+export function operatorInvoiceRoutes(deps: {
+  db: Database
+  pay: (actor: Actor, id: InvoiceId) => Promise<InvoiceRow>
+}): Route[] {
+  return [
+    operatorRoute({
+      method: 'POST',
+      path: '/operator/v1/invoices/:invoiceId/pay',
+      needs: 'operator',
+      audit: 'invoice.paid',
+      basis: chosen(64),
+      summary: 'Mark an invoice paid',
+      description:
+        'Marks it paid and fires `invoice.paid`, both once: every further call answers the same invoice and changes nothing.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The invoice, paid.', schema: invoiceRecord },
+      async handler({ actor, params }) {
+        const id = params.invoiceId!
+        if (!isId('inv', id)) throw notFound('the invoice id is not one by its shape')
+        const row = await deps.pay(actor, id)
+        return { status: 200, body: invoiceWithLines(row, await linesOfInvoice(deps.db, row.org_id, id)) }
+      },
+    }),
+  ]
+}

@@ -1,0 +1,40 @@
+import Type from 'typebox'
+import { databaseStatuses } from '../../domain/database.ts'
+import { chosen, mark } from '../basis.ts'
+import { createdAt, id } from '../schemas.ts'
+
+const here = chosen(51)
+
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T, description: string) =>
+  mark(here, Type.Union([schema, Type.Null()], { description }))
+
+const name = () =>
+  mark(here, Type.String({ minLength: 1, maxLength: 255, format: 'label', description: 'A label for people.' }))
+
+export const newDatabase = Type.Object({ name: name() }, { $id: 'NewDatabase', additionalProperties: false })
+
+const shown = () => ({
+  id: mark(here, id('db', 'The <database_id> of other paths.')),
+  name: mark(here, Type.String({ description: 'A label for people.' })),
+  status: mark(chosen(53), Type.Enum([...databaseStatuses.slice(0, 4)], { description: 'Where it is in its life.' })),
+  host: nullable(Type.String(), 'Where it accepts connections; null until it does.'),
+  port: nullable(Type.Integer(), 'The port there.'),
+  user: mark(here, Type.String({ description: 'The role that owns everything in it.' })),
+  database: mark(here, Type.String({ description: 'The name that clients connect to.' })),
+  connection_string: nullable(Type.String(), 'All of the above in one line, without the password.'),
+  failure: nullable(Type.String(), 'Why there is none, when it failed.'),
+  created_at: mark(here, createdAt()),
+})
+
+export const password = () =>
+  mark(
+    chosen(52),
+    Type.String({ pattern: '^[0-9A-Za-z]{32}$', description: 'The password of `user`. Shown once, kept nowhere.' }),
+  )
+
+export const databaseRecord = Type.Object(shown(), { $id: 'Database', additionalProperties: false })
+
+export const createdDatabase = Type.Object(
+  { ...shown(), password: password() },
+  { $id: 'CreatedDatabase', additionalProperties: false },
+)

@@ -1,0 +1,162 @@
+import Type from 'typebox'
+import {
+  connectionString,
+  mintDatabasePassword,
+  moveDatabase,
+  ownerDatabase,
+  ownerRole,
+} from '../../domain/database.ts'
+import { scramVerifier } from '../../domain/scram.ts'
+import { Fault, notFound } from '../../kernel/faults.ts'
+import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
+import { recordAudit } from '../../store/audit.ts'
+import type { Database } from '../../store/database.ts'
+import {
+  type DatabaseRow,
+  findDatabase,
+  insertDatabase,
+  listDatabases,
+  lockDatabase,
+  markDatabaseDeleted,
+  markDatabaseDeleting,
+} from '../../store/databases.ts'
+import { lockOrganization } from '../../store/organizations.ts'
+import { endUsage } from '../../store/usage.ts'
+import { chosen } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
+import { createdDatabase, databaseRecord, newDatabase } from './database-schemas.ts'
+import type { Enqueue } from './enqueue.ts'
+
+const path = '/platform/v1/organizations/:orgId/databases'
+
+export function databaseRoutes(deps: { db: Database; enqueue: Enqueue; databasesPerOrgMax: number }): Route[] {
+  return [
+    route({
+      method: 'POST',
+      path,
+      needs: 'databases:create',
+      audit: 'database.created',
+      basis: chosen(50),
+      summary: 'Create a database',
+      description:
+        'Begins to provision a PostgreSQL of its own. `password` is shown here and never again. `database.created` follows when it accepts connections, `database.failed` when it never will.',
+      body: newDatabase,
+      faults: ['request.invalid', 'limit.reached', 'not_found'],
+      success: { status: 202, description: 'The database, on its way. Keep `password`.', schema: createdDatabase },
+      async handler({ orgId, userId, actor, body }) {
+        const id = newId('db')
+        const password = mintDatabasePassword()
+        const passwordVerifier = await scramVerifier(password)
+        const row = await deps.db.begin(async (tx) => {
+          await lockOrganization(tx, orgId)
+          const asked = { id, name: body.name, passwordVerifier, node: null, createdBy: userId }
+          const inserted = await insertDatabase(tx, orgId, asked, deps.databasesPerOrgMax)
+          if (inserted === null) throw tooManyDatabases(deps.databasesPerOrgMax)
+          const details = { name: body.name }
+          await recordAudit(tx, { orgId, action: 'database.created', actor, targetId: id, details })
+          await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: id }, { node: null })
+          return inserted
+        })
+        return { status: 202, body: { ...databaseOf(row), password } }
+      },
+    }),
+    route({
+      method: 'GET',
+      path,
+      needs: 'databases:read',
+      audit: null,
+      basis: chosen(50),
+      summary: 'List databases',
+      description: 'The databases of the organization, newest first.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
+      async handler({ orgId }) {
+        return {
+          status: 200,
+          list: {
+            page: (request) => listDatabases(deps.db, orgId, request),
+            keyOf: (row: DatabaseRow) => row.id,
+            record: databaseOf,
+            isKey: (text) => isId('db', text),
+          },
+        }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${path}/:databaseId`,
+      needs: 'databases:read',
+      audit: null,
+      basis: chosen(50),
+      summary: 'Read a database',
+      description: 'How to connect to it, once it is `available`.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The database.', schema: databaseRecord },
+      async handler({ orgId, params }) {
+        const id = databaseId(params)
+        const row = await findDatabase(deps.db, orgId, id)
+        if (row === null) throw notFound(`${id} is not in ${orgId}`)
+        return { status: 200, body: databaseOf(row) }
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: `${path}/:databaseId`,
+      needs: 'databases:delete',
+      audit: 'database.deleted',
+      basis: chosen(55),
+      summary: 'Delete a database',
+      description:
+        'Ends it, whatever it is doing: a backup that is being taken of it fails. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
+      faults: ['not_found'],
+      success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
+      async handler({ orgId, actor, params }) {
+        const id = databaseId(params)
+        const row = await deps.db.begin(async (tx) => {
+          const database = await lockDatabase(tx, orgId, id)
+          if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
+          if (moveDatabase(database.status, 'remove') === null) return database
+          await markDatabaseDeleting(tx, orgId, id)
+          await endUsage(tx, orgId, id)
+          await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
+          const { node } = database
+          // Not placed yet, so there is nothing anywhere; the job that would place it finds the row gone.
+          if (node === null) await markDatabaseDeleted(tx, orgId, id)
+          else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id }, { node })
+          return { ...database, status: 'deleting' as const }
+        })
+        return { status: 202, body: databaseOf(row) }
+      },
+    }),
+  ]
+}
+
+export function databaseId(params: Readonly<Record<string, string>>): DatabaseId {
+  const id = params.databaseId!
+  if (!isId('db', id)) throw notFound('the database id is not one by its shape')
+  return id
+}
+
+/** The address is shown while there is somebody at it. */
+export function databaseOf(row: DatabaseRow) {
+  const up = row.status === 'available' && row.host !== null && row.port !== null
+  return {
+    id: row.id,
+    name: row.name,
+    status: row.status,
+    host: up ? row.host : null,
+    port: up ? row.port : null,
+    user: ownerRole,
+    database: ownerDatabase,
+    connection_string: up ? connectionString(row.host!, row.port!) : null,
+    failure: row.failure,
+    created_at: row.created_at.toISOString(),
+  }
+}
+
+export const tooManyDatabases = (max: number): Fault =>
+  new Fault('limit.reached', {
+    public: `This organization has ${max} databases, the most it may have. Delete one first, failed ones count too.`,
+  })

@@ -1,0 +1,57 @@
+import Type from 'typebox'
+import { notFound } from '../../kernel/faults.ts'
+import { isId } from '../../kernel/ids.ts'
+import type { Database } from '../../store/database.ts'
+import { findInvoice, type InvoiceRow, linesOfInvoice, listInvoices } from '../../store/invoices.ts'
+import { chosen } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
+import { invoiceOf, invoiceRecord, invoiceSummary, invoiceWithLines } from './invoice-schemas.ts'
+
+const path = '/platform/v1/organizations/:orgId/invoices'
+
+export function invoiceRoutes(deps: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path,
+      needs: 'invoices:read',
+      audit: null,
+      basis: chosen(62),
+      summary: 'List invoices',
+      description: 'The invoices of the organization, newest first, without their lines.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The invoices.', schema: Type.Array(invoiceSummary) },
+      async handler({ orgId }) {
+        return {
+          status: 200,
+          list: {
+            page: (request) => listInvoices(deps.db, orgId, request),
+            keyOf: (row: InvoiceRow) => row.id,
+            record: invoiceOf,
+            isKey: (text) => isId('inv', text),
+          },
+        }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${path}/:invoiceId`,
+      needs: 'invoices:read',
+      audit: null,
+      basis: chosen(62),
+      summary: 'Read an invoice',
+      description: 'With a line for each database that was used in its month.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The invoice.', schema: invoiceRecord },
+      async handler({ orgId, params }) {
+        const id = params.invoiceId!
+        if (!isId('inv', id)) throw notFound('the invoice id is not one by its shape')
+        const row = await findInvoice(deps.db, orgId, id)
+        if (row === null) throw notFound(`${id} is not in ${orgId}`)
+        return { status: 200, body: invoiceWithLines(row, await linesOfInvoice(deps.db, orgId, id)) }
+      },
+    }),
+  ]
+}

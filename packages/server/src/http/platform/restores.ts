@@ -1,0 +1,129 @@
+import Type from 'typebox'
+import { mintDatabasePassword } from '../../domain/database.ts'
+import { scramVerifier } from '../../domain/scram.ts'
+import { Fault, notFound } from '../../kernel/faults.ts'
+import { isId, newId } from '../../kernel/ids.ts'
+import { recordAudit } from '../../store/audit.ts'
+import { lockBackup } from '../../store/backups.ts'
+import type { Database } from '../../store/database.ts'
+import { insertDatabase } from '../../store/databases.ts'
+import { lockOrganization } from '../../store/organizations.ts'
+import { findRestore, insertRestore, listRestores, type RestoreRow } from '../../store/restores.ts'
+import { chosen } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
+import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
+import { backupId } from './backups.ts'
+import { databaseOf, tooManyDatabases } from './databases.ts'
+import type { Enqueue } from './enqueue.ts'
+
+const organization = '/platform/v1/organizations/:orgId'
+
+export function restoreRoutes(deps: { db: Database; enqueue: Enqueue; databasesPerOrgMax: number }): Route[] {
+  return [
+    route({
+      method: 'POST',
+      path: `${organization}/backups/:backupId/restore`,
+      needs: 'backups:restore',
+      audit: 'restore.created',
+      basis: chosen(59),
+      summary: 'Restore a backup',
+      description:
+        'Begins to make a new database from the backup, with a password of its own; the source is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
+      body: newRestore,
+      faults: ['request.invalid', 'limit.reached', 'not_found', 'conflict'],
+      success: {
+        status: 202,
+        description: 'The restore and the new database. Keep `database.password`.',
+        schema: createdRestore,
+      },
+      async handler({ orgId, userId, actor, params, body }) {
+        const from = backupId(params)
+        const password = mintDatabasePassword()
+        const passwordVerifier = await scramVerifier(password)
+        const made = await deps.db.begin(async (tx) => {
+          await lockOrganization(tx, orgId)
+          const backup = await lockBackup(tx, orgId, from)
+          if (backup === null || backup.status === 'deleted') throw notFound(`${from} is not in ${orgId}`)
+          if (backup.status !== 'completed') {
+            throw new Fault('conflict', {
+              public: `The backup is ${backup.status}; only a completed one can be restored.`,
+            })
+          }
+          const { node } = backup
+          const asked = { id: newId('db'), name: body.name, passwordVerifier, node, createdBy: userId }
+          const database = await insertDatabase(tx, orgId, asked, deps.databasesPerOrgMax)
+          if (database === null) throw tooManyDatabases(deps.databasesPerOrgMax)
+          const id = newId('rst')
+          const restore = await insertRestore(tx, orgId, {
+            id,
+            backupId: from,
+            databaseId: database.id,
+            bytesTotal: backup.bytes_total,
+            createdBy: userId,
+          })
+          const details = { backup_id: from, database_id: database.id, name: body.name }
+          await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
+          // To the node that has the archive; nobody else can read it.
+          await deps.enqueue(tx, { kind: 'restore.run', orgId, restoreId: id }, { node })
+          return { restore, database }
+        })
+        const database = { ...databaseOf(made.database), password }
+        return { status: 202, body: { restore: restoreOf(made.restore), database } }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${organization}/restores`,
+      needs: 'backups:read',
+      audit: null,
+      basis: chosen(59),
+      summary: 'List restores',
+      description: 'The restores of the organization, newest first.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The restores.', schema: Type.Array(restoreRecord) },
+      async handler({ orgId }) {
+        return {
+          status: 200,
+          list: {
+            page: (request) => listRestores(deps.db, orgId, request),
+            keyOf: (row: RestoreRow) => row.id,
+            record: restoreOf,
+            isKey: (text) => isId('rst', text),
+          },
+        }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${organization}/restores/:restoreId`,
+      needs: 'backups:read',
+      audit: null,
+      basis: chosen(59),
+      summary: 'Read a restore',
+      description: 'How far it is, or how it ended.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The restore.', schema: restoreRecord },
+      async handler({ orgId, params }) {
+        const id = params.restoreId!
+        if (!isId('rst', id)) throw notFound('the restore id is not one by its shape')
+        const row = await findRestore(deps.db, orgId, id)
+        if (row === null) throw notFound(`${id} is not in ${orgId}`)
+        return { status: 200, body: restoreOf(row) }
+      },
+    }),
+  ]
+}
+
+const restoreOf = (row: RestoreRow) => ({
+  id: row.id,
+  backup_id: row.backup_id,
+  database_id: row.database_id,
+  status: row.status,
+  bytes_done: row.bytes_done,
+  bytes_total: row.bytes_total,
+  failure: row.failure,
+  created_at: row.created_at.toISOString(),
+  finished_at: row.finished_at?.toISOString() ?? null,
+})

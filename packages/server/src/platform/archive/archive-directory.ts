@@ -1,0 +1,65 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type BackupId, isId } from '../../kernel/ids.ts'
+import { syncDirectory } from '../../store/embedded/data-directory.ts'
+import { DamagedArchive } from '../driver.ts'
+import type { ArchiveStore } from './archive-store.ts'
+
+const suffix = '.tar.zst'
+
+/** Archives as files of one directory, readable by nobody else. */
+export function createArchiveDirectory(path: string): ArchiveStore {
+  const place = (id: BackupId) => join(path, `${id}${suffix}`)
+
+  return {
+    async write(id, content) {
+      await mkdir(path, { recursive: true, mode: 0o700 })
+      const draft = `${place(id)}.writing-${randomBytes(6).toString('hex')}`
+      const file = await open(draft, 'wx', 0o600)
+      const hash = createHash('sha256')
+      let bytes = 0
+      try {
+        try {
+          for await (const part of content) {
+            hash.update(part)
+            bytes += part.length
+            await file.writeFile(part)
+          }
+          await file.sync()
+        } finally {
+          await file.close()
+        }
+        await rename(draft, place(id))
+        await syncDirectory(path)
+      } catch (error) {
+        await rm(draft, { force: true })
+        throw error
+      }
+      return { bytes, sha256: hash.digest('hex') }
+    },
+    async *read(id) {
+      const file = await open(place(id), 'r').catch((error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT') throw new DamagedArchive('it is missing', error)
+        throw error
+      })
+      // The stream closes the file, also when the reader stops early.
+      yield* file.createReadStream({ highWaterMark: 256 * 1024 })
+    },
+    async remove(id) {
+      for (const name of await namesIn(path)) {
+        if (name.startsWith(`${id}.`)) await rm(join(path, name), { force: true })
+      }
+    },
+    async existing() {
+      const ids = (await namesIn(path)).map((name) => name.split('.')[0]!)
+      return [...new Set(ids)].filter((id) => isId('bak', id))
+    },
+  }
+}
+
+const namesIn = (path: string): Promise<string[]> =>
+  readdir(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw error
+  })

@@ -1,0 +1,23 @@
+/** The last entry of an archive: what is in it, and the SHA-256 of each file. */
+export const manifestPath = 'keyhook-manifest.json'
+
+export type Manifest = {
+  format: 1
+  database_id: string
+  postgres_version: string
+  /** The WAL that has to be replayed, and is in the archive, before the files are consistent. */
+  start_lsn: string
+  stop_lsn: string
+  files: { path: string; bytes: number; sha256: string }[]
+}
+
+export const encodeManifest = (manifest: Manifest): Buffer => Buffer.from(`${JSON.stringify(manifest)}\n`)
+
+export function decodeManifest(text: string): Manifest | null {
+  try {
+    const manifest = JSON.parse(text) as Manifest
+    return manifest.format === 1 && Array.isArray(manifest.files) ? manifest : null
+  } catch {
+    return null
+  }
+}

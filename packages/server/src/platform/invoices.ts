@@ -1,0 +1,80 @@
+import type { Actor } from '../domain/audit.ts'
+import { invoiceLines, monthBefore, monthPeriod, moveInvoice, totalMinor } from '../domain/invoice.ts'
+import { Fault, invalid } from '../kernel/faults.ts'
+import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
+import { recordAudit } from '../store/audit.ts'
+import type { Database } from '../store/database.ts'
+import {
+  findInvoiceOfMonth,
+  type InvoiceRow,
+  insertInvoice,
+  insertInvoiceLines,
+  lockInvoiceById,
+  markInvoicePaid,
+} from '../store/invoices.ts'
+import { lockOrganization } from '../store/organizations.ts'
+import { organizationsToBill, usageOf } from '../store/usage.ts'
+import { publish } from '../webhooks/publish.ts'
+
+export type Prices = { currency: string; hourPriceMinor: number }
+export type Issued = { invoice: InvoiceRow; isNew: boolean }
+
+const scheduler = { kind: 'operator', tokenId: null, address: null } as const
+
+/** One invoice per organization and month, made once the month is over. Null when nothing was used in it. */
+export async function issueInvoice(
+  deps: { db: Database; prices: Prices; now: () => Date },
+  actor: Actor,
+  request: { orgId: OrgId; month: string },
+): Promise<Issued | null> {
+  const { orgId, month } = request
+  const period = monthPeriod(month)
+  if (period === null) throw invalid([{ pointer: '/month', detail: 'must be a month such as 2026-10' }])
+  if (period.to > deps.now()) {
+    throw new Fault('conflict', { public: `${month} is not over yet (UTC), so what it costs is not known.` })
+  }
+  return deps.db.begin(async (tx) => {
+    if (!(await lockOrganization(tx, orgId))) {
+      throw new Fault('not_found', { public: `There is no organization ${orgId}.` })
+    }
+    const existing = await findInvoiceOfMonth(tx, orgId, month)
+    if (existing !== null) return { invoice: existing, isNew: false }
+    const lines = invoiceLines(await usageOf(tx, orgId, period), period, deps.prices.hourPriceMinor)
+    if (lines.length === 0) return null
+    const { currency } = deps.prices
+    const id = newId('inv')
+    const invoice = await insertInvoice(tx, orgId, { id, month, currency, totalMinor: totalMinor(lines) })
+    if (invoice === null) throw new Error(`${orgId} got an invoice for ${month} although it was locked`)
+    await insertInvoiceLines(tx, orgId, id, lines)
+    const details = { month, currency, total_minor: invoice.total_minor }
+    await recordAudit(tx, { orgId, action: 'invoice.issued', actor, targetId: id, details })
+    return { invoice, isNew: true }
+  })
+}
+
+/** The scheduled job: whoever used something last month and has no invoice for it yet gets one. */
+export async function issueLastMonth(deps: { db: Database; prices: Prices; now: () => Date }): Promise<InvoiceId[]> {
+  const month = monthBefore(deps.now())
+  const issued: InvoiceId[] = []
+  for (const orgId of await organizationsToBill(deps.db, month, monthPeriod(month)!)) {
+    const result = await issueInvoice(deps, scheduler, { orgId, month })
+    if (result?.isNew) issued.push(result.invoice.id)
+  }
+  return issued
+}
+
+/** Marks it paid, once. Whoever comes second, however soon, is told that it is paid and changes nothing. */
+export async function payInvoice(db: Database, actor: Actor, id: InvoiceId): Promise<InvoiceRow> {
+  return db.begin(async (tx) => {
+    const invoice = await lockInvoiceById(tx, id)
+    if (invoice === null) throw new Fault('not_found', { public: `There is no invoice ${id}.` })
+    if (moveInvoice(invoice.status, 'pay') === null) return invoice
+    const orgId = invoice.org_id
+    const paid = await markInvoicePaid(tx, orgId, id)
+    await recordAudit(tx, { orgId, action: 'invoice.paid', actor, targetId: id, details: { month: invoice.month } })
+    const { month, currency, total_minor } = invoice
+    const data = { invoice_id: id, month, currency, total_minor, paid_at: paid.paid_at!.toISOString() }
+    await publish(tx, { orgId, type: 'invoice.paid', data })
+    return paid
+  })
+}

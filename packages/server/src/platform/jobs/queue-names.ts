@@ -1,0 +1,25 @@
+import type { PlatformJob } from '../../domain/platform-job.ts'
+
+export const schema = 'keyhook_jobs'
+/** Work that any node may take. */
+export const anyNode = 'any-node'
+export const invoicing = 'invoicing'
+/** Work on files, for the one node that has them. */
+export const nodeQueue = (node: string): string => `node-${node}`
+/** Where a job goes after its last attempt, however that ended: its outcome is settled from there. */
+export const givenUp = (queue: string): string => `${queue}-given-up`
+
+const seconds = { hour: 3_600, day: 86_400 }
+
+/** pg-boss's least. A job whose process died elsewhere is taken up again this long after its last sign of life. */
+const heartbeatSeconds = 10
+
+const attempts = { retryLimit: 3, retryDelay: 1, retryBackoff: true, retryDelayMax: 10 }
+/** Asked for and promised: tried until it is done, once a minute in the end. */
+const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
+
+export function policyOf(kind: PlatformJob['kind']) {
+  const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds: 30 * seconds.day }
+  const removes = kind === 'database.remove' || kind === 'backup.remove'
+  return { ...common, ...(removes ? always : attempts), deleteAfterSeconds: seconds.hour }
+}

@@ -1,0 +1,70 @@
+import type { PgBoss } from 'pg-boss'
+import type { Logger } from 'pino'
+import type { PlatformJob } from '../../domain/platform-job.ts'
+import type { Database, Transaction } from '../../store/database.ts'
+import { StepFailure } from '../driver.ts'
+import type { JobQueue, TakenJob } from './queue.ts'
+import { givenUp } from './queue-names.ts'
+
+/** Writes an outcome and ends the job, both or neither. */
+export type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
+
+export type Handler<J extends PlatformJob = PlatformJob> = {
+  /** May run any number of times, from any point that an earlier run was cut off at. */
+  run(job: J, settle: Settle): Promise<void>
+  /** After the last attempt: tidies up and settles the failure. The reason is for the owner to read. */
+  giveUp(job: J, reason: string, settle: Settle): Promise<void>
+}
+export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob, { kind: K }>> }
+
+const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 3 }
+const unknownReason = 'Something went wrong on our side.'
+
+type Deps = { db: Database; queue: JobQueue; handlers: Handlers; log: Logger }
+
+/** Works on a queue, and on what was given up in it. */
+export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: Deps): Promise<void> {
+  const options = { ...polling, includeMetadata: true, localConcurrency: concurrency } as const
+  await boss.work(name, options, async ([job]: TakenJob[]) => attempt(name, job!, deps))
+  await boss.work(givenUp(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
+    settleFailure(givenUp(name), job!, reasonFrom(job!.sourceOutput), deps),
+  )
+}
+
+async function attempt(queue: string, job: TakenJob, deps: Deps): Promise<void> {
+  const began = performance.now()
+  const about = { ...job.data, attempt: job.retryCount + 1 }
+  try {
+    await handlerOf(deps, job.data).run(job.data, settleWith(deps, queue, job))
+    deps.log.info({ ...about, durationMs: Math.round(performance.now() - began) }, 'job.done')
+  } catch (error) {
+    const durationMs = Math.round(performance.now() - began)
+    deps.log.warn({ ...about, durationMs, err: error }, 'job.attempt_failed')
+    const reason = error instanceof StepFailure ? error.message : unknownReason
+    if (error instanceof StepFailure && error.lasting) return settleFailure(queue, job, reason, deps)
+    // Only this much is stored with the job: what else the error says is for the log.
+    throw Object.assign(new Error(reason), { reason })
+  }
+}
+
+async function settleFailure(queue: string, job: TakenJob, reason: string, deps: Deps): Promise<void> {
+  await handlerOf(deps, job.data).giveUp(job.data, reason, settleWith(deps, queue, job))
+  deps.log.warn({ ...job.data, reason }, 'job.given_up')
+}
+
+const settleWith =
+  ({ db, queue }: Deps, name: string, job: TakenJob): Settle =>
+  async (write) => {
+    await db.begin(async (tx) => {
+      await write(tx)
+      await queue.complete(tx, name, job)
+    })
+  }
+
+const handlerOf = ({ handlers }: Deps, job: PlatformJob): Handler => handlers[job.kind] as Handler
+
+/** A job whose process died has no reason of its own: pg-boss says "heartbeat timeout" where ours would stand. */
+const reasonFrom = (output: object | null): string => {
+  const reason = (output as { reason?: unknown } | null)?.reason
+  return typeof reason === 'string' ? reason : 'The node that worked on it was stopped too often.'
+}

@@ -1,0 +1,40 @@
+import { chmod, mkdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { accountFor } from '../../store/embedded/account.ts'
+import { type Binaries, installedNative, readyBinaries } from '../../store/embedded/binaries.ts'
+import { directoryId, nameFrom, prepareDataDirectory } from '../../store/embedded/data-directory.ts'
+import { type Account, firstBarrier } from '../../store/embedded/reach.ts'
+import { systemClusters } from '../../store/embedded/system-home.ts'
+
+/** Where the instances of one data directory live, and who runs them. */
+export type Home = { path: string; account: Account | undefined; binaries: Binaries; version: string }
+
+/** Names the machine (strictly: the data directory) that holds files. One process at a time may act for it. */
+export async function nodeOf(dataDir: string): Promise<{ node: string; holdName: string; dataDir: string }> {
+  const real = await prepareDataDirectory(dataDir)
+  const id = await directoryId(real)
+  return { node: nameFrom(id, 'node'), holdName: nameFrom(id, 'platform'), dataDir: real }
+}
+
+/**
+ * In the data directory, unless the account that runs PostgreSQL cannot get there. The directories down to an instance
+ * belong to us and may only be entered; what the account owns begins with each cluster, so that nothing it could plant
+ * is ever opened by root.
+ */
+export async function openHome(dataDir: string): Promise<Home> {
+  const native = await installedNative()
+  const account = await accountFor(undefined)
+  const binaries = await readyBinaries(native, dataDir, account)
+  const inside = join(dataDir, 'databases')
+  const reachable = account === undefined || (await firstBarrier(dataDir, account)) === undefined
+  const path = reachable ? inside : join(await systemClusters(), nameFrom(await directoryId(dataDir), 'databases'))
+  await mkdir(path, { recursive: true })
+  await chmod(path, account === undefined ? 0o700 : 0o711)
+  return { path, account, binaries, version: await versionOf(binaries) }
+}
+
+/** Templates of one build of PostgreSQL are not for another; its size and date tell builds apart without running it. */
+async function versionOf({ postgres }: Binaries): Promise<string> {
+  const { size, mtimeMs } = await stat(postgres)
+  return `${size.toString(36)}-${Math.floor(mtimeMs).toString(36)}`
+}

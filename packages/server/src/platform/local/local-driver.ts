@@ -1,0 +1,186 @@
+import { chown } from 'node:fs/promises'
+import type { DatabaseId } from '../../kernel/ids.ts'
+import { connect } from '../../store/database.ts'
+import { clearOrphan } from '../../store/embedded/orphan.ts'
+import { socketNameOf } from '../../store/embedded/socket-directory.ts'
+import { runTool } from '../../store/embedded/tool.ts'
+import { compress } from '../archive/compress.ts'
+import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
+import { step } from '../step.ts'
+import { baseBackup } from './base-backup.ts'
+import { setOwnerPassword, untilAccepting } from './control.ts'
+import type { Home } from './home.ts'
+import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
+import {
+  hasCluster,
+  type InstanceDirectory,
+  instanceDirectory,
+  instancesIn,
+  makeCluster,
+  readPort,
+  removeDirectory,
+} from './instance-directory.ts'
+import { createPorts, type PortRange } from './ports.ts'
+import { createTemplate } from './template.ts'
+import { unpack } from './unpack.ts'
+
+export type LocalDriverOptions = {
+  /** Opened when the first database is asked for: an installation without databases pays nothing. */
+  home: () => Promise<Home>
+  host: string
+  /** The name under which clients find this machine, where that is not the address it listens on. */
+  publicHost: string
+  ports: PortRange
+  onEvent: (id: DatabaseId, event: InstanceEvent) => void
+}
+
+/** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
+export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
+  const running = new Map<DatabaseId, Instance>()
+  let opened: ReturnType<typeof open> | undefined
+  const parts = () => {
+    opened ??= open(options).catch((error: unknown) => {
+      opened = undefined
+      throw error
+    })
+    return opened
+  }
+
+  async function run(home: Home, id: DatabaseId, port: number, host: string | null = options.host): Promise<Instance> {
+    const known = running.get(id)
+    if (known !== undefined) {
+      await known.ready
+      return known
+    }
+    const directory = instanceDirectory(home, id)
+    const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
+    const instance = runInstance({ home, id, directory, host, port, onEvent })
+    running.set(id, instance)
+    try {
+      await instance.ready
+    } catch (error) {
+      running.delete(id)
+      throw error
+    }
+    return instance
+  }
+
+  async function halt(id: DatabaseId): Promise<void> {
+    const instance = running.get(id)
+    running.delete(id)
+    await instance?.stop()
+  }
+
+  async function address(port: number, signal: AbortSignal): Promise<Address> {
+    await untilAccepting({ host: options.host, port }, signal)
+    return { host: options.publicHost, port }
+  }
+
+  return {
+    async provision(id, { passwordVerifier, signal }) {
+      const { home, template, ports } = await parts()
+      const directory = instanceDirectory(home, id)
+      await makeCluster(home, directory, async (workshop) => copyTemplate(home, await template.path(), workshop, id))
+      signal.throwIfAborted()
+      step('provision.starting', id)
+      const port = await ports.portFor(directory.path)
+      const instance = await run(home, id, port)
+      signal.throwIfAborted()
+      step('provision.setting_password', id)
+      await setOwnerPassword(instance.control(), passwordVerifier)
+      return address(port, signal)
+    },
+
+    async restore(id, { archive, passwordVerifier, onProgress, signal }) {
+      const { home, ports } = await parts()
+      const directory = instanceDirectory(home, id)
+      step('restore.unpacking', id)
+      await makeCluster(home, directory, async (workshop) => {
+        await unpack(home, archive, workshop, { onProgress, signal })
+      })
+      signal.throwIfAborted()
+      const port = await ports.portFor(directory.path)
+      step('restore.recovering', id)
+      // Private until the password of the source is gone: nobody who knows that one ever gets in here.
+      await halt(id)
+      const instance = await run(home, id, port, null)
+      await setOwnerPassword(instance.control(), passwordVerifier)
+      step('restore.restarting', id)
+      await halt(id)
+      await run(home, id, port)
+      return address(port, signal)
+    },
+
+    backup(id, { onProgress, signal }) {
+      const instance = running.get(id)
+      if (instance === undefined) throw new StepFailure('The database is not running.')
+      const directory = directoryOf(id)
+      async function* bytes(): AsyncGenerator<Uint8Array> {
+        const { cluster } = await directory
+        const sql = connect(instance!.control(), { name: 'keyhook backup', connectionsMax: 1 })
+        try {
+          yield* baseBackup({ id, cluster, sql, onProgress, signal })
+        } finally {
+          await sql.end({ timeout: 5 })
+        }
+      }
+      return compress(bytes())
+    },
+
+    async remove(id) {
+      const { home } = await parts()
+      step('remove.stopping', id)
+      await halt(id)
+      const directory = instanceDirectory(home, id)
+      if (await hasCluster(directory)) {
+        const port = await readPort(directory.path)
+        await clearOrphan(directory.cluster, () => {}, socketNameOf(port ?? options.ports.first))
+      }
+      step('remove.deleting_files', id)
+      await removeDirectory(home, id)
+    },
+
+    async existing() {
+      return instancesIn((await parts()).home)
+    },
+
+    async resume(id) {
+      const { home } = await parts()
+      const directory = instanceDirectory(home, id)
+      const port = await readPort(directory.path)
+      if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
+      await run(home, id, port)
+    },
+
+    async close() {
+      await Promise.all([...running.keys()].map(halt))
+    },
+  }
+
+  async function directoryOf(id: DatabaseId): Promise<InstanceDirectory> {
+    return instanceDirectory((await parts()).home, id)
+  }
+}
+
+async function open(options: LocalDriverOptions) {
+  const home = await options.home()
+  return {
+    home,
+    template: createTemplate(home),
+    ports: createPorts({ home, host: options.host, range: options.ports }),
+  }
+}
+
+/**
+ * By `cp`, as the account that will own the copy: it shares blocks where the file system can (reflink), and does the
+ * rest in one process of its own, away from our event loop.
+ */
+async function copyTemplate(home: Home, template: string, workshop: string, id: DatabaseId): Promise<void> {
+  step('provision.copying', id)
+  const { account, binaries } = home
+  if (account) await chown(workshop, account.uid, account.gid)
+  const share = process.platform === 'darwin' ? ['-c'] : []
+  // Not join(), which would drop the dot, and with it "the contents of".
+  await runTool('cp', ['-R', '-p', ...share, `${template}/.`, workshop], { account })
+  await runTool(binaries.initdb, ['-D', workshop, '--sync-only'], { account })
+}

@@ -1,0 +1,37 @@
+/**
+ * What one instance may take of a machine that it shares with many: about 60 MB when idle, a few hundred under load.
+ * Anything an owner may change for a session or a role, they still can.
+ */
+const shared: Readonly<Record<string, string>> = {
+  max_connections: '60',
+  superuser_reserved_connections: '5',
+  shared_buffers: '32MB',
+  effective_cache_size: '256MB',
+  work_mem: '4MB',
+  maintenance_work_mem: '32MB',
+  max_worker_processes: '4',
+  max_parallel_workers: '2',
+  max_parallel_workers_per_gather: '1',
+  max_wal_size: '512MB',
+  // Backups need both: WAL that can be replayed, and a slot that keeps it until it has been copied.
+  wal_level: 'replica',
+  max_replication_slots: '4',
+  max_wal_senders: '0',
+  password_encryption: 'scram-sha-256',
+  // A client that vanished would keep its locks and one of few connections for hours.
+  tcp_keepalives_idle: '60',
+  tcp_keepalives_interval: '10',
+  tcp_keepalives_count: '6',
+}
+
+export const instanceSettings = (instance: {
+  id: string
+  host: string | null
+  port: number
+}): Readonly<Record<string, string>> => ({
+  ...shared,
+  // Null: nobody but us comes in. A restored database starts like this until the old password is gone.
+  listen_addresses: instance.host ?? '',
+  port: String(instance.port),
+  cluster_name: instance.id,
+})

@@ -1,0 +1,75 @@
+import { randomBytes } from 'node:crypto'
+import { chown, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ownerDatabase, ownerRole } from '../../domain/database.ts'
+import { singleUser, superuser } from '../../store/embedded/cluster.ts'
+import { syncDirectory } from '../../store/embedded/data-directory.ts'
+import { runTool } from '../../store/embedded/tool.ts'
+import { step } from '../step.ts'
+import type { Home } from './home.ts'
+
+/** Part of the name: a template of an older Keyhook, with other contents, is not used and not touched. */
+const edition = 1
+
+/**
+ * Who may come in how. The superuser only through the socket, which lies in a directory that nobody else can enter; the
+ * owner only over TCP, only with the password, only to the one database. Anything else has no line and is refused.
+ */
+const accessRules = `local all ${superuser} trust
+host ${ownerDatabase} ${ownerRole} all scram-sha-256
+`
+
+export type Template = { path(): Promise<string> }
+
+/** An initialised cluster that new databases are copied from: made by the first one that asks, once per PostgreSQL. */
+export function createTemplate(home: Home): Template {
+  let making: Promise<string> | undefined
+  return {
+    path() {
+      making ??= ensure(home).catch((error: unknown) => {
+        making = undefined
+        throw error
+      })
+      return making
+    },
+  }
+}
+
+async function ensure(home: Home): Promise<string> {
+  const path = join(home.path, `template-${edition}-${home.version}`)
+  if (await stat(path).catch(() => undefined)) return path
+  await removeUnfinished(home.path)
+  step('template.making', path)
+  const { account, binaries } = home
+  const workshop = `${path}.preparing-${randomBytes(6).toString('hex')}`
+  await mkdir(workshop, { mode: 0o700 })
+  if (account) await chown(workshop, account.uid, account.gid)
+  try {
+    const cluster = join(workshop, 'cluster')
+    const locale = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
+    const rest = [`--username=${superuser}`, '--auth=reject', '--data-checksums', '--no-instructions', '--no-sync']
+    await runTool(binaries.initdb, ['-D', cluster, ...locale, ...rest], { account })
+    const single = { binaries, account, fsync: false }
+    await singleUser(
+      cluster,
+      `create role ${ownerRole} login nosuperuser nocreatedb nocreaterole noreplication`,
+      single,
+    )
+    await singleUser(cluster, `create database ${ownerDatabase} owner ${ownerRole}`, single)
+    // The file exists and belongs to the account already; only its contents change.
+    await writeFile(join(cluster, 'pg_hba.conf'), accessRules)
+    await runTool(binaries.initdb, ['-D', cluster, '--sync-only'], { account })
+    await rename(cluster, path)
+    await syncDirectory(home.path)
+  } finally {
+    await rm(workshop, { recursive: true, force: true })
+  }
+  return path
+}
+
+/** What a killed attempt left. Only whoever holds the data directory gets here, so nobody is still at work on it. */
+async function removeUnfinished(home: string): Promise<void> {
+  for (const name of await readdir(home)) {
+    if (/^template-.*\.preparing-/.test(name)) await rm(join(home, name), { recursive: true, force: true })
+  }
+}

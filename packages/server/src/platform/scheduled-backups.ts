@@ -1,0 +1,53 @@
+import { moveBackup } from '../domain/backup.ts'
+import { type BackupId, type DatabaseId, newId, type OrgId } from '../kernel/ids.ts'
+import { recordAudit } from '../store/audit.ts'
+import { expiredBackups, insertBackup, lockBackup, markBackupDeleting, oneBackupAtATime } from '../store/backups.ts'
+import { type Database, isUniqueViolation } from '../store/database.ts'
+import { databasesDueForBackup, lockDatabase } from '../store/databases.ts'
+import { restoresReading } from '../store/restores.ts'
+import type { JobQueue } from './jobs/queue.ts'
+
+/** Nobody asked: the operator's settings did. */
+const schedule = { kind: 'operator', tokenId: null, address: null } as const
+
+export type BackupSchedule = { everyHours: number; keep: number }
+
+/** One pass over the databases of this node: begins the backups that are due and lets go of those beyond the number kept. */
+export async function runBackupSchedule(
+  deps: { db: Database; queue: JobQueue; node: string },
+  { everyHours, keep }: BackupSchedule,
+): Promise<void> {
+  for (const { org_id, id } of await databasesDueForBackup(deps.db, deps.node, everyHours)) {
+    await begin(deps, org_id, id).catch((error: unknown) => {
+      // Somebody asked for one at this very moment.
+      if (!isUniqueViolation(error, oneBackupAtATime)) throw error
+    })
+  }
+  for (const { org_id, id } of await expiredBackups(deps.db, deps.node, keep)) await expire(deps, org_id, id)
+}
+
+type Deps = { db: Database; queue: JobQueue; node: string }
+
+async function begin({ db, queue, node }: Deps, orgId: OrgId, databaseId: DatabaseId): Promise<void> {
+  await db.begin(async (tx) => {
+    const database = await lockDatabase(tx, orgId, databaseId)
+    if (database?.status !== 'available') return
+    const id = newId('bak')
+    await insertBackup(tx, orgId, { id, databaseId, node, origin: 'scheduled', createdBy: null })
+    const details = { database_id: databaseId, origin: 'scheduled' }
+    await recordAudit(tx, { orgId, action: 'backup.created', actor: schedule, targetId: id, details })
+    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id }, { node })
+  })
+}
+
+async function expire({ db, queue, node }: Deps, orgId: OrgId, backupId: BackupId): Promise<void> {
+  await db.begin(async (tx) => {
+    const backup = await lockBackup(tx, orgId, backupId)
+    if (backup === null || moveBackup(backup.status, 'remove') === null) return
+    if ((await restoresReading(tx, orgId, backupId)) > 0) return
+    await markBackupDeleting(tx, orgId, backupId)
+    const details = { origin: 'scheduled', why: 'retention' }
+    await recordAudit(tx, { orgId, action: 'backup.deleted', actor: schedule, targetId: backupId, details })
+    await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId }, { node })
+  })
+}
