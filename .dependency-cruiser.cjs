@@ -1,4 +1,4 @@
-// Imports run one way: kernel <- domain <- store <- { login, http } <- compose <- cli <- main.
+// Imports run one way: kernel <- domain <- store <- { login, http, platform } <- compose <- cli <- main.
 const src = '^packages/server/src'
 const only = (name, from, allowed) => ({
   name,
@@ -14,6 +14,7 @@ module.exports = {
     only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
     only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
     only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
+    only('platform-is-above-store', 'platform/', ['kernel/', 'domain/', 'store/', 'platform/', 'webhooks/publish']),
     only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
     only('http-is-above-store', 'http/', ['kernel/', 'domain/', 'store/', 'login/', 'http/']),
     {

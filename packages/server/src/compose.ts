@@ -1,9 +1,15 @@
+import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
-import type { Logger } from 'pino'
+import { type Logger, pino } from 'pino'
 import { createAuthenticate } from './http/authenticate.ts'
 import { addHealthRoutes } from './http/health.ts'
 import { createOpenApi } from './http/openapi.ts'
+import { operatorInvoiceRoutes } from './http/operator/invoices.ts'
 import { auditLogRoutes } from './http/platform/audit-log.ts'
+import { backupRoutes } from './http/platform/backups.ts'
+import { databaseRoutes } from './http/platform/databases.ts'
+import { invoiceRoutes } from './http/platform/invoices.ts'
+import { restoreRoutes } from './http/platform/restores.ts'
 import { apiKeyRoutes } from './http/published/api-keys.ts'
 import { organizationRoutes } from './http/published/organizations.ts'
 import { webhookRoutes } from './http/published/webhooks.ts'
@@ -13,6 +19,12 @@ import { createHttpServer } from './http/server.ts'
 import { createLocalIssuer } from './login/local-issuer.ts'
 import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
+import { createArchiveDirectory } from './platform/archive/archive-directory.ts'
+import { payInvoice } from './platform/invoices.ts'
+import { createJobQueue, type JobQueue } from './platform/jobs/queue.ts'
+import { nodeOf, openHome } from './platform/local/home.ts'
+import { createLocalDriver } from './platform/local/local-driver.ts'
+import { type PlatformNode, startPlatformNode } from './platform/node.ts'
 import type { Installation } from './startup/open.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect } from './store/database.ts'
@@ -27,16 +39,31 @@ const accessConnections = 2
 
 export type Api = { app: FastifyInstance; close(): Promise<void> }
 
-export function composeRoutes({ db, masterKeys, config }: Installation): Route[] {
+/** `queue` is only opened by the first request that needs it. */
+export function composeRoutes(
+  { db, masterKeys, config, target }: Installation,
+  queue: JobQueue = createJobQueue({ target, supervise: false, log: pino({ level: 'silent' }) }),
+): Route[] {
+  const { databasesPerOrgMax } = config
   return [
     ...organizationRoutes({ db }),
     ...apiKeyRoutes({ db, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
     ...webhookRoutes({ db, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...auditLogRoutes({ db }),
+    ...databaseRoutes({ db, enqueue: queue.enqueue, databasesPerOrgMax }),
+    ...backupRoutes({ db, enqueue: queue.enqueue }),
+    ...restoreRoutes({ db, enqueue: queue.enqueue, databasesPerOrgMax }),
+    ...invoiceRoutes({ db }),
+    ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(db, actor, id) }),
   ]
 }
 
-export function composeApi(installation: Installation, log: Logger): Api {
+export function composeApi(
+  installation: Installation,
+  log: Logger,
+  sharedQueue?: JobQueue,
+): Api {
+  const queue = sharedQueue ?? createJobQueue({ target: installation.target, supervise: false, log })
   const { config, db, target, masterKeys } = installation
   const now = () => new Date()
   const accessDb = connect(target, { name: 'keyhook access', connectionsMax: accessConnections })
@@ -47,7 +74,7 @@ export function composeApi(installation: Installation, log: Logger): Api {
       ? []
       : [createOpenIdIssuer({ issuer: config.oidcIssuer, audience: config.oidcAudience!, now })]),
   ]
-  const routes = composeRoutes(installation)
+  const routes = composeRoutes(installation, queue)
   const app = createHttpServer({
     routes,
     authenticate: createAuthenticate({
@@ -66,7 +93,43 @@ export function composeApi(installation: Installation, log: Logger): Api {
     async close() {
       await app.close()
       await keyUses.close()
+      if (sharedQueue === undefined) await queue.close()
       await accessDb.end({ timeout: 5 })
     },
   }
+}
+
+/** Jobs that this process works on as well as hands out. */
+export const composeJobQueue = ({ target }: Installation, log: Logger): JobQueue =>
+  createJobQueue({ target, supervise: true, log })
+
+/** The databases of this machine, and the jobs about them. */
+export async function composePlatformNode(
+  { config, db }: Installation,
+  log: Logger,
+  queue: JobQueue,
+): Promise<PlatformNode> {
+  const { node, holdName, dataDir } = await nodeOf(config.dataDir)
+  const driver = createLocalDriver({
+    home: () => openHome(dataDir),
+    host: config.databasesHost,
+    publicHost: config.databasesPublicHost ?? config.databasesHost,
+    ports: config.databasesPorts,
+    onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
+  })
+  return startPlatformNode({
+    db,
+    dataDir,
+    node,
+    holdName,
+    driver,
+    archives: createArchiveDirectory(config.archivesDir ?? join(dataDir, 'archives')),
+    queue,
+    databasesPerNodeMax: config.databasesPerNodeMax,
+    backupSchedule:
+      config.backupEveryHours === null ? null : { everyHours: config.backupEveryHours, keep: config.backupsKept },
+    prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },
+    now: () => new Date(),
+    log,
+  })
 }

@@ -5,6 +5,7 @@ import { isUnavailable } from '../store/database.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
+import { addInvoiceCommands } from './invoice-commands.ts'
 import { addMaintenanceCommands } from './maintenance-commands.ts'
 import { Mistake } from './output.ts'
 import { addServeCommand } from './serve-command.ts'
@@ -41,6 +42,7 @@ Examples:
   addServeCommand(program, environment)
   addMaintenanceCommands(program, environment)
   addDirectoryCommands(program, environment)
+  addInvoiceCommands(program, environment)
   makeStrict(program)
   return program
 }

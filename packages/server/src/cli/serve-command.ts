@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import { composeApi } from '../compose.ts'
+import { composeApi, composeJobQueue, composePlatformNode } from '../compose.ts'
 import { createLog } from '../log.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { openInstallation } from '../startup/open.ts'
@@ -10,16 +10,18 @@ import type { Environment } from './with-installation.ts'
 /** After this, requests that are still being answered are cut off. */
 const drainMsMax = 15_000
 
+type Role = 'all' | 'api' | 'jobs'
+
 export function addServeCommand(program: Command, environment: Environment): void {
   program
     .command('serve')
     .description('Run Keyhook until Ctrl-C')
-    .addOption(new Option('--role <role>', 'What this process does').choices(['all', 'api']).default('all'))
+    .addOption(new Option('--role <role>', 'What this process does').choices(['all', 'api', 'jobs']).default('all'))
     .option('--json', 'Print one line of JSON when ready')
-    .action((options: { role: 'all' | 'api'; json?: boolean }) => serve(environment, options))
+    .action((options: { role: Role; json?: boolean }) => serve(environment, options))
 }
 
-async function serve(environment: Environment, options: { json?: boolean }): Promise<void> {
+async function serve(environment: Environment, options: { role: Role; json?: boolean }): Promise<void> {
   const config = environment()
   const output = createOutput(options.json ?? false)
   const log = createLog(config.logLevel)
@@ -29,24 +31,34 @@ async function serve(environment: Environment, options: { json?: boolean }): Pro
     note: output.note,
     onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
   })
-  try {
-    const api = composeApi(installation, log)
-    try {
-      const first = await ensureFirstOrganization(installation.db)
-      const url = await listen(api.app, config)
-      installation.announce(url)
-      const facts = { url, organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
-      output.result(facts, welcome(config, url, first))
-      const why = await stopped.promise
-      log.info({ why }, 'server.stopping')
-      output.note('Stopping: requests in flight are finished first.')
-    } finally {
+  // Closed in the opposite order, each after whatever still needs it.
+  await using parts = new AsyncDisposableStack()
+  parts.defer(() => installation.close())
+  const first = await ensureFirstOrganization(installation.db)
+  const queue = options.role === 'api' ? undefined : composeJobQueue(installation, log)
+  if (queue !== undefined) {
+    // Not waited for: bringing back many databases takes a while, and nothing else depends on it.
+    const node = composePlatformNode(installation, log, queue)
+    node.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
+    parts.defer(async () => (await node.catch(() => undefined))?.close())
+    if (options.role === 'jobs') await node
+  }
+  let url: string | null = null
+  if (options.role !== 'jobs') {
+    const api = composeApi(installation, log, queue)
+    parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
-    }
-  } finally {
-    await installation.close()
+    })
+    url = await listen(api.app, config)
+    installation.announce(url)
   }
+  const facts = { url, organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
+  output.result(facts, url === null ? 'Keyhook works on jobs. Ctrl-C stops it.' : welcome(config, url, first))
+  const why = await stopped.promise
+  log.info({ why }, 'server.stopping')
+  output.note('Stopping: requests in flight are finished first.')
+  await parts.disposeAsync()
   if (stopped.failure !== null) throw new Error(stopped.failure)
 }
 

@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox'
 import { type FaultCode, faultCatalogue } from '../kernel/faults.ts'
-import { idPattern } from '../kernel/ids.ts'
+import { type IdPrefix, idPattern } from '../kernel/ids.ts'
 import { type Basis, chosen, specified } from './basis.ts'
 import { problemSchema } from './problem-schema.ts'
 import type { Route } from './route.ts'
@@ -47,10 +47,16 @@ export function createOpenApi(routes: readonly Route[]): OpenApi {
   }
 }
 
-const pathParameters: Record<string, { name: string; description: string; prefix: 'org' | 'key' | 'wh' }> = {
+type PathParameter = { name: string; description: string; prefix: IdPrefix; basis?: Basis }
+
+const pathParameters: Record<string, PathParameter> = {
   orgId: { name: 'org_id', description: 'The organization.', prefix: 'org' },
   keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key' },
   webhookId: { name: 'webhook_id', description: 'The `id` of the webhook.', prefix: 'wh' },
+  databaseId: { name: 'database_id', description: 'The `id` of the database.', prefix: 'db', basis: chosen(50) },
+  backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak', basis: chosen(56) },
+  restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst', basis: chosen(59) },
+  invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv', basis: chosen(62) },
 }
 
 function operation(route: Route, schemas: Record<string, Json>): Json {
@@ -69,7 +75,7 @@ function operation(route: Route, schemas: Record<string, Json>): Json {
       requestBody: {
         required: true,
         content: { 'application/json': { schema: plain(route.body, schemas) } },
-        ...specified,
+        ...route.basis,
       },
     }),
     responses: responses(route, schemas),
@@ -80,14 +86,14 @@ const operationId = (route: Route): string =>
   route.summary.replace(/ (\w)/g, (_, letter) => letter.toUpperCase()).replace(/^./, (c) => c.toLowerCase())
 
 function pathParameter(name: string): Json {
-  const { name: shown, description, prefix } = pathParameters[name]!
+  const { name: shown, description, prefix, basis } = pathParameters[name]!
   return {
     name: shown,
     in: 'path',
     required: true,
     description,
     schema: { type: 'string', pattern: idPattern(prefix) },
-    ...specified,
+    ...(basis ?? specified),
   }
 }
 
