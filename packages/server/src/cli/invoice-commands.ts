@@ -1,0 +1,56 @@
+import type { Command } from 'commander'
+import { isId } from '../kernel/ids.ts'
+import { issueInvoice, payInvoice } from '../platform/invoices.ts'
+import type { InvoiceRow } from '../store/invoices.ts'
+import { Mistake } from './output.ts'
+import { type Environment, withInstallation } from './with-installation.ts'
+
+/** Nobody is logged in at a command line: what it does is the operator's doing. */
+const operator = { kind: 'operator', tokenId: null, address: null } as const
+
+const json = ['--json', 'Print one line of JSON'] as const
+
+export function addInvoiceCommands(program: Command, environment: Environment): void {
+  const invoice = program.command('invoice').description('Invoices')
+  invoice
+    .command('issue')
+    .description('Make the invoice of a month that is over; one that exists is shown again')
+    .requiredOption('--org <org>', 'The organization')
+    .requiredOption('--month <month>', 'The month, such as 2026-10')
+    .option(...json)
+    .action((options: { org: string; month: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db, config }, output) => {
+        const { org: orgId, month } = options
+        if (!isId('org', orgId)) throw new Mistake(`--org: "${orgId}" is not the id of an organization`)
+        const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
+        const issued = await issueInvoice({ db, prices, now: () => new Date() }, operator, { orgId, month })
+        if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
+        const words = issued.isNew ? 'Made' : 'There is already'
+        output.result(facts(issued.invoice), `${words} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
+      }),
+    )
+  invoice
+    .command('pay')
+    .description('Mark an invoice paid')
+    .requiredOption('--invoice <inv>', 'The invoice')
+    .option(...json)
+    .action((options: { invoice: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        if (!isId('inv', options.invoice))
+          throw new Mistake(`--invoice: "${options.invoice}" is not the id of an invoice`)
+        const paid = await payInvoice(db, operator, options.invoice)
+        output.result(facts(paid), `${paid.id} is paid (${paid.paid_at?.toISOString()}).`)
+      }),
+    )
+}
+
+const sum = (row: InvoiceRow): string => `${row.total_minor} minor units of ${row.currency} for ${row.month}`
+
+const facts = (row: InvoiceRow) => ({
+  id: row.id,
+  month: row.month,
+  status: row.status,
+  currency: row.currency,
+  total_minor: row.total_minor,
+  paid_at: row.paid_at?.toISOString() ?? null,
+})
