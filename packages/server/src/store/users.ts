@@ -22,7 +22,7 @@ export const lockUser = async (tx: Transaction, id: UserId): Promise<boolean> =>
 
 /** Ends the user and every membership; says which organizations lost a member. */
 export const removeUser = async (tx: Transaction, id: UserId): Promise<OrgId[]> => {
-  await tx`update keyhook.users set removed_at = now() where id = ${id} and removed_at is null`
   const rows = await tx<{ org_id: OrgId }[]>`delete from keyhook.memberships where user_id = ${id} returning org_id`
+  await tx`update keyhook.users set removed_at = now() where id = ${id} and removed_at is null`
   return rows.map((row) => row.org_id)
 }

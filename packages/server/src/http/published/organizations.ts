@@ -16,7 +16,11 @@ const organization = Type.Object(
   { $id: 'Organization', additionalProperties: false },
 )
 
-const record = (row: OrganizationRow) => ({ id: row.id, name: row.name, created_at: row.created_at.toISOString() })
+const record = (row: OrganizationRow) => ({
+  id: row.id,
+  name: row.name,
+  created_at: new Date(row.created_at).toISOString(),
+})
 
 export function organizationRoutes(deps: { db: Database }): Route[] {
   const shared = {
