@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Logger, pino } from 'pino'
+import type { Config } from './config.ts'
 import { createAuthenticate } from './http/authenticate.ts'
 import { addHealthRoutes } from './http/health.ts'
 import { createOpenApi } from './http/openapi.ts'
@@ -19,6 +20,7 @@ import { createHttpServer } from './http/server.ts'
 import { createLocalIssuer } from './login/local-issuer.ts'
 import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
+import { createMetrics, type Metrics } from './metrics.ts'
 import { createArchiveDirectory } from './platform/archive/archive-directory.ts'
 import { payInvoice } from './platform/invoices.ts'
 import { createJobQueue, type JobQueue } from './platform/jobs/queue.ts'
@@ -29,6 +31,9 @@ import type { Installation } from './startup/open.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect } from './store/database.ts'
 import { createKeyUses } from './store/key-uses.ts'
+import { createAttemptLog } from './webhooks/attempt-log.ts'
+import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
+import { createHints, type Hints } from './webhooks/hints.ts'
 
 /*
  * The one place that knows who is plugged into whom.
@@ -58,11 +63,7 @@ export function composeRoutes(
   ]
 }
 
-export function composeApi(
-  installation: Installation,
-  log: Logger,
-  sharedQueue?: JobQueue,
-): Api {
+export function composeApi(installation: Installation, log: Logger, sharedQueue?: JobQueue): Api {
   const queue = sharedQueue ?? createJobQueue({ target: installation.target, supervise: false, log })
   const { config, db, target, masterKeys } = installation
   const now = () => new Date()
@@ -133,3 +134,69 @@ export async function composePlatformNode(
     log,
   })
 }
+
+/** Connections that only the dispatcher uses: reading, beginning, settling, and one to listen on. */
+const dispatcherConnections = 6
+
+/** "There may be something to deliver": one for the process, between those who publish and the dispatcher. */
+export const composeHints = ({ db }: Installation, log: Logger): Hints =>
+  createHints({ db, onError: (err) => log.debug({ err }, 'hints.not_given') })
+
+/** The delivery engine, running until `stop`. */
+export async function composeDispatcher(
+  { config, target, masterKeys }: Installation,
+  log: Logger,
+  hints: Hints,
+  metrics: Metrics = createMetrics(),
+): Promise<Engine> {
+  const db = connect(target, { name: 'keyhook dispatcher', connectionsMax: dispatcherConnections })
+  const line = createAttemptLog(log)
+  const { observer } = metrics
+  const engine = await startEngine({
+    db,
+    masterKeys,
+    settings: deliverySettings(config),
+    hints,
+    log,
+    observe: {
+      attempted(one) {
+        observer.attempted(one)
+        line.attempted(one)
+      },
+      grouped: observer.grouped,
+    },
+  })
+  metrics.watch(engine)
+  const { stop } = engine
+  return Object.assign(engine, {
+    async stop() {
+      await stop()
+      await db.end({ timeout: 5 })
+    },
+  })
+}
+
+const deliverySettings = (config: Config): DeliverySettings => ({
+  serviceName: config.serviceName,
+  standardWebhooks: config.deliveryStandardWebhooks === 'on',
+  allowNetworks: config.deliveryAllowNetworks ?? [],
+  extraCa: config.deliveryCa,
+  connectMsMax: config.deliveryConnectMsMax,
+  schedule: config.deliverySchedule,
+  retentionDays: config.retentionDays,
+  limits: {
+    inFlightMax: config.deliveryInFlightMax,
+    // As many lanes as requests would do if every lane had one in flight; the rest are waiting for a turn.
+    lanesMax: config.deliveryInFlightMax + 1_000,
+    laneWidthMax: config.deliveryLaneWidthMax,
+    leaseMs: config.deliveryLeaseMs,
+    pollMs: 100,
+    drainMsMax: config.deliveryDrainMsMax,
+  },
+  send: {
+    attemptMsMax: config.deliveryMsMax,
+    responseKeptBytesMax: config.deliveryResponseKeptBytesMax,
+    responseBytesMax: config.deliveryResponseBytesMax,
+    responseHeaderBytesMax: 16_384,
+  },
+})

@@ -15,6 +15,7 @@ export const permissionTable = {
   'webhooks:read': { owner: 'all', admin: 'all', member: 'all' },
   'webhooks:delete': { owner: 'all', admin: 'all', member: 'none' },
   'deliveries:read': { owner: 'all', admin: 'all', member: 'all' },
+  'deliveries:send': { owner: 'all', admin: 'all', member: 'none' },
   'databases:create': { owner: 'all', admin: 'all', member: 'none' },
   'databases:read': { owner: 'all', admin: 'all', member: 'all' },
   'databases:delete': { owner: 'all', admin: 'all', member: 'none' },

@@ -10,6 +10,7 @@ export type IdPrefix =
   | 'tok'
   | 'evt'
   | 'dlv'
+  | 'rcv'
   | 'att'
   | 'req'
   | 'db'

@@ -1,5 +1,6 @@
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
-import type { Transaction } from './database.ts'
+import type { Sealed } from '../kernel/master-keys.ts'
+import type { Database, Transaction } from './database.ts'
 
 /**
  * Ends the lane of a deleted webhook. Starting an attempt takes the lock of the same row and looks for this mark, so
@@ -16,4 +17,198 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
     )
     delete from keyhook.unsettled u using ended
     where u.org_id = ${orgId} and u.lane_id = ended.id and u.due_at > '-infinity'`
+}
+
+/*
+ * The lanes as dispatchers see them. Statements that lock several lanes lock them in the order of their ids, so that no
+ * two of them ever wait for each other in a circle. All times are PostgreSQL's: dispatchers' clocks may differ.
+ */
+
+export type WokenLane = { laneId: number; headSeq: number }
+
+/**
+ * Tells lanes of events that were published since somebody last did. Publishers that are still at work are skipped, not
+ * waited for. The number up to which lanes have been told comes from the same snapshot as the deliveries: the locked row
+ * may already be newer than what this statement can see, and to believe it would be to lose a wake-up.
+ */
+export const wakeLanes = async (db: Database, organizationsMax: number): Promise<WokenLane[]> => {
+  const rows = await db<{ id: string; head_seq: string }[]>`
+    with seen as materialized (
+      select org_id, woken_seq, last_seq from keyhook.event_counters
+      where last_seq > woken_seq order by org_id limit ${organizationsMax}
+    ), taken as materialized (
+      select c.org_id, s.woken_seq, s.last_seq
+      from keyhook.event_counters c join seen s on s.org_id = c.org_id
+      order by c.org_id for no key update of c skip locked
+    ), heads as materialized (
+      select d.org_id, d.lane_id, max(d.event_seq) as head_seq
+      from taken t
+      join keyhook.deliveries d
+        on d.org_id = t.org_id and d.event_seq > t.woken_seq and d.event_seq <= t.last_seq
+      group by d.org_id, d.lane_id
+    ), locked as materialized (
+      select l.id, l.org_id, h.head_seq
+      from keyhook.lanes l join heads h on h.lane_id = l.id and h.org_id = l.org_id
+      order by l.id for no key update of l
+    ), woken as (
+      update keyhook.lanes l
+      set head_seq = greatest(l.head_seq, k.head_seq),
+          due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
+      from locked k where l.id = k.id and l.org_id = k.org_id
+      returning l.id, l.head_seq
+    ), told as (
+      update keyhook.event_counters c set woken_seq = greatest(c.woken_seq, t.last_seq)
+      from taken t where c.org_id = t.org_id
+    )
+    select id, head_seq from woken`
+  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq) }))
+}
+
+export type LeasedLane = {
+  laneId: number
+  orgId: OrgId
+  webhookId: WebhookId
+  token: number
+  cursorSeq: number
+  headSeq: number
+  asked: number
+  /** The dispatcher before us did not give it back: it may have left attempts behind that nobody settled. */
+  takenOver: boolean
+  /** Null once the webhook is deleted. */
+  webhook: { url: string; secret: Sealed } | null
+}
+
+/** Takes up to `lanesMax` lanes that are due, by turns across organizations: one with 10,000 lanes takes one place a turn. */
+export const leaseLanes = async (
+  db: Database,
+  { owner, lanesMax, leaseMs }: { owner: string; lanesMax: number; leaseMs: number },
+): Promise<LeasedLane[]> => {
+  const rows = await db<LeasedRow[]>`
+    with due as (
+      select id, org_id, due_at, row_number() over (partition by org_id order by due_at) as turn
+      from (
+        select id, org_id, due_at from keyhook.lanes where due_at <= now() order by due_at limit ${lanesMax * 4}
+      ) oldest
+    ), candidates as materialized (
+      select id, org_id from due order by turn, due_at limit ${lanesMax}
+    ), locked as materialized (
+      select l.id, l.org_id, l.lease_owner is not null as taken_over
+      from keyhook.lanes l join candidates c on c.id = l.id and c.org_id = l.org_id
+      where l.due_at <= now()
+      order by l.id for no key update of l skip locked
+    ), leased as (
+      update keyhook.lanes l
+      set lease_owner = ${owner}, lease_token = l.lease_token + 1, due_at = now() + ${leaseMs} * interval '1 millisecond'
+      from locked k where l.id = k.id and l.org_id = k.org_id
+      returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.head_seq, l.asked, k.taken_over
+    )
+    select leased.*, w.url, w.secret_key_id, w.secret_box
+    from leased join keyhook.webhooks w on w.org_id = leased.org_id and w.id = leased.webhook_id`
+  return rows.map(leasedLane)
+}
+
+type LeasedRow = {
+  id: string
+  org_id: OrgId
+  webhook_id: WebhookId
+  lease_token: string
+  cursor_seq: string
+  head_seq: string
+  asked: number
+  taken_over: boolean
+  url: string
+  secret_key_id: string | null
+  secret_box: Buffer | null
+}
+
+const leasedLane = (row: LeasedRow): LeasedLane => ({
+  laneId: Number(row.id),
+  orgId: row.org_id,
+  webhookId: row.webhook_id,
+  token: Number(row.lease_token),
+  cursorSeq: Number(row.cursor_seq),
+  headSeq: Number(row.head_seq),
+  asked: row.asked,
+  takenOver: row.taken_over,
+  webhook:
+    row.secret_box === null ? null : { url: row.url, secret: { keyId: row.secret_key_id!, box: row.secret_box } },
+})
+
+export type HeldLane = { laneId: number; token: number }
+export type RenewedLane = { laneId: number; headSeq: number; asked: number; ended: boolean }
+
+/** Keeps the leases, and says what has happened to the lanes since. A lane that is not in the answer is lost. */
+export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
+  const rows = await db<{ id: string; head_seq: string; asked: number; ended: boolean }[]>`
+    with locked as materialized (
+      select l.id, l.org_id
+      from keyhook.lanes l
+      join unnest(${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[]) as h (id, token)
+        on h.id = l.id and h.token = l.lease_token
+      where l.lease_owner is not null
+      order by l.id for no key update of l
+    )
+    update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond'
+    from locked k where l.id = k.id and l.org_id = k.org_id
+    returning l.id, l.head_seq, l.asked, l.ended_at is not null as ended`
+  return rows.map((row) => ({
+    laneId: Number(row.id),
+    headSeq: Number(row.head_seq),
+    asked: row.asked,
+    ended: row.ended,
+  }))
+}
+
+/** What a lane that has room does not know yet. Cheap: only lanes with news answer. */
+export const peekLanes = async (
+  db: Database,
+  held: readonly (HeldLane & { headSeq: number; asked: number })[],
+): Promise<{ laneId: number; headSeq: number; asked: number }[]> => {
+  const rows = await db<{ id: string; head_seq: string; asked: number }[]>`
+    select l.id, l.head_seq, l.asked
+    from unnest(
+      ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.headSeq)}::bigint[],
+      ${held.map((lane) => lane.asked)}::int[]
+    ) as h (id, head_seq, asked)
+    join keyhook.lanes l on l.id = h.id and (l.head_seq > h.head_seq or l.asked <> h.asked)`
+  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
+}
+
+/**
+ * Gives lanes back. A lane that was told of new deliveries meanwhile, or asked to send one again, is not given back: the
+ * comparison is with the locked row, so there is no moment in which news could fall between two looks.
+ */
+export const releaseLanes = async (
+  db: Database,
+  held: readonly (HeldLane & { asked: number; abandon: boolean })[],
+): Promise<number[]> => {
+  const rows = await db<{ id: string }[]>`
+    with given as materialized (
+      select l.id, l.org_id, h.abandon = 1 as abandon
+      from unnest(
+        ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[],
+        ${held.map((lane) => lane.asked)}::int[], ${held.map((lane) => Number(lane.abandon))}::int[]
+      ) as h (id, token, asked, abandon)
+      join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
+      where h.abandon = 1 or l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked)
+      order by l.id for no key update of l
+    )
+    update keyhook.lanes l set
+      lease_owner = null,
+      due_at = case
+        when l.ended_at is not null then null
+        when g.abandon then now()
+        else (select min(u.due_at) from keyhook.unsettled u where u.lane_id = l.id and u.org_id = l.org_id)
+      end
+    from given g where l.id = g.id and l.org_id = g.org_id
+    returning l.id`
+  return rows.map((row) => Number(row.id))
+}
+
+/** Something in the lane is to be sent again. A free lane is due at once; whoever holds it will see the count. */
+export const askLane = async (tx: Transaction, orgId: OrgId, laneId: number): Promise<void> => {
+  await tx`
+    update keyhook.lanes
+    set asked = asked + 1, due_at = case when lease_owner is null then least(due_at, now()) else due_at end
+    where id = ${laneId} and org_id = ${orgId} and ended_at is null`
 }

@@ -65,7 +65,7 @@ export async function startApiForTest(environment: Record<string, string> = {}, 
   return api
 }
 
-function people({ db, masterKeys }: Installation) {
+export function people({ db, masterKeys }: Installation) {
   const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   let count = 0
   return {

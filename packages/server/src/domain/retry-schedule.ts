@@ -1,0 +1,39 @@
+import { durationSeconds } from './duration.ts'
+
+/** Delays before each attempt, in milliseconds; the first is the wait before the first attempt. */
+export type RetrySchedule = readonly [number, ...number[]]
+
+/** `0s,5s,5m,30m`: null unless every part is a duration and the first is zero, since a first attempt never waits. */
+export function readRetrySchedule(text: string): RetrySchedule | null {
+  const delays = text.split(',').map((part) => durationSeconds(part.trim()))
+  if (delays[0] !== 0 || delays.length > 100) return null
+  if (delays.some((delay) => delay === null || delay > 30 * 86_400)) return null
+  return delays.map((seconds) => seconds! * 1_000) as [number, ...number[]]
+}
+
+const jitter = 0.1
+
+/**
+ * How long to wait after the `tried`-th try has failed, or null when the schedule is used up. What the receiver asks for
+ * with Retry-After lengthens the wait, but not beyond the schedule's longest: a receiver cannot park a delivery for a year.
+ */
+export function retryDelayMs(
+  schedule: RetrySchedule,
+  tried: number,
+  { retryAfterMs, random }: { retryAfterMs: number | null; random: number },
+): number | null {
+  const scheduled = schedule[tried]
+  if (scheduled === undefined) return null
+  const spread = Math.round(scheduled * (1 - jitter + 2 * jitter * random))
+  return Math.max(spread, Math.min(retryAfterMs ?? 0, Math.max(...schedule)))
+}
+
+/** RFC 9110, 10.2.3: seconds or a date. Anything else is as if it were not there. */
+export function readRetryAfter(text: string | undefined, now: number): number | null {
+  if (text === undefined) return null
+  if (/^\d{1,9}$/.test(text)) return Number(text) * 1_000
+  // Date.parse reads far more than HTTP dates, so the shape is checked first.
+  if (!/^[A-Z][a-z]{2,8},? /.test(text)) return null
+  const at = Date.parse(text)
+  return Number.isNaN(at) ? null : Math.max(0, at - now)
+}

@@ -1,0 +1,31 @@
+import { timingSafeEqual } from 'node:crypto'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { notFound } from '../kernel/faults.ts'
+import { invalidToken } from './problems.ts'
+
+/**
+ * `/metrics`, for whoever has the token. Without a token only callers on the same machine are answered, and not through a
+ * proxy, which would make everybody look like one: the numbers say how busy an installation is, and that is not public.
+ */
+export function addMetricsRoute(
+  app: FastifyInstance,
+  deps: { metrics: () => Promise<string>; contentType: string; token: string | null },
+): void {
+  app.get('/metrics', async (request, reply) => {
+    if (deps.token !== null) checkToken(deps.token, request)
+    else if (!isLocal(request))
+      throw notFound('metrics are for callers on this machine unless KEYHOOK_METRICS_TOKEN is set')
+    return reply.type(deps.contentType).send(await deps.metrics())
+  })
+}
+
+function checkToken(token: string, request: FastifyRequest): void {
+  const given = Buffer.from(request.headers.authorization ?? '')
+  const wanted = Buffer.from(`Bearer ${token}`)
+  if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) throw invalidToken('not the metrics token')
+}
+
+const isLocal = (request: FastifyRequest): boolean =>
+  request.headers['x-forwarded-for'] === undefined &&
+  request.headers.forwarded === undefined &&
+  /^(127\.|::1$|::ffff:127\.)/.test(request.socket.remoteAddress ?? '')

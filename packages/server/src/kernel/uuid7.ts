@@ -1,0 +1,38 @@
+import { randomFillSync } from 'node:crypto'
+
+/*
+ * UUIDv7 (RFC 9562) with a counter in its second field, so that ids made in one process in one millisecond keep the order
+ * they were made in. Made thousands of times a second, which is why random bytes are drawn a few thousand at a time.
+ */
+const pool = Buffer.alloc(8 * 1_024)
+let used = pool.length
+let lastMs = 0
+let counter = 0
+
+export function uuid7(ms: number): string {
+  if (ms > lastMs) {
+    lastMs = ms
+    counter = 0
+  } else if (++counter > 0xfff) {
+    // 4,096 in one millisecond, or a clock that went back: borrow from the future rather than repeat.
+    lastMs += 1
+    counter = 0
+  }
+  if (used + 8 > pool.length) {
+    randomFillSync(pool)
+    used = 0
+  }
+  const random = pool.subarray(used, used + 8)
+  used += 8
+  random[0] = (random[0]! & 0x3f) | 0x80
+  const tail = random.toString('hex')
+  return `${uuidTime(lastMs)}-7${counter.toString(16).padStart(3, '0')}-${tail.slice(0, 4)}-${tail.slice(4)}`
+}
+
+const uuidTime = (ms: number): string => {
+  const hex = ms.toString(16).padStart(12, '0')
+  return `${hex.slice(0, 8)}-${hex.slice(8)}`
+}
+
+/** The smallest id of that millisecond: where a range of ids that is a range of time begins. */
+export const uuid7Floor = (ms: number): string => `${uuidTime(ms)}-0000-0000-000000000000`

@@ -1,0 +1,127 @@
+import type { Id, OrgId, WebhookId } from '../kernel/ids.ts'
+import type { Database, Executor, Transaction } from './database.ts'
+
+export type RedeliveryOutcome = 'asked' | 'on_its_way' | 'no_such_delivery'
+
+/** Puts the delivery of that attempt back into its lane, due at once and with its schedule from the start. */
+export const redeliver = async (
+  tx: Transaction,
+  orgId: OrgId,
+  webhookId: WebhookId,
+  attemptId: string,
+): Promise<{ outcome: RedeliveryOutcome; laneId: number }> => {
+  const [known] = await tx<{ lane_id: string; event_seq: string; attempt: number }[]>`
+    select a.lane_id, a.event_seq, (
+      select max(b.attempt) from keyhook.attempts b where b.lane_id = a.lane_id and b.event_seq = a.event_seq
+    ) as attempt
+    from keyhook.webhooks w
+    join keyhook.attempts a on a.lane_id = w.lane_id and a.org_id = w.org_id
+    where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null and a.id = ${attemptId}`
+  if (known === undefined) return { outcome: 'no_such_delivery', laneId: 0 }
+  const laneId = Number(known.lane_id)
+  const asked = await tx`
+    insert into keyhook.unsettled
+      (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
+    values (${orgId}, ${laneId}, ${known.event_seq}, now(), 0, ${known.attempt}, 0, ${attemptId}, now())
+    on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
+    where unsettled.due_at > '-infinity'`
+  return { outcome: asked.count === 1 ? 'asked' : 'on_its_way', laneId }
+}
+
+export type NewRecovery = { id: Id<'rcv'>; laneId: number; since: Date; until: Date }
+
+export const insertRecovery = async (tx: Transaction, orgId: OrgId, recovery: NewRecovery): Promise<void> => {
+  await tx`
+    insert into keyhook.recoveries (org_id, id, lane_id, since, until)
+    values (${orgId}, ${recovery.id}, ${recovery.laneId}, ${recovery.since}, ${recovery.until})`
+}
+
+export type RecoveryRow = {
+  id: Id<'rcv'>
+  since: Date
+  until: Date
+  redelivered: string
+  created_at: Date
+  finished_at: Date | null
+}
+
+export const findRecovery = async (db: Database, orgId: OrgId, webhookId: WebhookId, id: string) => {
+  const [row] = await db<RecoveryRow[]>`
+    select r.id, r.since, r.until, r.redelivered, r.created_at, r.finished_at
+    from keyhook.recoveries r join keyhook.webhooks w on w.org_id = r.org_id and w.lane_id = r.lane_id
+    where r.org_id = ${orgId} and r.id = ${id} and w.id = ${webhookId} and w.deleted_at is null`
+  return row ?? null
+}
+
+/** Deliveries of events from that time that were started, never succeeded, and are not on their way right now. */
+const neverSucceeded = (
+  db: Executor,
+  orgId: OrgId,
+  laneId: number | string,
+  since: Date,
+  until: Date,
+  afterSeq: number | string,
+) => db`
+  select d.event_seq
+  from keyhook.events e
+  join keyhook.deliveries d on d.org_id = e.org_id and d.event_seq = e.seq and d.lane_id = ${laneId}
+  join keyhook.lanes l on l.id = d.lane_id and l.org_id = d.org_id and d.event_seq <= l.cursor_seq and l.ended_at is null
+  where e.org_id = ${orgId} and e.created_at >= ${since} and e.created_at < ${until} and e.seq > ${afterSeq}
+    and not exists (
+      select 1 from keyhook.attempts a
+      where a.lane_id = d.lane_id and a.event_seq = d.event_seq and a.status = 'succeeded'
+    )
+    and not exists (
+      select 1 from keyhook.unsettled u
+      where u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.due_at = '-infinity'
+    )`
+
+export const countRecoverable = async (
+  db: Database,
+  orgId: OrgId,
+  laneId: number,
+  since: Date,
+  until: Date,
+): Promise<number> => {
+  const [row] = await db<{ count: number }[]>`
+    select count(*)::int as count from (${neverSucceeded(db, orgId, laneId, since, until, 0)}) found`
+  return row?.count ?? 0
+}
+
+const recoveryStepDeliveries = 500
+
+/**
+ * One step of the oldest recovery that is not finished: puts the next deliveries back into their lane and remembers how
+ * far it came, in one transaction. A step that is cut off by a crash has not happened. Says whether there was one.
+ */
+export const stepRecovery = async (tx: Transaction): Promise<{ orgId: OrgId; laneId: number } | null> => {
+  const [job] = await tx<
+    { org_id: OrgId; id: string; lane_id: string; since: Date; until: Date; cursor_seq: string }[]
+  >`
+    select org_id, id, lane_id, since, until, cursor_seq from keyhook.recoveries
+    where finished_at is null order by id limit 1 for update skip locked`
+  if (job === undefined) return null
+  const found = await tx<{ event_seq: string }[]>`
+    insert into keyhook.unsettled
+      (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
+    select ${job.org_id}, ${job.lane_id}, f.event_seq, now(), 0, coalesce(last.attempt, 0), 0,
+      coalesce(last.id, gen_random_uuid()), now()
+    from (
+      ${neverSucceeded(tx, job.org_id, job.lane_id, job.since, job.until, job.cursor_seq)}
+      order by d.event_seq limit ${recoveryStepDeliveries}
+    ) f
+    left join lateral (
+      select a.attempt, a.id from keyhook.attempts a
+      where a.lane_id = ${job.lane_id} and a.event_seq = f.event_seq order by a.attempt desc limit 1
+    ) last on true
+    on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
+    where unsettled.due_at > '-infinity'
+    returning event_seq`
+  const upTo = found.reduce((max, row) => Math.max(max, Number(row.event_seq)), Number(job.cursor_seq))
+  await tx`
+    update keyhook.recoveries
+    set cursor_seq = ${upTo}, redelivered = redelivered + ${found.length},
+      finished_at = case when ${found.length < recoveryStepDeliveries} then clock_timestamp() end
+    where org_id = ${job.org_id} and id = ${job.id}`
+  return { orgId: job.org_id, laneId: Number(job.lane_id) }
+}

@@ -1,0 +1,19 @@
+/** Time as the engine sees it: an argument, so that a simulation can run a day in a second. */
+export type Clock = {
+  now(): number
+  /** Runs it after everything that is ready now; the function it returns takes it back. */
+  soon(run: () => void): void
+  after(ms: number, run: () => void): () => void
+}
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  soon: (run) => void setImmediate(run),
+  after(ms, run) {
+    const timer = setTimeout(run, ms)
+    return () => clearTimeout(timer)
+  },
+}
+
+export const pause = (clock: Clock, ms: number): Promise<void> =>
+  new Promise((done) => void clock.after(ms, () => done()))

@@ -1,0 +1,278 @@
+import type { RetrySchedule } from '../domain/retry-schedule.ts'
+import type { LeasedLane } from '../store/lanes.ts'
+import { type Clock, pause } from './clock.ts'
+import type { DispatchStore } from './dispatch-store.ts'
+import { createFlow, type FlowObserver } from './flow.ts'
+import { createGroup } from './group.ts'
+import { hasRoom, hasWork, type Lane, type LaneSender, openLane } from './lane.ts'
+import { createPersist } from './persist.ts'
+
+export type DispatcherLimits = {
+  inFlightMax: number
+  lanesMax: number
+  laneWidthMax: number
+  leaseMs: number
+  pollMs: number
+  drainMsMax: number
+}
+
+export type Dispatcher = {
+  start(): void
+  /** There may be something to do. Only ever a hint: everything is also found by looking now and then. */
+  hint(): void
+  /** Starts nothing more, waits for what is in flight up to the bound, then ends it and gives every lane back. */
+  stop(): Promise<void>
+  readonly lanes: number
+  readonly inFlight: number
+}
+
+const lanesPerLease = 500
+const groupMax = 256
+/** Lanes with something in flight look for retries that have come due at least this often. */
+const retryLookMs = 1_000
+
+/**
+ * Holds lanes and keeps them flowing. Two of these on one database share the lanes: a lane belongs to whoever holds its
+ * lease, and every write shows the lease's token.
+ */
+export function createDispatcher(deps: {
+  store: DispatchStore
+  clock: Clock
+  random(): number
+  owner: string
+  limits: DispatcherLimits
+  schedule: RetrySchedule
+  /** Null when the lane cannot be sent from here, because no key opens its secret. */
+  open(leased: LeasedLane): LaneSender | null
+  /** Sees to what a statement was refused for, such as a partition that is missing. */
+  mend(error: unknown): Promise<void>
+  isUnavailable(error: unknown): boolean
+  onError(error: unknown, what: string): void
+  observe: FlowObserver
+}): Dispatcher {
+  const { store, clock, limits } = deps
+  const lanes = new Map<number, Lane>()
+  let stopping = false
+  let looking = false
+  let lookAgain = false
+  let stopTimers: (() => void)[] = []
+
+  const persist = createPersist({ clock, isUnavailable: deps.isUnavailable, onRetry: deps.onError })
+  const releases = createGroup<Lane>({ clock, sizeMax: 500, atOnceMax: 1, run: release })
+  const flow = createFlow({
+    store,
+    clock,
+    random: deps.random,
+    persist,
+    schedule: deps.schedule,
+    inFlightMax: limits.inFlightMax,
+    groupMax,
+    observe: deps.observe,
+    onIdle(lane) {
+      if (stopping) return
+      lane.releasing = true
+      releases.add(lane)
+    },
+    onLost: drop,
+    mend: deps.mend,
+  })
+
+  function drop(lane: Lane): void {
+    lane.gone = true
+    flow.forget(lane)
+    if (lanes.get(lane.leased.laneId) === lane) lanes.delete(lane.leased.laneId)
+  }
+
+  const held = (lane: Lane) => ({ laneId: lane.leased.laneId, token: lane.leased.token, asked: lane.asked })
+
+  async function release(idle: Lane[]): Promise<void> {
+    const wanted = idle.filter((lane) => !lane.gone)
+    if (wanted.length === 0) return
+    const released = new Set(
+      await persist(
+        'release',
+        () => store.release(wanted.map((lane) => ({ ...held(lane), abandon: false }))),
+        deps.mend,
+      ),
+    )
+    for (const lane of wanted) if (released.has(lane.leased.laneId)) drop(lane)
+    // The others have news, or are lost: the renewal says which.
+    const kept = wanted.filter((lane) => !lane.gone)
+    for (const lane of kept) lane.releasing = false
+    await renew(kept)
+  }
+
+  async function renew(mine: readonly Lane[]): Promise<void> {
+    for (let start = 0; start < mine.length; start += lanesPerLease) {
+      const chunk = mine.slice(start, start + lanesPerLease).filter((lane) => !lane.gone)
+      const renewed = await persist('renew', () => store.renew(chunk.map(held), limits.leaseMs), deps.mend)
+      const byId = new Map(renewed.map((one) => [one.laneId, one]))
+      for (const lane of chunk) {
+        const now = byId.get(lane.leased.laneId)
+        // One that is being given back is seen to there.
+        if (lane.releasing) continue
+        if (now === undefined) drop(lane)
+        else tell(lane, now)
+      }
+    }
+  }
+
+  function tell(lane: Lane, news: { headSeq: number; asked?: number }): void {
+    if (news.asked !== undefined && news.asked !== lane.asked) {
+      lane.asked = news.asked
+      lane.retriesDue = true
+    }
+    lane.headSeq = Math.max(lane.headSeq, news.headSeq)
+    flow.consider(lane)
+  }
+
+  async function look(): Promise<void> {
+    lookAgain = looking || lookAgain
+    if (looking || stopping) return
+    looking = true
+    try {
+      do {
+        lookAgain = false
+        for (const woken of await store.wake()) {
+          const lane = lanes.get(woken.laneId)
+          // While it is being given back the release itself will notice.
+          if (lane !== undefined && !lane.releasing) tell(lane, woken)
+        }
+        await lease()
+      } while (lookAgain && !stopping)
+    } catch (error) {
+      deps.onError(error, 'look')
+    } finally {
+      looking = false
+    }
+  }
+
+  async function lease(): Promise<void> {
+    const lanesMax = Math.min(lanesPerLease, limits.lanesMax - lanes.size)
+    if (stopping || lanesMax <= 0) return
+    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs })
+    const opened = leased.flatMap((one): Lane[] => {
+      // A lease that ran out under us comes back with a new token: the old lane is done for.
+      const old = lanes.get(one.laneId)
+      if (old !== undefined) drop(old)
+      const sender = one.webhook === null ? nobody : deps.open(one)
+      if (sender === null) return []
+      const lane = openLane(one, sender, limits.laneWidthMax)
+      lanes.set(one.laneId, lane)
+      return [lane]
+    })
+    await interruptLeftovers(opened.filter((lane) => lane.leased.takenOver))
+    for (const lane of opened) {
+      if (lane.leased.webhook === null) lane.retriesDue = false
+      if (lane.leased.webhook === null) lane.readSeq = lane.headSeq
+      flow.consider(lane)
+    }
+    if (leased.length === lanesMax) lookAgain = true
+  }
+
+  async function interruptLeftovers(taken: readonly Lane[]): Promise<void> {
+    if (taken.length === 0) return
+    const found = await persist('leftovers', () =>
+      store.leftovers(taken.map(({ leased: { laneId, orgId, token } }) => ({ laneId, orgId, token }))),
+    )
+    for (const lane of taken) {
+      const mine = found.filter((left) => left.laneId === lane.leased.laneId)
+      if (mine.length > 0) await flow.interruptLeftovers(lane, mine)
+    }
+  }
+
+  /** Lanes that wait for their receivers and have room: somebody else may have been told of their news. */
+  async function peek(): Promise<void> {
+    const open = [...lanes.values()].filter(
+      (lane) => !lane.releasing && lane.inFlight > 0 && !hasWork(lane) && hasRoom(lane),
+    )
+    for (let start = 0; start < open.length; start += lanesPerLease) {
+      const chunk = open.slice(start, start + lanesPerLease)
+      for (const news of await store.peek(chunk.map((lane) => ({ ...held(lane), headSeq: lane.headSeq })))) {
+        const lane = lanes.get(news.laneId)
+        if (lane !== undefined && !lane.releasing) tell(lane, news)
+      }
+    }
+  }
+
+  function lookForRetries(): void {
+    for (const lane of lanes.values()) {
+      if (lane.releasing || lane.retriesDue || !hasRoom(lane)) continue
+      lane.retriesDue = true
+      flow.consider(lane)
+    }
+  }
+
+  /** Runs it again and again, each time after it has come to an end. */
+  function every(ms: number, work: () => Promise<void> | void): void {
+    let cancel = () => {}
+    const again = () => {
+      cancel = clock.after(ms, async () => {
+        try {
+          await work()
+        } catch (error) {
+          deps.onError(error, 'round')
+        }
+        if (!stopping) again()
+      })
+    }
+    again()
+    stopTimers.push(() => cancel())
+  }
+
+  async function untilQuiet(msMax: number): Promise<void> {
+    const until = clock.now() + msMax
+    while ([...lanes.values()].some((lane) => lane.inFlight + lane.starting > 0) && clock.now() < until) {
+      await pause(clock, 20)
+    }
+  }
+
+  return {
+    start() {
+      void look()
+      every(limits.pollMs, async () => {
+        await look()
+        await peek()
+      })
+      every(limits.leaseMs / 3, () => renew([...lanes.values()].filter((lane) => !lane.releasing)))
+      every(retryLookMs, lookForRetries)
+    },
+    hint: () => void look(),
+    async stop() {
+      stopping = true
+      flow.stop()
+      for (const stop of stopTimers) stop()
+      stopTimers = []
+      // Leases are kept while we wait: a lane must not be taken from under a request that may still succeed.
+      let draining = true
+      const keep = async () => {
+        while (draining) {
+          await renew([...lanes.values()].filter((lane) => !lane.releasing)).catch(() => {})
+          await pause(clock, limits.leaseMs / 3)
+        }
+      }
+      void keep()
+      await untilQuiet(limits.drainMsMax)
+      draining = false
+      for (const lane of lanes.values()) lane.sender.interrupt()
+      const giveBack = async () => {
+        await flow.settled()
+        await releases.settled()
+        const rest = [...lanes.values()]
+        if (rest.length > 0) await store.release(rest.map((lane) => ({ ...held(lane), abandon: true })))
+        lanes.clear()
+      }
+      // With the database away there is nobody to give anything back to: the leases run out by themselves.
+      await Promise.race([giveBack().catch((error) => deps.onError(error, 'stop')), pause(clock, 5_000)])
+    },
+    get lanes() {
+      return lanes.size
+    },
+    get inFlight() {
+      return flow.inFlight
+    },
+  }
+}
+
+/** The lane of a deleted webhook: it is leased once more only to settle what was left, and sends nothing. */
+const nobody: LaneSender = { width: 0, headers: () => [], send() {}, interrupt() {} }

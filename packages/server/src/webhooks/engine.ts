@@ -1,0 +1,112 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { createSecureContext, getCACertificates } from 'node:tls'
+import type { Logger } from 'pino'
+import type { RetrySchedule } from '../domain/retry-schedule.ts'
+import type { MasterKeys } from '../kernel/master-keys.ts'
+import { type Database, isUnavailable } from '../store/database.ts'
+import { createAddressGuard, type Network } from './address-guard.ts'
+import { systemClock } from './clock.ts'
+import { createConnect } from './connector.ts'
+import { createDispatchStore } from './dispatch-store.ts'
+import { createDispatcher, type DispatcherLimits } from './dispatcher.ts'
+import type { FlowObserver } from './flow.ts'
+import type { Hints } from './hints.ts'
+import { createHousekeeping } from './housekeeping.ts'
+import type { SendLimits } from './receiver.ts'
+import { createRequestHeaders } from './request.ts'
+import { createResolve } from './resolve.ts'
+import { createSenders } from './senders.ts'
+
+export type DeliverySettings = {
+  serviceName: string
+  standardWebhooks: boolean
+  allowNetworks: readonly Network[]
+  /** PEM of certificates that are trusted besides the usual ones. */
+  extraCa: string | null
+  connectMsMax: number
+  schedule: RetrySchedule
+  retentionDays: number | null
+  limits: DispatcherLimits
+  send: SendLimits
+}
+
+export type Engine = { readonly lanes: number; readonly inFlight: number; stop(): Promise<void> }
+
+/** A dispatcher with everything that it needs, running. */
+export async function startEngine(deps: {
+  /** Connections of its own: a slow list in the API must not hold up a delivery. */
+  db: Database
+  masterKeys: MasterKeys
+  settings: DeliverySettings
+  hints: Hints
+  log: Logger
+  observe: FlowObserver
+}): Promise<Engine> {
+  const { db, settings, log } = deps
+  const onError = (err: unknown, what: string) => log.warn({ err, what }, 'dispatcher.retrying')
+  const now = () => Date.now()
+  const senders = createSenders({
+    masterKeys: deps.masterKeys,
+    connect: createConnect({
+      resolve: createResolve(),
+      allows: createAddressGuard(settings.allowNetworks),
+      secureContext: createSecureContext({
+        ca: [...getCACertificates('default'), ...(settings.extraCa === null ? [] : [settings.extraCa])],
+      }),
+      connectMsMax: settings.connectMsMax,
+    }),
+    limits: settings.send,
+    requestHeaders: createRequestHeaders(settings),
+    now,
+    onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),
+  })
+  const housekeeping = createHousekeeping({
+    db,
+    retentionDays: settings.retentionDays,
+    now,
+    hint: deps.hints.give,
+    onError,
+  })
+  const dispatcher = createDispatcher({
+    store: createDispatchStore(db),
+    clock: systemClock,
+    random: Math.random,
+    owner: `${hostname()} ${process.pid} ${randomBytes(4).toString('hex')}`,
+    limits: settings.limits,
+    schedule: settings.schedule,
+    open: (leased) => senders.open(leased),
+    async mend() {
+      await housekeeping.ensureRoom().catch((error) => onError(error, 'mend'))
+    },
+    isUnavailable,
+    onError,
+    observe: deps.observe,
+  })
+  await housekeeping.start()
+  dispatcher.start()
+  const deafen = deps.hints.hear(() => dispatcher.hint())
+  // Not waited for: a pooler that swallows LISTEN must not keep deliveries from starting.
+  const listening = deps.hints.listen().catch((error) => {
+    onError(error, 'listen')
+    return async () => {}
+  })
+  return {
+    get lanes() {
+      return dispatcher.lanes
+    },
+    get inFlight() {
+      return dispatcher.inFlight
+    },
+    async stop() {
+      deafen()
+      await dispatcher.stop()
+      await housekeeping.stop()
+      senders.close()
+      await Promise.race([
+        listening.then((unlisten) => unlisten()),
+        new Promise((done) => setTimeout(done, 1_000)),
+      ]).catch(() => {})
+    },
+  }
+}

@@ -1,0 +1,47 @@
+import { readRetryAfter } from '../domain/retry-schedule.ts'
+import type { ConnectionFacts } from './connector.ts'
+import { SendError, type SendErrorCode } from './send-error.ts'
+
+/** What came of one request. */
+export type Exchange = ConnectionFacts & {
+  status: 'succeeded' | 'failed' | 'interrupted'
+  durationUs: number | null
+  firstByteUs: number | null
+  response: RecordedResponse | null
+  error: { code: SendErrorCode; detail: string } | null
+  /** 410: the receiver says that this will never be taken. */
+  gone: boolean
+  retryAfterMs: number | null
+}
+
+/** Headers as JSON; the body as text, cut at the cap. `complete` is false when more came or should have come. */
+export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
+
+/** A verdict on a response that was read to its end. */
+export function judge(
+  status: number,
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+): SendError | null {
+  const encoding = headers['content-encoding']
+  // We ask for identity and unpack nothing: what is inside could be of any size, and cannot be read in a history either.
+  if (encoding !== undefined && encoding !== 'identity') {
+    return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
+  }
+  if (status >= 200 && status < 300) return null
+  if (status >= 300 && status < 400) {
+    return new SendError('redirect_not_followed', `The receiver redirects (${status}); deliveries are not redirected.`)
+  }
+  return new SendError('status_not_successful', `The receiver answered ${status}.`)
+}
+
+export const retryAfterOf = (
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  now: number,
+): number | null => {
+  const value = headers['retry-after']
+  return readRetryAfter(typeof value === 'string' ? value : undefined, now)
+}
+
+/** PostgreSQL's text holds no NUL, and bytes that are not UTF-8 become U+FFFD: a history is for reading. */
+export const recordedText = (chunks: readonly Buffer[]): string =>
+  chunks.length === 0 ? '' : Buffer.concat(chunks).toString('utf8').replaceAll('\0', '\ufffd')

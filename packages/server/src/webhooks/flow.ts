@@ -1,0 +1,295 @@
+import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
+import { uuid7 } from '../kernel/uuid7.ts'
+import type { SettledAttempt } from '../store/attempts.ts'
+import type { BegunAttempt, DueDelivery, Leftover } from '../store/unsettled.ts'
+import type { Clock } from './clock.ts'
+import type { DispatchStore } from './dispatch-store.ts'
+import type { Exchange } from './exchange.ts'
+import { createGroup } from './group.ts'
+import { canStart, isIdle, type Lane, readRequest, takeIn, takeNext, wantsRead } from './lane.ts'
+import type { Persist } from './persist.ts'
+import { recordedHeaders } from './request.ts'
+import { createTurns } from './turns.ts'
+import { nextWidth } from './width.ts'
+
+/** One attempt, from its place in a lane to its record. */
+export type Attempted = {
+  lane: Lane
+  delivery: DueDelivery
+  begun: BegunAttempt
+  exchange: Exchange
+  retryMs: number | null
+}
+
+export type FlowObserver = {
+  attempted(one: Attempted): void
+  /** Sizes of the groups in which attempts are begun and settled; `ours` counts those that the lease still covered. */
+  grouped(kind: 'begin' | 'settle', size: number, ours: number): void
+}
+
+type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt }
+
+const lanesPerRead = 256
+
+/**
+ * What happens to the deliveries of the lanes that are held: read ahead, begin (on disk), send, settle (on disk), and give
+ * the lane back when nothing is left. No step holds a connection of the database while a request is on its way.
+ */
+export function createFlow(deps: {
+  store: DispatchStore
+  clock: Clock
+  random(): number
+  persist: Persist
+  schedule: RetrySchedule
+  inFlightMax: number
+  groupMax: number
+  observe: FlowObserver
+  /** The lane has nothing to do. */
+  onIdle(lane: Lane): void
+  /** The database says that the lane is not ours any more, or that its webhook is gone. */
+  onLost(lane: Lane): void
+  mend(error: unknown): Promise<void>
+}) {
+  const { store, clock } = deps
+  const turns = createTurns<Lane>((lane) => lane.leased.orgId)
+  let inFlight = 0
+  let beginning = 0
+  let startScheduled = false
+  let stopped = false
+
+  const reads = createGroup<Lane>({ clock, sizeMax: lanesPerRead, atOnceMax: 2, run: readLanes })
+  const settles = createGroup<SettledAttempt & { lane: Lane }>({
+    clock,
+    sizeMax: deps.groupMax,
+    atOnceMax: 2,
+    run: settleAttempts,
+  })
+
+  /** Looks at a lane after something about it has changed, and sees to what it needs next. */
+  function consider(lane: Lane): void {
+    if (lane.gone) return
+    if (!stopped && wantsRead(lane)) {
+      lane.reading = true
+      reads.add(lane)
+    }
+    if (!stopped && canStart(lane)) {
+      turns.add(lane)
+      scheduleStart()
+    } else if (isIdle(lane)) deps.onIdle(lane)
+  }
+
+  async function readLanes(lanes: Lane[]): Promise<void> {
+    const requests = lanes.map(readRequest)
+    const found = await deps.persist('read', () => store.read(requests), deps.mend)
+    const byLane = new Map<number, DueDelivery[]>()
+    for (const one of found) {
+      const list = byLane.get(one.laneId)
+      if (list === undefined) byLane.set(one.laneId, [one])
+      else list.push(one)
+    }
+    lanes.forEach((lane, i) => {
+      lane.reading = false
+      takeIn(lane, requests[i]!, byLane.get(lane.leased.laneId) ?? [])
+      consider(lane)
+    })
+  }
+
+  function scheduleStart(): void {
+    if (startScheduled || beginning >= 2) return
+    startScheduled = true
+    clock.soon(() => {
+      startScheduled = false
+      void start()
+    })
+  }
+
+  /** Takes turns until the group or the process is full, writes the group down, then sends it. */
+  async function start(): Promise<void> {
+    if (stopped || beginning >= 2) return
+    const group: Starting[] = []
+    const now = clock.now()
+    while (group.length < deps.groupMax && inFlight < deps.inFlightMax) {
+      const lane = turns.next()
+      if (lane === undefined) break
+      if (!canStart(lane)) continue
+      group.push(prepare(lane, now))
+      if (canStart(lane)) turns.add(lane)
+    }
+    if (group.length === 0) return
+    beginning += 1
+    if (turns.size > 0) scheduleStart()
+    const begun = group.map((one) => one.begun)
+    const mayGo = await deps.persist('begin', () => store.begin(begun), deps.mend)
+    beginning -= 1
+    deps.observe.grouped('begin', group.length, mayGo.size)
+    for (const one of group) {
+      if (mayGo.has(one.lane.leased.laneId) && !one.lane.gone) send(one)
+      else refuse(one)
+    }
+    for (const { lane } of group) consider(lane)
+    if (turns.size > 0) scheduleStart()
+  }
+
+  function prepare(lane: Lane, now: number): Starting {
+    const delivery = takeNext(lane)
+    lane.starting += 1
+    if (delivery.attempts > 0) lane.retriesStarting += 1
+    inFlight += 1
+    const { laneId, orgId, token } = lane.leased
+    const begun: BegunAttempt = {
+      laneId,
+      orgId,
+      token,
+      eventSeq: delivery.eventSeq,
+      attempt: delivery.attempts + 1,
+      tries: delivery.tries,
+      attemptId: uuid7(now),
+      startedAtMs: now,
+    }
+    return { lane, delivery, begun }
+  }
+
+  function leaveStart({ lane, delivery }: Starting): void {
+    lane.starting -= 1
+    if (delivery.attempts > 0) lane.retriesStarting -= 1
+  }
+
+  function refuse(one: Starting): void {
+    leaveStart(one)
+    inFlight -= 1
+    deps.onLost(one.lane)
+  }
+
+  function send(one: Starting): void {
+    const { lane, delivery, begun } = one
+    leaveStart(one)
+    lane.inFlight += 1
+    const headers = lane.sender.headers(delivery, begun.startedAtMs)
+    lane.sender.send(headers, delivery.body, (exchange) => {
+      lane.inFlight -= 1
+      inFlight -= 1
+      lane.sender.width = nextWidth(lane.sender.width, exchange, lane.widthMax)
+      const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
+      const retryMs = delayAfter(exchange, tries)
+      lane.settling += 1
+      settles.add({ lane, ...settled(begun, exchange, recordedHeaders(headers), tries, retryMs) })
+      deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
+      if (turns.size > 0) scheduleStart()
+      consider(lane)
+    })
+  }
+
+  function delayAfter(exchange: Exchange, tries: number): number | null {
+    if (exchange.status === 'interrupted') return 0
+    if (exchange.status === 'succeeded' || exchange.gone) return null
+    return retryDelayMs(deps.schedule, tries, { retryAfterMs: exchange.retryAfterMs, random: deps.random() })
+  }
+
+  async function settleAttempts(attempts: (SettledAttempt & { lane: Lane })[]): Promise<void> {
+    await write(attempts)
+    for (const { lane, retryMs } of attempts) {
+      lane.settling -= 1
+      if (retryMs === 0) lane.retriesDue = true
+      consider(lane)
+    }
+  }
+
+  /** Halves a group that is refused until what is wrong stands alone; that one is recorded without the receiver's words. */
+  async function write(attempts: readonly SettledAttempt[], plain = false): Promise<void> {
+    let refusals = 0
+    const onRefused = async (error: unknown) => {
+      await deps.mend(error)
+      refusals += 1
+      if (refusals > 1 && !plain) throw error
+    }
+    try {
+      const ours = await deps.persist('settle', () => store.settle(attempts), onRefused)
+      deps.observe.grouped('settle', attempts.length, ours)
+    } catch {
+      if (attempts.length === 1) return write(attempts.map(withoutWords), true)
+      const middle = attempts.length >> 1
+      for (const half of [attempts.slice(0, middle), attempts.slice(middle)]) await write(half)
+    }
+  }
+
+  /** Attempts that a holder before us began and never settled: nobody knows what came of them. */
+  async function interruptLeftovers(lane: Lane, leftovers: readonly Leftover[]): Promise<void> {
+    await write(leftovers.map((left) => interrupted(lane, left)))
+    lane.retriesDue = true
+  }
+
+  return {
+    consider,
+    interruptLeftovers,
+    forget: (lane: Lane) => turns.remove(lane),
+    /** Nothing more is started; what is in flight goes on. */
+    stop: () => {
+      stopped = true
+    },
+    settled: () => settles.settled(),
+    get inFlight() {
+      return inFlight
+    },
+  }
+}
+export type Flow = ReturnType<typeof createFlow>
+
+const settled = (
+  begun: BegunAttempt,
+  exchange: Exchange,
+  requestHeaders: string,
+  tries: number,
+  retryMs: number | null,
+): SettledAttempt => ({
+  laneId: begun.laneId,
+  orgId: begun.orgId,
+  token: begun.token,
+  eventSeq: begun.eventSeq,
+  attemptId: begun.attemptId,
+  status: exchange.status,
+  durationUs: exchange.durationUs,
+  dnsUs: exchange.dnsUs,
+  connectUs: exchange.connectUs,
+  tlsUs: exchange.tlsUs,
+  firstByteUs: exchange.firstByteUs,
+  address: exchange.address,
+  requestHeaders,
+  responseStatus: exchange.response?.status ?? null,
+  responseHeaders: exchange.response?.headers ?? null,
+  responseBody: exchange.response?.body ?? null,
+  responseComplete: exchange.response?.complete ?? null,
+  errorCode: exchange.error?.code ?? null,
+  errorDetail: exchange.error?.detail ?? null,
+  tries,
+  retryMs,
+})
+
+const withoutWords = (attempt: SettledAttempt): SettledAttempt => ({
+  ...attempt,
+  responseHeaders: null,
+  responseBody: null,
+  responseComplete: false,
+  errorDetail: null,
+})
+
+const unknownOutcome: Exchange = {
+  status: 'interrupted',
+  durationUs: null,
+  firstByteUs: null,
+  address: null,
+  dnsUs: null,
+  connectUs: null,
+  tlsUs: null,
+  response: null,
+  error: { code: 'interrupted', detail: 'The dispatcher stopped before the outcome was known.' },
+  gone: false,
+  retryAfterMs: null,
+}
+
+function interrupted(lane: Lane, left: Leftover): SettledAttempt {
+  const { laneId, orgId, webhook } = lane.leased
+  const begun = { laneId, orgId, token: left.token, eventSeq: left.eventSeq, attempt: left.attempts, tries: left.tries }
+  const headers = webhook === null ? '{}' : recordedHeaders(lane.sender.headers(left, left.startedAtMs))
+  const record = { ...begun, attemptId: left.attemptId, startedAtMs: left.startedAtMs }
+  return settled(record, unknownOutcome, headers, left.tries, webhook === null ? null : 0)
+}

@@ -1,0 +1,111 @@
+import type { LeasedLane } from '../store/lanes.ts'
+import type { DueDelivery } from '../store/unsettled.ts'
+import type { Exchange } from './exchange.ts'
+import type { FlatHeaders } from './receiver.ts'
+
+/** How a lane reaches its receiver. Kept for a while after the lane is given back, so that its connections stay warm. */
+export type LaneSender = {
+  width: number
+  headers(delivery: Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>, startedAtMs: number): FlatHeaders
+  send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void): void
+  interrupt(): void
+}
+
+/** A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. */
+export type Lane = {
+  readonly leased: LeasedLane
+  readonly sender: LaneSender
+  readonly widthMax: number
+  /** Newest delivery that was read, and newest that is known to exist. */
+  readSeq: number
+  headSeq: number
+  asked: number
+  /** Retries may be due. */
+  retriesDue: boolean
+  firsts: DueDelivery[]
+  retries: DueDelivery[]
+  reading: boolean
+  /** Retries that are being begun: until that is on disk, another read would find them again. */
+  retriesStarting: number
+  starting: number
+  inFlight: number
+  settling: number
+  releasing: boolean
+  /** No longer ours, or ended: nothing more is started. */
+  gone: boolean
+}
+
+export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: number): Lane => ({
+  leased,
+  sender,
+  widthMax,
+  readSeq: leased.cursorSeq,
+  headSeq: leased.headSeq,
+  asked: leased.asked,
+  retriesDue: true,
+  firsts: [],
+  retries: [],
+  reading: false,
+  retriesStarting: 0,
+  starting: 0,
+  inFlight: 0,
+  settling: 0,
+  releasing: false,
+  gone: false,
+})
+
+const busy = (lane: Lane): number => lane.starting + lane.inFlight
+
+export const hasRoom = (lane: Lane): boolean => busy(lane) < Math.floor(lane.sender.width)
+
+export const hasWork = (lane: Lane): boolean => lane.firsts.length > 0 || lane.retries.length > 0
+
+export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing && hasWork(lane) && hasRoom(lane)
+
+/** Two rounds ahead of what is in flight: enough to never wait for a read, and never more than a page in memory. */
+export const readAhead = (lane: Lane): number => Math.max(4, 2 * Math.floor(lane.sender.width))
+
+const wantsFirsts = (lane: Lane): boolean => lane.readSeq < lane.headSeq && lane.firsts.length <= readAhead(lane) / 2
+const wantsRetries = (lane: Lane): boolean =>
+  lane.retriesDue && lane.retries.length === 0 && lane.retriesStarting === 0 && hasRoom(lane)
+
+export const wantsRead = (lane: Lane): boolean =>
+  !lane.gone && !lane.releasing && !lane.reading && (wantsFirsts(lane) || wantsRetries(lane))
+
+/** Nothing to do, as far as is known. */
+export const isIdle = (lane: Lane): boolean =>
+  !lane.gone &&
+  !lane.releasing &&
+  !lane.reading &&
+  !hasWork(lane) &&
+  busy(lane) === 0 &&
+  lane.settling === 0 &&
+  !wantsRead(lane)
+
+/** Retries first: they have waited longest. */
+export function takeNext(lane: Lane): DueDelivery {
+  return (lane.retries.shift() ?? lane.firsts.shift())!
+}
+
+export const readRequest = (lane: Lane) => ({
+  laneId: lane.leased.laneId,
+  orgId: lane.leased.orgId,
+  afterSeq: lane.readSeq,
+  headSeq: lane.headSeq,
+  firstsMax: wantsFirsts(lane) ? readAhead(lane) : 0,
+  retriesMax: wantsRetries(lane) ? readAhead(lane) : 0,
+})
+
+/** Takes in what a read found. A page that was not full says that there is nothing more for now. */
+export function takeIn(lane: Lane, request: ReturnType<typeof readRequest>, found: readonly DueDelivery[]): void {
+  const firsts = found.filter((one) => one.attempts === 0)
+  const retries = found.filter((one) => one.attempts > 0)
+  lane.firsts.push(...firsts)
+  lane.retries.push(...retries)
+  if (request.firstsMax > 0) {
+    // A short page holds everything up to the head that was known when it was asked for; a newer head came after it.
+    const upTo = firsts.length < request.firstsMax ? request.headSeq : 0
+    lane.readSeq = Math.max(lane.readSeq, upTo, firsts.at(-1)?.eventSeq ?? 0)
+  }
+  if (request.retriesMax > 0) lane.retriesDue = retries.length === request.retriesMax
+}

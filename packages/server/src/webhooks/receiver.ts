@@ -1,0 +1,195 @@
+import { Client, type Dispatcher } from 'undici'
+import type { Connect, ConnectionFacts } from './connector.ts'
+import { type Exchange, judge, type RecordedResponse, recordedText, retryAfterOf } from './exchange.ts'
+import { SendError, type Stage, sendErrorOf } from './send-error.ts'
+
+export type SendLimits = {
+  /** Over everything: name, connection, request, response, body. */
+  attemptMsMax: number
+  /** How much of a response's body is kept. */
+  responseKeptBytesMax: number
+  /** How much of it is read before the connection is dropped and the attempt has failed. */
+  responseBytesMax: number
+  responseHeaderBytesMax: number
+}
+
+/** Name, value, name, value: as undici wants them. */
+export type FlatHeaders = string[]
+
+/** One webhook's connections. A connection carries one request at a time and is kept while the receiver keeps it. */
+export type Receiver = {
+  send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void): void
+  /** Ends every attempt that is on its way; each is reported as interrupted. */
+  interrupt(): void
+  close(): void
+}
+
+type Connection = { client: Client; facts: ConnectionFacts; stage: Stage; fresh: boolean }
+
+export function createReceiver(url: URL, deps: { connect: Connect; limits: SendLimits }): Receiver {
+  const { limits } = deps
+  const target = { hostname: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) }
+  const path = url.pathname + url.search
+  const idle: Connection[] = []
+  const busy = new Map<Connection, (error: SendError) => void>()
+  let closed = false
+
+  function openConnection(): Connection {
+    const connection: Connection = { client: undefined as never, facts: noFacts(), stage: 'dns', fresh: true }
+    connection.client = new Client(url.origin, {
+      // undici may have to connect again on the same client; each time the facts are of the newest socket.
+      connect: (_options, callback) => {
+        connection.facts = noFacts()
+        connection.stage = 'connect'
+        connection.fresh = true
+        deps.connect(target, connection.facts, (error, socket) => {
+          if (error !== null) return callback(error, null)
+          connection.stage = 'exchange'
+          callback(null, socket!)
+        })
+      },
+      allowH2: false,
+      pipelining: 1,
+      maxHeaderSize: limits.responseHeaderBytesMax,
+      // One deadline covers everything; undici's own would only add a second answer to the same question.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    })
+    return connection
+  }
+
+  function takeConnection(): Connection {
+    for (;;) {
+      const connection = idle.pop()
+      if (connection === undefined) return openConnection()
+      if (!connection.client.destroyed) return connection
+    }
+  }
+
+  return {
+    send(headers, body, done) {
+      const connection = takeConnection()
+      const attempt = new Attempt(connection, limits, (exchange, reusable) => {
+        busy.delete(connection)
+        if (reusable && !closed) idle.push(connection)
+        else connection.client.destroy(null, () => {})
+        done(exchange)
+      })
+      busy.set(connection, (error) => attempt.cut(error))
+      connection.client.dispatch({ path, method: 'POST', headers, body }, attempt)
+    },
+    interrupt() {
+      for (const cut of [...busy.values()]) cut(new SendError('interrupted', 'The dispatcher is stopping.'))
+    },
+    close() {
+      closed = true
+      for (const connection of idle.splice(0)) connection.client.destroy(null, () => {})
+    },
+  }
+}
+
+const noFacts = (): ConnectionFacts => ({ address: null, dnsUs: null, connectUs: null, tlsUs: null })
+
+/** undici calls it as the response comes in; whatever happens first, the end is reported exactly once. */
+class Attempt implements Dispatcher.DispatchHandler {
+  #connection: Connection
+  #limits: SendLimits
+  #report: (exchange: Exchange, reusable: boolean) => void
+  #begun = performance.now()
+  #deadline: NodeJS.Timeout
+  #over = false
+  #firstByteUs: number | null = null
+  #status = 0
+  #headers: Record<string, string | string[] | undefined> = {}
+  #kept: Buffer[] = []
+  #keptBytes = 0
+  #bytes = 0
+
+  constructor(connection: Connection, limits: SendLimits, report: (exchange: Exchange, reusable: boolean) => void) {
+    this.#connection = connection
+    this.#limits = limits
+    this.#report = report
+    this.#deadline = setTimeout(
+      () => this.cut(new SendError('timeout', `Not finished within ${limits.attemptMsMax} ms.`)),
+      limits.attemptMsMax,
+    )
+  }
+
+  cut(error: SendError): void {
+    this.#finish(error, false)
+  }
+
+  onRequestStart(): void {}
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    // 1xx: a word on the way, not the answer.
+    if (status < 200) return
+    this.#firstByteUs = this.#elapsedUs()
+    this.#status = status
+    this.#headers = headers
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#bytes += chunk.length
+    const room = this.#limits.responseKeptBytesMax - this.#keptBytes
+    if (room > 0) {
+      const kept = chunk.length > room ? chunk.subarray(0, room) : chunk
+      this.#keptBytes += kept.length
+      // A copy: the chunk is a window on a buffer that the parser uses again.
+      this.#kept.push(Buffer.from(kept))
+    }
+    if (this.#bytes > this.#limits.responseBytesMax) {
+      this.cut(
+        new SendError('response_too_large', `The response's body is over ${this.#limits.responseBytesMax} bytes.`),
+      )
+    }
+  }
+
+  onResponseEnd(): void {
+    this.#finish(judge(this.#status, this.#headers), true)
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#finish(sendErrorOf(error, this.#connection.stage), false)
+  }
+
+  #elapsedUs(): number {
+    return Math.round((performance.now() - this.#begun) * 1_000)
+  }
+
+  #finish(error: SendError | null, ended: boolean): void {
+    if (this.#over) return
+    this.#over = true
+    clearTimeout(this.#deadline)
+    const { facts, fresh } = this.#connection
+    this.#connection.fresh = false
+    const exchange: Exchange = {
+      status: error === null ? 'succeeded' : error.code === 'interrupted' ? 'interrupted' : 'failed',
+      durationUs: this.#elapsedUs(),
+      firstByteUs: this.#firstByteUs,
+      address: facts.address,
+      dnsUs: fresh ? facts.dnsUs : null,
+      connectUs: fresh ? facts.connectUs : null,
+      tlsUs: fresh ? facts.tlsUs : null,
+      response: this.#response(ended),
+      error: error && { code: error.code, detail: error.message },
+      gone: ended && this.#status === 410,
+      retryAfterMs: error === null ? null : retryAfterOf(this.#headers, Date.now()),
+    }
+    this.#report(exchange, ended)
+  }
+
+  #response(ended: boolean): RecordedResponse | null {
+    if (this.#firstByteUs === null) return null
+    return {
+      status: this.#status,
+      headers: JSON.stringify(this.#headers),
+      body: recordedText(this.#kept),
+      complete: ended && this.#bytes === this.#keptBytes,
+    }
+  }
+}

@@ -1,0 +1,73 @@
+/** Every way an attempt can fail, as it stands in `error.code`. The code is part of the interface; the detail is for people. */
+export const sendErrorCodes = [
+  'dns_failed',
+  'dns_timeout',
+  'address_forbidden',
+  'connect_refused',
+  'connect_unreachable',
+  'connect_timeout',
+  'connect_failed',
+  'tls_failed',
+  'tls_timeout',
+  'tls_certificate_invalid',
+  'timeout',
+  'connection_closed',
+  'connection_reset',
+  'response_malformed',
+  'response_headers_too_large',
+  'response_too_large',
+  'response_encoded',
+  'redirect_not_followed',
+  'status_not_successful',
+  'sender_exhausted',
+  'interrupted',
+] as const
+export type SendErrorCode = (typeof sendErrorCodes)[number]
+
+export class SendError extends Error {
+  readonly code: SendErrorCode
+  constructor(code: SendErrorCode, detail: string) {
+    super(detail)
+    this.code = code
+  }
+}
+
+/** How far an attempt had come when it failed. */
+export type Stage = 'dns' | 'connect' | 'tls' | 'exchange'
+
+const certificateProblem = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|CRL/
+const byCode: Record<string, SendErrorCode> = {
+  ECONNREFUSED: 'connect_refused',
+  EHOSTUNREACH: 'connect_unreachable',
+  ENETUNREACH: 'connect_unreachable',
+  EADDRNOTAVAIL: 'connect_unreachable',
+  EMFILE: 'sender_exhausted',
+  ENFILE: 'sender_exhausted',
+  ENOBUFS: 'sender_exhausted',
+  UND_ERR_HEADERS_OVERFLOW: 'response_headers_too_large',
+  HPE_HEADER_OVERFLOW: 'response_headers_too_large',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'connection_closed',
+  HPE_INVALID_EOF_STATE: 'connection_closed',
+  UND_ERR_SOCKET: 'connection_closed',
+  UND_ERR_CLOSED: 'connection_closed',
+  UND_ERR_DESTROYED: 'connection_closed',
+  UND_ERR_INFO: 'connection_closed',
+}
+
+/** Names what went wrong below us, by the error's own code and the stage it came in. */
+export function sendErrorOf(error: unknown, stage: Stage): SendError {
+  if (error instanceof SendError) return error
+  const { code, message } = error as { code?: string; message?: string }
+  const name = String(code ?? '')
+  const detail = [name, message].filter(Boolean).join(': ').slice(0, 500) || 'no reason given'
+  const known = byCode[name]
+  if (known === 'sender_exhausted') return new SendError(known, detail)
+  if (stage === 'dns') return new SendError('dns_failed', detail)
+  if (stage === 'tls') {
+    return new SendError(certificateProblem.test(name) ? 'tls_certificate_invalid' : 'tls_failed', detail)
+  }
+  if (known !== undefined) return new SendError(known, detail)
+  if (stage === 'connect') return new SendError(name === 'ETIMEDOUT' ? 'connect_timeout' : 'connect_failed', detail)
+  if (name.startsWith('HPE_') || name.startsWith('UND_ERR_')) return new SendError('response_malformed', detail)
+  return new SendError('connection_reset', detail)
+}

@@ -1,0 +1,77 @@
+import { createSigner, type Signer } from '../domain/signature.ts'
+import type { MasterKeys } from '../kernel/master-keys.ts'
+import type { LeasedLane } from '../store/lanes.ts'
+import type { Connect } from './connector.ts'
+import type { LaneSender } from './lane.ts'
+import { createReceiver, type Receiver, type SendLimits } from './receiver.ts'
+import type { RequestHeaders } from './request.ts'
+import { firstWidth } from './width.ts'
+
+type Kept = LaneSender & { usedAt: number; inFlight: number; receiver: Receiver }
+
+/** How long connections and what was learned about a receiver outlive the lease of its lane. */
+const keptMs = 60_000
+
+/** The senders of all lanes that this process has held lately: a lane that comes back finds its connections warm. */
+export function createSenders(deps: {
+  masterKeys: MasterKeys
+  connect: Connect
+  limits: SendLimits
+  requestHeaders: RequestHeaders
+  now(): number
+  onUnreadable(leased: LeasedLane, error: unknown): void
+}) {
+  const kept = new Map<number, Kept>()
+
+  function open(leased: LeasedLane): Kept | null {
+    let signer: Signer
+    try {
+      signer = createSigner(deps.masterKeys.open(leased.webhook!.secret, leased.webhookId))
+    } catch (error) {
+      deps.onUnreadable(leased, error)
+      return null
+    }
+    const receiver = createReceiver(new URL(leased.webhook!.url), deps)
+    const sender: Kept = {
+      width: firstWidth,
+      usedAt: deps.now(),
+      inFlight: 0,
+      receiver,
+      headers: (delivery, startedAtMs) => deps.requestHeaders(signer, delivery, startedAtMs),
+      send(headers, body, done) {
+        sender.inFlight += 1
+        receiver.send(headers, body, (exchange) => {
+          sender.inFlight -= 1
+          sender.usedAt = deps.now()
+          done(exchange)
+        })
+      },
+      interrupt: () => receiver.interrupt(),
+    }
+    return sender
+  }
+
+  const sweep = setInterval(() => {
+    const before = deps.now() - keptMs
+    for (const [laneId, sender] of kept) {
+      if (sender.inFlight > 0 || sender.usedAt > before) continue
+      sender.receiver.close()
+      kept.delete(laneId)
+    }
+  }, keptMs / 4)
+  sweep.unref()
+
+  return {
+    open(leased: LeasedLane): LaneSender | null {
+      // URL and secret of a webhook never change, so a kept sender is as good as a new one.
+      const sender = kept.get(leased.laneId) ?? open(leased)
+      if (sender !== null) kept.set(leased.laneId, sender)
+      return sender
+    },
+    close() {
+      clearInterval(sweep)
+      for (const sender of kept.values()) sender.receiver.close()
+      kept.clear()
+    },
+  }
+}

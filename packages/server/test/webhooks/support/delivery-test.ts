@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Logger, pino } from 'pino'
+import { onTestFinished } from 'vitest'
+import { composeDispatcher, composeHints } from '../../../src/compose.ts'
+import type { EventType } from '../../../src/domain/event-types.ts'
+import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
+import type { Installation } from '../../../src/startup/open.ts'
+import { insertWebhook } from '../../../src/store/webhooks.ts'
+import { publish } from '../../../src/webhooks/publish.ts'
+import { createInstallation, people } from '../../support/installation.ts'
+import { caFile } from './receiver.ts'
+
+export const deliveryEnvironment = {
+  KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8,::1/128',
+  KEYHOOK_DELIVERY_CA_FILE: caFile,
+  KEYHOOK_DELIVERY_LEASE_MS: '2000',
+  KEYHOOK_DELIVERY_TIMEOUT_MS: '3000',
+  KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1s,1s',
+  KEYHOOK_DELIVERY_DRAIN_MS: '1000',
+}
+
+export type AttemptRow = {
+  id: string
+  webhook_id: WebhookId
+  event_seq: number
+  attempt: number
+  status: string
+  started_at: Date
+  duration_us: number | null
+  address: string | null
+  response_status: number | null
+  response_headers: string | null
+  response_body: string | null
+  response_complete: boolean | null
+  error_code: string | null
+  error_detail: string | null
+  next_attempt_at: Date | null
+  request_headers: string
+}
+
+/** A database of its own with an organization in it, and dispatchers that the test starts and stops. */
+export async function deliveryTest(environment: Record<string, string> = {}) {
+  const installation = await createInstallation({ ...deliveryEnvironment, ...environment })
+  onTestFinished(() => installation.close())
+  return deliveryWorld(installation)
+}
+
+export async function deliveryWorld(installation: Installation) {
+  const { db, masterKeys } = installation
+  const world = people(installation)
+  const orgId = await world.organization()
+  const owner = await world.person([{ orgId, role: 'owner' }])
+  const log: Logger = pino({ level: process.env.TEST_LOG ?? 'silent' })
+  const hints = composeHints(installation, log)
+
+  const addWebhook = async (
+    url: string,
+    { types = ['database.created'] as EventType[], org = orgId, user = owner.userId as UserId } = {},
+  ) => {
+    const id = newId('wh')
+    const secret = `whsec_${randomBytes(32).toString('base64')}`
+    const webhook = { id, url, eventTypes: types, secret: masterKeys.seal(secret, id), createdBy: user }
+    await db.begin((tx) => insertWebhook(tx, org, webhook, 1_000_000))
+    return { id, secret, url }
+  }
+
+  const publishOne = async (org: OrgId = orgId, name = 'main') => {
+    const event = { orgId: org, type: 'database.created' as const, data: { database_id: newId('db'), name } }
+    const { id } = await db.begin((tx) => publish(tx, event))
+    hints.give()
+    return id
+  }
+
+  const attempts = async () => db<AttemptRow[]>`
+    select a.*, a.event_seq::int, l.webhook_id from keyhook.attempts a join keyhook.lanes l on l.id = a.lane_id
+    order by a.id`
+
+  return {
+    ...installation,
+    ...world,
+    orgId,
+    owner,
+    hints,
+    addWebhook,
+    publishOne,
+    attempts,
+    async startDispatcher() {
+      const engine = await composeDispatcher(installation, log, hints)
+      onTestFinished(() => engine.stop())
+      return engine
+    },
+  }
+}
+
+/** Waits until it is so. Generous: the machine may be busy, and nothing here measures speed. */
+export async function until<T>(
+  look: () => Promise<T | false | undefined | null> | T | false | undefined | null,
+  what = 'it',
+) {
+  const end = Date.now() + 20_000
+  for (;;) {
+    const found = await look()
+    if (found) return found
+    if (Date.now() > end) throw new Error(`waited in vain for ${what}`)
+    await sleep(20)
+  }
+}

@@ -1,0 +1,94 @@
+import { readFileSync } from 'node:fs'
+import { createServer as createHttpsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+
+/*
+ * Real receivers on loopback. The certificates were made once with openssl and run for a century; the authority's own key
+ * was thrown away.
+ */
+const folder = join(import.meta.dirname, 'certificates')
+export const caFile = join(folder, 'ca.pem')
+export type CertificateName = 'receiver' | 'expired' | 'stranger' | 'selfsigned'
+export const certificate = (name: CertificateName) => ({
+  key: readFileSync(join(folder, `${name}.key`)),
+  cert: readFileSync(join(folder, `${name}.pem`)),
+})
+
+export type Received = { path: string; headers: Record<string, string>; body: Buffer; at: number }
+export type Reply = { status?: number; headers?: Record<string, string>; body?: string; delayMs?: number }
+
+export type Receiver = {
+  url: string
+  received: Received[]
+  /** Most requests that were being answered at the same moment. */
+  readonly atOnce: number
+  readonly connections: number
+  close(): Promise<void>
+}
+
+/** An honest receiver: reads the request, notes it, answers what it is told to. */
+export async function startReceiver(
+  reply: (request: Received, count: number) => Reply | Promise<Reply> = () => ({}),
+  { name = 'receiver' as CertificateName, port = 0 } = {},
+): Promise<Receiver> {
+  const received: Received[] = []
+  let open = 0
+  let atOnce = 0
+  let connections = 0
+  const server = createHttpsServer({ ...certificate(name) }, (request, response) => {
+    open += 1
+    atOnce = Math.max(atOnce, open)
+    const chunks: Buffer[] = []
+    request.on('data', (chunk) => chunks.push(chunk))
+    request.on('end', async () => {
+      const headers = request.headers as Record<string, string>
+      const one = { path: request.url!, headers, body: Buffer.concat(chunks), at: Date.now() }
+      received.push(one)
+      const { status = 200, headers: answered = {}, body = 'ok', delayMs = 0 } = await reply(one, received.length)
+      if (delayMs > 0) await new Promise((done) => setTimeout(done, delayMs))
+      open -= 1
+      response.writeHead(status, answered).end(body)
+    })
+  })
+  server.on('secureConnection', () => {
+    connections += 1
+  })
+  await new Promise<void>((done) => server.listen(port, '127.0.0.1', done))
+  return {
+    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
+    received,
+    get atOnce() {
+      return atOnce
+    },
+    get connections() {
+      return connections
+    },
+    close: () =>
+      new Promise<void>((done) => {
+        server.close(() => done())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+/** A hostile one: gets the bare TLS socket once something has arrived on it, and does what it likes. */
+export async function startHostile(behave: (socket: TLSSocket, request: Buffer) => void) {
+  const sockets = new Set<TLSSocket>()
+  const server = createTlsServer(certificate('receiver'), (socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    socket.on('close', () => sockets.delete(socket))
+    socket.once('data', (request) => behave(socket, request))
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  return {
+    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
+    close: () =>
+      new Promise<void>((done) => {
+        server.close(() => done())
+        for (const socket of sockets) socket.destroy()
+      }),
+  }
+}
