@@ -13,6 +13,8 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
  * Calls for one database never overlap; calls for different ones may.
  */
 export type DatabaseDriver = {
+  /** Does ahead of time what the first database would have to wait for. Nobody depends on it. */
+  prepare(): Promise<void>
   /** Makes an empty instance, and answers when it accepts connections with the password behind the verifier. */
   provision(id: DatabaseId, options: { passwordVerifier: string; signal: AbortSignal }): Promise<Address>
   /**

@@ -18,6 +18,8 @@ import { type BackupSchedule, runBackupSchedule } from './scheduled-backups.ts'
 const placersMax = 2
 const workersMax = 4
 const schedulePassMs = 60_000
+/** Once the start is over: whoever only wants keys and webhooks should not notice. */
+const prepareAfterMs = 3_000
 /** Every night rather than once a month: a node that was down on the first makes up for it on the second. */
 const invoicingCron = '20 0 * * *'
 
@@ -45,6 +47,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   const note = (text: string) => log.info({ node }, text)
   const held = await acquire({ dataDir: options.dataDir, name: options.holdName, purpose: 'serve', note })
   if (held.kind !== 'held') throw new Error('a server never shares a data directory')
+  const { hold } = held
   const turns = createTurns()
   const closing = new AbortController()
   const { databasesPerNodeMax } = options
@@ -56,16 +59,17 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     ...createRemoval(common),
   }
   let timer: NodeJS.Timeout | undefined
+  let preparing: NodeJS.Timeout | undefined
 
   async function close(): Promise<void> {
     closing.abort()
     clearInterval(timer)
+    clearTimeout(preparing)
     turns.interruptAll(new Error('Keyhook is stopping'))
     await queue.close()
     await driver.close()
-    await held_.release()
+    await hold.release()
   }
-  const held_ = held.hold
 
   try {
     const boss = await queue.boss()
@@ -94,6 +98,9 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       void pass()
     }
     log.info({ node }, 'platform.ready')
+    const prepare = () => void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
+    preparing = setTimeout(prepare, prepareAfterMs)
+    preparing.unref()
   } catch (error) {
     await close().catch(() => {})
     throw error

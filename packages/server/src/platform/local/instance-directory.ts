@@ -67,6 +67,8 @@ export async function readPort(directory: string): Promise<number | null> {
 export const writePort = (directory: string, port: number): Promise<void> =>
   writeSecret(portPath(directory), String(port))
 
+export const forgetPort = (directory: string): Promise<void> => rm(portPath(directory), { force: true })
+
 /** Out of the way in one step, so that a removal which is cut off never leaves half an instance under its name. */
 export async function removeDirectory(home: Home, id: DatabaseId): Promise<void> {
   const { path } = instanceDirectory(home, id)

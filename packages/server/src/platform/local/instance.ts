@@ -83,6 +83,8 @@ export function runInstance(options: InstanceOptions): Instance {
       else options.onEvent({ kind: 'restarted' })
       const why = await Promise.race([ended.promise, aborted(stopping.signal)])
       if (why === null) break
+      // It has ended; this lets go of its log and of its socket's directory.
+      await current?.stop()
       current = undefined
       if (Date.now() - began > steadyMs) backoffMs = backoffMsMin
       options.onEvent({ kind: 'stopped_by_itself', why, restartInMs: backoffMs })

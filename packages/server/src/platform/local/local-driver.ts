@@ -12,6 +12,7 @@ import { setOwnerPassword, untilAccepting } from './control.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
 import {
+  forgetPort,
   hasCluster,
   type InstanceDirectory,
   instanceDirectory,
@@ -34,10 +35,13 @@ export type LocalDriverOptions = {
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
 }
 
+const listenersSpare = 20
+
 /** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
 export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   const running = new Map<DatabaseId, Instance>()
   let opened: ReturnType<typeof open> | undefined
+  let preparing: Promise<unknown> | undefined
   const parts = () => {
     opened ??= open(options).catch((error: unknown) => {
       opened = undefined
@@ -56,6 +60,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
     const instance = runInstance({ home, id, directory, host, port, onEvent })
     running.set(id, instance)
+    // Each server has a listener for the end of this process; many of them are no leak.
+    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
     try {
       await instance.ready
     } catch (error) {
@@ -77,6 +83,11 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   }
 
   return {
+    async prepare() {
+      preparing = parts().then(({ template }) => template.path())
+      await preparing
+    },
+
     async provision(id, { passwordVerifier, signal }) {
       const { home, template, ports } = await parts()
       const directory = instanceDirectory(home, id)
@@ -84,7 +95,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       signal.throwIfAborted()
       step('provision.starting', id)
       const port = await ports.portFor(directory.path)
-      const instance = await run(home, id, port)
+      const instance = await run(home, id, port).catch(forgetTakenPort(directory))
       signal.throwIfAborted()
       step('provision.setting_password', id)
       await setOwnerPassword(instance.control(), passwordVerifier)
@@ -107,7 +118,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       await setOwnerPassword(instance.control(), passwordVerifier)
       step('restore.restarting', id)
       await halt(id)
-      await run(home, id, port)
+      await run(home, id, port).catch(forgetTakenPort(directory))
       return address(port, signal)
     },
 
@@ -153,6 +164,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     },
 
     async close() {
+      await preparing?.catch(() => {})
       await Promise.all([...running.keys()].map(halt))
     },
   }
@@ -161,6 +173,14 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     return instanceDirectory((await parts()).home, id)
   }
 }
+
+/** Somebody was faster between our look and the start. Nobody knows this port yet, so the next attempt takes another. */
+const forgetTakenPort =
+  ({ path }: InstanceDirectory) =>
+  async (error: unknown): Promise<never> => {
+    if (/could not (bind|create any TCP)/.test(String(error))) await forgetPort(path)
+    throw error
+  }
 
 async function open(options: LocalDriverOptions) {
   const home = await options.home()

@@ -1,0 +1,180 @@
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import {
+  clientOf,
+  createDatabase,
+  type DatabaseBody,
+  eventsOf,
+  gone,
+  namesIn,
+  type Platform,
+  postmastersIn,
+  settledDatabase,
+  startPlatform,
+  until,
+} from './support/platform.ts'
+
+let platform: Platform
+beforeAll(async () => {
+  platform = await startPlatform({ environment: { KEYHOOK_DATABASES_PER_ORG_MAX: '6' } })
+  // The template is made by the first database; the others are timed without it.
+  const first = await createDatabase(platform, 'first')
+  await platform.request(`/databases/${first.id}`, { method: 'DELETE' })
+  await gone(platform, `/databases/${first.id}`)
+})
+afterAll(() => platform.close())
+
+test('a database accepts an ordinary client with the printed string and the password that was shown', async () => {
+  const began = performance.now()
+  const asked = await platform.request<DatabaseBody>('/databases', { body: { name: 'shop' } })
+  expect(asked.status).toBe(202)
+  expect(asked.body).toMatchObject({ name: 'shop', status: 'provisioning', host: null, connection_string: null })
+  expect(asked.body.password).toMatch(/^[0-9A-Za-z]{32}$/)
+  const database = await settledDatabase(platform, asked.body.id)
+  const tookMs = performance.now() - began
+  expect(database).toMatchObject({ status: 'available', user: 'app', database: 'app', failure: null })
+  expect(database.connection_string).toBe(`postgres://app@127.0.0.1:${database.port}/app`)
+  expect(database).not.toHaveProperty('password')
+  const sql = clientOf({ ...database, password: asked.body.password! })
+  await sql`create table t (n int)`
+  await sql`insert into t values (1)`
+  const [facts] = await sql`
+    select current_user as who, current_setting('data_checksums') as checksums, rolsuper, rolcreaterole
+    from pg_roles where rolname = current_user`
+  expect(facts).toEqual({ who: 'app', checksums: 'on', rolsuper: false, rolcreaterole: false })
+  // Here about 0.35 s; the bound leaves room for a machine that is busy with other test files.
+  expect(tookMs).toBeLessThan(5_000)
+})
+
+test('psql and pgbench, where this machine has them, connect with it too', async ({ skip }) => {
+  const bin = '/usr/lib/postgresql/15/bin'
+  if (!existsSync(join(bin, 'pgbench')) || !existsSync(join(bin, 'psql'))) skip()
+  const database = await createDatabase(platform, 'bench')
+  const env = { PGPASSWORD: database.password, PATH: '/usr/bin:/bin' }
+  const run = (program: string, ...args: string[]) => promisify(execFile)(join(bin, program), args, { env })
+  const { stdout } = await run('psql', database.connection_string!, '-Atc', 'select 6 * 7')
+  expect(stdout.trim()).toBe('42')
+  await run('pgbench', '-i', '-q', database.connection_string!)
+  const bench = await run('pgbench', '-c', '4', '-T', '1', database.connection_string!)
+  expect(bench.stdout).toMatch(/number of failed transactions: 0 /)
+})
+
+test('the password of a database stands in no row, no job, no file and no log', async () => {
+  const database = await createDatabase(platform, 'secret')
+  const tables = await platform.db<{ name: string }[]>`
+    select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname in ('keyhook', 'keyhook_jobs')`
+  for (const { name } of tables) {
+    const rows = await platform.db.unsafe(`select t::text as row from ${name} t`)
+    for (const row of rows) expect(row.row, name).not.toContain(database.password)
+  }
+  const grep = promisify(execFile)('grep', ['-rlaF', database.password, platform.folder])
+  await expect(grep, 'grep finds nothing, and says so with exit code 1').rejects.toMatchObject({ code: 1 })
+  const [row] = await platform.db`select password_verifier from keyhook.databases where id = ${database.id}`
+  expect(row).toEqual({ password_verifier: null })
+  await expect(clientOf({ ...database, password: 'wrong' })`select 1`).rejects.toThrow('password authentication failed')
+})
+
+test('the superuser of an instance cannot come in over TCP', async () => {
+  const database = await createDatabase(platform, 'closed')
+  const url = database.connection_string!.replace('app@', 'keyhook@')
+  await expect(clientOf({ connection_string: url, password: 'x' })`select 1`).rejects.toThrow(/no pg_hba.conf entry/)
+  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
+})
+
+test('database.created fires once, with the status', async () => {
+  const database = await createDatabase(platform, 'news')
+  const mine = (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data.database_id === database.id)
+  expect(mine).toEqual([{ type: 'database.created', data: { database_id: database.id, name: 'news' } }])
+  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
+  await gone(platform, `/databases/${database.id}`)
+})
+
+test('deleting a database ends its processes, removes its files, and keeps its row out of sight', async () => {
+  const database = await createDatabase(platform, 'short')
+  const cluster = join(platform.home, database.id, 'cluster')
+  expect((await postmastersIn(platform.home)).map((one) => one.cluster)).toContain(cluster)
+  const answer = await platform.request<DatabaseBody>(`/databases/${database.id}`, { method: 'DELETE' })
+  expect(answer.status).toBe(202)
+  expect(answer.body).toMatchObject({ status: 'deleting', connection_string: null })
+  await gone(platform, `/databases/${database.id}`)
+  expect((await postmastersIn(platform.home)).map((one) => one.cluster)).not.toContain(cluster)
+  expect(await namesIn(platform.home)).not.toContain(database.id)
+  expect((await platform.request(`/databases/${database.id}`, { method: 'DELETE' })).status).toBe(404)
+  const [row] = await platform.db`select status from keyhook.databases where id = ${database.id}`
+  expect(row).toEqual({ status: 'deleted' })
+})
+
+test('a database that is deleted while it is being provisioned leaves nothing behind, and no event', async () => {
+  const { body } = await platform.request<DatabaseBody>('/databases', { body: { name: 'regret' } })
+  await platform.request(`/databases/${body.id}`, { method: 'DELETE' })
+  await gone(platform, `/databases/${body.id}`)
+  // Whatever was on its way has had time to arrive.
+  await sleep(1_000)
+  expect(await namesIn(platform.home)).not.toContain(body.id)
+  expect((await postmastersIn(platform.home)).filter((one) => one.cluster.includes(body.id))).toEqual([])
+  const events = (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data.database_id === body.id)
+  expect(events.map((event) => event.type).filter((type) => type === 'database.failed')).toEqual([])
+})
+
+test('an instance that is killed is running again soon, on the same port, once', async () => {
+  const database = await createDatabase(platform, 'sturdy')
+  const cluster = join(platform.home, database.id, 'cluster')
+  const mine = async () => (await postmastersIn(platform.home)).filter((one) => one.cluster === cluster)
+  const [before] = await mine()
+  await clientOf(database)`create table kept as select 1 as n`
+  process.kill(before!.pid, 'SIGKILL')
+  const [row] = await until(
+    () => clientOf(database)`select n from kept`.catch(() => []),
+    (rows) => rows.length === 1,
+  )
+  expect(row).toEqual({ n: 1 })
+  const after = await mine()
+  expect(after).toHaveLength(1)
+  expect(after[0]!.pid).not.toBe(before!.pid)
+  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
+  await gone(platform, `/databases/${database.id}`)
+})
+
+test('an organization has a limit, and failed databases count towards it', async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 8 }, (_, n) => platform.request<DatabaseBody>('/databases', { body: { name: `n${n}` } })),
+  )
+  expect(answers.filter((one) => one.status === 422).length).toBeGreaterThan(0)
+  expect(answers.find((one) => one.status === 422)?.body).toMatchObject({ code: 'limit.reached' })
+  const { body } = await platform.request<DatabaseBody[]>('/databases')
+  expect(body.length).toBeLessThanOrEqual(6)
+})
+
+test('a member reads databases and may not make or delete them; strangers find nothing', async () => {
+  const member = await platform.person([{ orgId: platform.orgId, role: 'member' }])
+  const stranger = await platform.person([{ orgId: await platform.organization('Other'), role: 'owner' }])
+  const { token } = member
+  const [known] = (await platform.request<DatabaseBody[]>('/databases', { token })).body
+  expect((await platform.request('/databases', { token, body: { name: 'x' } })).status).toBe(403)
+  expect((await platform.request(`/databases/${known!.id}`, { token, method: 'DELETE' })).status).toBe(403)
+  expect((await platform.request(`/databases/${known!.id}`, { token })).status).toBe(200)
+  expect((await platform.request(`/databases/${known!.id}`, { token: stranger.token })).status).toBe(404)
+})
+
+test('when no port is free, provisioning ends in database.failed with the reason, and nothing is left', async () => {
+  const taken = createServer()
+  await new Promise<void>((done) => taken.listen({ host: '127.0.0.1', port: 0 }, done))
+  onTestFinished(() => new Promise((done) => taken.close(() => done())))
+  const { port } = taken.address() as { port: number }
+  const small = await startPlatform({ environment: { KEYHOOK_DATABASES_PORTS: `${port}-${port}` } })
+  onTestFinished(() => small.close())
+  const { body } = await small.request<DatabaseBody>('/databases', { body: { name: 'homeless' } })
+  const database = await settledDatabase(small, body.id)
+  const reason = 'No port is free for it on its node.'
+  expect(database).toMatchObject({ status: 'failed', failure: reason, connection_string: null })
+  expect(await eventsOf(small.db, small.orgId)).toEqual([
+    { type: 'database.failed', data: { database_id: body.id, name: 'homeless', reason } },
+  ])
+  expect(await namesIn(small.home)).toEqual([])
+  expect(await postmastersIn(small.home)).toEqual([])
+})
