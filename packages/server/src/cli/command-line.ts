@@ -1,11 +1,12 @@
 import { Command, CommanderError } from 'commander'
 import { ConfigProblems, readConfig } from '../config.ts'
 import { Fault } from '../kernel/faults.ts'
-import { isUnavailable } from '../store/database.ts'
+import { isRefusal, isUnavailable } from '../store/database.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
 import { addInvoiceCommands } from './invoice-commands.ts'
+import { addListenCommand } from './listen-command.ts'
 import { addMaintenanceCommands } from './maintenance-commands.ts'
 import { Mistake } from './output.ts'
 import { addServeCommand } from './serve-command.ts'
@@ -41,6 +42,7 @@ Examples:
   const environment = () => readConfig(process.env)
   addServeCommand(program, environment)
   addMaintenanceCommands(program, environment)
+  addListenCommand(program, environment)
   addDirectoryCommands(program, environment)
   addInvoiceCommands(program, environment)
   makeStrict(program)
@@ -61,6 +63,7 @@ function explain(error: unknown): number {
   if (error instanceof Mistake || error instanceof DataDirectoryInUse || error instanceof SchemaMismatch) {
     return say(error.message, 2)
   }
+  if (isRefusal(error)) return say(`DATABASE_URL: ${error.message}`, 2)
   if (isUnavailable(error))
     return say(`PostgreSQL cannot be reached: ${(error as Error).message || (error as { code: string }).code}`, 1)
   return say(error instanceof Error ? (error.stack ?? error.message) : String(error), 1)

@@ -67,7 +67,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     .action((options: { org: string; user: string; role: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const { role } = options
-        if (!isRole(role)) throw new Mistake(`--role: "${role}" is not one of ${roles.join(', ')}`)
+        if (!isRole(role)) throw new Mistake(`--role: ${JSON.stringify(role)} is not one of ${roles.join(', ')}`)
         const member = {
           orgId: idOption('org', '--org', options.org),
           userId: idOption('usr', '--user', options.user),
@@ -125,7 +125,7 @@ async function tokenSubject(db: Database, options: { user?: string; operator?: t
 
 function idOption<P extends IdPrefix>(prefix: P, option: string, text: string): Id<P> {
   if (!isId(prefix, text))
-    throw new Mistake(`${option}: "${text}" is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
+    throw new Mistake(`${option}: ${JSON.stringify(text)} is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
   return text
 }
 
@@ -133,7 +133,7 @@ function ttlOption(text: string): number {
   const seconds = durationSeconds(text)
   if (seconds === null || seconds < 1 || seconds > localTtlSecondsMax) {
     throw new Mistake(
-      `--ttl: "${text}" is not a duration such as 90s, 15m, 12h or 7d (at most ${localTtlSecondsMax / 86_400}d)`,
+      `--ttl: ${JSON.stringify(text)} is not a duration such as 90s, 15m, 12h or 7d (at most ${localTtlSecondsMax / 86_400}d)`,
     )
   }
   return seconds

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -69,8 +70,27 @@ export function createHttpServer(deps: {
   app.setErrorHandler(answerError)
   app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply))
   app.server.on('checkExpectation', (_request, response) => answerBrokenHttp(expectationFailed, response.socket!))
+  hangUpWhenStopping(app)
   for (const route of deps.routes) addRoute(app, route, deps)
   return app
+}
+
+/**
+ * Stopping waits for what is in flight and for nothing else. Node hangs up on connections that are idle at that moment;
+ * not on those that become idle a moment later, nor on those that have not said a word yet, such as a browser's spare.
+ */
+function hangUpWhenStopping(app: FastifyInstance): void {
+  const sockets = new Set<Socket>()
+  app.server.on('connection', (socket: Socket) => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  app.addHook('preClose', (done) => {
+    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+    const sweep = setInterval(() => app.server.closeIdleConnections(), 50)
+    app.server.once('close', () => clearInterval(sweep))
+    done()
+  })
 }
 
 function addRoute(app: FastifyInstance, route: Route, deps: { authenticate: Authenticate; keyUses: KeyUses }): void {

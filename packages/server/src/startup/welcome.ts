@@ -22,7 +22,7 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
     `  Organization: ${first.orgId}${first.isNew ? ' (made just now)' : ''}`,
     `  Its owner:    ${first.ownerId}`,
     '',
-    '  Mint a login token:',
+    `  Mint a login token${config.databaseUrl === null ? '' : ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'}:`,
     `    TOKEN=$(${sameDataDir(config)}npx keyhook token issue --user ${first.ownerId})`,
     '',
     '  Then:',
@@ -39,4 +39,6 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
 const sameDataDir = (config: Config): string =>
   config.databaseUrl !== null || config.dataDir === settings.dataDir.fallback
     ? ''
-    : `KEYHOOK_DATA_DIR=${config.dataDir} `
+    : `KEYHOOK_DATA_DIR=${shellWord(config.dataDir)} `
+
+const shellWord = (text: string): string => (/^[\w./~-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)

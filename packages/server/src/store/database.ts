@@ -44,5 +44,9 @@ export function isUnavailable(error: unknown): boolean {
   return connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)
 }
 
+/** True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it. */
+export const isRefusal = (error: unknown): error is Error =>
+  error instanceof postgres.PostgresError && /^(28...|3D000|42501)$/.test(error.code)
+
 export const isUniqueViolation = (error: unknown, constraint: string): boolean =>
   error instanceof postgres.PostgresError && error.code === '23505' && error.constraint_name === constraint

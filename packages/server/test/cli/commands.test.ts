@@ -1,0 +1,200 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newId } from '../../src/kernel/ids.ts'
+import { call } from '../support/client.ts'
+import { startApi, type TestApi } from '../support/installation.ts'
+import { bridgeTo, type Ended, keyhook, keyhookHere } from '../support/processes.ts'
+import { countRows } from '../support/rows.ts'
+
+/*
+ * Every command, beside a server that runs on the same database.
+ */
+
+let api: TestApi
+let environment: Record<string, string>
+let cut: () => Promise<void>
+
+beforeAll(async () => {
+  const masterKey = randomBytes(32).toString('base64')
+  api = await startApi({ KEYHOOK_MASTER_KEY: masterKey })
+  const bridge = await bridgeTo(api.target, { keep: true })
+  cut = bridge.cut
+  environment = { DATABASE_URL: bridge.url, KEYHOOK_MASTER_KEY: masterKey }
+})
+afterAll(async () => {
+  await cut()
+  await api.close()
+})
+
+const run = (...words: string[]): Promise<Ended> => keyhookHere(words, environment)
+
+async function json<T>(...words: string[]): Promise<T> {
+  const ended = await run(...words, '--json')
+  expect(ended, words.join(' ')).toMatchObject({ code: 0, stderr: '' })
+  expect(ended.stdout.match(/\n/g)).toHaveLength(1)
+  expect(ended.stdout.endsWith('\n')).toBe(true)
+  return JSON.parse(ended.stdout)
+}
+
+async function words(expected: RegExp, ...given: string[]): Promise<void> {
+  const ended = await run(...given)
+  expect(ended, given.join(' ')).toMatchObject({ code: 0 })
+  expect(ended.stdout).toMatch(expected)
+  expect(() => JSON.parse(ended.stdout)).toThrow()
+}
+
+test('a person is made, let in, promoted, and put out again, each step seen by the running server at once', {
+  timeout: 60_000,
+}, async () => {
+  const org = await json<{ id: string; name: string }>('org', 'create', '--name', 'Acme')
+  expect(org).toEqual({ id: expect.stringMatching(/^org_/), name: 'Acme' })
+  const user = await json<{ id: string; email: string }>(
+    'user',
+    'create',
+    '--email',
+    'ada@example.com',
+    '--name',
+    'Ada',
+  )
+  expect(user).toEqual({ id: expect.stringMatching(/^usr_/), email: 'ada@example.com' })
+  const { token, ...rest } = await json<{ token: string }>('token', 'issue', '--user', user.id, '--ttl', '1h')
+  expect(rest).toEqual({})
+
+  const status = (path: string) => call(`${api.url}${path}`, { token }).then((reply) => reply.status)
+  const keys = `/api/v1/organizations/${org.id}/api-keys`
+  const auditLog = `/platform/v1/organizations/${org.id}/audit-log`
+  const member = ['--org', org.id, '--user', user.id]
+  expect(await status(keys)).toBe(404)
+  expect(await json('member', 'set', ...member, '--role', 'member')).toEqual({
+    org: org.id,
+    user: user.id,
+    role: 'member',
+  })
+  expect([await status(keys), await status(auditLog)]).toEqual([200, 403])
+  await words(/is now owner of/, 'member', 'set', ...member, '--role', 'owner')
+  expect(await status(auditLog)).toBe(200)
+  expect(await json('member', 'remove', ...member)).toEqual({ org: org.id, user: user.id })
+  expect(await status(keys)).toBe(404)
+  expect(await json('user', 'remove', '--user', user.id)).toEqual({ removed: user.id })
+  expect(await status('/api/v1/organizations')).toBe(401)
+})
+
+test('without --json every command says in words what it did; a token alone, so that $(…) works', {
+  timeout: 60_000,
+}, async () => {
+  await words(/^Made the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
+  await words(/^Made the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
+  await words(/up to date/, 'migrate')
+  expect(await json('migrate')).toEqual({ applied: [] })
+  const orgId = await api.organization()
+  const { userId } = await api.person([{ orgId, role: 'owner' }])
+  const issued = await run('token', 'issue', '--user', userId)
+  expect(issued.stdout).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+\n$/)
+  expect((await call(`${api.url}/api/v1/organizations`, { token: issued.stdout.trim() })).status).toBe(200)
+  const operator = await json<{ token: string }>('token', 'issue', '--operator')
+  expect((await call(`${api.url}/api/v1/organizations`, { token: operator.token })).status).toBe(401)
+  await words(/is no longer in/, 'member', 'remove', '--org', orgId, '--user', userId)
+  await words(/^Removed the user/, 'user', 'remove', '--user', userId)
+})
+
+type Mistake = [what: string, words: string[], line: RegExp]
+const nobody = newId('usr')
+const nowhere = newId('org')
+const mistakes: Mistake[] = [
+  ['nothing to do', [], /keyhook --help/],
+  ['half a command', ['org'], /keyhook --help/],
+  ['a command that does not exist', ['frobnicate'], /unknown command 'frobnicate'/],
+  ['a typing error', ['serv'], /Did you mean serve/],
+  ['an option that does not exist', ['migrate', '--fast'], /unknown option '--fast'/],
+  ['an option left out', ['org', 'create'], /--name/],
+  ['an option without its value', ['org', 'create', '--name'], /argument missing/],
+  ['words too many', ['migrate', 'now'], /too many arguments/],
+  ['a role of serve that does not exist', ['serve', '--role', 'boss'], /Allowed choices are all, api/],
+  ['an empty name', ['org', 'create', '--name', ' '], /^name: must not be blank/],
+  ['a name of 256 characters', ['org', 'create', '--name', 'x'.repeat(256)], /at most 255/],
+  ['a name with a line break', ['org', 'create', '--name', 'a\nb'], /control characters/],
+  ['no e-mail address', ['user', 'create', '--email', 'ada'], /^email: must be an e-mail address/],
+  ['an id that is none', ['user', 'remove', '--user', 'ada'], /--user: "ada" is not an id/],
+  ['an id of two lines', ['user', 'remove', '--user', 'a\nb'], /--user: "a\\nb" is not an id/],
+  ['an id of something else', ['user', 'remove', '--user', nowhere], /is not an id such as usr_/],
+  ['a user who does not exist', ['user', 'remove', '--user', nobody], new RegExp(`There is no user ${nobody}`)],
+  ['a token for nobody', ['token', 'issue', '--user', nobody], /There is no user/],
+  ['a token for whom', ['token', 'issue'], /--user USER or --operator/],
+  ['a token for two', ['token', 'issue', '--user', nobody, '--operator'], /--user USER or --operator/],
+  ['a lifetime of nothing', ['token', 'issue', '--operator', '--ttl', '0s'], /--ttl: "0s"/],
+  ['a lifetime in words', ['token', 'issue', '--operator', '--ttl', 'an hour'], /--ttl: "an hour"/],
+  ['a lifetime of centuries', ['token', 'issue', '--operator', '--ttl', '99999d'], /at most 366d/],
+  [
+    'an organization that does not exist',
+    ['member', 'set', '--org', nowhere, '--user', nobody, '--role', 'owner'],
+    /There is no organization/,
+  ],
+  [
+    'a role that does not exist',
+    ['member', 'set', '--org', nowhere, '--user', nobody, '--role', 'boss'],
+    /"boss" is not one of owner, admin, member/,
+  ],
+  ['a member who is none', ['member', 'remove', '--org', nowhere, '--user', nobody], /is not a member of/],
+]
+
+describe('a mistake prints one line, exits 2 and changes nothing', () => {
+  test.each(mistakes)('%s', async (_, given, line) => {
+    const before = await countRows(api.db)
+    const ended = await run(...given)
+    expect(ended.stderr).toMatch(line)
+    expect(ended.stderr.match(/\n/g), ended.stderr).toHaveLength(1)
+    expect([ended.code, ended.stdout]).toEqual([2, ''])
+    expect(await countRows(api.db)).toEqual(before)
+  })
+
+  test('the process says so with its exit code', async () => {
+    const ended = await keyhook(['token', 'issue'], environment)
+    expect([ended.code, ended.stdout, ended.stderr.match(/\n/g)?.length]).toEqual([2, '', 1])
+  })
+
+  test('an e-mail address that is taken, in any case', async () => {
+    await json('user', 'create', '--email', 'twice@example.com')
+    const ended = await run('user', 'create', '--email', 'Twice@Example.com')
+    expect([ended.code, ended.stderr]).toEqual([
+      2,
+      expect.stringMatching(/^There is a user with the e-mail address .* already\.\n$/),
+    ])
+  })
+
+  test('settings that cannot be read are all named, one a line, and secrets are not repeated', async () => {
+    const ended = await keyhookHere(['migrate'], {
+      PORT: '80a',
+      DATABASE_URL: 'mysql://u:hunter2@h/d',
+      KEYHOOK_KEY_TAG: 'K',
+    })
+    expect(ended.code).toBe(2)
+    expect(
+      ended.stderr
+        .split('\n')
+        .map((line) => line.split(':')[0])
+        .sort(),
+    ).toEqual(['', 'DATABASE_URL', 'KEYHOOK_KEY_TAG', 'KEYHOOK_MASTER_KEY', 'PORT'])
+    expect(ended.stderr).not.toContain('hunter2')
+  })
+
+  test('a database that cannot be reached is named as such, in one line', async () => {
+    const ended = await keyhookHere(['migrate'], { ...environment, DATABASE_URL: 'postgres://u:hunter2@127.0.0.1:1/d' })
+    expect([ended.code, ended.stdout]).toEqual([1, ''])
+    expect(ended.stderr).toMatch(/^PostgreSQL cannot be reached: [^\n]+\n$/)
+    expect(ended.stderr).not.toContain('hunter2')
+  })
+
+  test('a database that refuses the password or does not exist is a line, not a stack', async () => {
+    const missing = environment.DATABASE_URL!.replace(/\/[^/]+$/, '/no_such_database')
+    const ended = await keyhookHere(['migrate'], { ...environment, DATABASE_URL: missing })
+    expect(ended.code).not.toBe(0)
+    expect(ended.stderr).toMatch(/^[^\n]*no_such_database[^\n]*\n$/)
+  })
+})
+
+test('--help explains every command and exits 0', async () => {
+  const help = await run('--help')
+  expect(help.code).toBe(0)
+  for (const command of ['serve', 'migrate', 'org', 'user', 'member', 'token']) expect(help.stdout).toContain(command)
+  expect((await run('member', 'set', '--help')).stdout).toContain('--role')
+})

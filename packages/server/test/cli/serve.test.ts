@@ -1,0 +1,154 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { expect, onTestFinished, test } from 'vitest'
+import { call } from '../support/client.ts'
+import { createInstallation, people } from '../support/installation.ts'
+import { bridgeTo, keyhook, scratchDirectory, serve } from '../support/processes.ts'
+import { openRaw } from '../support/raw-http.ts'
+
+const checkout = new URL('../../../../', import.meta.url).pathname
+const bash = promisify(execFile)
+
+/** A database of the tests' PostgreSQL, as DATABASE_URL, and people in it. */
+async function external() {
+  const masterKey = randomBytes(32).toString('base64')
+  const installation = await createInstallation({ KEYHOOK_MASTER_KEY: masterKey })
+  onTestFinished(() => installation.close())
+  const bridge = await bridgeTo(installation.target)
+  const environment = { DATABASE_URL: bridge.url, KEYHOOK_MASTER_KEY: masterKey }
+  return { ...installation, ...people(installation), ...bridge, environment }
+}
+
+test('a first start on an empty folder: its lines work when pasted, and a second start finds everything', {
+  timeout: 90_000,
+}, async () => {
+  // A space in the name: people have those, and pasted lines have to survive it.
+  const dataDir = join(await scratchDirectory(), 'key hook')
+  await mkdir(dataDir)
+  const environment = { KEYHOOK_DATA_DIR: dataDir }
+
+  const first = await serve(environment, [])
+  const welcome = first.output().stdout
+  const url = /Keyhook is ready at (\S+)/.exec(welcome)![1]!
+  const orgId = /Organization: (org_\w+) \(made just now\)/.exec(welcome)![1]!
+  const pasted = welcome
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => /^(TOKEN=|curl )/.test(line))
+  expect(pasted).toHaveLength(4)
+  const script = pasted.map((line) => line.replace(/^curl/, 'curl -sS -w "\\n%{http_code}\\n"')).join('\n')
+  const { stdout } = await bash('bash', ['-c', script], { cwd: checkout })
+  const answers = stdout.trim().split('\n')
+  expect(answers.filter((_, i) => i % 2 === 1)).toEqual(['200', '201', '201'])
+  const [organizations, key, hook] = answers.filter((_, i) => i % 2 === 0).map((text) => JSON.parse(text))
+  expect(organizations.map((one: { id: string }) => one.id)).toEqual([orgId])
+  expect(Object.keys(key)).toEqual(['id', 'name', 'key_prefix', 'api_key'])
+  expect(hook.secret).toMatch(/^whsec_/)
+  expect((await stat(join(dataDir, 'master.key'))).mode & 0o777).toBe(0o600)
+
+  // Commands work beside it, and a second server is told who is there.
+  const made = await keyhook(['org', 'create', '--name', 'Beside', '--json'], environment)
+  expect([made.code, JSON.parse(made.stdout).name]).toEqual([0, 'Beside'])
+  const refused = await keyhook(['serve'], { ...environment, PORT: '0' })
+  expect(refused.code).toBe(2)
+  expect(refused.stderr).toMatch(new RegExp(`^[^\\n]*${first.child.pid}[^\\n]*\\n$`))
+
+  const stopped = await first.stop('SIGINT')
+  expect(stopped.code).toBe(0)
+  // And without it: the command starts the database for itself.
+  const alone = await keyhook(['token', 'issue', '--user', /Its owner: +(usr_\w+)/.exec(welcome)![1]!], environment)
+  expect(alone.code).toBe(0)
+
+  const second = await serve(environment)
+  expect(second.ready.organization_id).toBe(orgId)
+  expect((await call(`${second.url}/api/v1/organizations`, { token: key.api_key })).status).toBe(200)
+  const listed = await call<{ id: string }[]>(`${second.url}/api/v1/organizations/${orgId}/webhooks`, {
+    token: alone.stdout.trim(),
+  })
+  expect(listed.body.map((one) => one.id)).toEqual([hook.id])
+  expect(url).not.toBe(second.url)
+  expect((await second.stop('SIGTERM')).code).toBe(0)
+})
+
+test.each(['SIGINT', 'SIGTERM'] as const)(
+  '%s: what is in flight is finished, nothing new is let in, exit code 0',
+  async (signal) => {
+    const { db, organization, person, environment } = await external()
+    const orgId = await organization()
+    const { token } = await person([{ orgId, role: 'owner' }])
+    const server = await serve(environment)
+    const keys = `/api/v1/organizations/${orgId}/api-keys`
+
+    // The change waits for a lock that we hold, so that it is in flight for as long as we like.
+    const held = Promise.withResolvers<void>()
+    const locked = Promise.withResolvers<void>()
+    const holding = db.begin(async (tx) => {
+      await tx`select 1 from keyhook.organizations where id = ${orgId} for update`
+      locked.resolve()
+      await held.promise
+    })
+    await locked.promise
+    const inFlight = call(server.url + keys, { token, body: { name: 'in flight' } })
+    const idle = openRaw(server.url)
+    await setTimeout(300)
+    const stopping = server.stop(signal)
+    await setTimeout(300)
+    await expect(call(`${server.url}/healthz`)).rejects.toThrow()
+    expect(server.child.exitCode).toBeNull()
+    await idle.ended
+    held.resolve()
+    await holding
+    const finishedAt = performance.now()
+    expect((await inFlight).status).toBe(201)
+    expect((await stopping).code).toBe(0)
+    // The client would have kept its connection open for another minute.
+    expect(performance.now() - finishedAt).toBeLessThan(3_000)
+    const [row] = await db`select count(*)::int as n from keyhook.api_keys`
+    expect(row!.n).toBe(1)
+  },
+)
+
+test('/healthz lives without the database; /readyz says 503 until it is back', async () => {
+  const { environment, cut } = await external()
+  const server = await serve({ ...environment, KEYHOOK_LOG_LEVEL: 'silent' }, ['--json', '--role', 'api'])
+  const ask = (path: string) => call<{ status?: string; code?: string }>(server.url + path)
+  expect((await ask('/readyz')).body).toEqual({ status: 'ok' })
+  await cut()
+  const ready = await ask('/readyz')
+  expect([ready.status, ready.body.code, ready.headers.get('retry-after')]).toEqual([503, 'service.unavailable', '2'])
+  expect([(await ask('/healthz')).status, (await ask('/openapi.json')).status]).toEqual([200, 200])
+  const refused = await call<{ code: string }>(`${server.url}/api/v1/organizations`, {
+    token: `kh_${'0'.repeat(8)}_${'0'.repeat(32)}`,
+  })
+  expect(refused.status).toBe(401)
+  expect(server.child.exitCode).toBeNull()
+})
+
+test('a port that is taken and an address that is not ours are mistakes, named in one line', async () => {
+  const { environment } = await external()
+  const server = await serve(environment)
+  const { port } = new URL(server.url)
+  const taken = await keyhook(['serve'], { ...environment, PORT: port })
+  expect([taken.code, taken.stderr]).toEqual([
+    2,
+    expect.stringMatching(/^PORT: \d+ is taken on 127\.0\.0\.1\. [^\n]+\n$/),
+  ])
+  const elsewhere = await keyhook(['serve'], { ...environment, PORT: '0', HOST: '192.0.2.1' })
+  expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringMatching(/^HOST: [^\n]+\n$/)])
+})
+
+test('serve --json prints exactly one line, and logs go to standard error', async () => {
+  const { environment } = await external()
+  const server = await serve(environment)
+  await call(`${server.url}/api/v1/organizations`, { token: 'garbage' })
+  const { stdout, stderr, code } = await server.stop()
+  expect(code).toBe(0)
+  expect(stdout.split('\n')).toEqual([expect.stringMatching(/^\{"url":"http:\/\/127\.0\.0\.1:\d+"/), ''])
+  const lines = stderr.split('\n').filter((line) => line !== '')
+  for (const line of lines) expect(JSON.parse(line)).toMatchObject({ time: expect.any(String) })
+  expect(stderr).toContain('request.answered')
+})

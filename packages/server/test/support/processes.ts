@@ -1,0 +1,137 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+import { runCommandLine } from '../../src/cli/command-line.ts'
+import type { ConnectionTarget } from '../../src/store/database.ts'
+
+const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
+
+export type Ended = { code: number | null; stdout: string; stderr: string }
+
+/** Only what a test sets: settings of whoever runs the tests must not leak in. */
+const clean = (environment: Record<string, string>) => ({
+  PATH: process.env.PATH,
+  HOME: process.env.HOME,
+  TMPDIR: process.env.TMPDIR,
+  ...environment,
+})
+
+/** One command of the real program, in a process of its own. */
+export async function keyhook(words: string[], environment: Record<string, string>): Promise<Ended> {
+  const child = spawn(process.execPath, [program, ...words], { env: clean(environment) as NodeJS.ProcessEnv })
+  const output = collect(child)
+  const [code] = await once(child, 'close')
+  return { code, ...output() }
+}
+
+/**
+ * The same command inside this process, many times faster to start. Standard output and the environment are borrowed
+ * for as long as it runs, so one at a time.
+ */
+export async function keyhookHere(words: string[], environment: Record<string, string>): Promise<Ended> {
+  const output = { stdout: '', stderr: '' }
+  const kept = { env: process.env, stdout: process.stdout.write, stderr: process.stderr.write }
+  process.env = clean(environment) as NodeJS.ProcessEnv
+  for (const name of ['stdout', 'stderr'] as const) {
+    process[name].write = ((text: string) => {
+      output[name] += text
+      return true
+    }) as typeof process.stdout.write
+  }
+  try {
+    const code = await runCommandLine(words)
+    return { code, ...output }
+  } finally {
+    process.env = kept.env
+    process.stdout.write = kept.stdout
+    process.stderr.write = kept.stderr
+  }
+}
+
+export type Running = {
+  url: string
+  ready: { url: string; organization_id: string; owner_id: string }
+  child: ChildProcess
+  output(): { stdout: string; stderr: string }
+  /** Asks it to stop and waits until it has. */
+  stop(signal?: NodeJS.Signals): Promise<Ended>
+}
+
+/** The real server, in a process of its own, on a port of its own; stopped when the test ends. */
+export async function serve(environment: Record<string, string>, words = ['--json']): Promise<Running> {
+  const child = spawn(process.execPath, [program, 'serve', ...words], {
+    env: clean({ PORT: '0', ...environment }) as NodeJS.ProcessEnv,
+  })
+  const output = collect(child)
+  const ended = once(child, 'close')
+  const stop = async (signal: NodeJS.Signals = 'SIGTERM') => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+    const [code] = await ended
+    return { code, ...output() }
+  }
+  onTestFinished(async () => {
+    await stop()
+  })
+  const isReady = () => (words.includes('--json') ? output().stdout.includes('\n') : output().stdout.includes('Ctrl-C'))
+  const deadline = Date.now() + 40_000
+  while (!isReady()) {
+    if (child.exitCode !== null) throw new Error(`serve ended with ${child.exitCode}: ${output().stderr}`)
+    if (Date.now() > deadline) throw new Error(`serve did not get ready: ${output().stderr}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  const ready = words.includes('--json') ? JSON.parse(output().stdout) : {}
+  return { url: ready.url, ready, child, output, stop }
+}
+
+function collect(child: ChildProcess): () => { stdout: string; stderr: string } {
+  let [stdout, stderr] = ['', '']
+  child.stdout!.setEncoding('utf8').on('data', (chunk) => {
+    stdout += chunk
+  })
+  child.stderr!.setEncoding('utf8').on('data', (chunk) => {
+    stderr += chunk
+  })
+  return () => ({ stdout, stderr })
+}
+
+export async function scratchDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'keyhook-cli-'))
+  onTestFinished(() => rm(directory, { recursive: true, force: true }))
+  return directory
+}
+
+export type Bridge = { url: string; cut(): Promise<void> }
+
+/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away; `keep` outlives the test. */
+export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}): Promise<Bridge> {
+  if ('url' in target) throw new Error('the tests run on the embedded server')
+  const sockets = new Set<Socket>()
+  const server: Server = createServer((client) => {
+    const database = connect(join(target.host, `.s.PGSQL.${target.port}`))
+    for (const [from, to] of [
+      [client, database],
+      [database, client],
+    ] as const) {
+      sockets.add(from)
+      from.on('error', () => to.destroy())
+      from.on('close', () => {
+        sockets.delete(from)
+        to.destroy()
+      })
+      from.pipe(to)
+    }
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const cut = async () => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  }
+  if (!keep) onTestFinished(cut)
+  const { port } = server.address() as { port: number }
+  const [user, password] = [target.user, target.password].map(encodeURIComponent)
+  return { url: `postgres://${user}:${password}@127.0.0.1:${port}/${target.database}`, cut }
+}
