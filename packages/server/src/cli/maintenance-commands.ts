@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { resealSecrets } from '../operator/reseal.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 export function addMaintenanceCommands(program: Command, environment: Environment): void {
@@ -13,6 +14,18 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
           { applied: names },
           names.length === 0 ? 'The schema is up to date.' : `Applied ${names.join(', ')}.`,
         )
+      }),
+    )
+  program
+    .command('secrets')
+    .description('Secrets at rest')
+    .command('reseal')
+    .description('Seal every webhook secret under the current (first) master key')
+    .option('--json', 'Print one line of JSON')
+    .action((options: { json?: boolean }) =>
+      withInstallation(environment, options, async ({ db, masterKeys }, output) => {
+        const resealed = await resealSecrets(db, masterKeys)
+        output.result({ resealed }, `Resealed ${resealed} webhook secret${resealed === 1 ? '' : 's'}.`)
       }),
     )
 }

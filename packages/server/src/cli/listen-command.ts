@@ -1,0 +1,64 @@
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { type Command, InvalidArgumentError } from 'commander'
+import { localCertificate } from '../listen/certificate.ts'
+import { createReceiver, type Received } from '../listen/receiver.ts'
+import type { Environment } from './with-installation.ts'
+
+type Options = { port: number; status: number; secretFile?: string; json?: boolean }
+
+/** A webhook receiver on this machine, to see deliveries arrive while trying things out. */
+export function addListenCommand(program: Command, environment: Environment): void {
+  program
+    .command('listen')
+    .description('Receive deliveries on this machine over HTTPS and print them, until Ctrl-C')
+    .option('--port <port>', 'Port to listen on; 0 takes a free one', wholeNumber(0, 65_535), 9443)
+    .option('--status <status>', 'Status to answer, to see retries', wholeNumber(200, 599), 204)
+    .option('--secret-file <file>', "Check signatures with the webhook's secret in this file, read at each delivery")
+    .option('--json', 'Print one line of JSON a delivery')
+    .action((options: Options) => listen(environment, options))
+}
+
+async function listen(environment: Environment, options: Options): Promise<void> {
+  const { dataDir, serviceName } = environment()
+  const certificate = await localCertificate(join(dataDir, 'listen'), new Date())
+  const receiver = createReceiver({
+    certificate,
+    serviceName,
+    status: options.status,
+    secret: () => readSecret(options.secretFile),
+    onReceived: (received) => process.stdout.write(`${options.json ? JSON.stringify(received) : describe(received)}\n`),
+  })
+  receiver.listen(options.port, '127.0.0.1')
+  await once(receiver, 'listening')
+  const { port } = receiver.address() as AddressInfo
+  process.stderr.write(
+    `Listening on https://127.0.0.1:${port}. To deliver here, Keyhook has to be started with\n` +
+      `  KEYHOOK_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8 KEYHOOK_DELIVERY_CA_FILE=${certificate.certificatePath}\n`,
+  )
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  receiver.close()
+  receiver.closeAllConnections()
+}
+
+const verdicts = { good: 'signature good', bad: 'SIGNATURE WRONG', unchecked: 'signature not checked' }
+
+const describe = ({ event, signature, body }: Received): string => `${event}  (${verdicts[signature]})\n  ${body}`
+
+async function readSecret(file: string | undefined): Promise<string | null> {
+  if (file === undefined) return null
+  try {
+    return (await readFile(file, 'utf8')).trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+const wholeNumber = (min: number, max: number) => (text: string) => {
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN
+  if (value >= min && value <= max) return value
+  throw new InvalidArgumentError(`It has to be a number from ${min} to ${max}.`)
+}

@@ -1,0 +1,19 @@
+import type { MasterKeys } from '../kernel/master-keys.ts'
+import type { Database } from '../store/database.ts'
+import { listSecretsOfOtherKeys, replaceSecret } from '../store/webhook-secrets.ts'
+
+const pageRows = 500
+
+/** Seals every webhook secret under the current master key, so that the older keys can be taken out of the settings. */
+export async function resealSecrets(db: Database, masterKeys: MasterKeys): Promise<number> {
+  let resealed = 0
+  for (;;) {
+    const rows = await listSecretsOfOtherKeys(db, masterKeys.currentKeyId, pageRows)
+    for (const { orgId, id, sealed } of rows) {
+      const secret = masterKeys.open(sealed, id)
+      await replaceSecret(db, orgId, id, sealed, masterKeys.seal(secret, id))
+      resealed += 1
+    }
+    if (rows.length < pageRows) return resealed
+  }
+}
