@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type Command, InvalidArgumentError } from 'commander'
 import { localCertificate } from '../listen/certificate.ts'
 import { createReceiver, type Received } from '../listen/receiver.ts'
+import { prepareDataDirectory } from '../store/embedded/data-directory.ts'
 import type { Environment } from './with-installation.ts'
 
 type Options = { port: number; status: number; secretFile?: string; json?: boolean }
@@ -22,7 +23,8 @@ export function addListenCommand(program: Command, environment: Environment): vo
 }
 
 async function listen(environment: Environment, options: Options): Promise<void> {
-  const { dataDir, serviceName } = environment()
+  const { dataDir: given, serviceName } = environment()
+  const dataDir = await prepareDataDirectory(given)
   const certificate = await localCertificate(join(dataDir, 'listen'), new Date())
   const receiver = createReceiver({
     certificate,
