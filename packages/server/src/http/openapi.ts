@@ -203,5 +203,7 @@ function plain(schema: unknown, schemas: Record<string, Json>): Json {
   const copy = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, plain(value, schemas)]))
   if (typeof $id !== 'string') return copy
   schemas[$id] = copy
-  return { $ref: `#/components/schemas/${$id}` }
+  // A field that refers to a record says itself where it comes from; OpenAPI 3.1 allows that beside a reference.
+  const marks = Object.entries(copy).filter(([key]) => key === 'x-basis' || key === 'x-decision')
+  return { $ref: `#/components/schemas/${$id}`, ...Object.fromEntries(marks) }
 }
