@@ -1,7 +1,9 @@
 import type { TSchema } from 'typebox'
+import { eventIdPattern } from '../domain/events.ts'
 import { type FaultCode, faultCatalogue } from '../kernel/faults.ts'
 import { type IdPrefix, idPattern } from '../kernel/ids.ts'
 import { type Basis, chosen, specified } from './basis.ts'
+import { deliveryWebhooks } from './openapi-webhooks.ts'
 import { problemSchema } from './problem-schema.ts'
 import type { Route } from './route.ts'
 
@@ -13,7 +15,7 @@ export type OpenApi = Json & {
 }
 
 /** The OpenAPI document, made from the route table and the very schemas that validate. */
-export function createOpenApi(routes: readonly Route[]): OpenApi {
+export function createOpenApi(routes: readonly Route[], { serviceName = 'Service' } = {}): OpenApi {
   const schemas: Record<string, Json> = { Problem: plain(problemSchema, {}) }
   const paths: Record<string, Record<string, Json>> = {}
   for (const route of routes) {
@@ -33,6 +35,7 @@ export function createOpenApi(routes: readonly Route[]): OpenApi {
     },
     security: [{ bearer: [] }],
     paths,
+    webhooks: deliveryWebhooks(serviceName),
     components: {
       schemas,
       securitySchemes: {
@@ -47,12 +50,15 @@ export function createOpenApi(routes: readonly Route[]): OpenApi {
   }
 }
 
-type PathParameter = { name: string; description: string; prefix: IdPrefix; basis?: Basis }
+type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
 
 const pathParameters: Record<string, PathParameter> = {
   orgId: { name: 'org_id', description: 'The organization.', prefix: 'org' },
   keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key' },
   webhookId: { name: 'webhook_id', description: 'The `id` of the webhook.', prefix: 'wh' },
+  deliveryId: { name: 'delivery_id', description: 'The `id` of the attempt.', prefix: 'dlv', basis: chosen(38) },
+  recoveryId: { name: 'recovery_id', description: 'The `id` of the recovery.', prefix: 'rcv', basis: chosen(39) },
+  eventId: { name: 'event_id', description: 'The `id` of the event.', pattern: eventIdPattern, basis: chosen(40) },
   databaseId: { name: 'database_id', description: 'The `id` of the database.', prefix: 'db', basis: chosen(50) },
   backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak', basis: chosen(56) },
   restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst', basis: chosen(59) },
@@ -86,13 +92,13 @@ const operationId = (route: Route): string =>
   route.summary.replace(/ (\w)/g, (_, letter) => letter.toUpperCase()).replace(/^./, (c) => c.toLowerCase())
 
 function pathParameter(name: string): Json {
-  const { name: shown, description, prefix, basis } = pathParameters[name]!
+  const { name: shown, description, basis, ...shape } = pathParameters[name]!
   return {
     name: shown,
     in: 'path',
     required: true,
     description,
-    schema: { type: 'string', pattern: idPattern(prefix) },
+    schema: { type: 'string', pattern: 'prefix' in shape ? idPattern(shape.prefix) : shape.pattern },
     ...(basis ?? specified),
   }
 }
@@ -121,7 +127,8 @@ function responses(route: Route, schemas: Record<string, Json>): Json {
   ]
   if (route.path.includes(':orgId')) codes.push('auth.permission_missing')
   if (route.query) codes.push('request.invalid')
-  if (route.body) codes.push('request.malformed', 'request.too_large', 'request.unsupported_media_type')
+  // A DELETE has no body of its own, but one that is sent is read and may be refused.
+  if (route.method !== 'GET') codes.push('request.malformed', 'request.too_large', 'request.unsupported_media_type')
   const answers: Record<string, Json> = {
     [status]: {
       description,
@@ -169,12 +176,15 @@ const header = (name: string, description: string, basis: Basis): Json => ({
 })
 
 const healthPaths = {
-  '/healthz': 'Answers while the process lives.',
-  '/readyz': 'Answers 200 while the process can do its work, 503 while the database is out of reach.',
+  '/healthz': { summary: 'Alive?', description: 'Answers while the process lives.' },
+  '/readyz': {
+    summary: 'Ready?',
+    description: 'Answers 200 while the process can do its work, 503 while the database is out of reach.',
+  },
 }
 
-const healthOperation = (about: string): Json => ({
-  summary: about,
+const healthOperation = (about: { summary: string; description: string }): Json => ({
+  ...about,
   security: [],
   ...chosen(32),
   responses: {

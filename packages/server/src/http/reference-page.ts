@@ -3,38 +3,59 @@ import { style } from './reference-style.ts'
 
 type Node = Record<string, unknown>
 
+type Operation = { method: string; path: string; operation: Node }
+
+/** Who a path is for, in the order of the page. */
+const surfaces: [prefix: string, title: string][] = [
+  ['/api/v1/', 'Published interface'],
+  ['/platform/v1/', 'Platform'],
+  ['/operator/v1/', 'Operators'],
+  ['/', 'Health'],
+]
+
 /** The reference as one page of HTML: no scripts, nothing loaded from elsewhere, readable in any browser and on paper. */
 export function referencePage(document: OpenApi): string {
-  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
+  const groups = Map.groupBy(
+    operationsOf(document),
+    ({ path }) => surfaces.find(([prefix]) => path.startsWith(prefix))![1],
   )
-  const contents = operations.map(
-    ({ method, path, operation }) =>
-      `<li><a href="#${anchor(method, path)}"><span class="verb ${method}">${method}</span> ${escapeHtml(operation.summary)}</a></li>`,
+  const titles = surfaces.map(([, title]) => title).filter((title) => groups.has(title))
+  const contents = titles.map((title) => `<h3>${title}</h3><ul>${groups.get(title)!.map(contentsLine).join('')}</ul>`)
+  const sections = titles.map(
+    (title) =>
+      `<h1>${title}</h1>${groups
+        .get(title)!
+        .map((one) => section(one, document))
+        .join('')}`,
   )
-  const sections = operations.map((one) => section(one, document))
-  const records = Object.entries(document.components.schemas).map(
-    ([name, schema]) => `<section id="schema-${name}"><h2>${name}</h2>${fields(schema)}</section>`,
+  const names = Object.keys(document.components.schemas).sort()
+  const records = names.map(
+    (name) => `<section id="schema-${name}"><h2>${name}</h2>${fields(document.components.schemas[name]!)}</section>`,
   )
+  const recordLinks = names.map((name) => `<li><a href="#schema-${name}">${name}</a></li>`)
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Keyhook reference</title><style>${style}</style></head><body>
-<nav><h1>Keyhook</h1><ul>${contents.join('')}</ul><h3>Records</h3><ul>${Object.keys(document.components.schemas)
-    .map((name) => `<li><a href="#schema-${name}">${name}</a></li>`)
-    .join('')}</ul><p><a href="/openapi.json">openapi.json</a></p></nav>
+<nav><h1>Keyhook</h1>${contents.join('')}<h3>Records</h3><ul>${recordLinks.join('')}</ul><p><a href="/openapi.json">openapi.json</a></p></nav>
 <main><p class="intro">Every call sends <code>Authorization: Bearer &lt;token&gt;</code>, with an API key or a login token.
 <span class="basis specified">specified</span> marks what the published interface shows, <span class="basis">chosen&nbsp;n</span> what it leaves open, with the number of our decision.</p>
 ${sections.join('\n')}<h1>Records</h1>${records.join('\n')}</main></body></html>`
 }
 
-function section(
-  { method, path, operation }: { method: string; path: string; operation: Node },
-  document: OpenApi,
-): string {
+const operationsOf = (document: OpenApi): Operation[] =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
+  )
+
+const contentsLine = ({ method, path, operation }: Operation): string =>
+  `<li><a href="#${anchor(method, path)}"><span class="verb ${method}">${method}</span> ${escapeHtml(operation.summary)}</a></li>`
+
+function section({ method, path, operation }: Operation, document: OpenApi): string {
   const parameters = (operation.parameters as Node[] | undefined) ?? []
   const body = contentSchema(operation.requestBody as Node | undefined)
   return `<section id="${anchor(method, path)}">
-<h2><span class="verb ${method}">${method}</span> <code>${escapeHtml(path)}</code> ${basis(operation)}</h2>
-<p>${prose(operation.description ?? operation.summary)}</p>
+<h2>${escapeHtml(operation.summary)} ${basis(operation)}</h2>
+<p class="call"><span class="verb ${method}">${method}</span> <code>${escapeHtml(path)}</code></p>
+<p>${prose(operation.description ?? '')}</p>
 ${parameters.length === 0 ? '' : `<h3>Parameters</h3>${table(parameters.map(parameterRow))}`}
 ${body === null ? '' : `<h3>Request body</h3>${fields(resolve(body, document))}`}
 <h3>Answers</h3>${table(Object.entries(operation.responses as Record<string, Node>).map(responseRow))}
@@ -75,7 +96,7 @@ function type(schema: Node): string {
   }
   if (schema.type === 'array') return `array of ${type(schema.items as Node)}`
   if (Array.isArray(schema.anyOf)) return schema.anyOf.map((one) => type(one as Node)).join(' or ')
-  return escapeHtml(schema.format ?? schema.type ?? (schema.enum ? 'string' : 'any'))
+  return escapeHtml(schema.format === 'date-time' ? 'date-time' : (schema.type ?? (schema.enum ? 'string' : 'any')))
 }
 
 function rules(field: Node): string {

@@ -4,7 +4,7 @@ export const style = `
 * { box-sizing: border-box }
 body { margin: 0; font: 16px/1.55 system-ui, sans-serif; color: var(--ink); display: grid; grid-template-columns: 17rem minmax(0, 1fr) }
 nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 1.5rem; border-right: 1px solid var(--line); font-size: .875rem }
-nav h1 { margin: 0 0 1rem; font-size: 1.25rem } nav ul { list-style: none; padding: 0; margin: 0 } nav li { padding: .2rem 0 }
+main > h1 { margin: 3rem 0 -1rem; font-size: 1.5rem } .call { margin: -.25rem 0 .75rem } nav h1 { margin: 0 0 1rem; font-size: 1.25rem } nav ul { list-style: none; padding: 0; margin: 0 } nav li { padding: .2rem 0 }
 main { padding: 2rem 3rem 6rem; max-width: 62rem }
 a { color: var(--accent); text-decoration: none } a:hover { text-decoration: underline }
 section { border-top: 1px solid var(--line); padding-top: 1rem; margin-top: 2.5rem }
