@@ -57,9 +57,10 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           step('backup.settled', databaseId)
         })
       },
-      async giveUp({ orgId, backupId }, reason, settle) {
+      async giveUp({ orgId, backupId }, reason, settle, tidy) {
         const before = await findBackup(db, orgId, backupId)
-        if (before !== null && moveBackup(before.status, 'give_up') !== null) await archives.remove(backupId)
+        if (before !== null && moveBackup(before.status, 'give_up') !== null)
+          await tidy(() => archives.remove(backupId))
         step('backup.giving_up', backupId)
         await settle(async (tx) => {
           const backup = await lockBackup(tx, orgId, backupId)

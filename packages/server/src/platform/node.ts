@@ -5,7 +5,7 @@ import type { ArchiveStore } from './archive/archive-store.ts'
 import { createBackingUp } from './backing-up.ts'
 import type { DatabaseDriver } from './driver.ts'
 import { issueLastMonth, type Prices } from './invoices.ts'
-import { ensureQueue, type JobQueue, reclaim } from './jobs/queue.ts'
+import { ensureQueues, type JobQueue, reclaim } from './jobs/queue.ts'
 import { anyNode, givenUp, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { createTurns } from './jobs/turns.ts'
 import { workOn } from './jobs/worker.ts'
@@ -74,8 +74,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   try {
     const boss = await queue.boss()
     const mine = nodeQueue(node)
-    await ensureQueue(boss, givenUp(mine), {})
-    await ensureQueue(boss, mine, { deadLetter: givenUp(mine) })
+    await ensureQueues(boss, mine)
     for (const name of [mine, givenUp(mine)]) {
       const count = await reclaim(boss, name)
       if (count > 0) log.info({ queue: name, count }, 'jobs.reclaimed')

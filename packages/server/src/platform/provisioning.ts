@@ -74,11 +74,12 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           })
           step('provision.settled', databaseId)
         }),
-      giveUp: ({ orgId, databaseId }, reason, settle) =>
+      giveUp: ({ orgId, databaseId }, reason, settle, tidy) =>
         deps.turns.take(databaseId, async () => {
           const before = await db.begin((tx) => lockDatabase(tx, orgId, databaseId))
           // First the files, then the word: who hears of the failure finds nothing left of it.
-          if (before !== null && moveDatabase(before.status, 'give_up') !== null) await driver.remove(databaseId)
+          if (before !== null && moveDatabase(before.status, 'give_up') !== null)
+            await tidy(() => driver.remove(databaseId))
           step('provision.giving_up', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)

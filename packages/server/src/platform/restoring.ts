@@ -71,13 +71,14 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           step('restore.settled', databaseId)
         })
       },
-      async giveUp({ orgId, restoreId }, reason, settle) {
+      async giveUp({ orgId, restoreId }, reason, settle, tidy) {
         const restore = await findRestore(db, orgId, restoreId)
         if (restore === null) return settle(async () => {})
         const databaseId = restore.database_id
         await deps.turns.take(databaseId, async () => {
           const before = await db.begin((tx) => lockDatabase(tx, orgId, databaseId))
-          if (before !== null && moveDatabase(before.status, 'give_up') !== null) await driver.remove(databaseId)
+          if (before !== null && moveDatabase(before.status, 'give_up') !== null)
+            await tidy(() => driver.remove(databaseId))
           step('restore.giving_up', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)

@@ -14,9 +14,9 @@ const seconds = { hour: 3_600, day: 86_400 }
 /** pg-boss's least. A job whose process died elsewhere is taken up again this long after its last sign of life. */
 const heartbeatSeconds = 10
 
-const attempts = { retryLimit: 3, retryDelay: 1, retryBackoff: true, retryDelayMax: 10 }
+const attempts = { retryLimit: 2, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 /** Asked for and promised: tried until it is done, once a minute in the end. */
-const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
+export const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
 export function policyOf(kind: PlatformJob['kind']) {
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds: 30 * seconds.day }

@@ -1,8 +1,8 @@
-import { type JobWithMetadata, PgBoss, type Db as PgBossDb } from 'pg-boss'
+import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Destination, PlatformJob } from '../../domain/platform-job.ts'
 import type { ConnectionTarget, Transaction } from '../../store/database.ts'
-import { anyNode, givenUp, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
+import { always, anyNode, givenUp, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
 export type { JobWithMetadata } from 'pg-boss'
 
@@ -67,13 +67,18 @@ async function start({ target, supervise, log }: Parameters<typeof createJobQueu
   boss.on('error', (err) => log.warn({ err }, 'jobs.error'))
   boss.on('warning', (warning) => log.debug({ warning }, 'jobs.warning'))
   await boss.start()
-  await ensureQueue(boss, givenUp(anyNode), {})
-  await ensureQueue(boss, anyNode, { deadLetter: givenUp(anyNode) })
+  await ensureQueues(boss, anyNode)
   await ensureQueue(boss, invoicing, {})
   return boss
 }
 
-export async function ensureQueue(boss: PgBoss, name: string, options: { deadLetter?: string }): Promise<void> {
+/** A queue, and beside it the one that its jobs go to after their last attempt. */
+export async function ensureQueues(boss: PgBoss, name: string): Promise<void> {
+  await ensureQueue(boss, givenUp(name), always)
+  await ensureQueue(boss, name, { deadLetter: givenUp(name) })
+}
+
+async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'name'>): Promise<void> {
   if ((await boss.getQueue(name)) === null) await boss.createQueue(name, { ...options, notify: true })
 }
 

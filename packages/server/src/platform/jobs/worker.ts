@@ -13,8 +13,14 @@ export type Handler<J extends PlatformJob = PlatformJob> = {
   /** May run any number of times, from any point that an earlier run was cut off at. */
   run(job: J, settle: Settle): Promise<void>
   /** After the last attempt: tidies up and settles the failure. The reason is for the owner to read. */
-  giveUp(job: J, reason: string, settle: Settle): Promise<void>
+  giveUp(job: J, reason: string, settle: Settle, tidy: Tidy): Promise<void>
 }
+/**
+ * Removes what was half made, if it can. A disk that refuses must not keep the owner waiting for an answer: what stays
+ * is reported, and removed when the node starts next.
+ */
+export type Tidy = (remove: () => Promise<void>) => Promise<void>
+
 export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob, { kind: K }>> }
 
 const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 3 }
@@ -48,7 +54,8 @@ async function attempt(queue: string, job: TakenJob, deps: Deps): Promise<void> 
 }
 
 async function settleFailure(queue: string, job: TakenJob, reason: string, deps: Deps): Promise<void> {
-  await handlerOf(deps, job.data).giveUp(job.data, reason, settleWith(deps, queue, job))
+  const tidy: Tidy = (remove) => remove().catch((err) => deps.log.error({ ...job.data, err }, 'job.not_tidied'))
+  await handlerOf(deps, job.data).giveUp(job.data, reason, settleWith(deps, queue, job), tidy)
   deps.log.warn({ ...job.data, reason }, 'job.given_up')
 }
 
