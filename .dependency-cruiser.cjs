@@ -15,6 +15,7 @@ module.exports = {
     only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
     only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
     only('platform-is-above-store', 'platform/', ['kernel/', 'domain/', 'store/', 'platform/', 'webhooks/publish']),
+    only('webhooks-is-above-store', 'webhooks/', ['kernel/', 'domain/', 'store/', 'webhooks/']),
     only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
     only('http-is-above-store', 'http/', ['kernel/', 'domain/', 'store/', 'login/', 'http/']),
     {

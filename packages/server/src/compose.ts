@@ -4,19 +4,24 @@ import { type Logger, pino } from 'pino'
 import type { Config } from './config.ts'
 import { createAuthenticate } from './http/authenticate.ts'
 import { addHealthRoutes } from './http/health.ts'
+import { addMetricsRoute } from './http/metrics-route.ts'
 import { createOpenApi } from './http/openapi.ts'
+import { operatorEventRoutes } from './http/operator/events.ts'
 import { operatorInvoiceRoutes } from './http/operator/invoices.ts'
 import { auditLogRoutes } from './http/platform/audit-log.ts'
 import { backupRoutes } from './http/platform/backups.ts'
 import { databaseRoutes } from './http/platform/databases.ts'
 import { invoiceRoutes } from './http/platform/invoices.ts'
 import { restoreRoutes } from './http/platform/restores.ts'
+import { webhookEventRoutes } from './http/platform/webhook-events.ts'
+import { webhookSendingRoutes } from './http/platform/webhook-sending.ts'
 import { apiKeyRoutes } from './http/published/api-keys.ts'
+import { deliveryRoutes } from './http/published/deliveries.ts'
 import { organizationRoutes } from './http/published/organizations.ts'
 import { webhookRoutes } from './http/published/webhooks.ts'
 import { addReference } from './http/reference.ts'
 import type { Route } from './http/route.ts'
-import { createHttpServer } from './http/server.ts'
+import { createHttpServer, createProbeServer } from './http/server.ts'
 import { createLocalIssuer } from './login/local-issuer.ts'
 import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
@@ -34,6 +39,7 @@ import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
 import { createHints, type Hints } from './webhooks/hints.ts'
+import { publishReported, publishSample } from './webhooks/publish.ts'
 
 /*
  * The one place that knows who is plugged into whom.
@@ -48,12 +54,17 @@ export type Api = { app: FastifyInstance; close(): Promise<void> }
 export function composeRoutes(
   { db, masterKeys, config, target }: Installation,
   queue: JobQueue = createJobQueue({ target, supervise: false, log: pino({ level: 'silent' }) }),
+  hints: Hints = createHints({ db, onError() {} }),
 ): Route[] {
   const { databasesPerOrgMax } = config
   return [
     ...organizationRoutes({ db }),
     ...apiKeyRoutes({ db, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
     ...webhookRoutes({ db, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
+    ...deliveryRoutes({ db }),
+    ...webhookSendingRoutes({ db, publishSample, hint: hints.give }),
+    ...webhookEventRoutes({ db }),
+    ...operatorEventRoutes({ db, publishReported, eventBytesMax: config.eventBytesMax, hint: hints.give }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, enqueue: queue.enqueue, databasesPerOrgMax }),
     ...backupRoutes({ db, enqueue: queue.enqueue }),
@@ -63,7 +74,12 @@ export function composeRoutes(
   ]
 }
 
-export function composeApi(installation: Installation, log: Logger, sharedQueue?: JobQueue): Api {
+export function composeApi(
+  installation: Installation,
+  log: Logger,
+  sharedQueue?: JobQueue,
+  { hints = composeHints(installation, log), metrics = createMetrics() }: { hints?: Hints; metrics?: Metrics } = {},
+): Api {
   const queue = sharedQueue ?? createJobQueue({ target: installation.target, supervise: false, log })
   const { config, db, target, masterKeys } = installation
   const now = () => new Date()
@@ -75,7 +91,7 @@ export function composeApi(installation: Installation, log: Logger, sharedQueue?
       ? []
       : [createOpenIdIssuer({ issuer: config.oidcIssuer, audience: config.oidcAudience!, now })]),
   ]
-  const routes = composeRoutes(installation, queue)
+  const routes = composeRoutes(installation, queue, hints)
   const app = createHttpServer({
     routes,
     authenticate: createAuthenticate({
@@ -88,7 +104,8 @@ export function composeApi(installation: Installation, log: Logger, sharedQueue?
     log,
   })
   addHealthRoutes(app, { db })
-  addReference(app, createOpenApi(routes))
+  addMetrics(app, metrics, config)
+  addReference(app, createOpenApi(routes, { serviceName: config.serviceName }))
   return {
     app,
     async close() {
@@ -200,3 +217,14 @@ const deliverySettings = (config: Config): DeliverySettings => ({
     responseHeaderBytesMax: 16_384,
   },
 })
+
+/** What a process without the API answers: whether it lives, whether it can work, and how it does. */
+export function composeProbes({ db, config }: Installation, log: Logger, metrics: Metrics): FastifyInstance {
+  const app = createProbeServer(log)
+  addHealthRoutes(app, { db })
+  addMetrics(app, metrics, config)
+  return app
+}
+
+const addMetrics = (app: FastifyInstance, { registry }: Metrics, { metricsToken }: Config): void =>
+  addMetricsRoute(app, { metrics: () => registry.metrics(), contentType: registry.contentType, token: metricsToken })

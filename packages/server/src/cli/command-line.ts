@@ -5,6 +5,7 @@ import { isRefusal, isUnavailable } from '../store/database.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
+import { addEventCommands } from './event-commands.ts'
 import { addInvoiceCommands } from './invoice-commands.ts'
 import { addListenCommand } from './listen-command.ts'
 import { addMaintenanceCommands } from './maintenance-commands.ts'
@@ -44,6 +45,7 @@ Examples:
   addMaintenanceCommands(program, environment)
   addListenCommand(program, environment)
   addDirectoryCommands(program, environment)
+  addEventCommands(program, environment)
   addInvoiceCommands(program, environment)
   makeStrict(program)
   return program

@@ -1,22 +1,35 @@
 import { type Command, Option } from 'commander'
-import { composeApi, composeJobQueue, composePlatformNode } from '../compose.ts'
+import {
+  composeApi,
+  composeDispatcher,
+  composeHints,
+  composeJobQueue,
+  composePlatformNode,
+  composeProbes,
+} from '../compose.ts'
 import { createLog } from '../log.ts'
+import { createMetrics } from '../metrics.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
 import { createOutput, Mistake } from './output.ts'
+import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
 /** After this, requests that are still being answered are cut off. */
 const drainMsMax = 15_000
 
-type Role = 'all' | 'api' | 'jobs'
+type Role = 'all' | 'api' | 'dispatcher' | 'jobs'
 
 export function addServeCommand(program: Command, environment: Environment): void {
   program
     .command('serve')
     .description('Run Keyhook until Ctrl-C')
-    .addOption(new Option('--role <role>', 'What this process does').choices(['all', 'api', 'jobs']).default('all'))
+    .addOption(
+      new Option('--role <role>', 'What this process does')
+        .choices(['all', 'api', 'dispatcher', 'jobs'])
+        .default('all'),
+    )
     .option('--json', 'Print one line of JSON when ready')
     .action((options: { role: Role; json?: boolean }) => serve(environment, options))
 }
@@ -35,7 +48,14 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   await using parts = new AsyncDisposableStack()
   parts.defer(() => installation.close())
   const first = await ensureFirstOrganization(installation.db)
-  const queue = options.role === 'api' ? undefined : composeJobQueue(installation, log)
+  const hints = composeHints(installation, log)
+  const metrics = createMetrics()
+  if (options.role === 'all' || options.role === 'dispatcher') {
+    const engine = await composeDispatcher(installation, log, hints, metrics)
+    parts.defer(() => engine.stop())
+  }
+  const worksOnJobs = options.role === 'all' || options.role === 'jobs'
+  const queue = worksOnJobs ? composeJobQueue(installation, log) : undefined
   if (queue !== undefined) {
     // Not waited for: bringing back many databases takes a while, and nothing else depends on it.
     const node = composePlatformNode(installation, log, queue)
@@ -44,17 +64,24 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     if (options.role === 'jobs') await node
   }
   let url: string | null = null
-  if (options.role !== 'jobs') {
-    const api = composeApi(installation, log, queue)
+  if (options.role === 'all' || options.role === 'api') {
+    const api = composeApi(installation, log, queue, { hints, metrics })
     parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
     })
     url = await listen(api.app, config)
     installation.announce(url)
+  } else if (config.metricsPort !== null) {
+    const probes = composeProbes(installation, log, metrics)
+    parts.defer(() => probes.close())
+    await listen(probes, { host: config.host, port: config.metricsPort })
   }
   const facts = { url, organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
-  output.result(facts, url === null ? 'Keyhook works on jobs. Ctrl-C stops it.' : welcome(config, url, first))
+  output.result(
+    facts,
+    url === null ? `Keyhook is running (${options.role}). Ctrl-C stops it.` : welcome(config, url, first),
+  )
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')
   output.note('Stopping: requests in flight are finished first.')
@@ -83,20 +110,3 @@ async function listen(
 /** A wildcard is where we listen, not where anybody can go. */
 const publicUrl = (listening: string, host: string): string =>
   ['0.0.0.0', '::'].includes(host) ? `http://127.0.0.1:${new URL(listening).port}` : listening
-
-type StopSignal = { promise: Promise<string>; now(failure: string): void; failure: string | null }
-
-/** Resolves on Ctrl-C, on a supervisor's SIGTERM, or when something under us breaks. */
-function stopSignal(): StopSignal {
-  const { promise, resolve } = Promise.withResolvers<string>()
-  const signal: StopSignal = {
-    promise,
-    failure: null,
-    now(failure) {
-      signal.failure = failure
-      resolve(failure)
-    },
-  }
-  for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => resolve(name))
-  return signal
-}

@@ -55,6 +55,8 @@ type RouteShape = {
   description: string
   query?: TSchema
   body?: TSchema
+  /** For the one route that takes many things at once; everything else has the server's limit. */
+  bodyBytesMax?: number
   success: { status: 200 | 201 | 202 | 204; description: string; schema?: TSchema }
   /** Problem codes of this route beyond those that every route can answer. */
   faults?: readonly FaultCode[]

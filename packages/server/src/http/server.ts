@@ -93,12 +93,21 @@ function hangUpWhenStopping(app: FastifyInstance): void {
   })
 }
 
+/** For processes without the API: no routes of the table, the same way of answering. */
+export function createProbeServer(log: Logger): FastifyInstance {
+  const app: FastifyInstance = fastify({ loggerInstance: log as FastifyBaseLogger, forceCloseConnections: 'idle' })
+  app.setErrorHandler(answerError)
+  app.setNotFoundHandler(async (_request, reply) => answerNoRoute([], reply))
+  return app
+}
+
 function addRoute(app: FastifyInstance, route: Route, deps: { authenticate: Authenticate; keyUses: KeyUses }): void {
   app.route({
     method: route.method,
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(route.body && { body: route.body }) },
     onRequest: gateOf(route, deps),
+    ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
       run(route, request)
         .then((answer) => send(reply, answer))

@@ -48,6 +48,8 @@ export function fieldErrors(errors: readonly ErrorObject[], part: string): Field
   const found = new Map<string, FieldError>()
   for (const error of errors) {
     if (found.size === errorsShownMax) break
+    // Says only that a branch did not hold; what is wrong in it is said by the others.
+    if (error.keyword === 'if') continue
     const pointer = pointerOf(error)
     // One complaint a field is enough: an empty name is blank, too short and of the wrong format.
     if (found.has(pointer)) continue

@@ -1,4 +1,4 @@
-import { typeidUnboxed } from 'typeid-js'
+import { fromUUID, toUUID, typeidUnboxed } from 'typeid-js'
 
 /** TypeID prefixes: an id says what it identifies, and sorts by the time it was made (UUIDv7 inside). */
 export type IdPrefix =
@@ -46,3 +46,9 @@ export const isId = <P extends IdPrefix>(prefix: P, text: string): text is Id<P>
   }
   return pattern.test(text)
 }
+
+export type AttemptId = Id<'dlv'>
+
+/** Attempts are kept under the bare UUID: there are too many of them for a longer key. Outside they look like every id. */
+export const attemptIdOf = (uuid: string): AttemptId => fromUUID(uuid, 'dlv') as unknown as AttemptId
+export const attemptUuid = (id: AttemptId): string => toUUID(id as unknown as Parameters<typeof toUUID>[0])

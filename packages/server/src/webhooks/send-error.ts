@@ -1,28 +1,6 @@
-/** Every way an attempt can fail, as it stands in `error.code`. The code is part of the interface; the detail is for people. */
-export const sendErrorCodes = [
-  'dns_failed',
-  'dns_timeout',
-  'address_forbidden',
-  'connect_refused',
-  'connect_unreachable',
-  'connect_timeout',
-  'connect_failed',
-  'tls_failed',
-  'tls_timeout',
-  'tls_certificate_invalid',
-  'timeout',
-  'connection_closed',
-  'connection_reset',
-  'response_malformed',
-  'response_headers_too_large',
-  'response_too_large',
-  'response_encoded',
-  'redirect_not_followed',
-  'status_not_successful',
-  'sender_exhausted',
-  'interrupted',
-] as const
-export type SendErrorCode = (typeof sendErrorCodes)[number]
+import type { SendErrorCode } from '../domain/send-errors.ts'
+
+export type { SendErrorCode }
 
 export class SendError extends Error {
   readonly code: SendErrorCode

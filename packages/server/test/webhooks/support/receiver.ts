@@ -80,7 +80,7 @@ export async function startHostile(behave: (socket: TLSSocket, request: Buffer) 
     sockets.add(socket)
     socket.on('error', () => {})
     socket.on('close', () => sockets.delete(socket))
-    socket.once('data', (request) => behave(socket, request))
+    socket.once('data', (request: Buffer) => behave(socket, request))
   })
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
   return {

@@ -1,0 +1,66 @@
+import type { Command } from 'commander'
+import { type EventType, eventTypes } from '../domain/event-types.ts'
+import { isEventId } from '../domain/events.ts'
+import { isId } from '../kernel/ids.ts'
+import { noSuch } from '../operator/directory.ts'
+import { recordAudit } from '../store/audit.ts'
+import { existingOrganizations } from '../store/events.ts'
+import { publishReported } from '../webhooks/publish.ts'
+import { Mistake } from './output.ts'
+import { type Environment, withInstallation } from './with-installation.ts'
+
+type Options = { org: string; type: string; data: string; id?: string; json?: boolean }
+
+/** Nobody is logged in at a command line: what it does is the operator's doing. */
+const operator = { kind: 'operator', tokenId: null, address: null } as const
+
+export function addEventCommands(program: Command, environment: Environment): void {
+  program
+    .command('event')
+    .description('Events')
+    .command('publish')
+    .description('Publish an event to the webhooks of an organization that are subscribed to its type')
+    .requiredOption('--org <org>', 'The organization')
+    .requiredOption('--type <type>', eventTypes.join(', '))
+    .requiredOption('--data <json>', 'What there is to tell, a JSON object')
+    .option('--id <id>', 'A name of your own; the same name again is the same event')
+    .option('--json', 'Print one line of JSON')
+    .action((options: Options) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const event = eventOf(options)
+        if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
+          throw noSuch('organization', event.orgId)
+        const [id] = await db.begin(async (tx) => {
+          const ids = await publishReported(tx, event.orgId, [event])
+          const entry = { orgId: event.orgId, action: 'event.reported', actor: operator, targetId: ids[0]! } as const
+          await recordAudit(tx, { ...entry, details: { events: 1 } })
+          return ids
+        })
+        await db`select pg_notify('keyhook_wake', '')`.catch(() => {})
+        output.result({ id }, `Published ${id}.`)
+      }),
+    )
+}
+
+function eventOf({ org, type, data, id }: Options) {
+  if (!isId('org', org)) throw new Mistake(`--org: "${org}" is not an id such as org_01h455vb4pex5vsknk084sn02q`)
+  if (!(eventTypes as readonly string[]).includes(type)) {
+    throw new Mistake(`--type: "${type}" is not one of ${eventTypes.join(', ')}`)
+  }
+  if (id !== undefined && !isEventId(id)) {
+    throw new Mistake(`--id: "${id}" may have letters, digits and _ . : - (at most 128, the first a letter or digit)`)
+  }
+  return { orgId: org, type: type as EventType, data: dataOf(data), id: id ?? null }
+}
+
+function dataOf(text: string): object {
+  let data: unknown
+  try {
+    data = JSON.parse(text)
+  } catch {
+    throw new Mistake('--data: this is not JSON')
+  }
+  if (typeof data !== 'object' || data === null || Array.isArray(data))
+    throw new Mistake('--data: must be a JSON object')
+  return data
+}

@@ -1,0 +1,151 @@
+import Type from 'typebox'
+import { eventTypes } from '../../domain/event-types.ts'
+import { isEventId } from '../../domain/events.ts'
+import { sendErrorCodes } from '../../domain/send-errors.ts'
+import { notFound } from '../../kernel/faults.ts'
+import { attemptIdOf } from '../../kernel/ids.ts'
+import type { Database } from '../../store/database.ts'
+import {
+  type EventAttemptRow,
+  type EventWebhookRow,
+  listAttemptsOfEvent,
+  listWebhooksOfEvent,
+} from '../../store/deliveries.ts'
+import { findEvent } from '../../store/events.ts'
+import { chosen, mark } from '../basis.ts'
+import { attemptStatuses } from '../published/delivery-schemas.ts'
+import { type Route, route } from '../route.ts'
+import { createdAt, id, moment } from '../schemas.ts'
+
+const here = chosen(40)
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()])
+
+const attempt = Type.Object(
+  {
+    id: mark(here, id('dlv', 'The attempt.')),
+    attempt: mark(here, Type.Integer({ description: 'The how-manieth.' })),
+    status: mark(here, Type.Enum([...attemptStatuses])),
+    started_at: mark(here, moment('When it began.')),
+    duration_ms: mark(here, nullable(Type.Number())),
+    response_status: mark(here, nullable(Type.Integer())),
+    error_code: mark(here, nullable(Type.Enum([...sendErrorCodes]))),
+    next_attempt_at: mark(here, nullable(moment('When it is tried again.'))),
+  },
+  { additionalProperties: false },
+)
+
+const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', 'sample_for_another_webhook'] as const
+
+export const eventRecord = Type.Object(
+  {
+    id: mark(here, Type.String({ description: 'The event.' })),
+    type: mark(here, Type.Enum([...eventTypes])),
+    created_at: mark(here, createdAt()),
+    test: mark(here, Type.Boolean({ description: 'Whether it is a sample that somebody asked for.' })),
+    body: mark(here, Type.String({ description: 'Exactly what is sent.' })),
+    delivered_to: mark(
+      here,
+      Type.Array(
+        Type.Object(
+          {
+            webhook_id: mark(here, id('wh', 'The webhook.')),
+            url: mark(here, Type.String()),
+            status: mark(
+              here,
+              Type.Enum(['waiting', 'sending', 'succeeded', 'failed'], { description: 'How the delivery stands.' }),
+            ),
+            attempts: mark(here, Type.Array(attempt)),
+          },
+          { additionalProperties: false },
+        ),
+        { description: 'The webhooks it goes to.' },
+      ),
+    ),
+    not_delivered_to: mark(
+      here,
+      Type.Array(
+        Type.Object(
+          {
+            webhook_id: mark(here, id('wh', 'The webhook.')),
+            url: mark(here, Type.String()),
+            reason: mark(here, Type.Enum([...reasons], { description: 'Why not.' })),
+          },
+          { additionalProperties: false },
+        ),
+        { description: 'The webhooks it does not go to.' },
+      ),
+    ),
+  },
+  { $id: 'Event', additionalProperties: false },
+)
+
+export function webhookEventRoutes(deps: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/platform/v1/organizations/:orgId/events/:eventId',
+      needs: 'deliveries:read',
+      audit: null,
+      basis: here,
+      summary: 'Explain an event',
+      description: 'Where one event went and where it did not, and why; with every attempt.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The event.', schema: eventRecord },
+      async handler({ orgId, params }) {
+        const eventId = params.eventId!
+        const event = isEventId(eventId) ? await findEvent(deps.db, orgId, eventId) : null
+        if (event === null) throw notFound(`no event ${eventId} in ${orgId}`)
+        const [webhooks, attempts] = await Promise.all([
+          listWebhooksOfEvent(deps.db, orgId, event),
+          listAttemptsOfEvent(deps.db, orgId, event.seq),
+        ])
+        const byLane = Map.groupBy(attempts, (row) => row.lane_id)
+        return {
+          status: 200,
+          body: {
+            id: event.id,
+            type: event.type,
+            created_at: event.created_at.toISOString(),
+            test: event.sample,
+            body: event.body,
+            delivered_to: webhooks
+              .filter((row) => row.addressed)
+              .map((row) => deliveryOf(row, byLane.get(row.lane_id) ?? [])),
+            not_delivered_to: webhooks
+              .filter((row) => !row.addressed)
+              .map((row) => ({ webhook_id: row.id, url: row.url, reason: reasonOf(row) })),
+          },
+        }
+      },
+    }),
+  ]
+}
+
+function reasonOf(row: EventWebhookRow): (typeof reasons)[number] {
+  if (!row.subscribed) return 'not_subscribed'
+  if (row.created_later) return 'webhook_created_later'
+  return row.deleted ? 'webhook_deleted' : 'sample_for_another_webhook'
+}
+
+const deliveryOf = (row: EventWebhookRow, attempts: readonly EventAttemptRow[]) => ({
+  webhook_id: row.id,
+  url: row.url,
+  status: statusOf(row, attempts),
+  attempts: attempts.map((one) => ({
+    id: attemptIdOf(one.id),
+    attempt: one.attempt,
+    status: one.status,
+    started_at: one.started_at.toISOString(),
+    duration_ms: one.duration_us === null ? null : one.duration_us / 1_000,
+    response_status: one.response_status,
+    error_code: one.error_code,
+    next_attempt_at: one.next_attempt_at?.toISOString() ?? null,
+  })),
+})
+
+function statusOf(row: EventWebhookRow, attempts: readonly EventAttemptRow[]) {
+  const last = attempts.at(-1)
+  if (last?.status === 'sending') return 'sending'
+  if (row.waiting_until !== null || last === undefined) return row.deleted ? 'failed' : 'waiting'
+  return last.status === 'succeeded' ? 'succeeded' : 'failed'
+}

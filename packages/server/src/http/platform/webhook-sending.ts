@@ -1,0 +1,181 @@
+import Type from 'typebox'
+import { sampleData } from '../../domain/event-samples.ts'
+import { type EventType, eventTypes } from '../../domain/event-types.ts'
+import { Fault, invalid, notFound } from '../../kernel/faults.ts'
+import { attemptUuid, type Id, isId, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
+import { recordAudit } from '../../store/audit.ts'
+import type { Database, Transaction } from '../../store/database.ts'
+import { findLane } from '../../store/deliveries.ts'
+import { askLane } from '../../store/lanes.ts'
+import { countRecoverable, findRecovery, insertRecovery, redeliver } from '../../store/redeliveries.ts'
+import { chosen, mark } from '../basis.ts'
+import { webhookId } from '../published/webhooks.ts'
+import { type Route, route } from '../route.ts'
+import { id } from '../schemas.ts'
+import { recoveryRecord, recoveryRecordOf } from './webhook-recovery-schema.ts'
+
+const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
+
+/** Sending on request: a sample, one delivery again, or everything that never arrived. */
+export function webhookSendingRoutes(deps: {
+  db: Database
+  publishSample(
+    tx: Transaction,
+    webhook: { orgId: OrgId; webhookId: WebhookId },
+    sample: { type: EventType; data: object },
+  ): Promise<{ id: Id<'evt'> }>
+  hint(): void
+}): Route[] {
+  const { db } = deps
+
+  async function laneOf(orgId: OrgId, id: WebhookId): Promise<number> {
+    const lane = await findLane(db, orgId, id)
+    if (lane === null) throw notFound(`${id} is not in ${orgId}`)
+    return lane.laneId
+  }
+
+  return [
+    route({
+      method: 'POST',
+      path: `${path}/test`,
+      needs: 'deliveries:send',
+      audit: 'webhook.tested',
+      basis: chosen(37),
+      summary: 'Send a test event',
+      description:
+        'Sends a sample of an event type to this webhook alone, subscribed or not. It is signed, retried and recorded like any event; its `data` holds `"test": true`.',
+      body: Type.Object(
+        { event_type: mark(chosen(37), Type.Enum([...eventTypes], { description: 'Which sample to send.' })) },
+        { $id: 'NewTestEvent', additionalProperties: false },
+      ),
+      faults: ['request.invalid', 'not_found'],
+      success: {
+        status: 202,
+        description: 'The sample is on its way.',
+        schema: Type.Object(
+          { event_id: mark(chosen(37), id('evt', 'The sample.')) },
+          { $id: 'TestEvent', additionalProperties: false },
+        ),
+      },
+      async handler({ orgId, actor, params, body }) {
+        const hook = webhookId(params)
+        await laneOf(orgId, hook)
+        const sample = { type: body.event_type, data: sampleData(body.event_type) }
+        const event = await db.begin(async (tx) => {
+          const details = { event_type: body.event_type }
+          await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
+          return deps.publishSample(tx, { orgId, webhookId: hook }, sample)
+        })
+        deps.hint()
+        return { status: 202, body: { event_id: event.id } }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: `${path}/deliveries/:deliveryId/redeliver`,
+      needs: 'deliveries:send',
+      audit: 'delivery.redelivered',
+      basis: chosen(38),
+      summary: 'Redeliver',
+      description:
+        'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
+      faults: ['not_found', 'conflict'],
+      success: {
+        status: 202,
+        description: 'It is due now.',
+        schema: Type.Object(
+          { delivery_id: mark(chosen(38), id('dlv', 'The attempt that was named.')) },
+          { $id: 'Redelivery', additionalProperties: false },
+        ),
+      },
+      async handler({ orgId, actor, params }) {
+        const hook = webhookId(params)
+        const attempt = params.deliveryId!
+        if (!isId('dlv', attempt)) throw notFound('the delivery id is not one by its shape')
+        await db.begin(async (tx) => {
+          const { outcome, laneId } = await redeliver(tx, orgId, hook, attemptUuid(attempt))
+          if (outcome === 'no_such_delivery') throw notFound(`${attempt} is not one of ${hook}'s`)
+          if (outcome === 'on_its_way') {
+            throw new Fault('conflict', { public: 'An attempt of this delivery is on its way right now.' })
+          }
+          await askLane(tx, orgId, laneId)
+          await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
+        })
+        deps.hint()
+        return { status: 202, body: { delivery_id: attempt } }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: `${path}/recover`,
+      needs: 'deliveries:send',
+      audit: 'webhook.recovered',
+      basis: chosen(39),
+      summary: 'Recover deliveries',
+      description:
+        'Redelivers every event of a stretch of time that never arrived at this webhook: a job that survives restarts. With `dry_run` it only counts them.',
+      body: Type.Object(
+        {
+          since: mark(chosen(39), Type.String({ maxLength: 40, description: 'Events from here on (RFC 3339).' })),
+          until: Type.Optional(
+            mark(chosen(39), Type.String({ maxLength: 40, description: 'Events before this; now when absent.' })),
+          ),
+          dry_run: Type.Optional(mark(chosen(39), Type.Boolean({ description: 'Count, and send nothing.' }))),
+        },
+        { $id: 'NewRecovery', additionalProperties: false },
+      ),
+      faults: ['request.invalid', 'not_found'],
+      success: {
+        status: 202,
+        description: 'How many deliveries it is about, and the job.',
+        schema: Type.Object(
+          {
+            id: mark(chosen(39), Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()])),
+            matching: mark(chosen(39), Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' })),
+          },
+          { $id: 'StartedRecovery', additionalProperties: false },
+        ),
+      },
+      async handler({ orgId, actor, params, body }) {
+        const hook = webhookId(params)
+        const laneId = await laneOf(orgId, hook)
+        const since = readMoment('/since', body.since)
+        const until = body.until === undefined ? new Date() : readMoment('/until', body.until)
+        const matching = await countRecoverable(db, orgId, laneId, since, until)
+        if (body.dry_run === true) return { status: 202, body: { id: null, matching } }
+        const recovery = newId('rcv')
+        await db.begin(async (tx) => {
+          await insertRecovery(tx, orgId, { id: recovery, laneId, since, until })
+          const details = { since: since.toISOString(), until: until.toISOString(), recovery }
+          await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })
+        })
+        return { status: 202, body: { id: recovery, matching } }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${path}/recoveries/:recoveryId`,
+      needs: 'deliveries:read',
+      audit: null,
+      basis: chosen(39),
+      summary: 'Show a recovery',
+      description: 'How far a recovery has come.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The recovery.', schema: recoveryRecord },
+      async handler({ orgId, params }) {
+        const recovery = params.recoveryId!
+        const row = isId('rcv', recovery) ? await findRecovery(db, orgId, webhookId(params), recovery) : null
+        if (row === null) throw notFound('no such recovery of this webhook')
+        return { status: 200, body: recoveryRecordOf(row) }
+      },
+    }),
+  ]
+}
+
+const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
+
+function readMoment(pointer: string, text: string): Date {
+  const at = new Date(text)
+  if (rfc3339.test(text) && !Number.isNaN(at.getTime())) return at
+  throw invalid([{ pointer, detail: 'must be a time such as 2026-01-31T12:00:00Z' }])
+}

@@ -1,0 +1,45 @@
+import Type from 'typebox'
+import { notFound } from '../../kernel/faults.ts'
+import { attemptIdOf, attemptUuid, isId } from '../../kernel/ids.ts'
+import type { Database } from '../../store/database.ts'
+import { findLane, type HistoryRow, listAttempts } from '../../store/deliveries.ts'
+import { specified } from '../basis.ts'
+import { pageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
+import { deliveryRecord, deliveryRecordOf } from './delivery-schemas.ts'
+import { webhookId } from './webhooks.ts'
+
+export function deliveryRoutes(deps: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/api/v1/organizations/:orgId/webhooks/:webhookId/deliveries',
+      needs: 'deliveries:read',
+      audit: null,
+      basis: specified,
+      summary: 'List delivery attempts',
+      description:
+        'Every attempt to deliver an event to this webhook, newest first, with its status and the response. An attempt is recorded before its request leaves.',
+      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      faults: ['request.invalid', 'not_found'],
+      success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },
+      async handler({ orgId, params }) {
+        const id = webhookId(params)
+        const lane = await findLane(deps.db, orgId, id)
+        if (lane === null) throw notFound(`${id} is not in ${orgId}`)
+        return {
+          status: 200,
+          list: {
+            page: ({ before, limit }) => {
+              const uuid = before !== null && isId('dlv', before) ? attemptUuid(before) : null
+              return listAttempts(deps.db, orgId, lane.laneId, { before: uuid, limit })
+            },
+            keyOf: (row: HistoryRow) => attemptIdOf(row.id),
+            record: (row: HistoryRow) => deliveryRecordOf(row, lane.url),
+            isKey: (text) => isId('dlv', text),
+          },
+        }
+      },
+    }),
+  ]
+}

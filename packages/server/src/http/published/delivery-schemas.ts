@@ -1,0 +1,125 @@
+import Type from 'typebox'
+import { eventTypes } from '../../domain/event-types.ts'
+import { sendErrorCodes } from '../../domain/send-errors.ts'
+import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
+import type { HistoryRow } from '../../store/deliveries.ts'
+import { chosen, mark, specified } from '../basis.ts'
+import { id, moment } from '../schemas.ts'
+
+const here = chosen(35)
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()])
+const headers = (description: string) => Type.Record(Type.String(), Type.Unknown(), { description })
+const ms = (description: string) => mark(here, nullable(Type.Number({ minimum: 0, description })))
+
+const request = Type.Object(
+  {
+    method: mark(specified, Type.Literal('POST')),
+    url: mark(here, Type.String({ description: 'Where it was sent.' })),
+    headers: mark(
+      here,
+      nullable(headers('What was sent with it, the signature included. Null while it is on its way.')),
+    ),
+    address: mark(here, nullable(Type.String({ description: 'The address of the socket that was used.' }))),
+    timings: mark(
+      here,
+      Type.Object(
+        {
+          dns_ms: ms('The look-up of the name. Null on a connection that was there already, or for an address.'),
+          connect_ms: ms('The TCP connection.'),
+          tls_ms: ms('The TLS handshake.'),
+          first_byte_ms: ms('From the start to the first byte of the response.'),
+          total_ms: ms('From the start to the end.'),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+  },
+  { additionalProperties: false, description: 'What was sent.' },
+)
+
+const response = Type.Object(
+  {
+    status: mark(here, Type.Integer({ description: 'The HTTP status.' })),
+    headers: mark(here, headers('The header fields.')),
+    body: mark(here, Type.String({ description: 'The beginning of the body, as text.' })),
+    body_truncated: mark(
+      here,
+      Type.Boolean({ description: 'Whether there was more than is kept, or should have been.' }),
+    ),
+  },
+  { additionalProperties: false, description: 'What the receiver answered; null if it did not.' },
+)
+
+export const attemptStatuses = ['sending', 'succeeded', 'failed', 'interrupted'] as const
+
+export const deliveryRecord = Type.Object(
+  {
+    id: mark(chosen(18), id('dlv', 'This attempt.')),
+    event_id: mark(chosen(18), Type.String({ description: 'The event that was sent.' })),
+    event_type: mark(chosen(18), Type.Enum([...eventTypes], { description: 'Its type.' })),
+    attempt: mark(chosen(18), Type.Integer({ minimum: 1, description: 'The how-manieth attempt of this delivery.' })),
+    status: mark(
+      specified,
+      Type.Enum([...attemptStatuses], {
+        description: '`interrupted`: the dispatcher stopped before it knew the outcome; the delivery is tried again.',
+      }),
+    ),
+    started_at: mark(chosen(18), moment('When it began.')),
+    duration_ms: mark(chosen(18), nullable(Type.Number({ minimum: 0, description: 'How long it took.' }))),
+    request: mark(chosen(18), request),
+    response: mark(specified, nullable(response)),
+    error: mark(
+      chosen(18),
+      nullable(
+        Type.Object(
+          {
+            code: mark(
+              chosen(34),
+              Type.Enum([...sendErrorCodes], { description: 'What went wrong: test for this one.' }),
+            ),
+            detail: mark(chosen(34), Type.String({ description: 'The same for people.' })),
+          },
+          { additionalProperties: false },
+        ),
+      ),
+    ),
+    next_attempt_at: mark(chosen(18), nullable(moment('When it is tried again; null if it is not.'))),
+  },
+  { $id: 'Delivery', additionalProperties: false },
+)
+
+const millis = (us: number | null): number | null => (us === null ? null : us / 1_000)
+
+export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
+  id: attemptIdOf(row.id) satisfies AttemptId,
+  event_id: row.event_id,
+  event_type: row.event_type,
+  attempt: row.attempt,
+  status: row.status,
+  started_at: row.started_at.toISOString(),
+  duration_ms: millis(row.duration_us),
+  request: {
+    method: 'POST',
+    url,
+    headers: row.request_headers === null ? null : JSON.parse(row.request_headers),
+    address: row.address,
+    timings: {
+      dns_ms: millis(row.dns_us),
+      connect_ms: millis(row.connect_us),
+      tls_ms: millis(row.tls_us),
+      first_byte_ms: millis(row.first_byte_us),
+      total_ms: millis(row.duration_us),
+    },
+  },
+  response:
+    row.response_status === null
+      ? null
+      : {
+          status: row.response_status,
+          headers: JSON.parse(row.response_headers ?? '{}'),
+          body: row.response_body ?? '',
+          body_truncated: row.response_complete === false,
+        },
+  error: row.error_code === null ? null : { code: row.error_code, detail: row.error_detail ?? '' },
+  next_attempt_at: row.next_attempt_at?.toISOString() ?? null,
+})

@@ -1,0 +1,116 @@
+import type { EventType } from '../domain/event-types.ts'
+import type { OrgId, WebhookId } from '../kernel/ids.ts'
+import type { Database, Executor } from './database.ts'
+
+export type AttemptRow = {
+  id: string
+  attempt: number
+  status: 'sending' | 'succeeded' | 'failed' | 'interrupted'
+  started_at: Date
+  duration_us: number | null
+  dns_us: number | null
+  connect_us: number | null
+  tls_us: number | null
+  first_byte_us: number | null
+  address: string | null
+  request_headers: string | null
+  response_status: number | null
+  response_headers: string | null
+  response_body: string | null
+  response_complete: boolean | null
+  error_code: string | null
+  error_detail: string | null
+  next_attempt_at: Date | null
+}
+
+export type HistoryRow = AttemptRow & { event_id: string; event_type: EventType }
+
+/** Null for a webhook that does not exist or no longer does. */
+export const findLane = async (
+  db: Executor,
+  orgId: OrgId,
+  webhookId: WebhookId,
+): Promise<{ laneId: number; url: string } | null> => {
+  const [row] = await db<{ lane_id: string; url: string }[]>`
+    select lane_id, url from keyhook.webhooks where org_id = ${orgId} and id = ${webhookId} and deleted_at is null`
+  return row === undefined ? null : { laneId: Number(row.lane_id), url: row.url }
+}
+
+/** Sorts after every id there is. Always a bound, so that every page is one descent of the index. */
+const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+/** Attempts newest first: those that have ended, and those on their way. An attempt is in exactly one of the two tables. */
+export const listAttempts = (
+  db: Database,
+  orgId: OrgId,
+  laneId: number,
+  { before, limit }: { before: string | null; limit: number },
+) => db<HistoryRow[]>`
+  select r.*, e.id as event_id, e.type as event_type
+  from (
+    (
+      select id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
+        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail,
+        next_attempt_at
+      from keyhook.attempts
+      where lane_id = ${laneId} and org_id = ${orgId} and id < ${before ?? afterAllIds}
+      order by id desc limit ${limit}
+    )
+    union all
+    (
+      select attempt_id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
+        null, null, null, null, null, null, null, null
+      from keyhook.unsettled
+      where lane_id = ${laneId} and org_id = ${orgId} and due_at = '-infinity' and attempt_id < ${before ?? afterAllIds}
+      order by attempt_id desc limit ${limit}
+    )
+  ) r
+  join keyhook.events e on e.org_id = ${orgId} and e.seq = r.event_seq
+  order by r.id desc
+  limit ${limit}`
+
+export type EventAttemptRow = Pick<
+  AttemptRow,
+  'id' | 'attempt' | 'status' | 'started_at' | 'duration_us' | 'response_status' | 'error_code' | 'next_attempt_at'
+> & { lane_id: string }
+
+/** Every attempt to deliver one event, to whichever webhook, in the order they began. */
+export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string) => db<EventAttemptRow[]>`
+  select a.lane_id, a.id, a.attempt, a.status, a.started_at, a.duration_us, a.response_status, a.error_code,
+    a.next_attempt_at
+  from keyhook.deliveries d
+  join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq and a.org_id = d.org_id
+  where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
+  union all
+  select u.lane_id, u.attempt_id, u.attempt, 'sending', u.started_at, null, null, null, null
+  from keyhook.unsettled u
+  join keyhook.deliveries d on d.lane_id = u.lane_id and d.event_seq = u.event_seq and d.org_id = u.org_id
+  where d.org_id = ${orgId} and d.event_seq = ${eventSeq} and u.due_at = '-infinity'
+  order by 2`
+
+export type EventWebhookRow = {
+  lane_id: string
+  id: WebhookId
+  url: string
+  subscribed: boolean
+  created_later: boolean
+  deleted: boolean
+  addressed: boolean
+  waiting_until: Date | null
+}
+
+/** All webhooks of the organization, with what decided whether the event went to them. */
+export const listWebhooksOfEvent = (
+  db: Database,
+  orgId: OrgId,
+  event: { seq: string; type: EventType; created_at: Date },
+) => db<EventWebhookRow[]>`
+  select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
+    w.created_at > ${event.created_at} as created_later, w.deleted_at is not null as deleted,
+    d.lane_id is not null as addressed, u.due_at as waiting_until
+  from keyhook.webhooks w
+  left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
+  left join keyhook.unsettled u
+    on u.lane_id = w.lane_id and u.event_seq = ${event.seq} and u.org_id = w.org_id and u.due_at > '-infinity'
+  where w.org_id = ${orgId}
+  order by w.id`
