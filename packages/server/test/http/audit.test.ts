@@ -170,6 +170,27 @@ describe('a change whose audit entry cannot be written does not happen', () => {
     }
   })
 
+  test.each(Object.keys(recipes))(
+    '%s: nor does an entry stay behind when the change fails at the last moment',
+    async (name) => {
+      const change = await recipes[name]!(owner.token)
+      const before = [await countRows(api.db), await state()]
+      // Fails when the transaction commits: an entry that was written outside of it would survive.
+      const trigger = (table: string) => `
+      create constraint trigger refuse after insert or update on keyhook.${table}
+      deferrable initially deferred for each row execute function keyhook.refuse()`
+      await api.db.unsafe(`
+      create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'not today'; end $$;
+      ${trigger('api_keys')}; ${trigger('webhooks')}`)
+      try {
+        await change()
+        expect([await countRows(api.db), await state()]).toEqual(before)
+      } finally {
+        await api.db.unsafe('drop function keyhook.refuse cascade')
+      }
+    },
+  )
+
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
       (select count(*) from keyhook.webhooks where deleted_at is null) as webhooks`

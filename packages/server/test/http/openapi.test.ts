@@ -29,9 +29,10 @@ function* walk(node: unknown, path: string[] = []): Generator<[path: string[], n
 function* marked(): Generator<[where: string, node: Node]> {
   for (const [path, node] of walk(document)) {
     const [parent, own] = [path.at(-2), path.at(-1)!]
-    const isOperation = path[0] === 'paths' && path.length === 3
+    const described = path[0] === 'paths' || path[0] === 'webhooks'
+    const isOperation = described && path.length === 3
     const isField = parent === 'properties' && isNode(node)
-    const isPart = ['parameters', 'headers', 'responses'].includes(parent ?? '') && path[0] === 'paths'
+    const isPart = ['parameters', 'headers', 'responses'].includes(parent ?? '') && described
     if (isOperation || isField || isPart || own === 'requestBody') yield [path.join(' '), node]
   }
 }
@@ -65,9 +66,7 @@ test('the eight operations of the published interface are there, at its paths', 
     `POST ${org}/webhooks`,
     `GET ${org}/webhooks`,
     `DELETE ${org}/webhooks/{webhook_id}`,
-    ...(document.paths[`${org}/webhooks/{webhook_id}/deliveries`]
-      ? [`GET ${org}/webhooks/{webhook_id}/deliveries`]
-      : []),
+    `GET ${org}/webhooks/{webhook_id}/deliveries`,
   ]
   const there = Object.entries(document.paths)
     .filter(([path]) => path.startsWith('/api/v1/'))

@@ -304,3 +304,25 @@ test('a DELETE may carry a JSON type without a body', async () => {
   const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${json}\r\n`)
   expect(reply.status).toBe(204)
 })
+
+test.each([
+  ['text', 'text/plain', 415],
+  ['{', 'application/json', 400],
+  [' '.repeat(65_537), 'application/json', 413],
+])('a DELETE with a body that cannot be read is refused as documented: %#', async (raw, type, status) => {
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: owner.token, body: { name: 'kept' } })
+  const options = { method: 'DELETE', token: owner.token, raw, headers: { 'content-type': type } }
+  const reply = await call(`${api.url}${keys}/${made.body.id}`, options)
+  documented.check('DELETE', '/api/v1/organizations/{org_id}/api-keys/{api_key_id}', reply)
+  expect(reply.status).toBe(status)
+  const [row] = await api.db`select revoked_at from keyhook.api_keys where id = ${made.body.id}`
+  expect(row!.revoked_at).toBeNull()
+})
+
+test('requests that arrive in one packet are answered in their order', async () => {
+  const { socket, received } = openRaw(api.url)
+  const ask = (path: string) => `GET ${path} HTTP/1.1\r\n${authorized}\r\n`
+  socket.write(ask(keys) + ask('/nothing') + ask('/healthz'))
+  await expect.poll(() => received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404', 'HTTP/1.1 200'])
+  socket.destroy()
+})
