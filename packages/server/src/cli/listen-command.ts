@@ -6,6 +6,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { localCertificate } from '../listen/certificate.ts'
 import { createReceiver, type Received } from '../listen/receiver.ts'
 import { prepareDataDirectory } from '../store/embedded/data-directory.ts'
+import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
 type Options = { port: number; status: number; secretFile?: string; json?: boolean }
@@ -40,7 +41,7 @@ async function listen(environment: Environment, options: Options): Promise<void>
     `Listening on https://127.0.0.1:${port}. To deliver here, Keyhook has to be started with\n` +
       `  KEYHOOK_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8 KEYHOOK_DELIVERY_CA_FILE=${certificate.certificatePath}\n`,
   )
-  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  await stopSignal().promise
   receiver.close()
   receiver.closeAllConnections()
 }
