@@ -35,8 +35,8 @@ const byCode: Record<string, SendErrorCode> = {
 /** Names what went wrong below us, by the error's own code and the stage it came in. */
 export function sendErrorOf(error: unknown, stage: Stage): SendError {
   if (error instanceof SendError) return error
-  const { code, message } = error as { code?: string; message?: string }
-  const name = String(code ?? '')
+  const { code, name: kind, message } = error as { code?: string; name?: string; message?: string }
+  const name = String(code ?? kind ?? '')
   const detail = [name, message].filter(Boolean).join(': ').slice(0, 500) || 'no reason given'
   const known = byCode[name]
   if (known === 'sender_exhausted') return new SendError(known, detail)
@@ -46,6 +46,7 @@ export function sendErrorOf(error: unknown, stage: Stage): SendError {
   }
   if (known !== undefined) return new SendError(known, detail)
   if (stage === 'connect') return new SendError(name === 'ETIMEDOUT' ? 'connect_timeout' : 'connect_failed', detail)
-  if (name.startsWith('HPE_') || name.startsWith('UND_ERR_')) return new SendError('response_malformed', detail)
+  if (name.startsWith('HPE_') || name.startsWith('UND_ERR_') || kind === 'HTTPParserError')
+    return new SendError('response_malformed', detail)
   return new SendError('connection_reset', detail)
 }

@@ -1,0 +1,257 @@
+import { readFileSync } from 'node:fs'
+import type { AddressInfo, Socket } from 'node:net'
+import { createServer } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import { createSecureContext } from 'node:tls'
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { createAddressGuard, readNetwork } from '../../src/webhooks/address-guard.ts'
+import { createConnect } from '../../src/webhooks/connector.ts'
+import type { Exchange } from '../../src/webhooks/exchange.ts'
+import { createReceiver } from '../../src/webhooks/receiver.ts'
+import { createResolve, type Resolve } from '../../src/webhooks/resolve.ts'
+import { type CertificateName, caFile, startHostile, startReceiver } from './support/receiver.ts'
+
+const attemptMsMax = 1_500
+const limits = {
+  attemptMsMax,
+  responseKeptBytesMax: 16_384,
+  responseBytesMax: 1_048_576,
+  responseHeaderBytesMax: 16_384,
+}
+const local = ['127.0.0.0/8', '::1/128'].map((cidr) => readNetwork(cidr)!)
+
+const connectWith = (options: { resolve?: Resolve; allowed?: typeof local } = {}) =>
+  createConnect({
+    resolve: options.resolve ?? createResolve(),
+    allows: createAddressGuard(options.allowed ?? local),
+    secureContext: createSecureContext({ ca: readFileSync(caFile) }),
+    connectMsMax: 600,
+  })
+
+/** One attempt through the real sender, and how long it took. */
+async function attempt(url: string, connect = connectWith()): Promise<Exchange & { tookMs: number }> {
+  const receiver = createReceiver(new URL(url), { connect, limits })
+  onTestFinished(() => receiver.close())
+  const begun = performance.now()
+  const exchange = await new Promise<Exchange>((done) =>
+    receiver.send(['content-type', 'application/json'], Buffer.from('{"a":1}'), done),
+  )
+  return { ...exchange, tookMs: performance.now() - begun }
+}
+
+const ok = 'HTTP/1.1 200 OK\r\n'
+const drip = (socket: TLSSocket, bytes: string) => {
+  socket.write(bytes)
+  const timer = setInterval(() => socket.write('x'), 50)
+  socket.on('close', () => clearInterval(timer))
+}
+const flood = (socket: TLSSocket) => {
+  const chunk = Buffer.alloc(65_536, 'x')
+  socket.write(`${ok}content-length: 1073741824\r\n\r\n`)
+  const pour = () => {
+    while (!socket.destroyed && socket.write(chunk));
+    socket.once('drain', pour)
+  }
+  pour()
+}
+
+const hostile: [string, string, (socket: TLSSocket) => void][] = [
+  ['drips its headers', 'timeout', (socket) => drip(socket, `${ok}x: `)],
+  ['drips its body', 'timeout', (socket) => drip(socket, `${ok}content-length: 100000\r\n\r\n`)],
+  [
+    'never ends its body',
+    'timeout',
+    (socket) => void socket.write(`${ok}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n`),
+  ],
+  ['never answers', 'timeout', () => {}],
+  ['sends a gigabyte', 'response_too_large', flood],
+  [
+    'sends a gzip bomb',
+    'response_encoded',
+    (socket) => {
+      const bomb = gzipSync(Buffer.alloc(50_000_000))
+      socket.write(`${ok}content-encoding: gzip\r\ncontent-length: ${bomb.length}\r\n\r\n`)
+      socket.write(bomb)
+    },
+  ],
+  ['talks something else', 'response_malformed', (socket) => void socket.write('220 mail.example ESMTP ready\r\n')],
+  [
+    'sends a chunk of no size',
+    'response_malformed',
+    (socket) => void socket.write(`${ok}transfer-encoding: chunked\r\n\r\nzz\r\n`),
+  ],
+  [
+    'sends a thousand headers',
+    'response_headers_too_large',
+    (socket) => void socket.write(`${ok}${'x-header: 0123456789012345\r\n'.repeat(1_000)}\r\n`),
+  ],
+  ['closes at once', 'connection_closed', (socket) => void socket.end()],
+  [
+    'closes in the middle of its body',
+    'connection_closed',
+    (socket) => void socket.end(`${ok}content-length: 10\r\n\r\nhalf`),
+  ],
+  ['resets', 'connection_reset', (socket) => void (socket as unknown as { _parent: Socket })._parent.resetAndDestroy()],
+  [
+    'redirects to the metadata address',
+    'redirect_not_followed',
+    (socket) =>
+      void socket.write('HTTP/1.1 307 x\r\nlocation: http://169.254.169.254/latest\r\ncontent-length: 0\r\n\r\n'),
+  ],
+  [
+    'sends 1xx for ever',
+    'timeout',
+    (socket) => {
+      const timer = setInterval(() => socket.write('HTTP/1.1 103 Early Hints\r\nlink: <x>\r\n\r\n'), 20)
+      socket.on('close', () => clearInterval(timer))
+    },
+  ],
+  [
+    'answers 500',
+    'status_not_successful',
+    (socket) => void socket.write('HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n'),
+  ],
+]
+
+test.each(hostile)('a receiver that %s: %s, within the deadline', async (_what, code, behave) => {
+  const receiver = await startHostile(behave)
+  onTestFinished(() => receiver.close())
+  const exchange = await attempt(receiver.url)
+  expect(exchange.status).toBe('failed')
+  expect(exchange.error?.code).toBe(code)
+  expect(exchange.tookMs).toBeLessThan(attemptMsMax + 1_500)
+  expect(exchange.response?.body.length ?? 0).toBeLessThanOrEqual(limits.responseKeptBytesMax)
+})
+
+test('a receiver that answers before it has read the request has answered', async () => {
+  const server = await startHostile((socket) => socket.end(`${ok}content-length: 2\r\n\r\nok`))
+  onTestFinished(() => server.close())
+  expect(await attempt(server.url)).toMatchObject({ status: 'succeeded', response: { status: 200, body: 'ok' } })
+})
+
+test('a body over the cap is cut in the record, and the attempt still counts', async () => {
+  const receiver = await startReceiver(() => ({ body: 'y'.repeat(40_000) }))
+  onTestFinished(() => receiver.close())
+  const exchange = await attempt(receiver.url)
+  expect(exchange.status).toBe('succeeded')
+  expect(exchange.response).toMatchObject({ complete: false, body: 'y'.repeat(16_384) })
+})
+
+test.each<[CertificateName]>([['expired'], ['stranger'], ['selfsigned']])('a certificate that is %s', async (name) => {
+  const receiver = await startReceiver(undefined, { name })
+  onTestFinished(() => receiver.close())
+  expect((await attempt(receiver.url)).error?.code).toBe('tls_certificate_invalid')
+  expect(receiver.received).toEqual([])
+})
+
+describe('connections that never come about', () => {
+  let silent: ReturnType<typeof createServer>
+  let port: number
+  beforeAll(async () => {
+    silent = createServer(() => {})
+    await new Promise<void>((done) => silent.listen(0, '127.0.0.1', done))
+    port = (silent.address() as AddressInfo).port
+  })
+  afterAll(() => void silent.close())
+
+  test('nobody listens', async () => {
+    const closed = createServer()
+    await new Promise<void>((done) => closed.listen(0, '127.0.0.1', done))
+    const free = (closed.address() as AddressInfo).port
+    await new Promise((done) => closed.close(done))
+    expect((await attempt(`https://127.0.0.1:${free}/`)).error?.code).toBe('connect_refused')
+  })
+  test('TLS never answers', async () => {
+    expect((await attempt(`https://127.0.0.1:${port}/`)).error?.code).toBe('tls_timeout')
+  })
+  test('it does not speak TLS', async () => {
+    const plain = createServer((socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n').on('error', () => {}))
+    await new Promise<void>((done) => plain.listen(0, '127.0.0.1', done))
+    onTestFinished(() => void plain.close())
+    const url = `https://127.0.0.1:${(plain.address() as AddressInfo).port}/`
+    expect((await attempt(url)).error?.code).toBe('tls_failed')
+  })
+  test('the name is nobody’s', async () => {
+    const resolve: Resolve = () => ({
+      addresses: Promise.reject(Object.assign(new Error('x'), { code: 'ENOTFOUND' })),
+      cancel() {},
+    })
+    expect((await attempt('https://nobody.invalid/', connectWith({ resolve }))).error?.code).toBe('dns_failed')
+  })
+  test('the name server never answers', async () => {
+    const resolve: Resolve = () => ({ addresses: new Promise(() => {}), cancel() {} })
+    expect((await attempt('https://slow.invalid/', connectWith({ resolve }))).error?.code).toBe('dns_timeout')
+  })
+})
+
+describe('the guard stands before every connection', () => {
+  const names =
+    (...answers: string[][]): Resolve =>
+    () => {
+      const answer = answers.length > 1 ? answers.shift()! : answers[0]!
+      return {
+        addresses: Promise.resolve(answer.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))),
+        cancel() {},
+      }
+    }
+
+  test.each([
+    'https://127.0.0.1/',
+    'https://0x7f.1/',
+    'https://2130706433/',
+    'https://017700000001/',
+    'https://[::1]/',
+    'https://[::ffff:127.0.0.1]/',
+    'https://169.254.169.254/',
+  ])('%s leads nowhere by default', async (url) => {
+    const exchange = await attempt(url, connectWith({ allowed: [] }))
+    expect(exchange.error?.code).toBe('address_forbidden')
+  })
+
+  test('a name with a forbidden address beside a permitted one is reached by the permitted one', async () => {
+    const receiver = await startReceiver()
+    onTestFinished(() => receiver.close())
+    const port = new URL(receiver.url).port
+    const connect = connectWith({ resolve: names(['169.254.169.254', '127.0.0.1', '10.0.0.1']) })
+    const exchange = await attempt(`https://a.receiver.test:${port}/`, connect)
+    expect(exchange).toMatchObject({ status: 'succeeded', address: '127.0.0.1' })
+    expect(exchange.dnsUs).not.toBeNull()
+    expect(exchange.tlsUs).not.toBeNull()
+  })
+
+  test('a name that changes between look-ups is judged anew for every connection', async () => {
+    const receiver = await startReceiver(() => ({ headers: { connection: 'close' } }))
+    onTestFinished(() => receiver.close())
+    const port = new URL(receiver.url).port
+    const sender = createReceiver(new URL(`https://a.receiver.test:${port}/`), {
+      connect: connectWith({ resolve: names(['127.0.0.1'], ['169.254.169.254']) }),
+      limits,
+    })
+    onTestFinished(() => sender.close())
+    const send = () => new Promise<Exchange>((done) => sender.send([], Buffer.from('{}'), done))
+    expect((await send()).status).toBe('succeeded')
+    expect((await send()).error?.code).toBe('address_forbidden')
+    expect(receiver.received.length).toBe(1)
+  })
+})
+
+test('the hosts file is read, and localhost is known without asking anybody', async () => {
+  expect(await createResolve({ hostsFile: '/nowhere' })('localhost').addresses).toContainEqual({
+    address: '127.0.0.1',
+    family: 4,
+  })
+})
+
+test('a connection is kept for the next request to the same receiver', async () => {
+  const receiver = await startReceiver()
+  onTestFinished(() => receiver.close())
+  const sender = createReceiver(new URL(receiver.url), { connect: connectWith(), limits })
+  onTestFinished(() => sender.close())
+  const send = () => new Promise<Exchange>((done) => sender.send([], Buffer.from('{}'), done))
+  const first = await send()
+  const second = await send()
+  expect(first.connectUs).not.toBeNull()
+  expect(second).toMatchObject({ status: 'succeeded', connectUs: null, address: '127.0.0.1' })
+  expect(receiver.connections).toBe(1)
+})
