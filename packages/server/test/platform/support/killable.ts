@@ -1,0 +1,139 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type postgres from 'postgres'
+import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
+import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
+import { connect } from '../../../src/store/database.ts'
+import { readSecret } from '../../../src/store/embedded/data-directory.ts'
+import { readLockFile } from '../../../src/store/embedded/lock-file.ts'
+import { call } from '../../support/client.ts'
+import { namesIn, portRange, postmastersIn, scratchFolder, until } from './platform.ts'
+
+const bin = join(import.meta.dirname, '../../../bin/keyhook.js')
+const failpoint = join(import.meta.dirname, 'failpoint.ts')
+
+/** The real program, embedded PostgreSQL and all, on one data directory, to be killed and started again. */
+export async function createKillable() {
+  const folder = await scratchFolder()
+  const dataDir = join(folder, 'data')
+  const failpointFile = join(folder, 'failpoint')
+  const masterKey = randomBytes(32)
+  const issuer = createLocalIssuer({ masterKeys: createMasterKeys([masterKey]), now: () => new Date() })
+  const environment = {
+    PATH: process.env.PATH,
+    PORT: '0',
+    KEYHOOK_DATA_DIR: dataDir,
+    KEYHOOK_DATABASES_PORTS: portRange(),
+    KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
+    KEYHOOK_LOG_LEVEL: process.env.TEST_LOG ?? 'fatal',
+    TEST_FAILPOINT_FILE: failpointFile,
+  }
+  let child: ChildProcess | undefined
+  let base = ''
+  let token = ''
+
+  const killable = {
+    home: join(dataDir, 'databases'),
+    archives: join(dataDir, 'archives'),
+    orgId: '',
+    async start(): Promise<void> {
+      const started = spawn(process.execPath, ['--import', failpoint, bin, 'serve', '--json'], {
+        env: environment,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
+      child = started
+      const line = await new Promise<string>((done, fail) => {
+        createInterface({ input: started.stdout! }).once('line', done)
+        started.once('exit', (code, signal) => fail(new Error(`ended before it was ready: ${signal ?? code}`)))
+      })
+      const ready = JSON.parse(line) as { url: string; organization_id: string; owner_id: string }
+      token = await issuer.issue({ subject: ready.owner_id, ttlSeconds: 3_600 })
+      base = `${ready.url}/platform/v1/organizations/${ready.organization_id}`
+      killable.orgId = ready.organization_id
+    },
+    request: <T>(path: string, more: { method?: string; body?: unknown } = {}) =>
+      call<T>(`${base}${path}`, { token, ...more }),
+    /** Does something that ends in the process being killed at `step`. Whoever asked may see the connection break. */
+    async killedAt(step: string, act: () => Promise<unknown>): Promise<void> {
+      const victim = child!
+      const ended = new Promise<string | null>((done) => victim.once('exit', (_code, signal) => done(signal)))
+      await writeFile(failpointFile, step)
+      await act().catch(() => {})
+      const timeout = new Promise<'timeout'>((done) => setTimeout(() => done('timeout'), 40_000).unref())
+      const outcome = await Promise.race([ended, timeout])
+      if (outcome !== 'SIGKILL') throw new Error(`the step ${step} did not kill the process: ${outcome}`)
+    },
+    async stop(): Promise<void> {
+      const victim = child
+      child = undefined
+      if (victim === undefined || victim.exitCode !== null || victim.signalCode !== null) return
+      const ended = new Promise<void>((done) => victim.once('exit', () => done()))
+      victim.kill('SIGTERM')
+      await ended
+    },
+    /** The installation's own database, beside the program. */
+    async withDb<T>(work: (db: postgres.Sql) => Promise<T>): Promise<T> {
+      const lock = await readLockFile(join(dataDir, 'postgres'))
+      const password = await readSecret(join(dataDir, 'postgres.password'))
+      const target = {
+        host: lock!.socketDirectory!,
+        port: 5432,
+        user: 'keyhook',
+        password: password!,
+        database: 'keyhook',
+      }
+      const db = connect(target, { name: 'test', connectionsMax: 1 })
+      try {
+        return await work(db)
+      } finally {
+        await db.end({ timeout: 1 })
+      }
+    },
+    /** Processes, directories, archives and rows, each against the others. */
+    async inventory() {
+      return killable.withDb(async (db) => {
+        const available = (await db`select id from keyhook.databases where status = 'available'`).map((row) => row.id)
+        const archived = (await db`select id from keyhook.backups where status = 'completed'`).map((row) => row.id)
+        const [unsettled] = await db`
+          select (select count(*)::int from keyhook.databases where status in ('provisioning', 'deleting')) as databases,
+            (select count(*)::int from keyhook.backups where status in ('running', 'deleting')) as backups,
+            (select count(*)::int from keyhook.restores where status = 'running') as restores,
+            (select count(*)::int from keyhook.databases where password_verifier is not null) as verifiers`
+        const processes = (await postmastersIn(killable.home)).map((one) => one.cluster.split('/').at(-2)!)
+        return {
+          available: available.sort(),
+          processes: processes.sort(),
+          directories: await namesIn(killable.home),
+          archived: archived.map((id: string) => `${id}.tar.zst`).sort(),
+          archives: await namesIn(killable.archives),
+          unsettled: { ...unsettled },
+        }
+      })
+    },
+    /** Waits until everything under way has come to its end. */
+    async settled() {
+      const quiet = (counts: Record<string, number>) => Object.values(counts).every((count) => count === 0)
+      return until(
+        killable.inventory,
+        (found) => quiet(found.unsettled) && found.available.length === found.processes.length,
+      )
+    },
+    async remove(): Promise<void> {
+      await killable.stop()
+      await rm(folder, { recursive: true, force: true })
+      const left = await readdir(folder).catch(() => [])
+      if (left.length > 0) throw new Error(`${folder} is not gone`)
+    },
+  }
+  return killable
+}
+export type Killable = Awaited<ReturnType<typeof createKillable>>
+
+export const nothingAmiss = (found: Awaited<ReturnType<Killable['inventory']>>) => ({
+  processes: found.available,
+  directories: found.available,
+  archives: found.archived,
+})
