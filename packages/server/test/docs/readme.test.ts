@@ -1,0 +1,124 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, realpath, rm, symlink } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Block, blocksOf, masked } from './blocks.ts'
+
+const root = fileURLToPath(new URL('../../../..', import.meta.url))
+let folder: string
+let blocks: Block[]
+const terminals: { child: ChildProcess; output(): string }[] = []
+
+/** The README's ports and paths stand for whatever is free where the test runs. */
+let here: (text: string) => string
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'keyhook-readme-'))
+  for (const name of ['node_modules', 'package.json', 'packages']) await symlink(join(root, name), join(folder, name))
+  blocks = blocksOf(await readFile(join(root, 'README.md'), 'utf8'))
+  const [api, receiver] = [await freePort(), await freePort()]
+  here = (text) =>
+    text
+      .replaceAll('127.0.0.1:8080', `127.0.0.1:${api}`)
+      .replaceAll('127.0.0.1:9443', `127.0.0.1:${receiver}`)
+      .replaceAll('keyhook listen', `keyhook listen --port ${receiver}`)
+      .replaceAll('npm start', `PORT=${api} npm start`)
+})
+
+afterAll(async () => {
+  for (const { child } of terminals.reverse()) {
+    const gone = once(child, 'exit')
+    process.kill(-child.pid!, 'SIGINT')
+    await gone
+  }
+  await rm(await realpath(join(folder, '.keyhook/postgres')), { recursive: true, force: true })
+  await rm(folder, { recursive: true, force: true })
+})
+
+test('the tour works when it is pasted, and prints what the README says', { timeout: 120_000 }, async () => {
+  const receiver = await openTerminal('receiver', /Listening on/)
+  await openTerminal('server', /Keyhook is ready/)
+  const script = blocks.filter((block) => block.language === 'sh' && block.about === '')
+  const expected = new Map(
+    script.map((block) => {
+      const next = blocks[blocks.indexOf(block) + 1]
+      return [
+        block,
+        next !== undefined && ['text', 'json'].includes(next.language) && next.about === '' ? next.text : '',
+      ]
+    }),
+  )
+  const operating = blocksOf(await readFile(join(root, 'docs/operating.md'), 'utf8')).filter(
+    (one) => one.language === 'sh',
+  )
+  const outputs = await paste([
+    ...script.map((block) => here(block.text)),
+    // The operator's page goes on with the organization and the person of the tour.
+    ...operating.map((block) => `USER_ID=$ADA\n${block.text}`),
+  ])
+  for (const [i, block] of script.entries()) {
+    expect(masked(outputs[i]!), block.text).toBe(masked(expected.get(block)!))
+  }
+  const arrived = blocks.find((block) => block.about === 'receiver')!
+  expect(masked(receiver())).toContain(masked(arrived.text))
+})
+
+/** One shell for all blocks, as a person would have; each ends with a mark, so that outputs can be told apart. */
+async function paste(scripts: string[]): Promise<string[]> {
+  const mark = '=== end of block ==='
+  const shell = spawn(
+    'bash',
+    ['-eu', '-o', 'pipefail', '-c', scripts.map((text) => `${text}\necho '${mark}'`).join('\n')],
+    {
+      cwd: folder,
+      env: environment(),
+    },
+  )
+  let output = ''
+  let complaints = ''
+  shell.stdout.on('data', (chunk) => {
+    output += chunk
+  })
+  shell.stderr.on('data', (chunk) => {
+    complaints += chunk
+  })
+  const [code] = await once(shell, 'close')
+  expect(code, `${output}\n${complaints}`).toBe(0)
+  return output.split(`${mark}\n`)
+}
+
+/** A terminal of its own, left open; ready once it has printed what we wait for. */
+async function openTerminal(name: string, ready: RegExp): Promise<() => string> {
+  const block = blocks.find((one) => one.about === `terminal=${name}`)!
+  const child = spawn('bash', ['-c', here(block.text)], { cwd: folder, env: environment(), detached: true })
+  let output = ''
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const onData = (chunk: Buffer) => {
+    output += chunk
+    if (ready.test(output)) resolve()
+  }
+  child.stdout.on('data', onData)
+  child.stderr.on('data', onData)
+  child.once('exit', () => reject(new Error(`${name} ended: ${output}`)))
+  terminals.push({ child, output: () => output })
+  await promise
+  return () => output
+}
+
+/** As in a terminal that knows nothing of this test run. */
+const environment = () =>
+  Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !/^(npm_|VITEST|KEYHOOK_|DATABASE_URL|NODE_ENV|PORT)/.test(name)),
+  )
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  return port
+}
