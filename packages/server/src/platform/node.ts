@@ -75,7 +75,8 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const boss = await queue.boss()
     const mine = nodeQueue(node)
     await ensureQueues(boss, mine)
-    for (const name of [mine, givenUp(mine)]) {
+    // Placing twice at the same time is harmless: the row is locked, and placed once.
+    for (const name of [mine, givenUp(mine), anyNode, givenUp(anyNode)]) {
       const count = await reclaim(boss, name)
       if (count > 0) log.info({ queue: name, count }, 'jobs.reclaimed')
     }

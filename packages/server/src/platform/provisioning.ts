@@ -48,7 +48,9 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
       giveUp: ({ orgId, databaseId }, reason, settle) =>
         settle(async (tx) => {
           const database = await lockDatabase(tx, orgId, databaseId)
-          if (database === null || moveDatabase(database.status, 'give_up') === null) return
+          // Placed after all, by another node that was slower than its heartbeat.
+          if (database === null || database.node !== null) return
+          if (moveDatabase(database.status, 'give_up') === null) return
           await markDatabaseFailed(tx, orgId, databaseId, reason)
           const data = { database_id: databaseId, name: database.name, reason }
           await publish(tx, { orgId, type: 'database.failed', data })

@@ -83,15 +83,18 @@ async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'nam
 }
 
 /**
- * Jobs that a predecessor of this process had in hand when it was killed. Nobody else works on a node's queue, so there
- * is no need to wait for their heartbeat to go stale.
+ * Jobs that a predecessor of this process had in hand when it was killed: there is no need to wait for their heartbeat
+ * to go stale. Only for queues that no other process works on, or whose jobs may well be done by two at a time.
  */
 export async function reclaim(boss: PgBoss, queue: string): Promise<number> {
   const { rows } = await boss
     .getDb()
     .executeSql(`select id from ${schema}.job where name = $1 and state = 'active'`, [queue])
   const ids = rows.map((row: { id: string }) => row.id)
-  if (ids.length > 0) await boss.fail(queue, ids, { message: 'its process was killed' })
+  if (ids.length === 0) return 0
+  await boss.fail(queue, ids, { message: 'its process was killed' })
+  // Failing puts them off, as after a failure of their own; but nothing was wrong with them.
+  for (const id of ids) await boss.update(queue, undefined, { id, startAfter: new Date() })
   return ids.length
 }
 
