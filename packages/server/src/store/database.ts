@@ -23,6 +23,15 @@ export function connect(target: ConnectionTarget, options: { name: string; conne
     : postgres({ ...shared, ...target, path: `${target.host}/.s.PGSQL.${target.port}` })
 }
 
+/**
+ * The driver asks for array types on every new connection, in a promise that nobody holds: a server that goes away in that
+ * moment would end the process. One answer serves the whole pool, so after the first query it need not ask again.
+ */
+export async function learnTypesOnce(db: Database): Promise<void> {
+  await db`select 1`
+  Object.assign(db.options, { fetch_types: false })
+}
+
 const connectionLost = new Set([
   'CONNECTION_CLOSED',
   'CONNECTION_DESTROYED',

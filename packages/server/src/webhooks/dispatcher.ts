@@ -55,6 +55,8 @@ export function createDispatcher(deps: {
   let stopping = false
   let looking = false
   let lookAgain = false
+  /** The last look left lanes to others for want of room. */
+  let full = false
   let stopTimers: (() => void)[] = []
 
   const persist = createPersist({ clock, isUnavailable: deps.isUnavailable, onRetry: deps.onError })
@@ -100,6 +102,7 @@ export function createDispatcher(deps: {
     const kept = wanted.filter((lane) => !lane.gone)
     for (const lane of kept) lane.releasing = false
     await renew(kept)
+    if (full) void look()
   }
 
   async function renew(mine: readonly Lane[]): Promise<void> {
@@ -148,8 +151,11 @@ export function createDispatcher(deps: {
   }
 
   async function lease(): Promise<void> {
-    const lanesMax = Math.min(lanesPerLease, limits.lanesMax - lanes.size)
-    if (stopping || lanesMax <= 0) return
+    // No more than could be sent from right now: what one process cannot get to, another can.
+    const room = Math.min(limits.inFlightMax - flow.inFlight, groupMax * 2 - flow.waiting)
+    const lanesMax = Math.min(lanesPerLease, limits.lanesMax - lanes.size, room)
+    full = lanesMax <= 0
+    if (stopping || full) return
     const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs })
     const opened = leased.flatMap((one): Lane[] => {
       // A lease that ran out under us comes back with a new token: the old lane is done for.

@@ -4,7 +4,7 @@ import { createSecureContext, getCACertificates } from 'node:tls'
 import type { Logger } from 'pino'
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import { type Database, isUnavailable } from '../store/database.ts'
+import { type Database, isUnavailable, learnTypesOnce } from '../store/database.ts'
 import { createAddressGuard, type Network } from './address-guard.ts'
 import { systemClock } from './clock.ts'
 import { createConnect } from './connector.ts'
@@ -83,6 +83,7 @@ export async function startEngine(deps: {
     onError,
     observe: deps.observe,
   })
+  await learnTypesOnce(db)
   await housekeeping.start()
   dispatcher.start()
   const deafen = deps.hints.hear(() => dispatcher.hint())

@@ -230,6 +230,10 @@ export function createFlow(deps: {
     get inFlight() {
       return inFlight
     },
+    /** Lanes that could send and wait for their turn. */
+    get waiting() {
+      return turns.size
+    },
   }
 }
 export type Flow = ReturnType<typeof createFlow>

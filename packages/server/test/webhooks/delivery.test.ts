@@ -1,16 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
-import { startReceiver } from './support/receiver.ts'
+import { type Received, type Reply, startReceiver } from './support/receiver.ts'
+
+async function receiverFor(reply?: (request: Received, count: number) => Reply | Promise<Reply>) {
+  const receiver = await startReceiver(reply)
+  onTestFinished(() => receiver.close())
+  return receiver
+}
+
+const idOf = (request: Received): string => JSON.parse(request.body.toString()).id
 
 test('an event arrives at its webhook, and the attempt is on record', async () => {
-  const receiver = await startReceiver()
-  onTestFinished(() => receiver.close())
+  const receiver = await receiverFor()
   const world = await deliveryTest()
   const webhook = await world.addWebhook(receiver.url)
   await world.startDispatcher()
   const eventId = await world.publishOne()
   await until(() => receiver.received.length > 0)
-  expect(JSON.parse(receiver.received[0]!.body.toString())).toMatchObject({ id: eventId, type: 'database.created' })
+  expect(idOf(receiver.received[0]!)).toBe(eventId)
   const [attempt] = await until(async () => {
     const rows = await world.attempts()
     return rows.length > 0 && rows
@@ -22,4 +32,153 @@ test('an event arrives at its webhook, and the attempt is on record', async () =
     response_body: 'ok',
     address: '127.0.0.1',
   })
+  const sent = JSON.parse(attempt!.request_headers)
+  expect(sent['X-Service-Signature']).toBe(receiver.received[0]!.headers['x-service-signature'])
+})
+
+test('no request leaves before its attempt is on disk', async () => {
+  const world = await deliveryTest()
+  const seen: string[] = []
+  const receiver = await receiverFor(async (request) => {
+    // Another connection looks, while the request is being answered: what it sees is committed.
+    const [row] = await world.db<{ event_id: string }[]>`
+      select e.id as event_id from keyhook.unsettled u
+      join keyhook.events e on e.org_id = u.org_id and e.seq = u.event_seq
+      where u.due_at = '-infinity' and e.id = ${idOf(request)}`
+    seen.push(row?.event_id ?? 'nothing')
+    return {}
+  })
+  await world.addWebhook(receiver.url)
+  await world.startDispatcher()
+  const ids = []
+  for (let i = 0; i < 20; i++) ids.push(await world.publishOne())
+  await until(() => seen.length === 20)
+  expect(seen.sort()).toEqual(ids.sort())
+})
+
+test('first attempts start in the order of the events', async () => {
+  const receiver = await receiverFor()
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_PER_WEBHOOK_MAX: '1' })
+  await world.addWebhook(receiver.url)
+  const ids: string[] = []
+  for (let i = 0; i < 60; i++) ids.push(await world.publishOne())
+  await world.startDispatcher()
+  await until(() => receiver.received.length === 60)
+  expect(receiver.received.map(idOf)).toEqual(ids)
+})
+
+test('a failed attempt is tried again on schedule, with the same event id, until the schedule is used up', async () => {
+  const receiver = await receiverFor(() => ({ status: 503 }))
+  const world = await deliveryTest()
+  await world.addWebhook(receiver.url)
+  await world.startDispatcher()
+  const eventId = await world.publishOne()
+  const rows = await until(async () => {
+    const found = await world.attempts()
+    return found.length === 3 && found
+  })
+  expect(receiver.received.map(idOf)).toEqual([eventId, eventId, eventId])
+  expect(rows.map((row) => [row.attempt, row.status, row.error_code])).toEqual([
+    [1, 'failed', 'status_not_successful'],
+    [2, 'failed', 'status_not_successful'],
+    [3, 'failed', 'status_not_successful'],
+  ])
+  expect(rows.map((row) => row.next_attempt_at === null)).toEqual([false, false, true])
+  await sleep(1_500)
+  expect(receiver.received.length).toBe(3)
+  expect(await world.db`select 1 from keyhook.unsettled`).toHaveLength(0)
+})
+
+test('410 ends the retries of that delivery, and Retry-After lengthens the wait', async () => {
+  const receiver = await receiverFor((_request, count) =>
+    count === 1 ? { status: 429, headers: { 'retry-after': '2' } } : { status: 410 },
+  )
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1s,1s,1s,5s' })
+  await world.addWebhook(receiver.url)
+  await world.startDispatcher()
+  await world.publishOne()
+  await until(() => receiver.received.length === 2)
+  expect(receiver.received[1]!.at - receiver.received[0]!.at).toBeGreaterThanOrEqual(1_900)
+  await sleep(1_500)
+  expect(receiver.received.length).toBe(2)
+})
+
+test('an event that is published while the lane is going idle is not slept through', async () => {
+  const receiver = await receiverFor()
+  const world = await deliveryTest()
+  await world.addWebhook(receiver.url)
+  await world.startDispatcher()
+  const ids: string[] = []
+  // Each one right when the lane before it is being given back: the hints come at every moment of a lane's life.
+  for (let i = 0; i < 150; i++) {
+    ids.push(await world.publishOne())
+    await sleep(i % 7)
+  }
+  await until(() => receiver.received.length >= 150)
+  expect(new Set(receiver.received.map(idOf))).toEqual(new Set(ids))
+  expect(receiver.received.length).toBe(150)
+})
+
+test('a publisher that stays open for long holds up nobody but its own organization', async () => {
+  const receiver = await receiverFor()
+  const world = await deliveryTest()
+  const other = await world.organization('Other')
+  await world.addWebhook(receiver.url)
+  await world.addWebhook(receiver.url, { org: other })
+  await world.startDispatcher()
+  let release = () => {}
+  const held = new Promise<void>((done) => {
+    release = done
+  })
+  const slow = world.db.begin(async (tx) => {
+    await publish(tx, { orgId: world.orgId, type: 'database.created', data: { database_id: 'db_1', name: 'slow' } })
+    await held
+  })
+  await world.publishOne(other)
+  await until(() => receiver.received.length === 1, 'the other organization')
+  release()
+  await slow
+  await until(() => receiver.received.length === 2, 'the commit, which no hint announced')
+})
+
+test('a hanging receiver gets one connection and costs its neighbours nothing', async () => {
+  const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
+  const healthy = await receiverFor()
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_TIMEOUT_MS: '1500', KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s' })
+  const sick = await world.organization('Sick')
+  await world.addWebhook(hanging.url, { org: sick })
+  await world.addWebhook(healthy.url)
+  const engine = await world.startDispatcher()
+  for (let i = 0; i < 8; i++) await world.publishOne(sick)
+  await until(() => hanging.received.length > 0)
+  for (let i = 0; i < 50; i++) await world.publishOne()
+  await until(() => healthy.received.length === 50)
+  expect(hanging.received.length).toBeLessThanOrEqual(4)
+  // Two at first, and one once it is known to hang.
+  await until(() => hanging.received.length >= 5, 'the lane to go on, slowly')
+  expect(engine.inFlight).toBeLessThanOrEqual(2)
+})
+
+test('a fast receiver gets many connections', async () => {
+  const receiver = await receiverFor(() => ({ delayMs: 20 }))
+  const world = await deliveryTest()
+  await world.addWebhook(receiver.url)
+  for (let i = 0; i < 200; i++) await world.publishOne()
+  await world.startDispatcher()
+  await until(() => receiver.received.length === 200)
+  expect(receiver.atOnce).toBeGreaterThan(8)
+  expect(receiver.atOnce).toBeLessThanOrEqual(32)
+})
+
+test('turns go to organizations first: one webhook is not behind a thousand deliveries of another organization', async () => {
+  const receiver = await receiverFor(() => ({ delayMs: 20 }))
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_IN_FLIGHT_MAX: '4' })
+  const small: OrgId = await world.organization('Small')
+  for (let i = 0; i < 10; i++) await world.addWebhook(receiver.url)
+  await world.addWebhook(receiver.url, { org: small })
+  for (let i = 0; i < 30; i++) await world.publishOne()
+  const id = await world.publishOne(small)
+  await world.startDispatcher()
+  await until(() => receiver.received.length === 301)
+  expect(receiver.received.map(idOf).indexOf(id)).toBeLessThan(60)
 })
