@@ -80,7 +80,7 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
     const { db, organization, person, environment } = await external()
     const orgId = await organization()
     const { token } = await person([{ orgId, role: 'owner' }])
-    const server = await serve(environment)
+    const server = await serve(environment, ['--json', '--role', 'api'])
     const keys = `/api/v1/organizations/${orgId}/api-keys`
 
     // The change waits for a lock that we hold, so that it is in flight for as long as we like.
@@ -130,20 +130,20 @@ test('/healthz lives without the database; /readyz says 503 until it is back', a
 
 test('a port that is taken and an address that is not ours are mistakes, named in one line', async () => {
   const { environment } = await external()
-  const server = await serve(environment)
+  const server = await serve(environment, ['--json', '--role', 'api'])
   const { port } = new URL(server.url)
-  const taken = await keyhook(['serve'], { ...environment, PORT: port })
+  const taken = await keyhook(['serve', '--role', 'api'], { ...environment, PORT: port })
   expect([taken.code, taken.stderr]).toEqual([
     2,
     expect.stringMatching(/^PORT: \d+ is taken on 127\.0\.0\.1\. [^\n]+\n$/),
   ])
-  const elsewhere = await keyhook(['serve'], { ...environment, PORT: '0', HOST: '192.0.2.1' })
+  const elsewhere = await keyhook(['serve', '--role', 'api'], { ...environment, PORT: '0', HOST: '192.0.2.1' })
   expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringMatching(/^HOST: [^\n]+\n$/)])
 })
 
 test('serve --json prints exactly one line, and logs go to standard error', async () => {
   const { environment } = await external()
-  const server = await serve(environment)
+  const server = await serve(environment, ['--json', '--role', 'api'])
   await call(`${server.url}/api/v1/organizations`, { token: 'garbage' })
   const { stdout, stderr, code } = await server.stop()
   expect(code).toBe(0)
