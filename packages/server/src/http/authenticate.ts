@@ -4,7 +4,7 @@ import type { OrgId } from '../kernel/ids.ts'
 import type { Login } from '../login/login.ts'
 import type { Access } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
-import { authenticationRequired, invalidToken, permissionMissing } from './problems.ts'
+import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
 
 export type Authenticated = { access: Access; actor: Actor }
 
@@ -52,7 +52,7 @@ export function createAuthenticate(deps: {
     async operator(authorization, address) {
       const login = await deps.loginTokens.verify(bearerToken(authorization))
       if (login === null) throw invalidToken('not a valid token')
-      if (!login.operator) throw permissionMissing('operator', 'not an operator')
+      if (!login.operator) throw operatorOnly()
       return { kind: 'operator', tokenId: login.tokenId, address }
     },
   }

@@ -56,6 +56,12 @@ export const permissionMissing = (permission: string, role: string): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
   })
 
+export const operatorOnly = (): Fault =>
+  new Fault('auth.permission_missing', {
+    public: 'This needs an operator token, as "keyhook token issue --operator" mints.',
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="operator"` },
+  })
+
 export const unavailable = (internal: string, cause?: unknown): Fault =>
   new Fault('service.unavailable', {
     public: 'The database cannot be reached. Nothing was changed by this request as far as we know; try again shortly.',
