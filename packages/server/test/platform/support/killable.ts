@@ -30,6 +30,7 @@ export async function createKillable() {
     KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
     KEYHOOK_LOG_LEVEL: process.env.TEST_LOG ?? 'fatal',
     TEST_FAILPOINT_FILE: failpointFile,
+    NODE_COMPILE_CACHE: join(folder, 'compiled'),
   }
   let child: ChildProcess | undefined
   let base = ''
@@ -102,13 +103,16 @@ export async function createKillable() {
             (select count(*)::int from keyhook.backups where status in ('running', 'deleting')) as backups,
             (select count(*)::int from keyhook.restores where status = 'running') as restores,
             (select count(*)::int from keyhook.databases where password_verifier is not null) as verifiers`
-        const processes = (await postmastersIn(killable.home)).map((one) => one.cluster.split('/').at(-2)!)
+        const servers = await postmastersIn(killable.home)
+        const processes = servers.map((one) => one.cluster.split('/').at(-2)!)
         return {
           available: available.sort(),
           processes: processes.sort(),
           directories: await namesIn(killable.home),
           archived: archived.map((id: string) => `${id}.tar.zst`).sort(),
           archives: await namesIn(killable.archives),
+          // Those of a killed predecessor, which this process has not got round to yet.
+          orphans: servers.filter((one) => one.parent !== child?.pid).length,
           unsettled: { ...unsettled },
         }
       })
@@ -118,7 +122,7 @@ export async function createKillable() {
       const quiet = (counts: Record<string, number>) => Object.values(counts).every((count) => count === 0)
       return until(
         killable.inventory,
-        (found) => quiet(found.unsettled) && found.available.length === found.processes.length,
+        (found) => quiet(found.unsettled) && found.orphans === 0 && found.available.length === found.processes.length,
       )
     },
     async remove(): Promise<void> {

@@ -1,5 +1,5 @@
 import { randomBytes, randomInt } from 'node:crypto'
-import { chmod, mkdtemp, readdir, readlink, realpath, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, readFile, readlink, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -186,19 +186,18 @@ export async function eventsOf(db: postgres.Sql, orgId: OrgId | string) {
 }
 
 /** Postmasters that work in this home: those whose parent is not a postgres themselves. */
-export async function postmastersIn(home: string): Promise<{ pid: number; cluster: string }[]> {
+export async function postmastersIn(home: string): Promise<{ pid: number; cluster: string; parent: number }[]> {
   const found: { pid: number; cluster: string; parent: number }[] = []
   for (const name of await readdir('/proc')) {
     if (!/^\d+$/.test(name)) continue
     const cwd = await readlink(`/proc/${name}/cwd`).catch(() => '')
     const exe = await readlink(`/proc/${name}/exe`).catch(() => '')
     if (!cwd.startsWith(`${home}/`) || !/\/postgres( \(deleted\))?$/.test(exe)) continue
-    const { readFile } = await import('node:fs/promises')
     const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => '')
     found.push({ pid: Number(name), cluster: cwd, parent: Number(stat.split(') ')[1]?.split(' ')[1]) })
   }
   const pids = new Set(found.map((one) => one.pid))
-  return found.filter((one) => !pids.has(one.parent)).map(({ pid, cluster }) => ({ pid, cluster }))
+  return found.filter((one) => !pids.has(one.parent))
 }
 
 /** What lies in a directory, templates aside. */

@@ -1,0 +1,112 @@
+import postgres from 'postgres'
+import { expect, onTestFinished, test } from 'vitest'
+import { scramVerifier } from '../../src/domain/scram.ts'
+import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
+import { type Address, DamagedArchive, type DatabaseDriver } from '../../src/platform/driver.ts'
+
+/**
+ * What every driver has to do, whatever it is made of. `create` gives a driver on an empty place; `reopen` another one
+ * on the same place, as after a restart.
+ */
+export function driverConformance(
+  name: string,
+  create: () => Promise<{ driver: DatabaseDriver; reopen: () => Promise<DatabaseDriver> }>,
+): void {
+  const never = new AbortController().signal
+
+  const client = ({ host, port }: Address, password: string) => {
+    const sql = postgres({ host, port, user: 'app', database: 'app', password, max: 1, onnotice: () => {} })
+    onTestFinished(() => sql.end({ timeout: 1 }))
+    return sql
+  }
+  const provision = async (driver: DatabaseDriver, id: DatabaseId, password: string) =>
+    driver.provision(id, { passwordVerifier: await scramVerifier(password), signal: never })
+
+  async function archiveOf(driver: DatabaseDriver, id: DatabaseId): Promise<Buffer> {
+    const chunks: Uint8Array[] = []
+    for await (const chunk of driver.backup(id, { onProgress() {}, signal: never })) chunks.push(chunk)
+    return Buffer.concat(chunks)
+  }
+  async function* stream(archive: Buffer): AsyncGenerator<Uint8Array> {
+    yield archive
+  }
+
+  test(`${name}: a provisioned database takes its password and no other; provisioning twice is provisioning once`, async () => {
+    const { driver } = await create()
+    const id = newId('db')
+    const address = await provision(driver, id, 'first')
+    await client(address, 'first')`create table t (n int)`
+    await expect(client(address, 'wrong')`select 1`).rejects.toThrow('password')
+    expect(await provision(driver, id, 'second')).toEqual(address)
+    expect(await client(address, 'second')`select count(*)::int as n from t`).toEqual([{ n: 0 }])
+    expect(await driver.existing()).toEqual([id])
+  })
+
+  test(`${name}: a removed database is gone, and removing nothing is no mistake`, async () => {
+    const { driver } = await create()
+    const id = newId('db')
+    const address = await provision(driver, id, 'secret')
+    await driver.remove(id)
+    await driver.remove(id)
+    await driver.remove(newId('db'))
+    expect(await driver.existing()).toEqual([])
+    await expect(client(address, 'secret')`select 1`).rejects.toThrow()
+    await expect(driver.resume(id)).rejects.toThrow()
+  })
+
+  test(`${name}: a closed driver's databases come back with another, with their data and at their address`, async () => {
+    const { driver, reopen } = await create()
+    const id = newId('db')
+    const address = await provision(driver, id, 'secret')
+    await client(address, 'secret')`create table kept as select 7 as n`
+    await driver.close()
+    const next = await reopen()
+    await next.resume(id)
+    expect(await client(address, 'secret')`select n from kept`).toEqual([{ n: 7 }])
+  })
+
+  test(`${name}: a restore has what was there when the backup ended, under a new password, and leaves the source alone`, async () => {
+    const { driver } = await create()
+    const source = newId('db')
+    const from = await provision(driver, source, 'old')
+    await client(from, 'old')`create table kept as select generate_series(1, 10) as n`
+    const archive = await archiveOf(driver, source)
+    await client(from, 'old')`insert into kept values (11)`
+    const copy = newId('db')
+    const restoring = { passwordVerifier: await scramVerifier('new'), onProgress() {}, signal: never }
+    const to = await driver.restore(copy, { ...restoring, archive: stream(archive) })
+    expect(await client(to, 'new')`select count(*)::int as n from kept`).toEqual([{ n: 10 }])
+    await expect(client(to, 'old')`select 1`).rejects.toThrow('password')
+    expect(await client(from, 'old')`select count(*)::int as n from kept`).toEqual([{ n: 11 }])
+    // Twice is once.
+    expect(await driver.restore(copy, { ...restoring, archive: stream(archive) })).toEqual(to)
+    await client(to, 'new')`insert into kept values (12)`
+  })
+
+  test(`${name}: a damaged archive is refused, and what it left can be removed`, async () => {
+    const { driver } = await create()
+    const source = newId('db')
+    await provision(driver, source, 'old')
+    const archive = await archiveOf(driver, source)
+    archive[archive.length >> 1]! ^= 0xff
+    const id = newId('db')
+    const restoring = { passwordVerifier: await scramVerifier('new'), onProgress() {}, signal: never }
+    await expect(driver.restore(id, { ...restoring, archive: stream(archive) })).rejects.toBeInstanceOf(DamagedArchive)
+    await driver.remove(id)
+    expect(await driver.existing()).toEqual([source])
+  })
+
+  test(`${name}: work that is no longer wanted stops, and the database goes on`, async () => {
+    const { driver } = await create()
+    const id = newId('db')
+    const address = await provision(driver, id, 'secret')
+    const unwanted = new AbortController()
+    const read = async () => {
+      for await (const _chunk of driver.backup(id, { onProgress: () => unwanted.abort(), signal: unwanted.signal }));
+    }
+    await expect(read()).rejects.toThrow(/abort/i)
+    await client(address, 'secret')`select 1`
+    // Nothing of the abandoned backup is in the way of the next one.
+    expect((await archiveOf(driver, id)).length).toBeGreaterThan(0)
+  })
+}

@@ -1,0 +1,155 @@
+import postgres from 'postgres'
+import { describe, test } from 'vitest'
+import { createKillable, type Killable, nothingAmiss } from './support/killable.ts'
+import { type BackupBody, createDatabase, type DatabaseBody, eventsOf, postmastersIn } from './support/platform.ts'
+
+/*
+ * The real program is killed at every step that it announces, started again, and what is left is counted: servers,
+ * directories, archives, rows and events, each against the others. Two chains, side by side because they mostly wait.
+ */
+const provisioningSteps = [
+  'template.making',
+  'place.settling',
+  'provision.making',
+  'provision.copying',
+  'provision.starting',
+  'provision.setting_password',
+  'provision.settling',
+  'provision.settled',
+]
+const databaseRemovalSteps = ['remove.stopping', 'remove.deleting_files', 'remove.settling', 'remove.settled']
+const backupSteps = [
+  'backup.starting',
+  'backup.copying',
+  'backup.stopping',
+  'backup.copying_wal',
+  'backup.verifying',
+  'backup.settling',
+  'backup.settled',
+]
+const restoreSteps = [
+  'restore.unpacking',
+  'restore.recovering',
+  'restore.restarting',
+  'restore.settling',
+  'restore.settled',
+]
+const backupRemovalSteps = ['remove_backup.deleting', 'remove_backup.settling']
+
+const databasesOf = async (keyhook: Killable) => (await keyhook.request<DatabaseBody[]>('/databases')).body
+const backupsOf = async (keyhook: Killable) => (await keyhook.request<BackupBody[]>('/backups')).body
+
+async function query<T>(database: DatabaseBody, password: string, run: (sql: postgres.Sql) => Promise<T>): Promise<T> {
+  const sql = postgres(database.connection_string!, { password, max: 1, onnotice: () => {} })
+  try {
+    return await run(sql)
+  } finally {
+    await sql.end({ timeout: 1 })
+  }
+}
+
+describe.concurrent('killed with kill -9', () => {
+  test('at any step of provisioning and removal: every database whole or gone, one server each, one event each', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const keyhook = await createKillable()
+    onTestFinished(() => keyhook.remove())
+    await keyhook.start()
+    for (const [n, step] of provisioningSteps.entries()) {
+      await keyhook.killedAt(step, () => keyhook.request('/databases', { body: { name: step } }))
+      await keyhook.start()
+      const found = await keyhook.settled()
+      expect(found, step).toMatchObject(nothingAmiss(found))
+      const made = (await databasesOf(keyhook)).filter((one) => one.name === step)
+      expect(
+        made.map((one) => one.status),
+        step,
+      ).toEqual(['available'])
+      // A few are kept for what follows; more would only make every start slower.
+      if (n < 3) await keyhook.request(`/databases/${made[0]!.id}`, { method: 'DELETE' })
+    }
+    await keyhook.settled()
+    const events = await keyhook.withDb((db) => eventsOf(db, keyhook.orgId))
+    expect(events.map((event) => `${event.type} ${event.data.name}`).sort()).toEqual(
+      provisioningSteps.map((step) => `database.created ${step}`).sort(),
+    )
+
+    for (const step of databaseRemovalSteps) {
+      const before = await databasesOf(keyhook)
+      const victim = before.at(-1)!
+      await keyhook.killedAt(step, () => keyhook.request(`/databases/${victim.id}`, { method: 'DELETE' }))
+      await keyhook.start()
+      const found = await keyhook.settled()
+      expect(found, step).toMatchObject(nothingAmiss(found))
+      expect(found.available, step).toEqual(before.flatMap(({ id }) => (id === victim.id ? [] : [id])).sort())
+    }
+
+    // And a clean stop: no server outlives it, and each comes back where it was.
+    const before = await databasesOf(keyhook)
+    await keyhook.stop()
+    expect(await postmastersIn(keyhook.home)).toEqual([])
+    await keyhook.start()
+    await keyhook.settled()
+    expect(await databasesOf(keyhook)).toEqual(before)
+  }, 240_000)
+
+  test('at any step of a backup, a restore and the removal of a backup: whole archives only, whole copies only, one event each', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const keyhook = await createKillable()
+    onTestFinished(() => keyhook.remove())
+    await keyhook.start()
+    const source = await createDatabase(keyhook, 'source')
+    await query(source, source.password, (sql) => sql`create table kept as select generate_series(1, 100) as n`)
+    for (const [n, step] of backupSteps.entries()) {
+      await keyhook.killedAt(step, () => keyhook.request(`/databases/${source.id}/backups`, { method: 'POST' }))
+      await keyhook.start()
+      const found = await keyhook.settled()
+      expect(found, step).toMatchObject(nothingAmiss(found))
+      expect(found.archived, step).toHaveLength(n + 1)
+    }
+    const [backup, ...others] = await backupsOf(keyhook)
+    expect([backup, ...others].map((one) => one!.status)).toEqual(backupSteps.map(() => 'completed'))
+
+    for (const step of restoreSteps) {
+      let password = ''
+      await keyhook.killedAt(step, async () => {
+        const path = `/backups/${backup!.id}/restore`
+        const asked = await keyhook.request<{ database: DatabaseBody }>(path, { body: { name: step } })
+        password = asked.body.database.password!
+      })
+      await keyhook.start()
+      const found = await keyhook.settled()
+      expect(found, step).toMatchObject(nothingAmiss(found))
+      const copies = (await databasesOf(keyhook)).filter((one) => one.name === step)
+      expect(copies.map((one) => one.status)).toEqual(['available'])
+      const rows = await query(copies[0]!, password, (sql) => sql`select count(*)::int as n from kept`)
+      expect(rows, step).toEqual([{ n: 100 }])
+      await keyhook.request(`/databases/${copies[0]!.id}`, { method: 'DELETE' })
+    }
+    await keyhook.settled()
+
+    for (const step of backupRemovalSteps) {
+      const before = await backupsOf(keyhook)
+      const victim = before.at(-1)!
+      await keyhook.killedAt(step, () => keyhook.request(`/backups/${victim.id}`, { method: 'DELETE' }))
+      await keyhook.start()
+      const found = await keyhook.settled()
+      expect(found, step).toMatchObject(nothingAmiss(found))
+      expect(found.archived, step).toHaveLength(before.length - 1)
+    }
+
+    const events = await keyhook.withDb((db) => eventsOf(db, keyhook.orgId))
+    const counts = Object.entries(Object.groupBy(events, (event) => event.type)).map(([type, all]) => [
+      type,
+      all!.length,
+    ])
+    expect(Object.fromEntries(counts)).toEqual({
+      'database.created': 1,
+      'backup.completed': backupSteps.length,
+      'restore.completed': restoreSteps.length,
+    })
+  }, 240_000)
+})
