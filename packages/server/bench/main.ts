@@ -4,6 +4,7 @@
  */
 const benches: Record<string, () => Promise<void>> = {
   auth: async () => (await import('./auth.ts')).benchAuth(),
+  deliver: async () => (await import('./deliver.ts')).benchDeliver(),
 }
 
 const bench = benches[process.argv[2] ?? '']

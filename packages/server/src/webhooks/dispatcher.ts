@@ -281,4 +281,4 @@ export function createDispatcher(deps: {
 }
 
 /** The lane of a deleted webhook: it is leased once more only to settle what was left, and sends nothing. */
-const nobody: LaneSender = { width: 0, headers: () => [], send() {}, interrupt() {} }
+const nobody: LaneSender = { width: { now: 0, bestUs: 0 }, headers: () => [], send() {}, interrupt() {} }

@@ -2,10 +2,11 @@ import type { LeasedLane } from '../store/lanes.ts'
 import type { DueDelivery } from '../store/unsettled.ts'
 import type { Exchange } from './exchange.ts'
 import type { FlatHeaders } from './receiver.ts'
+import type { Width } from './width.ts'
 
 /** How a lane reaches its receiver. Kept for a while after the lane is given back, so that its connections stay warm. */
 export type LaneSender = {
-  width: number
+  width: Width
   headers(delivery: Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>, startedAtMs: number): FlatHeaders
   send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void): void
   interrupt(): void
@@ -56,14 +57,21 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
 
 const busy = (lane: Lane): number => lane.starting + lane.inFlight
 
-export const hasRoom = (lane: Lane): boolean => busy(lane) < Math.floor(lane.sender.width)
+/**
+ * As many may be on their way to the disk as to the receiver: on a slow disk, beginning takes as long as sending, and a lane
+ * that did one after the other would be half as fast. One that is down to a single request has a single one in either.
+ */
+export const hasRoom = (lane: Lane): boolean => {
+  const width = Math.floor(lane.sender.width.now)
+  return lane.inFlight < width && lane.starting < width && busy(lane) < (width > 1 ? lane.widthMax : 1)
+}
 
 export const hasWork = (lane: Lane): boolean => lane.firsts.length > 0 || lane.retries.length > 0
 
 export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing && hasWork(lane) && hasRoom(lane)
 
 /** Two rounds ahead of what is in flight: enough to never wait for a read, and never more than a page in memory. */
-export const readAhead = (lane: Lane): number => Math.max(4, 2 * Math.floor(lane.sender.width))
+export const readAhead = (lane: Lane): number => Math.max(4, 2 * Math.floor(lane.sender.width.now))
 
 const wantsFirsts = (lane: Lane): boolean => lane.readSeq < lane.headSeq && lane.firsts.length <= readAhead(lane) / 2
 const wantsRetries = (lane: Lane): boolean =>

@@ -5,7 +5,7 @@ import type { Connect } from './connector.ts'
 import type { LaneSender } from './lane.ts'
 import { createReceiver, type Receiver, type SendLimits } from './receiver.ts'
 import type { RequestHeaders } from './request.ts'
-import { firstWidth } from './width.ts'
+import { newWidth } from './width.ts'
 
 type Kept = LaneSender & { usedAt: number; inFlight: number; receiver: Receiver }
 
@@ -33,7 +33,7 @@ export function createSenders(deps: {
     }
     const receiver = createReceiver(new URL(leased.webhook!.url), deps)
     const sender: Kept = {
-      width: firstWidth,
+      width: newWidth(),
       usedAt: deps.now(),
       inFlight: 0,
       receiver,

@@ -1,19 +1,30 @@
 import type { Exchange } from './exchange.ts'
 
-/** How many requests a lane has in flight at most. A new lane starts narrow: nothing is known about its receiver yet. */
-export const firstWidth = 2
+/** How many requests a lane may have in flight, and the best answer time seen lately, which it is judged by. */
+export type Width = { now: number; bestUs: number }
 
-/** Answers faster than this let a lane widen quickly; slower than `slowUs` they narrow it. */
-const fastUs = 250_000
+/** A new lane starts narrow: nothing is known about its receiver yet. */
+export const newWidth = (): Width => ({ now: 2, bestUs: Number.POSITIVE_INFINITY })
+
+/** Answers slower than this narrow a lane whatever its receiver did before. */
 const slowUs = 2_000_000
+const fastUs = 250_000
+/** Within twice the best time and a little, nobody is queueing; beyond that more connections only make a longer queue. */
+const slackUs = 5_000
+
+type Seen = Pick<Exchange, 'status' | 'durationUs' | 'dnsUs' | 'connectUs' | 'tlsUs'>
 
 /**
- * Additive increase, multiplicative decrease, as TCP does it. A fast receiver doubles its width every round; one that is
- * slow, refuses or hangs comes down to a single request, so that what it holds of ours is one connection.
+ * Additive increase, multiplicative decrease, as TCP does it, held back by answer times as TCP Vegas is: a lane widens
+ * while its receiver answers about as fast as it ever did. One that is slow, refuses or hangs comes down to a single
+ * request, so that what it holds of ours is one connection.
  */
-export function nextWidth(width: number, exchange: Pick<Exchange, 'status' | 'durationUs'>, widthMax: number): number {
-  const us = exchange.durationUs ?? 0
-  if (exchange.status === 'failed' || us > slowUs) return Math.max(1, width / 2)
-  if (exchange.status === 'interrupted') return width
-  return Math.min(widthMax, us < fastUs ? width + 1 : width + 1 / width)
+export function nextWidth({ now, bestUs }: Width, seen: Seen, widthMax: number): Width {
+  const us = (seen.durationUs ?? 0) - (seen.dnsUs ?? 0) - (seen.connectUs ?? 0) - (seen.tlsUs ?? 0)
+  if (seen.status === 'interrupted') return { now, bestUs }
+  if (seen.status === 'failed' || us > slowUs) return { now: Math.max(1, now / 2), bestUs }
+  // The best fades, so that a receiver that has become slower for good is not held to its past.
+  const best = Math.min(us, bestUs * 1.002)
+  if (us > 2 * best + slackUs) return { now, bestUs: best }
+  return { now: Math.min(widthMax, us < fastUs ? now + 1 : now + 1 / now), bestUs: best }
 }

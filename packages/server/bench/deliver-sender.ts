@@ -1,0 +1,103 @@
+import { readFileSync } from 'node:fs'
+import { Pool } from 'undici'
+import { composeDispatcher, composeHints } from '../src/compose.ts'
+import { readConfig } from '../src/config.ts'
+import { createSigner } from '../src/domain/signature.ts'
+import { createMasterKeys } from '../src/kernel/master-keys.ts'
+import { createLog } from '../src/log.ts'
+import { type ConnectionTarget, connect } from '../src/store/database.ts'
+import type { Engine } from '../src/webhooks/engine.ts'
+import { createRequestHeaders } from '../src/webhooks/request.ts'
+import { caFile } from '../test/webhooks/support/receiver.ts'
+
+/*
+ * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
+ * time, when told to.
+ */
+type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
+type Order = { setup: Setup } | { run: 'engine' | 'bare' | 'stop' } | { ask: 'memory' }
+
+const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
+const webhooks = 64
+const perWebhook = 4
+let setup: Setup
+let running: { stop(): Promise<void> } | null = null
+
+/** Signed POSTs of the same bodies, over as many kept connections, and nothing else. */
+function startBare(): { stop(): Promise<void> } {
+  const signer = createSigner(secret)
+  const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
+  const body = Buffer.from(sampleBody)
+  let going = true
+  const pools = Array.from(
+    { length: webhooks },
+    () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
+  )
+  const next = (pool: Pool, path: string): void => {
+    if (!going) return
+    const delivery = { eventId: 'evt_01h455vb4pex5vsknk084sn02q', eventType: 'database.created' as const, body }
+    const headers = headersOf(signer, delivery, Date.now())
+    pool.dispatch(
+      { path, method: 'POST', headers, body },
+      {
+        onRequestStart() {},
+        onResponseStart() {},
+        onResponseData() {},
+        onResponseEnd: () => next(pool, path),
+        onResponseError: () => next(pool, path),
+      },
+    )
+  }
+  pools.forEach((pool, i) => {
+    for (let n = 0; n < perWebhook; n++) next(pool, `/w/${i}`)
+  })
+  return {
+    async stop() {
+      going = false
+      await Promise.all(pools.map((pool) => pool.destroy()))
+    },
+  }
+}
+
+const sampleBody = JSON.stringify({
+  id: 'evt_01h455vb4pex5vsknk084sn02q',
+  type: 'database.created',
+  timestamp: new Date().toISOString(),
+  data: { database_id: 'db_01h455vb4pex5vsknk084sn02q', name: 'x'.repeat(130) },
+})
+
+async function startDispatching(): Promise<Engine> {
+  const config = readConfig({
+    KEYHOOK_MASTER_KEY: setup.masterKey,
+    KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8',
+    KEYHOOK_DELIVERY_CA_FILE: caFile,
+    KEYHOOK_DELIVERY_DRAIN_MS: '300',
+    ...setup.environment,
+  })
+  const db = connect(setup.target, { name: 'bench engine', connectionsMax: 2 })
+  const installation = { config, db, target: setup.target, masterKeys: createMasterKeys(config.masterKeys!) }
+  const log = createLog(config.logLevel)
+  const whole = { ...installation, applied: [], announce() {}, close: async () => {} }
+  const engine = await composeDispatcher(whole, log, composeHints(whole, log))
+  const { stop } = engine
+  return Object.assign(engine, {
+    async stop() {
+      await stop()
+      await db.end()
+    },
+  })
+}
+
+process.on('message', async (order: Order) => {
+  if ('setup' in order) setup = order.setup
+  else if ('ask' in order) {
+    process.send!({ rssMb: Math.round(process.memoryUsage.rss() / 1e6) })
+    return
+  } else if (order.run === 'stop') {
+    await running?.stop()
+    running = null
+  } else running = order.run === 'bare' ? startBare() : await startDispatching()
+  process.send!({})
+})
+
+process.on('disconnect', () => process.exit())

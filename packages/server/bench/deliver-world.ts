@@ -1,0 +1,67 @@
+import { newId, type OrgId } from '../src/kernel/ids.ts'
+import type { MasterKeys } from '../src/kernel/master-keys.ts'
+import { createOrganization, createUser } from '../src/operator/directory.ts'
+import type { Database } from '../src/store/database.ts'
+import { takeSequence } from '../src/store/events.ts'
+import { ensurePartitions } from '../src/store/partitions.ts'
+import { insertWebhook } from '../src/store/webhooks.ts'
+import type { Peer } from './deliver.ts'
+
+export type World = { db: Database; masterKeys: MasterKeys; url: string; receiver: Peer; sender: Peer }
+
+const operator = { kind: 'operator', tokenId: null, address: null } as const
+let people = 0
+
+/** An organization with so many webhooks, at `<path>/0`, `<path>/1` … */
+export async function addOrganization(world: World, webhooks: number, path: string): Promise<OrgId> {
+  const { db, masterKeys, url } = world
+  return db.begin(async (tx) => {
+    const { id: orgId } = await createOrganization(tx, operator, { name: 'Bench' })
+    people += 1
+    const user = await createUser(tx, { email: `bench-${people}@example.com`, name: null, subject: null })
+    for (let i = 0; i < webhooks; i++) {
+      const id = newId('wh')
+      const secret = masterKeys.seal(`whsec_${Buffer.alloc(32, 3).toString('base64')}`, id)
+      const eventTypes = ['database.created' as const]
+      await insertWebhook(tx, orgId, { id, url: `${url}${path}/${i}`, eventTypes, secret, createdBy: user.id }, 1e6)
+    }
+    return orgId
+  })
+}
+
+/** Many events at once, 300 bytes each, with a delivery for every webhook: what a publisher would have written. */
+export async function fillBacklog({ db }: World, orgId: OrgId, events: number): Promise<void> {
+  const count = Math.ceil(events)
+  await db.begin(async (tx) => {
+    const last = await takeSequence(tx, orgId, count)
+    await tx`
+      insert into keyhook.events (org_id, seq, id, type, body)
+      select ${orgId}, n, 'evt_' || lpad(n::text, 26, '0'), 'database.created',
+        '{"id":"evt_' || lpad(n::text, 26, '0') || '","type":"database.created","timestamp":"2026-01-01T00:00:00.000Z","data":{"database_id":"db_01h455vb4pex5vsknk084sn02q","name":"' || repeat('x', 130) || '"}}'
+      from generate_series(${last - count + 1}::bigint, ${last}::bigint) n`
+    await tx`
+      insert into keyhook.deliveries (org_id, event_seq, lane_id)
+      select ${orgId}, n, w.lane_id from generate_series(${last - count + 1}::bigint, ${last}::bigint) n
+      cross join keyhook.webhooks w where w.org_id = ${orgId}`
+  })
+  await db`analyze keyhook.deliveries, keyhook.events`
+}
+
+/** Attempts of the past weeks, with all their indexes. */
+export async function fillAttempts(db: Database, count: number): Promise<void> {
+  await ensurePartitions(db, Date.now())
+  const begun = performance.now()
+  const step = 500_000
+  for (let start = 0; start < count; start += step) {
+    await db`
+      insert into keyhook.attempts (org_id, lane_id, id, event_seq, attempt, status, started_at, duration_us, address,
+        request_headers, response_status, response_headers, response_body, response_complete)
+      select 'org_bench', 1000000 + n % 1000,
+        (lpad(to_hex((extract(epoch from now()) * 1000)::bigint - 3600000 + n / 10), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0')
+          || '8' || lpad(to_hex(n), 15, '0'))::uuid,
+        n, 1, 'succeeded', now(), 5000, '127.0.0.1', '{"Content-Type":"application/json"}', 200, '{"content-length":"2"}', 'ok', true
+      from generate_series(${start}::bigint, ${Math.min(count, start + step) - 1}::bigint) n`
+  }
+  await db`vacuum analyze keyhook.attempts`
+  console.log(`stored ${count.toLocaleString('en')} attempts in ${Math.round((performance.now() - begun) / 1_000)} s`)
+}

@@ -1,0 +1,116 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtemp, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createMasterKeys } from '../src/kernel/master-keys.ts'
+import { connect } from '../src/store/database.ts'
+import { openEmbedded } from '../src/store/embedded/index.ts'
+import { migrate, readMigrations } from '../src/store/migrate.ts'
+import { measureIsolation, measureLatency } from './deliver-latency.ts'
+import { addOrganization, fillAttempts, fillBacklog, type World } from './deliver-world.ts'
+import { median } from './median.ts'
+
+const turns = Number(process.env.BENCH_TURNS ?? 5)
+const seconds = Number(process.env.BENCH_SECONDS ?? 4)
+const stored = Number(process.env.BENCH_STORED ?? 10_000_000)
+const only = process.env.BENCH_ONLY?.split(',') ?? ['throughput', 'latency', 'isolation', 'memory', 'growth']
+
+/** A process that answers every message with one message. */
+export type Peer = { ask<T = object>(message: object): Promise<T>; child: ChildProcess }
+
+export async function startPeer(file: string, execArgv: string[] = []): Promise<Peer> {
+  const child = fork(new URL(file, import.meta.url), { execArgv, stdio: ['ignore', 'inherit', 'pipe', 'ipc'] })
+  // The engine's log goes to a pipe that is read and thrown away: writing it is part of what is measured.
+  if (process.env.BENCH_LOG) child.stderr!.pipe(process.stderr)
+  else child.stderr!.resume()
+  const ask = async <T>(message: object): Promise<T> => {
+    child.send(message)
+    const [answer] = await once(child, 'message')
+    return answer as T
+  }
+  return { ask, child }
+}
+
+/** What delivering costs: the whole engine against a bare loop of the same signed requests, in turns. */
+export async function benchDeliver(): Promise<void> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-bench-'))
+  const embedded = await openEmbedded({ dataDir, purpose: 'serve', note: console.log })
+  const db = connect(embedded.connection, { name: 'bench', connectionsMax: 4 })
+  const receiver = await startPeer('./deliver-receiver.ts')
+  const [{ port }] = (await once(receiver.child, 'message')) as [{ port: number }]
+  const key = randomBytes(32)
+  const profile = process.env.BENCH_PROFILE ? ['--cpu-prof', `--cpu-prof-dir=${process.env.BENCH_PROFILE}`] : []
+  const sender = await startPeer('./deliver-sender.ts', profile)
+  const world: World = { db, masterKeys: createMasterKeys([key]), url: `https://127.0.0.1:${port}`, receiver, sender }
+  try {
+    await migrate(db, await readMigrations())
+    await sender.ask({
+      setup: { target: embedded.connection, masterKey: key.toString('base64'), url: world.url, environment: {} },
+    })
+    if (only.includes('throughput')) await throughput(world, 'with nothing stored')
+    if (only.includes('latency')) await measureLatency(world)
+    if (only.includes('isolation')) await measureIsolation(world)
+    if (only.includes('memory')) await memory(world)
+    if (only.includes('growth')) {
+      await fillAttempts(db, stored)
+      await throughput(world, `with ${stored.toLocaleString('en')} attempts stored`)
+    }
+  } finally {
+    sender.child.disconnect()
+    receiver.child.disconnect()
+    await sleep(profile.length > 0 ? 3_000 : 300)
+    sender.child.kill()
+    receiver.child.kill()
+    await db.end()
+    await embedded.stop()
+    await rm(await realpath(join(dataDir, 'postgres')), { recursive: true, force: true })
+    await rm(dataDir, { recursive: true, force: true })
+  }
+}
+
+async function throughput(world: World, when: string): Promise<number> {
+  const org = await addOrganization(world, 64, '/w')
+  const results: { bare: number; engine: number }[] = []
+  for (let turn = 0; turn <= turns; turn++) {
+    await fillBacklog(world, org, 60_000 / 64 + (10_000 * seconds) / 64)
+    const result = { bare: await rate(world, 'bare'), engine: await rate(world, 'engine') }
+    // The first turn warms both sides up and is not counted.
+    if (turn > 0) results.push(result)
+    if (process.env.BENCH_LOG) console.log(result)
+  }
+  const of = (side: 'bare' | 'engine') => median(results.map((result) => result[side]))
+  const ratio = median(results.map((result) => result.engine / result.bare))
+  console.log(
+    `throughput ${when}: engine ${Math.round(of('engine'))}/s, bare undici ${Math.round(of('bare'))}/s, ratio ${ratio.toFixed(3)} (bar 0.60, goal 0.80)`,
+  )
+  return of('engine')
+}
+
+async function rate({ sender, receiver }: World, run: 'bare' | 'engine'): Promise<number> {
+  await sender.ask({ run })
+  await sleep(1_000)
+  const begun = performance.now()
+  const before = await receiver.ask<{ count: number }>({ ask: 'count' })
+  await sleep(seconds * 1_000)
+  const after = await receiver.ask<{ count: number }>({ ask: 'count' })
+  const perSecond = (after.count - before.count) / ((performance.now() - begun) / 1_000)
+  await sender.ask({ run: 'stop' })
+  return perSecond
+}
+
+/** A million deliveries waiting: they must not all be in memory. */
+async function memory(world: World): Promise<void> {
+  const org = await addOrganization(world, 64, '/w')
+  await fillBacklog(world, org, 1_000_000 / 64)
+  await world.sender.ask({ run: 'engine' })
+  let most = 0
+  for (let i = 0; i < 10; i++) {
+    await sleep(500)
+    most = Math.max(most, (await world.sender.ask<{ rssMb: number }>({ ask: 'memory' })).rssMb)
+  }
+  await world.sender.ask({ run: 'stop' })
+  console.log(`memory with 1,000,000 deliveries waiting: ${most} MB resident while sending (bar 400 MB)`)
+}

@@ -1,0 +1,223 @@
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { composeDispatcher, composeHints } from '../../src/compose.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import { call } from '../support/client.ts'
+import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { deliveryEnvironment, until } from './support/delivery-test.ts'
+import { startReceiver } from './support/receiver.ts'
+
+let api: TestApi
+let orgId: OrgId
+let owner: Person
+let member: Person
+let operatorToken: string
+let engine: Awaited<ReturnType<typeof composeDispatcher>>
+let published: string
+let platform: string
+
+beforeAll(async () => {
+  api = await startApi({ ...deliveryEnvironment, KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s' })
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+  member = await api.person([{ orgId, role: 'member' }])
+  operatorToken = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
+  const log = pino({ level: 'silent' })
+  engine = await composeDispatcher(api, log, composeHints(api, log))
+  published = `${api.url}/api/v1/organizations/${orgId}`
+  platform = `${api.url}/platform/v1/organizations/${orgId}`
+})
+afterAll(async () => {
+  await engine.stop()
+  await api.close()
+})
+
+type Webhook = { id: string; secret: string }
+type Delivery = {
+  id: string
+  event_id: string
+  attempt: number
+  status: string
+  request: { headers: Record<string, string>; url: string; timings: Record<string, number | null>; address: string }
+  response: { status: number; body: string; headers: Record<string, string> } | null
+  error: { code: string } | null
+  next_attempt_at: string | null
+}
+
+async function webhookTo(reply?: Parameters<typeof startReceiver>[0], eventTypes = ['database.created']) {
+  const receiver = await startReceiver(reply)
+  onTestFinished(() => receiver.close())
+  const body = { url: receiver.url, event_types: eventTypes }
+  const { body: webhook } = await call<Webhook>(`${published}/webhooks`, { token: owner.token, body })
+  onTestFinished(async () => {
+    await call(`${published}/webhooks/${webhook.id}`, { method: 'DELETE', token: owner.token })
+  })
+  return { receiver, webhook, deliveries: `${published}/webhooks/${webhook.id}/deliveries` }
+}
+
+const report = (body: unknown, token = operatorToken) =>
+  call<{ id: string } & { id: string }[]>(`${api.url}/operator/v1/events`, { token, body })
+const created = (id?: string, data: object = { database_id: 'db_1' }) => ({
+  organization_id: orgId,
+  type: 'database.created',
+  data,
+  ...(id && { id }),
+})
+const history = async (deliveries: string) => (await call<Delivery[]>(deliveries, { token: member.token })).body
+const settledHistory = (deliveries: string, count: number) =>
+  until(async () => {
+    const rows = await history(deliveries)
+    return rows.filter((row) => row.status !== 'sending').length >= count && rows
+  })
+
+test('a reported event arrives, and its attempt can be read with everything that was sent and answered', async () => {
+  const { receiver, deliveries } = await webhookTo(() => ({ body: 'thanks', headers: { 'x-theirs': 'yes' } }))
+  const { status, body } = await report(created())
+  expect(status).toBe(202)
+  const [delivery] = await settledHistory(deliveries, 1)
+  expect(Object.keys(delivery!)).toEqual([
+    'id',
+    'event_id',
+    'event_type',
+    'attempt',
+    'status',
+    'started_at',
+    'duration_ms',
+    'request',
+    'response',
+    'error',
+    'next_attempt_at',
+  ])
+  expect(delivery).toMatchObject({
+    event_id: body.id,
+    attempt: 1,
+    status: 'succeeded',
+    request: { url: receiver.url, address: '127.0.0.1' },
+    response: { status: 200, body: 'thanks', headers: { 'x-theirs': 'yes' } },
+    error: null,
+    next_attempt_at: null,
+  })
+  const arrived = receiver.received[0]!.headers
+  expect(delivery!.request.headers['X-Service-Signature']).toBe(arrived['x-service-signature'])
+  expect(delivery!.request.timings.tls_ms).toBeGreaterThan(0)
+})
+
+test('one report holds up to a thousand events, all or none, and the same id twice is one event', async () => {
+  const { receiver } = await webhookTo()
+  const many = await report(Array.from({ length: 50 }, (_, i) => created(`job-${i}`)))
+  expect(many.status).toBe(202)
+  expect(many.body.map((one) => one.id)).toEqual(Array.from({ length: 50 }, (_, i) => `job-${i}`))
+  expect((await report(created('job-7'))).body).toEqual({ id: 'job-7' })
+  expect((await report(created('job-7', { other: true }))).status).toBe(409)
+  const mixed = await report([created('new-1'), { ...created(), type: 'database.exploded' }])
+  expect(mixed.status).toBe(422)
+  expect(mixed.text).toContain('/1/type')
+  expect(
+    (await report([created('new-2'), { ...created(), organization_id: 'org_01h455vb4pex5vsknk084sn02q' }])).status,
+  ).toBe(422)
+  expect((await report([])).status).toBe(422)
+  expect((await report(Array.from({ length: 1_001 }, () => created()))).status).toBe(422)
+  expect((await report(created(), owner.token)).status).toBe(403)
+  await until(() => receiver.received.length === 50)
+  expect(new Set(receiver.received.map((one) => one.headers['webhook-id'])).size).toBe(50)
+})
+
+test('the history pages by cursor, newest first, and misses and repeats nothing', async () => {
+  const { deliveries } = await webhookTo()
+  await report(Array.from({ length: 25 }, () => created()))
+  const whole = await settledHistory(deliveries, 25)
+  const paged: Delivery[] = []
+  let next: string | null = `${deliveries}?limit=10`
+  while (next !== null) {
+    const page: Awaited<ReturnType<typeof call<Delivery[]>>> = await call<Delivery[]>(next, { token: owner.token })
+    paged.push(...page.body)
+    const link = /<([^>]+)>/.exec(page.headers.get('link') ?? '')?.[1]
+    next = link ? `${api.url}${link}` : null
+  }
+  expect(paged.map((one) => one.id)).toEqual(whole.map((one) => one.id))
+  expect(whole.map((one) => one.id)).toEqual(
+    whole
+      .map((one) => one.id)
+      .toSorted()
+      .toReversed(),
+  )
+})
+
+test('a test event goes to one webhook, marked, signed and recorded', async () => {
+  const { receiver, webhook, deliveries } = await webhookTo()
+  const other = await webhookTo(undefined, ['invoice.paid'])
+  const sent = await call<{ event_id: string }>(`${platform}/webhooks/${other.webhook.id}/test`, {
+    token: owner.token,
+    body: { event_type: 'backup.failed' },
+  })
+  expect(sent.status).toBe(202)
+  await until(() => other.receiver.received.length === 1)
+  const body = JSON.parse(other.receiver.received[0]!.body.toString())
+  expect(body).toMatchObject({ id: sent.body.event_id, type: 'backup.failed', data: { test: true } })
+  expect(receiver.received).toEqual([])
+  expect(await history(deliveries)).toEqual([])
+  const refused = { token: member.token, body: { event_type: 'backup.failed' } }
+  expect((await call(`${platform}/webhooks/${webhook.id}/test`, refused)).status).toBe(403)
+})
+
+test('a delivery can be sent again, and everything that never arrived can be recovered', async () => {
+  let broken = true
+  const { receiver, webhook, deliveries } = await webhookTo(() => ({ status: broken ? 500 : 200 }))
+  const since = new Date(Date.now() - 60_000).toISOString()
+  await report([created('r-1'), created('r-2'), created('r-3')])
+  const failed = await settledHistory(deliveries, 3)
+  expect(failed.map((one) => [one.status, one.error?.code])).toEqual(
+    Array.from({ length: 3 }, () => ['failed', 'status_not_successful']),
+  )
+  broken = false
+  const first = failed.find((one) => one.event_id === 'r-1')!
+  const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${first.id}/redeliver`
+  expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)
+  const again = await settledHistory(deliveries, 4)
+  expect(again[0]).toMatchObject({ event_id: 'r-1', attempt: 2, status: 'succeeded' })
+
+  const recover = `${platform}/webhooks/${webhook.id}/recover`
+  const dry = await call(recover, { token: owner.token, body: { since, dry_run: true } })
+  expect(dry.body).toEqual({ id: null, matching: 2 })
+  const started = await call<{ id: string; matching: number }>(recover, { token: owner.token, body: { since } })
+  expect(started.body.matching).toBe(2)
+  const job = await until(async () => {
+    const shown = await call<{ status: string; redelivered: number }>(
+      `${platform}/webhooks/${webhook.id}/recoveries/${started.body.id}`,
+      { token: owner.token },
+    )
+    return shown.body.status === 'finished' && shown.body
+  })
+  expect(job.redelivered).toBe(2)
+  await until(() => receiver.received.length === 6)
+  expect((await call(recover, { token: owner.token, body: { since: 'yesterday' } })).status).toBe(422)
+})
+
+test('an event is explained: where it went, where it did not and why, with each attempt', async () => {
+  const { webhook } = await webhookTo(() => ({ status: 410 }))
+  const other = await webhookTo(undefined, ['invoice.paid'])
+  const { body } = await report(created())
+  const late = await webhookTo()
+  type Explained = {
+    delivered_to: { webhook_id: string; status: string; attempts: { response_status: number }[] }[]
+    not_delivered_to: { webhook_id: string; reason: string }[]
+  }
+  const explained = await until(async () => {
+    const reply = await call<Explained>(`${platform}/events/${body.id}`, { token: member.token })
+    const [delivery] = reply.body.delivered_to.filter((one) => one.webhook_id === webhook.id)
+    return delivery?.status === 'failed' && reply.body
+  })
+  const mine = explained.delivered_to.find((one) => one.webhook_id === webhook.id)!
+  expect(mine.attempts.map((one) => one.response_status)).toEqual([410])
+  const reason = (id: string) => explained.not_delivered_to.find((one) => one.webhook_id === id)?.reason
+  expect(reason(other.webhook.id)).toBe('not_subscribed')
+  expect(reason(late.webhook.id)).toBe('webhook_created_later')
+  expect((await call(`${platform}/events/nothing`, { token: member.token })).status).toBe(404)
+})
+
+test('metrics answer callers on this machine, and nobody who comes through a proxy', async () => {
+  const reply = await call(`${api.url}/metrics`)
+  expect(reply.status).toBe(200)
+  expect(reply.text).toContain('keyhook_delivery_attempts_total')
+  expect((await call(`${api.url}/metrics`, { headers: { 'x-forwarded-for': '8.8.8.8' } })).status).toBe(404)
+})
