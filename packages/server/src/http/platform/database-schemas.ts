@@ -26,7 +26,7 @@ const shown = () => ({
   created_at: mark(here, createdAt()),
 })
 
-export const password = () =>
+const password = () =>
   mark(
     chosen(52),
     Type.String({ pattern: '^[0-9A-Za-z]{32}$', description: 'The password of `user`. Shown once, kept nowhere.' }),

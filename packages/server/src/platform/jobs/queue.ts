@@ -4,8 +4,6 @@ import type { Destination, PlatformJob } from '../../domain/platform-job.ts'
 import type { ConnectionTarget, Transaction } from '../../store/database.ts'
 import { always, anyNode, givenUp, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
-export type { JobWithMetadata } from 'pg-boss'
-
 /** pg-boss looks for jobs whose node went silent this often; what it finds is tried again at once. */
 const superviseSeconds = 5
 const connectionsMax = 4

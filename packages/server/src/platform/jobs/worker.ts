@@ -7,9 +7,9 @@ import type { JobQueue, TakenJob } from './queue.ts'
 import { givenUp } from './queue-names.ts'
 
 /** Writes an outcome and ends the job, both or neither. */
-export type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
+type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
 
-export type Handler<J extends PlatformJob = PlatformJob> = {
+type Handler<J extends PlatformJob = PlatformJob> = {
   /** May run any number of times, from any point that an earlier run was cut off at. */
   run(job: J, settle: Settle): Promise<void>
   /** After the last attempt: tidies up and settles the failure. The reason is for the owner to read. */
@@ -19,7 +19,7 @@ export type Handler<J extends PlatformJob = PlatformJob> = {
  * Removes what was half made, if it can. A disk that refuses must not keep the owner waiting for an answer: what stays
  * is reported, and removed when the node starts next.
  */
-export type Tidy = (remove: () => Promise<void>) => Promise<void>
+type Tidy = (remove: () => Promise<void>) => Promise<void>
 
 export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob, { kind: K }>> }
 

@@ -6,7 +6,7 @@ import { connect, type Database } from '../../store/database.ts'
 import type { Control } from './instance.ts'
 
 /** One session of the superuser's, for as long as `work` takes. */
-export async function withControl<T>(control: Control, work: (sql: Database) => Promise<T>): Promise<T> {
+async function withControl<T>(control: Control, work: (sql: Database) => Promise<T>): Promise<T> {
   const sql = connect(control, { name: 'keyhook platform', connectionsMax: 1 })
   try {
     return await work(sql)

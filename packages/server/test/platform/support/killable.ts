@@ -13,7 +13,7 @@ import { call } from '../../support/client.ts'
 import { namesIn, portRange, postmastersIn, scratchFolder, until } from './platform.ts'
 
 const bin = join(import.meta.dirname, '../../../bin/keyhook.js')
-const failpoint = join(import.meta.dirname, 'failpoint.ts')
+const failpoint = import.meta.resolve('./failpoint.ts')
 
 /** The real program, embedded PostgreSQL and all, on one data directory, to be killed and started again. */
 export async function createKillable() {
