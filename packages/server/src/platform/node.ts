@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Database } from '../store/database.ts'
 import { acquire } from '../store/embedded/acquire.ts'
+import { announceNode, withdrawNode } from '../store/nodes.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
 import { createBackingUp } from './backing-up.ts'
 import type { DatabaseDriver } from './driver.ts'
@@ -18,6 +19,7 @@ import { type BackupSchedule, runBackupSchedule } from './scheduled-backups.ts'
 const placersMax = 2
 const workersMax = 4
 const schedulePassMs = 60_000
+const announceMs = 5_000
 /** Once the start is over: whoever only wants keys and webhooks should not notice. */
 const prepareAfterMs = 3_000
 /** Every night rather than once a month: a node that was down on the first makes up for it on the second. */
@@ -60,11 +62,14 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   }
   let timer: NodeJS.Timeout | undefined
   let preparing: NodeJS.Timeout | undefined
+  let announcing: NodeJS.Timeout | undefined
 
   async function close(): Promise<void> {
     closing.abort()
     clearInterval(timer)
     clearTimeout(preparing)
+    clearInterval(announcing)
+    await withdrawNode(db, node).catch((err) => log.warn({ err }, 'node.not_withdrawn'))
     turns.interruptAll(new Error('Keyhook is stopping'))
     await queue.close()
     await driver.close()
@@ -75,6 +80,12 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const boss = await queue.boss()
     const mine = nodeQueue(node)
     await ensureQueues(boss, mine)
+    // After its queue, into which whoever places a database here puts the job.
+    await announceNode(db, node, databasesPerNodeMax)
+    announcing = setInterval(
+      () => void announceNode(db, node, databasesPerNodeMax).catch((err) => log.warn({ err }, 'node.not_announced')),
+      announceMs,
+    )
     // Placing twice at the same time is harmless: the row is locked, and placed once.
     for (const name of [mine, givenUp(mine), anyNode, givenUp(anyNode)]) {
       const count = await reclaim(boss, name)

@@ -8,6 +8,7 @@ import {
   markDatabaseFailed,
   placeDatabase,
 } from '../store/databases.ts'
+import { nodesWithRoom } from '../store/nodes.ts'
 import { startUsage } from '../store/usage.ts'
 import { publish } from '../webhooks/publish.ts'
 import { type DatabaseDriver, StepFailure } from './driver.ts'
@@ -19,15 +20,16 @@ import { step } from './step.ts'
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  node: string
-  databasesPerNodeMax: number
   queue: JobQueue
   turns: Turns
 }
 
+/** A node that said nothing for so long gets no new databases. */
+const silentSecondsMax = 20
+
 /** From a row that somebody asked for to an instance that accepts connections, or to a reason why there is none. */
 export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' | 'database.provision'> {
-  const { db, driver, node } = deps
+  const { db, driver } = deps
 
   return {
     'database.place': {
@@ -36,13 +38,14 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
         await settle(async (tx) => {
           const database = await lockDatabase(tx, orgId, databaseId)
           if (database?.status !== 'provisioning' || database.node !== null) return
-          await lockNode(tx, node)
-          if ((await countDatabasesOfNode(tx, node)) >= deps.databasesPerNodeMax) {
-            // Another node may have room, so another attempt may end differently.
-            throw new StepFailure('No node has room for it.')
+          for (const { id: node, databases_max } of await nodesWithRoom(tx, silentSecondsMax)) {
+            await lockNode(tx, node)
+            if ((await countDatabasesOfNode(tx, node)) >= databases_max) continue
+            await placeDatabase(tx, orgId, databaseId, node)
+            await deps.queue.enqueue(tx, { kind: 'database.provision', orgId, databaseId }, { node })
+            return
           }
-          await placeDatabase(tx, orgId, databaseId, node)
-          await deps.queue.enqueue(tx, { kind: 'database.provision', orgId, databaseId }, { node })
+          throw new StepFailure('No node has room for it.')
         })
       },
       giveUp: ({ orgId, databaseId }, reason, settle) =>

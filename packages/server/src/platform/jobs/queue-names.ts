@@ -18,8 +18,8 @@ const attempts = { retryLimit: 2, retryDelay: 1, retryBackoff: true, retryDelayM
 /** Asked for and promised: tried until it is done, once a minute in the end. */
 export const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
-/** A node without room takes the job and puts it back; many turns, so that one with room gets its own. */
-const searching = { retryLimit: 20, retryDelay: 1, retryBackoff: false }
+/** Room may come free, and a node that is being restarted comes back: half a minute of patience. */
+const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 
 export function policyOf(kind: PlatformJob['kind']) {
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds: 30 * seconds.day }
