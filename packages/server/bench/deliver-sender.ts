@@ -15,7 +15,7 @@ import { caFile } from '../test/webhooks/support/receiver.ts'
  * time, when told to.
  */
 type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
-type Order = { setup: Setup } | { run: 'engine' | 'bare' | 'stop' } | { ask: 'memory' }
+type Order = { setup: Setup } | { run: 'engine' | 'bare' | 'stop' } | { ask: 'usage' }
 
 const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
 const webhooks = 64
@@ -91,7 +91,8 @@ async function startDispatching(): Promise<Engine> {
 process.on('message', async (order: Order) => {
   if ('setup' in order) setup = order.setup
   else if ('ask' in order) {
-    process.send!({ rssMb: Math.round(process.memoryUsage.rss() / 1e6) })
+    const { user, system } = process.cpuUsage()
+    process.send!({ rssMb: Math.round(process.memoryUsage.rss() / 1e6), cpuUs: user + system })
     return
   } else if (order.run === 'stop') {
     await running?.stop()

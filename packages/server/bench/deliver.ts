@@ -73,7 +73,7 @@ export async function benchDeliver(): Promise<void> {
 
 async function throughput(world: World, when: string): Promise<number> {
   const org = await addOrganization(world, 64, '/w')
-  const results: { bare: number; engine: number }[] = []
+  const results: { bare: Rate; engine: Rate }[] = []
   for (let turn = 0; turn <= turns; turn++) {
     await fillBacklog(world, org, 60_000 / 64 + (10_000 * seconds) / 64)
     const result = { bare: await rate(world, 'bare'), engine: await rate(world, 'engine') }
@@ -81,24 +81,32 @@ async function throughput(world: World, when: string): Promise<number> {
     if (turn > 0) results.push(result)
     if (process.env.BENCH_LOG) console.log(result)
   }
-  const of = (side: 'bare' | 'engine') => median(results.map((result) => result[side]))
-  const ratio = median(results.map((result) => result.engine / result.bare))
+  const of = (side: 'bare' | 'engine') => median(results.map((result) => result[side].perSecond))
+  const cost = (side: 'bare' | 'engine') => Math.round(median(results.map((result) => result[side].cpuUs)))
+  const ratio = median(results.map((result) => result.engine.perSecond / result.bare.perSecond))
   console.log(
-    `throughput ${when}: engine ${Math.round(of('engine'))}/s, bare undici ${Math.round(of('bare'))}/s, ratio ${ratio.toFixed(3)} (bar 0.60, goal 0.80)`,
+    `throughput ${when}: engine ${Math.round(of('engine'))}/s, bare undici ${Math.round(of('bare'))}/s, ratio ${ratio.toFixed(3)} (bar 0.60, goal 0.80); Node per delivery ${cost('engine')} µs, per bare request ${cost('bare')} µs`,
   )
   return of('engine')
 }
 
-async function rate({ sender, receiver }: World, run: 'bare' | 'engine'): Promise<number> {
+type Usage = { rssMb: number; cpuUs: number }
+type Rate = { perSecond: number; cpuUs: number }
+
+/** Requests that arrived per second, and what each cost the sending process: the second holds on a busy machine too. */
+async function rate({ sender, receiver }: World, run: 'bare' | 'engine'): Promise<Rate> {
   await sender.ask({ run })
-  await sleep(1_000)
+  // Both sides open their connections first: what is compared is sending.
+  await sleep(2_000)
   const begun = performance.now()
   const before = await receiver.ask<{ count: number }>({ ask: 'count' })
+  const used = await sender.ask<Usage>({ ask: 'usage' })
   await sleep(seconds * 1_000)
   const after = await receiver.ask<{ count: number }>({ ask: 'count' })
   const perSecond = (after.count - before.count) / ((performance.now() - begun) / 1_000)
+  const cpuUs = ((await sender.ask<Usage>({ ask: 'usage' })).cpuUs - used.cpuUs) / (after.count - before.count)
   await sender.ask({ run: 'stop' })
-  return perSecond
+  return { perSecond, cpuUs }
 }
 
 /** A million deliveries waiting: they must not all be in memory. */
@@ -109,7 +117,7 @@ async function memory(world: World): Promise<void> {
   let most = 0
   for (let i = 0; i < 10; i++) {
     await sleep(500)
-    most = Math.max(most, (await world.sender.ask<{ rssMb: number }>({ ask: 'memory' })).rssMb)
+    most = Math.max(most, (await world.sender.ask<Usage>({ ask: 'usage' })).rssMb)
   }
   await world.sender.ask({ run: 'stop' })
   console.log(`memory with 1,000,000 deliveries waiting: ${most} MB resident while sending (bar 400 MB)`)

@@ -6,7 +6,7 @@ import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import type { Exchange } from './exchange.ts'
 import { createGroup } from './group.ts'
-import { canStart, isIdle, type Lane, readRequest, takeIn, takeNext, wantsRead } from './lane.ts'
+import { canStart, hasWork, isIdle, type Lane, readRequest, takeIn, takeNext, wantsRead } from './lane.ts'
 import type { Persist } from './persist.ts'
 import { recordedHeaders } from './request.ts'
 import { createTurns } from './turns.ts'
@@ -168,7 +168,10 @@ export function createFlow(deps: {
     lane.sender.send(headers, delivery.body, (exchange) => {
       lane.inFlight -= 1
       inFlight -= 1
-      lane.sender.width = nextWidth(lane.sender.width, exchange, lane.widthMax)
+      lane.sender.width = nextWidth(lane.sender.width, exchange, {
+        widthMax: lane.widthMax,
+        wanted: hasWork(lane),
+      })
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
       lane.settling += 1

@@ -70,8 +70,15 @@ export const hasWork = (lane: Lane): boolean => lane.firsts.length > 0 || lane.r
 
 export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing && hasWork(lane) && hasRoom(lane)
 
-/** Two rounds ahead of what is in flight: enough to never wait for a read, and never more than a page in memory. */
-export const readAhead = (lane: Lane): number => Math.max(4, 2 * Math.floor(lane.sender.width.now))
+/**
+ * Rounds ahead of what is in flight: many for a receiver that has shown itself fast, so that a read is worth its statement;
+ * next to none for the others, of which there may be thousands.
+ */
+export const readAhead = (lane: Lane): number => {
+  const width = Math.floor(lane.sender.width.now)
+  return width < 4 ? 4 : Math.min(readAheadMax, 10 * width)
+}
+const readAheadMax = 200
 
 const wantsFirsts = (lane: Lane): boolean => lane.readSeq < lane.headSeq && lane.firsts.length <= readAhead(lane) / 2
 const wantsRetries = (lane: Lane): boolean =>

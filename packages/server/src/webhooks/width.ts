@@ -10,8 +10,12 @@ export const newWidth = (): Width => ({ now: 2, bestUs: Number.POSITIVE_INFINITY
 const slowUs = 2_000_000
 const fastUs = 250_000
 /** Within twice the best time and a little, nobody is queueing; beyond that more connections only make a longer queue. */
-const slackUs = 5_000
+const slackUs = 3_000
+/** Up to here a fast receiver is not asked: a few connections queue nowhere but with us. */
+const easyWidth = 6
 
+/** `wanted`: the lane has more to send than it may. One that has not needs no further connection. */
+type Bounds = { widthMax: number; wanted: boolean }
 type Seen = Pick<Exchange, 'status' | 'durationUs' | 'dnsUs' | 'connectUs' | 'tlsUs'>
 
 /**
@@ -19,12 +23,14 @@ type Seen = Pick<Exchange, 'status' | 'durationUs' | 'dnsUs' | 'connectUs' | 'tl
  * while its receiver answers about as fast as it ever did. One that is slow, refuses or hangs comes down to a single
  * request, so that what it holds of ours is one connection.
  */
-export function nextWidth({ now, bestUs }: Width, seen: Seen, widthMax: number): Width {
+export function nextWidth({ now, bestUs }: Width, seen: Seen, { widthMax, wanted }: Bounds): Width {
   const us = (seen.durationUs ?? 0) - (seen.dnsUs ?? 0) - (seen.connectUs ?? 0) - (seen.tlsUs ?? 0)
   if (seen.status === 'interrupted') return { now, bestUs }
   if (seen.status === 'failed' || us > slowUs) return { now: Math.max(1, now / 2), bestUs }
-  // The best fades, so that a receiver that has become slower for good is not held to its past.
-  const best = Math.min(us, bestUs * 1.002)
-  if (us > 2 * best + slackUs) return { now, bestUs: best }
+  // The best fades, so that a receiver that has become slower for good is not held to its past; slowly, because it is our
+  // own queue that makes answers late when there is much to do, and a handshake for every step up would lengthen it.
+  const best = Math.min(us, bestUs * 1.0002)
+  const crowded = now >= easyWidth && us > 2 * best + slackUs
+  if (!wanted || crowded) return { now, bestUs: best }
   return { now: Math.min(widthMax, us < fastUs ? now + 1 : now + 1 / now), bestUs: best }
 }
