@@ -24,7 +24,8 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
  * two of them ever wait for each other in a circle. All times are PostgreSQL's: dispatchers' clocks may differ.
  */
 
-export type WokenLane = { laneId: number; headSeq: number }
+/** `held`: somebody has its lease, and has to be told. */
+export type WokenLane = { laneId: number; headSeq: number; held: boolean }
 
 /**
  * Tells lanes of events that were published since somebody last did. Publishers that are still at work are skipped, not
@@ -32,7 +33,7 @@ export type WokenLane = { laneId: number; headSeq: number }
  * may already be newer than what this statement can see, and to believe it would be to lose a wake-up.
  */
 export const wakeLanes = async (db: Database, organizationsMax: number): Promise<WokenLane[]> => {
-  const rows = await db<{ id: string; head_seq: string }[]>`
+  const rows = await db<{ id: string; head_seq: string; held: boolean }[]>`
     with seen as materialized (
       select org_id, woken_seq, last_seq from keyhook.event_counters
       where last_seq > woken_seq order by org_id limit ${organizationsMax}
@@ -55,13 +56,13 @@ export const wakeLanes = async (db: Database, organizationsMax: number): Promise
       set head_seq = greatest(l.head_seq, k.head_seq),
           due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
       from locked k where l.id = k.id and l.org_id = k.org_id
-      returning l.id, l.head_seq
+      returning l.id, l.head_seq, l.lease_owner is not null as held
     ), told as (
       update keyhook.event_counters c set woken_seq = greatest(c.woken_seq, t.last_seq)
       from taken t where c.org_id = t.org_id
     )
-    select id, head_seq from woken`
-  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq) }))
+    select id, head_seq, held from woken`
+  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
 }
 
 export type LeasedLane = {

@@ -4,8 +4,9 @@ import { type Clock, pause } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createFlow, type FlowObserver } from './flow.ts'
 import { createGroup } from './group.ts'
-import { hasRoom, hasWork, type Lane, type LaneSender, openLane } from './lane.ts'
+import { hasRoom, hasWork, isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
 import { createPersist } from './persist.ts'
+import { createRounds } from './rounds.ts'
 
 export type DispatcherLimits = {
   inFlightMax: number
@@ -20,6 +21,8 @@ export type Dispatcher = {
   start(): void
   /** There may be something to do. Only ever a hint: everything is also found by looking now and then. */
   hint(): void
+  /** Another dispatcher was told of news for lanes that it does not hold. */
+  hintHeld(): void
   /** Starts nothing more, waits for what is in flight up to the bound, then ends it and gives every lane back. */
   stop(): Promise<void>
   readonly lanes: number
@@ -30,6 +33,8 @@ const lanesPerLease = 500
 const groupMax = 256
 /** Lanes with something in flight look for retries that have come due at least this often. */
 const retryLookMs = 1_000
+/** How long an idle lane is kept: taking and giving back cost a statement each, and a busy webhook is idle for moments. */
+const lingerMs = 1_000
 
 /**
  * Holds lanes and keeps them flowing. Two of these on one database share the lanes: a lane belongs to whoever holds its
@@ -49,6 +54,7 @@ export function createDispatcher(deps: {
   isUnavailable(error: unknown): boolean
   onError(error: unknown, what: string): void
   observe: FlowObserver
+  tellHolders(): void
 }): Dispatcher {
   const { store, clock, limits } = deps
   const lanes = new Map<number, Lane>()
@@ -57,8 +63,8 @@ export function createDispatcher(deps: {
   let lookAgain = false
   /** The last look left lanes to others for want of room. */
   let full = false
-  let stopTimers: (() => void)[] = []
 
+  const rounds = createRounds({ clock, onError: (error) => deps.onError(error, 'round') })
   const persist = createPersist({ clock, isUnavailable: deps.isUnavailable, onRetry: deps.onError })
   const releases = createGroup<Lane>({ clock, sizeMax: 500, atOnceMax: 1, run: release })
   const flow = createFlow({
@@ -71,13 +77,28 @@ export function createDispatcher(deps: {
     groupMax,
     observe: deps.observe,
     onIdle(lane) {
-      if (stopping) return
-      lane.releasing = true
-      releases.add(lane)
+      if (lane.leased.webhook === null) giveBack(lane)
+      else lane.idleSince ??= clock.now()
     },
     onLost: drop,
     mend: deps.mend,
   })
+
+  function giveBack(lane: Lane): void {
+    if (stopping || lane.releasing) return
+    lane.releasing = true
+    releases.add(lane)
+  }
+
+  /** Lanes that have had nothing to do for a while go back to whoever finds them due next. */
+  function giveBackIdle(): void {
+    const before = clock.now() - lingerMs
+    for (const lane of lanes.values()) {
+      if (lane.idleSince === null || lane.idleSince > before) continue
+      if (isIdle(lane)) giveBack(lane)
+      else lane.idleSince = null
+    }
+  }
 
   function drop(lane: Lane): void {
     lane.gone = true
@@ -125,7 +146,8 @@ export function createDispatcher(deps: {
       lane.asked = news.asked
       lane.retriesDue = true
     }
-    lane.headSeq = Math.max(lane.headSeq, news.headSeq)
+    if (news.headSeq > lane.headSeq) lane.headSeq = news.headSeq
+    if (!isIdle(lane)) lane.idleSince = null
     flow.consider(lane)
   }
 
@@ -136,11 +158,14 @@ export function createDispatcher(deps: {
     try {
       do {
         lookAgain = false
+        let elsewhere = false
         for (const woken of await store.wake()) {
           const lane = lanes.get(woken.laneId)
+          if (lane === undefined && woken.held) elsewhere = true
           // While it is being given back the release itself will notice.
           if (lane !== undefined && !lane.releasing) tell(lane, woken)
         }
+        if (elsewhere) deps.tellHolders()
         await lease()
       } while (lookAgain && !stopping)
     } catch (error) {
@@ -190,7 +215,7 @@ export function createDispatcher(deps: {
   /** Lanes that wait for their receivers and have room: somebody else may have been told of their news. */
   async function peek(): Promise<void> {
     const open = [...lanes.values()].filter(
-      (lane) => !lane.releasing && lane.inFlight > 0 && !hasWork(lane) && hasRoom(lane),
+      (lane) => !lane.releasing && !lane.reading && !hasWork(lane) && hasRoom(lane),
     )
     for (let start = 0; start < open.length; start += lanesPerLease) {
       const chunk = open.slice(start, start + lanesPerLease)
@@ -203,27 +228,10 @@ export function createDispatcher(deps: {
 
   function lookForRetries(): void {
     for (const lane of lanes.values()) {
-      if (lane.releasing || lane.retriesDue || !hasRoom(lane)) continue
+      if (lane.releasing || lane.retriesDue || lane.idleSince !== null || !hasRoom(lane)) continue
       lane.retriesDue = true
       flow.consider(lane)
     }
-  }
-
-  /** Runs it again and again, each time after it has come to an end. */
-  function every(ms: number, work: () => Promise<void> | void): void {
-    let cancel = () => {}
-    const again = () => {
-      cancel = clock.after(ms, async () => {
-        try {
-          await work()
-        } catch (error) {
-          deps.onError(error, 'round')
-        }
-        if (!stopping) again()
-      })
-    }
-    again()
-    stopTimers.push(() => cancel())
   }
 
   async function untilQuiet(msMax: number): Promise<void> {
@@ -236,19 +244,20 @@ export function createDispatcher(deps: {
   return {
     start() {
       void look()
-      every(limits.pollMs, async () => {
+      rounds.every(limits.pollMs, async () => {
         await look()
         await peek()
       })
-      every(limits.leaseMs / 3, () => renew([...lanes.values()].filter((lane) => !lane.releasing)))
-      every(retryLookMs, lookForRetries)
+      rounds.every(limits.leaseMs / 3, () => renew([...lanes.values()].filter((lane) => !lane.releasing)))
+      rounds.every(retryLookMs, lookForRetries)
+      rounds.every(lingerMs / 4, giveBackIdle)
     },
     hint: () => void look(),
+    hintHeld: () => void peek().catch((error) => deps.onError(error, 'peek')),
     async stop() {
       stopping = true
       flow.stop()
-      for (const stop of stopTimers) stop()
-      stopTimers = []
+      rounds.stop()
       // Leases are kept while we wait: a lane must not be taken from under a request that may still succeed.
       let draining = true
       const keep = async () => {
@@ -261,7 +270,7 @@ export function createDispatcher(deps: {
       await untilQuiet(limits.drainMsMax)
       draining = false
       for (const lane of lanes.values()) lane.sender.interrupt()
-      const giveBack = async () => {
+      const handOver = async () => {
         await flow.settled()
         await releases.settled()
         const rest = [...lanes.values()]
@@ -269,7 +278,7 @@ export function createDispatcher(deps: {
         lanes.clear()
       }
       // With the database away there is nobody to give anything back to: the leases run out by themselves.
-      await Promise.race([giveBack().catch((error) => deps.onError(error, 'stop')), pause(clock, 5_000)])
+      await Promise.race([handOver().catch((error) => deps.onError(error, 'stop')), pause(clock, 5_000)])
     },
     get lanes() {
       return lanes.size

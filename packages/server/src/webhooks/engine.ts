@@ -82,11 +82,12 @@ export async function startEngine(deps: {
     isUnavailable,
     onError,
     observe: deps.observe,
+    tellHolders: deps.hints.giveHolders,
   })
   await learnTypesOnce(db)
   await housekeeping.start()
   dispatcher.start()
-  const deafen = deps.hints.hear(() => dispatcher.hint())
+  const deafen = deps.hints.hear((kind) => (kind === 'held' ? dispatcher.hintHeld() : dispatcher.hint()))
   // Not waited for: a pooler that swallows LISTEN must not keep deliveries from starting.
   const listening = deps.hints.listen().catch((error) => {
     onError(error, 'listen')

@@ -30,6 +30,8 @@ export type FlowObserver = {
 type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt }
 
 const lanesPerRead = 256
+/** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
+const soonMs = 2_000
 
 /**
  * What happens to the deliveries of the lanes that are held: read ahead, begin (on disk), send, settle (on disk), and give
@@ -193,8 +195,14 @@ export function createFlow(deps: {
     for (const { lane, retryMs } of attempts) {
       lane.settling -= 1
       if (retryMs === 0) lane.retriesDue = true
+      else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
       consider(lane)
     }
+  }
+
+  function lookForRetries(lane: Lane): void {
+    lane.retriesDue = true
+    consider(lane)
   }
 
   /** Halves a group that is refused until what is wrong stands alone; that one is recorded without the receiver's words. */

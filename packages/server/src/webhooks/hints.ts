@@ -8,21 +8,26 @@ const notifyMsMin = 5
  * "There may be something to deliver", said after a commit. The dispatcher of this process hears it at once, the others
  * through PostgreSQL where notifications get through. None of it is needed: dispatchers also look by themselves.
  */
+type Kind = 'work' | 'held'
+type Listener = (kind: Kind) => void
+
 export type Hints = {
   give(): void
+  /** Lanes have news, and another process holds them. */
+  giveHolders(): void
   /** Returns a function that stops listening. */
-  hear(listener: () => void): () => void
+  hear(listener: Listener): () => void
   /** Hears other processes, if the database lets us: behind a transaction pooler it may not. */
   listen(): Promise<() => Promise<void>>
 }
 
 export function createHints(deps: { db: Database; onError(error: unknown): void }): Hints {
-  const listeners = new Set<() => void>()
+  const listeners = new Set<Listener>()
   let timer: NodeJS.Timeout | null = null
   let saidAt = 0
 
-  const tellHere = () => {
-    for (const listener of listeners) listener()
+  const tellHere = (kind: Kind) => {
+    for (const listener of listeners) listener(kind)
   }
 
   function tellOthers(): void {
@@ -33,17 +38,20 @@ export function createHints(deps: { db: Database; onError(error: unknown): void 
 
   return {
     give() {
-      tellHere()
+      tellHere('work')
       if (timer !== null) return
       timer = setTimeout(tellOthers, Math.max(0, saidAt + notifyMsMin - performance.now()))
       timer.unref()
+    },
+    giveHolders() {
+      deps.db`select pg_notify(${channel}, 'held')`.catch(deps.onError)
     },
     hear(listener) {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
     async listen() {
-      const { unlisten } = await deps.db.listen(channel, tellHere)
+      const { unlisten } = await deps.db.listen(channel, (payload) => tellHere(payload === 'held' ? 'held' : 'work'))
       return unlisten
     },
   }

@@ -31,6 +31,8 @@ export type Lane = {
   starting: number
   inFlight: number
   settling: number
+  /** Since when it has had nothing to do; kept for a moment, because what comes next often comes soon. */
+  idleSince: number | null
   releasing: boolean
   /** No longer ours, or ended: nothing more is started. */
   gone: boolean
@@ -51,6 +53,7 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   starting: 0,
   inFlight: 0,
   settling: 0,
+  idleSince: null,
   releasing: false,
   gone: false,
 })
