@@ -1,0 +1,76 @@
+import { isIP } from 'node:net'
+import { integer, matching, optional, setting, text, Unreadable } from './setting.ts'
+
+const portRange = (value: string): { first: number; last: number } => {
+  const [first = 0, last = 0] = (/^(\d{4,5})-(\d{4,5})$/.exec(value) ?? []).slice(1).map(Number)
+  if (!(first >= 1_024 && first <= last && last <= 65_535)) {
+    throw new Unreadable('is not a range of ports such as 15432-16431 (1024 to 65535)')
+  }
+  return { first, last }
+}
+
+const address = (value: string): string => {
+  if (isIP(value) === 0) throw new Unreadable('is not an IP address')
+  return value
+}
+
+/** Databases, backups and invoices. */
+export const platformSettings = {
+  databasesHost: setting(
+    'KEYHOOK_DATABASES_HOST',
+    '127.0.0.1',
+    address,
+    'Address that the databases of this node listen on. Connections are not encrypted: keep it on a network you trust.',
+  ),
+  databasesPublicHost: optional(
+    'KEYHOOK_DATABASES_PUBLIC_HOST',
+    matching(/^[A-Za-z0-9.:-]{1,253}$/, 'a host name or address'),
+    'The host shown to clients. Unset: the address above.',
+  ),
+  databasesPorts: setting(
+    'KEYHOOK_DATABASES_PORTS',
+    '15432-16431',
+    portRange,
+    'Ports for the databases of this node, one each.',
+  ),
+  databasesPerOrgMax: setting(
+    'KEYHOOK_DATABASES_PER_ORG_MAX',
+    '20',
+    integer(1, 10_000, 'a number of databases'),
+    'Most databases in one organization.',
+  ),
+  databasesPerNodeMax: setting(
+    'KEYHOOK_DATABASES_PER_NODE_MAX',
+    '100',
+    integer(1, 10_000, 'a number of databases'),
+    'Most databases on this node; an idle one takes about 60 MB of memory.',
+  ),
+  archivesDir: optional(
+    'KEYHOOK_ARCHIVES_DIR',
+    text,
+    'Where this node keeps backups. Unset: `archives` in the data directory.',
+  ),
+  backupEveryHours: optional(
+    'KEYHOOK_BACKUP_EVERY_HOURS',
+    integer(1, 8_760, 'a number of hours'),
+    'Back up every database this often. Unset: only when asked.',
+  ),
+  backupsKept: setting(
+    'KEYHOOK_BACKUPS_KEPT',
+    '7',
+    integer(1, 10_000, 'a number of backups'),
+    'How many scheduled backups of a database are kept; those that somebody asked for stay.',
+  ),
+  currency: setting(
+    'KEYHOOK_CURRENCY',
+    'USD',
+    matching(/^[A-Z]{3}$/, 'a currency such as EUR'),
+    'The currency of invoices.',
+  ),
+  databaseHourPriceMinor: setting(
+    'KEYHOOK_DATABASE_HOUR_PRICE_MINOR',
+    '2',
+    integer(0, 1_000_000_000, 'a price in minor units'),
+    'What an hour of one database costs, in minor units (cents).',
+  ),
+} as const

@@ -1,0 +1,112 @@
+import { isIP } from 'node:net'
+import { keyTagShape } from '../domain/api-key.ts'
+import { issuerUrlProblem } from '../login/issuer-url.ts'
+import { integer, matching, oneOf, optional, setting, text, Unreadable } from './setting.ts'
+
+const postgresUrl = (value: string): string => {
+  const url = URL.parse(value)
+  if (url === null || !['postgres:', 'postgresql:'].includes(url.protocol)) {
+    throw new Unreadable('is not a URL such as postgres://user:password@host:5432/database')
+  }
+  return value
+}
+
+/** One key, or several with the current one first while secrets move from the old key to the new. */
+const masterKeys = (value: string): [Buffer, ...Buffer[]] => {
+  const keys = value.split(',').map((part) => Buffer.from(part.trim(), 'base64'))
+  const readable = value
+    .split(',')
+    .every((part, i) => keys[i]?.toString('base64') === part.trim() && keys[i].length === 32)
+  if (!readable) throw new Unreadable('is not 32 bytes in base64 (make one with: openssl rand -base64 32)')
+  return keys as [Buffer, ...Buffer[]]
+}
+
+const issuerUrl = (value: string): string => {
+  const problem = issuerUrlProblem(value)
+  if (problem !== null) throw new Unreadable(problem)
+  return value
+}
+
+const proxies = (value: string): string[] => {
+  const parts = value.split(',').map((part) => part.trim())
+  if (!parts.every(isNetwork)) throw new Unreadable('is not a list of addresses or CIDRs such as 10.0.0.0/8,::1')
+  return parts
+}
+
+function isNetwork(text: string): boolean {
+  const [address = '', bits, ...rest] = text.split('/')
+  const bitsMax = { 0: -1, 4: 32, 6: 128 }[isIP(address)]!
+  return rest.length === 0 && bitsMax > 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax))
+}
+
+/** The server itself: where it listens and stores, who may log in, how much it takes. */
+export const serverSettings = {
+  port: setting('PORT', '8080', integer(0, 65_535, 'a port'), 'Port to listen on; 0 takes a free one.'),
+  host: setting('HOST', '127.0.0.1', text, 'Address to listen on; `0.0.0.0` for all of IPv4, `::` for everything.'),
+  databaseUrl: optional('DATABASE_URL', postgresUrl, 'PostgreSQL 15 or newer. Unset: the embedded server.', true),
+  databaseConnections: setting(
+    'KEYHOOK_DATABASE_CONNECTIONS',
+    '10',
+    integer(1, 1_000, 'a number of connections'),
+    'Most PostgreSQL connections per process; authentication keeps two more of its own.',
+  ),
+  dataDir: setting(
+    'KEYHOOK_DATA_DIR',
+    '.keyhook',
+    text,
+    'Where the embedded server and the generated master key live.',
+  ),
+  serviceName: setting(
+    'KEYHOOK_SERVICE_NAME',
+    'Service',
+    matching(/^[A-Za-z][A-Za-z0-9-]{0,39}$/, 'a header word (letters, digits and -, up to 40)'),
+    'The brand in `X-<name>-Event` and `X-<name>-Signature`.',
+  ),
+  keyTag: setting(
+    'KEYHOOK_KEY_TAG',
+    'kh',
+    matching(keyTagShape, 'a tag (a lower-case letter, then up to 9 letters or digits)'),
+    'The tag that new API keys start with. Keys made under another tag keep working.',
+  ),
+  masterKeys: optional(
+    'KEYHOOK_MASTER_KEY',
+    masterKeys,
+    '32 bytes, base64, or several separated by commas, the current one first. Seals webhook secrets and signs local login tokens. Required with `DATABASE_URL`; embedded: made on first start as `master.key`.',
+    true,
+  ),
+  oidcIssuer: optional('KEYHOOK_OIDC_ISSUER', issuerUrl, 'OpenID Connect issuer whose login tokens are accepted.'),
+  oidcAudience: optional(
+    'KEYHOOK_OIDC_AUDIENCE',
+    text,
+    'The audience (`aud`) those tokens must carry. Required with the issuer.',
+  ),
+  logLevel: setting(
+    'KEYHOOK_LOG_LEVEL',
+    'info',
+    oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
+    'Log level; `debug` adds a line for every successful read.',
+  ),
+  trustedProxies: optional(
+    'KEYHOOK_TRUSTED_PROXIES',
+    proxies,
+    'Addresses or CIDRs, comma-separated, whose `X-Forwarded-For` is believed for audit entries.',
+  ),
+  requestBytesMax: setting(
+    'KEYHOOK_REQUEST_BYTES_MAX',
+    '65536',
+    integer(1_024, 16_777_216, 'a number of bytes'),
+    'Largest request body.',
+  ),
+  keysPerOrgMax: setting(
+    'KEYHOOK_KEYS_PER_ORG_MAX',
+    '10000',
+    integer(1, 10_000_000, 'a number of keys'),
+    'Most active API keys in one organization.',
+  ),
+  webhooksPerOrgMax: setting(
+    'KEYHOOK_WEBHOOKS_PER_ORG_MAX',
+    '10000',
+    integer(1, 10_000_000, 'a number of webhooks'),
+    'Most webhooks in one organization.',
+  ),
+} as const

@@ -1,0 +1,51 @@
+/** One environment variable: its name, what stands in for it, what it means, and how it is read. */
+export type Setting<T> = {
+  variable: string
+  /** What stands in when the variable is unset; null where there is no default. */
+  fallback: string | null
+  about: string
+  secret?: true
+  parse(text: string): T
+}
+
+/** Thrown by a parser; the message continues the sentence `NAME: "value" …`. */
+export class Unreadable extends Error {}
+
+export const setting = <T>(
+  variable: string,
+  fallback: string,
+  parse: (text: string) => T,
+  about: string,
+): Setting<T> & { fallback: string } => ({ variable, fallback, parse, about })
+
+export const optional = <T>(
+  variable: string,
+  parse: (text: string) => T,
+  about: string,
+  secret?: true,
+): Setting<T> & { fallback: null } => ({ variable, fallback: null, parse, about, ...(secret && { secret }) })
+
+export const integer =
+  (min: number, max: number, what: string) =>
+  (text: string): number => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+    if (!(value >= min && value <= max)) throw new Unreadable(`is not ${what} (${min} to ${max})`)
+    return value
+  }
+
+export const oneOf =
+  <const T extends string>(...allowed: T[]) =>
+  (text: string): T => {
+    const found = allowed.find((candidate) => candidate === text)
+    if (found === undefined) throw new Unreadable(`is not one of ${allowed.join(', ')}`)
+    return found
+  }
+
+export const matching =
+  (shape: RegExp, what: string) =>
+  (text: string): string => {
+    if (!shape.test(text)) throw new Unreadable(`is not ${what}`)
+    return text
+  }
+
+export const text = (value: string): string => value
