@@ -39,12 +39,22 @@ export async function fillBacklog({ db }: World, orgId: OrgId, events: number): 
       select ${orgId}, n, 'evt_' || lpad(n::text, 26, '0'), 'database.created',
         '{"id":"evt_' || lpad(n::text, 26, '0') || '","type":"database.created","timestamp":"2026-01-01T00:00:00.000Z","data":{"database_id":"db_01h455vb4pex5vsknk084sn02q","name":"' || repeat('x', 130) || '"}}'
       from generate_series(${last - count + 1}::bigint, ${last}::bigint) n`
+    await tx`insert into keyhook.wakes values (${orgId}, ${last - count + 1}, ${last})`
     await tx`
       insert into keyhook.deliveries (org_id, event_seq, lane_id)
       select ${orgId}, n, w.lane_id from generate_series(${last - count + 1}::bigint, ${last}::bigint) n
       cross join keyhook.webhooks w where w.org_id = ${orgId}`
   })
   await db`analyze keyhook.deliveries, keyhook.events`
+}
+
+/** Forgets what is still waiting, so that the next measurement has the engine for itself. */
+export async function clearBacklog({ db }: World): Promise<void> {
+  await db`delete from keyhook.wakes`
+  await db`
+    update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null
+    from keyhook.event_counters c where c.org_id = l.org_id`
+  await db`delete from keyhook.unsettled`
 }
 
 /** Attempts of the past weeks, with all their indexes. */

@@ -10,7 +10,7 @@ import { connect } from '../src/store/database.ts'
 import { openEmbedded } from '../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
 import { measureIsolation, measureLatency } from './deliver-latency.ts'
-import { addOrganization, fillAttempts, fillBacklog, type World } from './deliver-world.ts'
+import { addOrganization, clearBacklog, fillAttempts, fillBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 
 const turns = Number(process.env.BENCH_TURNS ?? 5)
@@ -81,6 +81,7 @@ async function throughput(world: World, when: string): Promise<number> {
     if (turn > 0) results.push(result)
     if (process.env.BENCH_LOG) console.log(result)
   }
+  await clearBacklog(world)
   const of = (side: 'bare' | 'engine') => median(results.map((result) => result[side].perSecond))
   const cost = (side: 'bare' | 'engine') => Math.round(median(results.map((result) => result[side].cpuUs)))
   const ratio = median(results.map((result) => result.engine.perSecond / result.bare.perSecond))
@@ -120,5 +121,6 @@ async function memory(world: World): Promise<void> {
     most = Math.max(most, (await world.sender.ask<Usage>({ ask: 'usage' })).rssMb)
   }
   await world.sender.ask({ run: 'stop' })
+  await clearBacklog(world)
   console.log(`memory with 1,000,000 deliveries waiting: ${most} MB resident while sending (bar 400 MB)`)
 }

@@ -5,13 +5,19 @@
 -- One row per organization. A publisher holds its lock until it commits, so sequence numbers become visible in their
 -- own order and without gaps: whoever reads "everything after 41" can never be overtaken by a late 40.
 create table keyhook.event_counters (
-  org_id    text collate "C" primary key references keyhook.organizations,
-  last_seq  bigint not null default 0,
-  -- Up to here the lanes have been told. Telling them is the dispatcher's work: a publisher whose transaction stays
-  -- open for a minute must hold no lock that a delivery waits for.
-  woken_seq bigint not null default 0
+  org_id   text collate "C" primary key references keyhook.organizations,
+  last_seq bigint not null default 0
 ) with (fillfactor = 50);
-create index event_counters_unwoken on keyhook.event_counters (org_id) where last_seq > woken_seq;
+
+-- What lanes have not been told yet: one row per publishing transaction, gone once a dispatcher has passed it on. Passing it
+-- on is the dispatcher's work, because a publisher may stay open for a minute and must hold no lock that a delivery waits
+-- for; and it touches no row that publishers lock, because a busy organization always has one of those.
+create table keyhook.wakes (
+  org_id    text collate "C" not null,
+  first_seq bigint not null,
+  last_seq  bigint not null,
+  primary key (org_id, first_seq)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 create table keyhook.events (
   org_id     text collate "C" not null,

@@ -41,6 +41,10 @@ export const insertDeliveries = async (
   types: readonly EventType[],
 ): Promise<number> => {
   const inserted = await tx`
+    with wake as (
+      insert into keyhook.wakes (org_id, first_seq, last_seq)
+      values (${orgId}, ${firstSeq}, ${firstSeq + types.length - 1})
+    )
     insert into keyhook.deliveries (org_id, event_seq, lane_id)
     select ${orgId}, ${firstSeq} + e.n - 1, w.lane_id
     from unnest(${[...types]}::text[]) with ordinality as e (type, n)
@@ -56,6 +60,9 @@ export const insertSampleDelivery = async (
   webhookId: WebhookId,
 ): Promise<void> => {
   await tx`
+    with wake as (
+      insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${seq}, ${seq})
+    )
     insert into keyhook.deliveries (org_id, event_seq, lane_id)
     select org_id, ${seq}, lane_id from keyhook.webhooks
     where org_id = ${orgId} and id = ${webhookId} and deleted_at is null`

@@ -22,30 +22,31 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
 /*
  * The lanes as dispatchers see them. Statements that lock several lanes lock them in the order of their ids, so that no
  * two of them ever wait for each other in a circle. All times are PostgreSQL's: dispatchers' clocks may differ.
+ *
+ * They do not wait for the disk (synchronous_commit off for the one statement). What a crash of the server could take back is
+ * found again by looking; and beginning an attempt does wait, which makes everything that was written before it durable too.
  */
 
 /** `held`: somebody has its lease, and has to be told. */
 export type WokenLane = { laneId: number; headSeq: number; held: boolean }
 
 /**
- * Tells lanes of events that were published since somebody last did. Publishers that are still at work are skipped, not
- * waited for. The number up to which lanes have been told comes from the same snapshot as the deliveries: the locked row
- * may already be newer than what this statement can see, and to believe it would be to lose a wake-up.
+ * Tells lanes of what has been published. A wake that can be seen is committed, and so are the deliveries that it stands
+ * for; one that another dispatcher is passing on is skipped. No publisher is waited for, and none waits for this.
  */
-export const wakeLanes = async (db: Database, organizationsMax: number): Promise<WokenLane[]> => {
+export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLane[]> => {
   const rows = await db<{ id: string; head_seq: string; held: boolean }[]>`
-    with seen as materialized (
-      select org_id, woken_seq, last_seq from keyhook.event_counters
-      where last_seq > woken_seq order by org_id limit ${organizationsMax}
-    ), taken as materialized (
-      select c.org_id, s.woken_seq, s.last_seq
-      from keyhook.event_counters c join seen s on s.org_id = c.org_id
-      order by c.org_id for no key update of c skip locked
+    with quick as materialized (select set_config('synchronous_commit', 'off', true)), taken as (
+      delete from keyhook.wakes w using (
+        select org_id, first_seq from keyhook.wakes order by org_id, first_seq limit ${wakesMax} for update skip locked
+      ) t
+      where w.org_id = t.org_id and w.first_seq = t.first_seq
+      returning w.org_id, w.first_seq, w.last_seq
     ), heads as materialized (
       select d.org_id, d.lane_id, max(d.event_seq) as head_seq
       from taken t
       join keyhook.deliveries d
-        on d.org_id = t.org_id and d.event_seq > t.woken_seq and d.event_seq <= t.last_seq
+        on d.org_id = t.org_id and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
       group by d.org_id, d.lane_id
     ), locked as materialized (
       select l.id, l.org_id, h.head_seq
@@ -57,11 +58,8 @@ export const wakeLanes = async (db: Database, organizationsMax: number): Promise
           due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
       from locked k where l.id = k.id and l.org_id = k.org_id
       returning l.id, l.head_seq, l.lease_owner is not null as held
-    ), told as (
-      update keyhook.event_counters c set woken_seq = greatest(c.woken_seq, t.last_seq)
-      from taken t where c.org_id = t.org_id
     )
-    select id, head_seq, held from woken`
+    select id, head_seq, held from quick, woken`
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
 }
 
@@ -85,7 +83,7 @@ export const leaseLanes = async (
   { owner, lanesMax, leaseMs }: { owner: string; lanesMax: number; leaseMs: number },
 ): Promise<LeasedLane[]> => {
   const rows = await db<LeasedRow[]>`
-    with due as (
+    with quick as materialized (select set_config('synchronous_commit', 'off', true)), due as (
       select id, org_id, due_at, row_number() over (partition by org_id order by due_at) as turn
       from (
         select id, org_id, due_at from keyhook.lanes where due_at <= now() order by due_at limit ${lanesMax * 4}
@@ -104,7 +102,7 @@ export const leaseLanes = async (
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.head_seq, l.asked, k.taken_over
     )
     select leased.*, w.url, w.secret_key_id, w.secret_box
-    from leased join keyhook.webhooks w on w.org_id = leased.org_id and w.id = leased.webhook_id`
+    from quick, leased join keyhook.webhooks w on w.org_id = leased.org_id and w.id = leased.webhook_id`
   return rows.map(leasedLane)
 }
 
@@ -141,7 +139,7 @@ export type RenewedLane = { laneId: number; headSeq: number; asked: number; ende
 /** Keeps the leases, and says what has happened to the lanes since. A lane that is not in the answer is lost. */
 export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
   const rows = await db<{ id: string; head_seq: string; asked: number; ended: boolean }[]>`
-    with locked as materialized (
+    with quick as materialized (select set_config('synchronous_commit', 'off', true)), locked as materialized (
       select l.id, l.org_id
       from keyhook.lanes l
       join unnest(${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[]) as h (id, token)
@@ -150,7 +148,7 @@ export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseM
       order by l.id for no key update of l
     )
     update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond'
-    from locked k where l.id = k.id and l.org_id = k.org_id
+    from quick, locked k where l.id = k.id and l.org_id = k.org_id
     returning l.id, l.head_seq, l.asked, l.ended_at is not null as ended`
   return rows.map((row) => ({
     laneId: Number(row.id),
@@ -184,7 +182,7 @@ export const releaseLanes = async (
   held: readonly (HeldLane & { asked: number; abandon: boolean })[],
 ): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
-    with given as materialized (
+    with quick as materialized (select set_config('synchronous_commit', 'off', true)), given as materialized (
       select l.id, l.org_id, h.abandon = 1 as abandon
       from unnest(
         ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[],
@@ -201,7 +199,7 @@ export const releaseLanes = async (
         when g.abandon then now()
         else (select min(u.due_at) from keyhook.unsettled u where u.lane_id = l.id and u.org_id = l.org_id)
       end
-    from given g where l.id = g.id and l.org_id = g.org_id
+    from quick, given g where l.id = g.id and l.org_id = g.org_id
     returning l.id`
   return rows.map((row) => Number(row.id))
 }

@@ -37,10 +37,10 @@ export type DispatchStore = {
   release(held: readonly (HeldLane & { asked: number; abandon: boolean })[]): Promise<number[]>
 }
 
-const organizationsPerWake = 500
+const wakesAtOnce = 1_000
 
 export const createDispatchStore = (db: Database): DispatchStore => ({
-  wake: () => wakeLanes(db, organizationsPerWake),
+  wake: () => wakeLanes(db, wakesAtOnce),
   lease: (request) => leaseLanes(db, request),
   leftovers: (lanes) => findLeftovers(db, lanes),
   read: (requests) => readDue(db, requests),

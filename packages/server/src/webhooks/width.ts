@@ -9,8 +9,8 @@ export const newWidth = (): Width => ({ now: 2, bestUs: Number.POSITIVE_INFINITY
 /** Answers slower than this narrow a lane whatever its receiver did before. */
 const slowUs = 2_000_000
 const fastUs = 250_000
-/** Within twice the best time and a little, nobody is queueing; beyond that more connections only make a longer queue. */
-const slackUs = 3_000
+/** Within half as much again as the best time, nobody is queueing; beyond that more connections only make a longer queue. */
+const slackUs = 1_000
 /** Up to here a fast receiver is not asked: a few connections queue nowhere but with us. */
 const easyWidth = 6
 
@@ -30,7 +30,7 @@ export function nextWidth({ now, bestUs }: Width, seen: Seen, { widthMax, wanted
   // The best fades, so that a receiver that has become slower for good is not held to its past; slowly, because it is our
   // own queue that makes answers late when there is much to do, and a handshake for every step up would lengthen it.
   const best = Math.min(us, bestUs * 1.0002)
-  const crowded = now >= easyWidth && us > 2 * best + slackUs
+  const crowded = now >= easyWidth && us > 1.5 * best + slackUs
   if (!wanted || crowded) return { now, bestUs: best }
   return { now: Math.min(widthMax, us < fastUs ? now + 1 : now + 1 / now), bestUs: best }
 }
