@@ -5,7 +5,7 @@ import type { Database } from '../src/store/database.ts'
 import { takeSequence } from '../src/store/events.ts'
 import { ensurePartitions } from '../src/store/partitions.ts'
 import { insertWebhook } from '../src/store/webhooks.ts'
-import type { Peer } from './deliver.ts'
+import type { Peer } from './deliver-peer.ts'
 
 export type World = { db: Database; masterKeys: MasterKeys; url: string; receiver: Peer; sender: Peer }
 

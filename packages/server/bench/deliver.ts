@@ -1,4 +1,3 @@
-import { type ChildProcess, fork } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, realpath, rm } from 'node:fs/promises'
@@ -10,6 +9,7 @@ import { connect } from '../src/store/database.ts'
 import { openEmbedded } from '../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
 import { measureIsolation, measureLatency } from './deliver-latency.ts'
+import { startPeer } from './deliver-peer.ts'
 import { addOrganization, clearBacklog, fillAttempts, fillBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 
@@ -17,22 +17,6 @@ const turns = Number(process.env.BENCH_TURNS ?? 5)
 const seconds = Number(process.env.BENCH_SECONDS ?? 4)
 const stored = Number(process.env.BENCH_STORED ?? 10_000_000)
 const only = process.env.BENCH_ONLY?.split(',') ?? ['throughput', 'latency', 'isolation', 'memory', 'growth']
-
-/** A process that answers every message with one message. */
-export type Peer = { ask<T = object>(message: object): Promise<T>; child: ChildProcess }
-
-export async function startPeer(file: string, execArgv: string[] = []): Promise<Peer> {
-  const child = fork(new URL(file, import.meta.url), { execArgv, stdio: ['ignore', 'inherit', 'pipe', 'ipc'] })
-  // The engine's log goes to a pipe that is read and thrown away: writing it is part of what is measured.
-  if (process.env.BENCH_LOG) child.stderr!.pipe(process.stderr)
-  else child.stderr!.resume()
-  const ask = async <T>(message: object): Promise<T> => {
-    child.send(message)
-    const [answer] = await once(child, 'message')
-    return answer as T
-  }
-  return { ask, child }
-}
 
 /** What delivering costs: the whole engine against a bare loop of the same signed requests, in turns. */
 export async function benchDeliver(): Promise<void> {

@@ -20,7 +20,7 @@ export const deliveryEnvironment = {
   KEYHOOK_DELIVERY_DRAIN_MS: '1000',
 }
 
-export type AttemptRow = {
+type AttemptRow = {
   id: string
   webhook_id: WebhookId
   event_seq: number
@@ -46,7 +46,7 @@ export async function deliveryTest(environment: Record<string, string> = {}) {
   return deliveryWorld(installation)
 }
 
-export async function deliveryWorld(installation: Installation) {
+async function deliveryWorld(installation: Installation) {
   const { db, masterKeys } = installation
   const world = people(installation)
   const orgId = await world.organization()

@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
+import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { askLane, leaseLanes, releaseLanes, wakeLanes } from '../../src/store/lanes.ts'
+import { type BegunAttempt, beginAttempts } from '../../src/store/unsettled.ts'
+import { deleteWebhook } from '../../src/store/webhooks.ts'
+import { publish } from '../../src/webhooks/publish.ts'
+import { deliveryTest, until } from './support/delivery-test.ts'
+import { startReceiver } from './support/receiver.ts'
+
+/** A lane with one delivery, leased by us; no dispatcher runs. */
+async function leasedLane() {
+  const world = await deliveryTest()
+  const webhook = await world.addWebhook('https://example.com/')
+  await world.publishOne()
+  await wakeLanes(world.db, 10)
+  const [lane] = await leaseLanes(world.db, { owner: 'a', lanesMax: 10, leaseMs: 60_000 })
+  const first: BegunAttempt = {
+    laneId: lane!.laneId,
+    orgId: world.orgId,
+    token: lane!.token,
+    eventSeq: 1,
+    attempt: 1,
+    tries: 0,
+    attemptId: uuid7(Date.now()),
+    startedAtMs: Date.now(),
+  }
+  const held = { laneId: lane!.laneId, token: lane!.token, asked: lane!.asked, abandon: false }
+  return { world, webhook, lane: lane!, first, held }
+}
+
+test('a lease that is held is not given to a second dispatcher; one that has run out is, with a higher token', async () => {
+  const { world, lane } = await leasedLane()
+  const lease = () => leaseLanes(world.db, { owner: 'b', lanesMax: 10, leaseMs: 60_000 })
+  expect(await lease()).toEqual([])
+  await world.db`update keyhook.lanes set due_at = now() - interval '1 second'`
+  const [taken] = await lease()
+  expect(taken).toMatchObject({ laneId: lane.laneId, takenOver: true })
+  expect(taken!.token).toBeGreaterThan(lane.token)
+})
+
+test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {
+  const { world, webhook, first, held } = await leasedLane()
+  expect((await beginAttempts(world.db, [{ ...first, token: first.token - 1 }])).size).toBe(0)
+  await releaseLanes(world.db, [{ ...held, abandon: true }])
+  expect((await beginAttempts(world.db, [first])).size).toBe(0)
+  const [again] = await leaseLanes(world.db, { owner: 'a', lanesMax: 10, leaseMs: 60_000 })
+  const renewed = { ...first, token: again!.token }
+  await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
+  expect((await beginAttempts(world.db, [renewed])).size).toBe(0)
+  expect(await world.db`select 1 from keyhook.unsettled`).toHaveLength(0)
+})
+
+test('a deletion that is not yet answered holds the beginning of an attempt until it is decided', async () => {
+  const { world, webhook, first } = await leasedLane()
+  let answered = false
+  const deleting = world.db.begin(async (tx) => {
+    await deleteWebhook(tx, world.orgId, webhook.id)
+    await sleep(200)
+    answered = true
+  })
+  await sleep(50)
+  const begun = await beginAttempts(world.db, [first])
+  expect(answered).toBe(true)
+  expect(begun.size).toBe(0)
+  await deleting
+})
+
+test('beginning the same attempt twice, after a lost connection, is beginning it once', async () => {
+  const { world, first } = await leasedLane()
+  expect((await beginAttempts(world.db, [first])).size).toBe(1)
+  expect((await beginAttempts(world.db, [first])).size).toBe(1)
+  expect(await world.db`select attempt from keyhook.unsettled`).toEqual([{ attempt: 1 }])
+})
+
+test('a lane with news is not given back: neither a new delivery nor a request to send again is slept through', async () => {
+  const { world, first, held } = await leasedLane()
+  expect(await releaseLanes(world.db, [held])).toEqual([])
+  await beginAttempts(world.db, [first])
+  await world.db`delete from keyhook.unsettled`
+  await world.db.begin((tx) => askLane(tx, world.orgId, held.laneId))
+  expect(await releaseLanes(world.db, [held])).toEqual([])
+  expect(await releaseLanes(world.db, [{ ...held, asked: held.asked + 1 }])).toEqual([held.laneId])
+  const [row] = await world.db`select due_at, lease_owner from keyhook.lanes`
+  expect(row).toEqual({ due_at: null, lease_owner: null })
+})
+
+test('a publisher of the same organization that is still open does not hide what others have committed', async () => {
+  const { world } = await leasedLane()
+  let release = () => {}
+  const held = new Promise<void>((done) => {
+    release = done
+  })
+  const event = { orgId: world.orgId, type: 'database.created', data: { database_id: 'd', name: 'n' } } as const
+  await world.db.begin((tx) => publish(tx, event))
+  const open = world.db.begin(async (tx) => {
+    await publish(tx, event)
+    await held
+  })
+  await sleep(100)
+  expect((await wakeLanes(world.db, 10)).map((lane) => lane.headSeq)).toEqual([2])
+  release()
+  await open
+  expect((await wakeLanes(world.db, 10)).map((lane) => lane.headSeq)).toEqual([3])
+})
+
+test('a deleted webhook hears nothing more, however much was waiting for it', async () => {
+  const receiver = await startReceiver(() => ({ delayMs: 40 }))
+  onTestFinished(() => receiver.close())
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_PER_WEBHOOK_MAX: '2' })
+  const webhook = await world.addWebhook(receiver.url)
+  for (let i = 0; i < 80; i++) await world.publishOne()
+  await world.startDispatcher()
+  await until(() => receiver.received.length >= 4)
+  await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
+  await sleep(150)
+  const heard = receiver.received.length
+  await sleep(500)
+  expect(receiver.received.length).toBe(heard)
+  expect(heard).toBeLessThan(60)
+})
