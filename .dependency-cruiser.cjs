@@ -1,4 +1,4 @@
-// Imports run one way: kernel <- domain <- store <- { login, http, platform } <- compose <- cli <- main.
+// Imports run one way: kernel <- domain <- store <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
 const only = (name, from, allowed) => ({
   name,
@@ -14,10 +14,12 @@ module.exports = {
     only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
     only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
     only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
-    only('platform-is-above-store', 'platform/', ['kernel/', 'domain/', 'store/', 'platform/', 'webhooks/publish']),
-    only('webhooks-is-above-store', 'webhooks/', ['kernel/', 'domain/', 'store/', 'webhooks/']),
     only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
+    only('webhooks-are-above-store', 'webhooks/', ['kernel/', 'domain/', 'store/', 'webhooks/']),
+    only('platform-is-above-store', 'platform/', ['kernel/', 'domain/', 'store/', 'platform/', 'webhooks/publish']),
+    only('operator-is-above-store', 'operator/', ['kernel/', 'domain/', 'store/', 'operator/']),
     only('http-is-above-store', 'http/', ['kernel/', 'domain/', 'store/', 'login/', 'http/']),
+    only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
     {
       name: 'domain-does-no-io',
       severity: 'error',
@@ -25,5 +27,9 @@ module.exports = {
       to: { path: '^(node:)?(fs|net|http|https|child_process|dns|tls)(/|$)' },
     },
   ],
-  options: { tsPreCompilationDeps: true, doNotFollow: { path: 'node_modules' }, tsConfig: { fileName: 'tsconfig.json' } },
+  options: {
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: 'node_modules' },
+    tsConfig: { fileName: 'tsconfig.json' },
+  },
 }

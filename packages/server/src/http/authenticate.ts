@@ -6,9 +6,9 @@ import type { Access } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
 
-export type Authenticated = { access: Access; actor: Actor }
+type Authenticated = { access: Access; actor: Actor }
 
-export type OperatorActor = Extract<Actor, { kind: 'operator' }>
+type OperatorActor = Extract<Actor, { kind: 'operator' }>
 
 export type Authenticate = {
   member: AuthenticateMember

@@ -11,7 +11,7 @@ export type Problem = {
   request_id?: string
 }
 
-export const problemType = (code: FaultCode): string => `urn:keyhook:problem:${code}`
+const problemType = (code: FaultCode): string => `urn:keyhook:problem:${code}`
 
 /** RFC 9457. Nothing of the request is echoed: another organization's id and a made-up one must read the same. */
 export const problemOf = (fault: Fault, requestId?: string): Problem => ({

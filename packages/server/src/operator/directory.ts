@@ -17,7 +17,8 @@ import { insertUser, lockUser, removeUser as removeUserRow } from '../store/user
 const labelCharsMax = 255
 
 function checkLabel(pointer: string, text: string): void {
-  const problem = [...text].length > labelCharsMax ? `must have at most ${labelCharsMax} characters` : labelProblem(text)
+  const problem =
+    [...text].length > labelCharsMax ? `must have at most ${labelCharsMax} characters` : labelProblem(text)
   if (problem !== null) throw invalid([{ pointer, detail: problem }])
 }
 

@@ -16,7 +16,7 @@ export type Access =
   | { kind: 'key'; userId: UserId; keyId: KeyId; membership: Membership }
   | { kind: 'login'; userId: UserId; membership: Membership | null }
 
-export type Membership = { role: Role; organization: OrganizationRow }
+type Membership = { role: Role; organization: OrganizationRow }
 
 /** One token's answer, as it comes over the wire: its place in the batch first, negative for logins. */
 type Found = [

@@ -2,7 +2,7 @@ import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Database, Executor } from './database.ts'
 
-export type AttemptRow = {
+type AttemptRow = {
   id: string
   attempt: number
   status: 'sending' | 'succeeded' | 'failed' | 'interrupted'

@@ -1,7 +1,7 @@
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
-import type { Database, Executor, Transaction } from './database.ts'
+import type { Database, Transaction } from './database.ts'
 import { endLane } from './lanes.ts'
 import type { PageRequest } from './page.ts'
 
@@ -43,11 +43,6 @@ export const listWebhooks = (db: Database, orgId: OrgId, { before, limit }: Page
   where org_id = ${orgId} and deleted_at is null and (${before}::text is null or id < ${before})
   order by id desc
   limit ${limit}`
-
-export const webhookExists = async (db: Executor, orgId: OrgId, id: WebhookId): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and deleted_at is null`
-  return rows.length > 0
-}
 
 /** The secret goes with the webhook: what is deleted cannot sign again. */
 export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {

@@ -12,7 +12,7 @@ export type ConnectionFacts = {
   tlsUs: number | null
 }
 
-export type Target = { hostname: string; port: number }
+type Target = { hostname: string; port: number }
 
 type Connected = (error: SendError | null, socket: TLSSocket | null) => void
 /** Opens a connection and writes what it learns into `facts`. The function it returns gives up. */

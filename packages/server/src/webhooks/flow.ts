@@ -21,7 +21,7 @@ export type Attempted = {
   retryMs: number | null
 }
 
-export type FlowObserver = {
+type FlowObserver = {
   attempted(one: Attempted): void
   /** Sizes of the groups in which attempts are begun and settled; `ours` counts those that the lease still covered. */
   grouped(kind: 'begin' | 'settle', size: number, ours: number): void
@@ -247,7 +247,7 @@ export function createFlow(deps: {
     },
   }
 }
-export type Flow = ReturnType<typeof createFlow>
+type Flow = ReturnType<typeof createFlow>
 
 const settled = (
   begun: BegunAttempt,

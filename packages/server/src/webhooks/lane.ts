@@ -77,7 +77,7 @@ export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing &
  * Rounds ahead of what is in flight: many for a receiver that has shown itself fast, so that a read is worth its statement;
  * next to none for the others, of which there may be thousands.
  */
-export const readAhead = (lane: Lane): number => {
+const readAhead = (lane: Lane): number => {
   const width = Math.floor(lane.sender.width.now)
   return width < 4 ? 4 : Math.min(readAheadMax, 10 * width)
 }

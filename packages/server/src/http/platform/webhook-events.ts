@@ -36,7 +36,7 @@ const attempt = Type.Object(
 
 const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', 'sample_for_another_webhook'] as const
 
-export const eventRecord = Type.Object(
+const eventRecord = Type.Object(
   {
     id: mark(here, Type.String({ description: 'The event.' })),
     type: mark(here, Type.Enum([...eventTypes])),

@@ -35,9 +35,7 @@ async function stopOrphan(cluster: string, note: (text: string) => void, socket:
   const lock = await readLockFile(cluster)
   if (lock === undefined) return 'clear'
   if (!(await isPostgresOn(cluster, lock.pid))) {
-    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socket)))
-      ? 'elsewhere'
-      : 'clear'
+    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socket))) ? 'elsewhere' : 'clear'
   }
 
   note(`Stopping the PostgreSQL (pid ${lock.pid}) that a killed Keyhook left behind.`)

@@ -14,7 +14,8 @@ const pathBytesMax = 103
 
 export type SocketDirectory = { path: string; remove(): Promise<void> }
 
-export const fits = (directory: string): boolean => Buffer.byteLength(join(directory, socketNameLongest)) <= pathBytesMax
+export const fits = (directory: string): boolean =>
+  Buffer.byteLength(join(directory, socketNameLongest)) <= pathBytesMax
 
 /** The cluster's own directory, which nobody else can enter; or a private one with a short path when that is too long. */
 export async function openSocketDirectory(cluster: string, account: Account | undefined): Promise<SocketDirectory> {

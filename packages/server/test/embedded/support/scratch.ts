@@ -73,7 +73,7 @@ export const putNote = (connection: EmbeddedConnection, text: string): Promise<u
 export const notes = (connection: EmbeddedConnection): Promise<string[]> =>
   query(connection, async (sql) => (await sql<{ text: string }[]>`select text from note order by 1`).map((r) => r.text))
 
-export type Line = { note?: string; ready?: boolean; owned?: boolean; connection?: EmbeddedConnection; error?: string }
+type Line = { note?: string; ready?: boolean; owned?: boolean; connection?: EmbeddedConnection; error?: string }
 export type Owner = { child: ChildProcess; until(wanted: (line: Line) => boolean): Promise<Line>; ended: Promise<void> }
 
 /** Another process that opens the data directory. */

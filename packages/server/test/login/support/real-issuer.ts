@@ -6,7 +6,7 @@ import { logInWithBrowser } from './browser.ts'
 
 export const audience = 'https://keyhook.example/api'
 export const person = { subject: 'ada', email: 'ada@example.com' }
-export const redirectUri = 'https://app.example/callback'
+const redirectUri = 'https://app.example/callback'
 
 export type RealIssuer = Awaited<ReturnType<typeof startRealIssuer>>
 
