@@ -13,7 +13,7 @@ import { median } from './median.ts'
 
 const organizations = 100
 const usedKeys = 5_000
-const turns = 9
+const turns = Number(process.env.BENCH_TURNS ?? 9)
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 
 /** What authentication costs: GET /api/v1/organizations with an API key, against bare Fastify with the same bytes. */

@@ -21,7 +21,7 @@ export type Attempted = {
   retryMs: number | null
 }
 
-type FlowObserver = {
+export type FlowObserver = {
   attempted(one: Attempted): void
   /** Sizes of the groups in which attempts are begun and settled; `ours` counts those that the lease still covered. */
   grouped(kind: 'begin' | 'settle', size: number, ours: number): void
