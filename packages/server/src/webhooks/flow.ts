@@ -247,7 +247,6 @@ export function createFlow(deps: {
     },
   }
 }
-type Flow = ReturnType<typeof createFlow>
 
 const settled = (
   begun: BegunAttempt,
