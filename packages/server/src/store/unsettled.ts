@@ -57,7 +57,12 @@ export const readDue = async (db: Database, requests: readonly ReadRequest[]): P
       (extract(epoch from e.created_at) * 1000)::bigint as published_ms,
       case when row_number() over (partition by f.org_id, f.event_seq) = 1 then e.body end as body
     from found f
-    join keyhook.events e on e.org_id = f.org_id and e.seq = f.event_seq`
+    -- \`offset 0\`: one descent of the index for each, never a scan of all events.
+    cross join lateral (
+      select e.id, e.type, e.created_at, e.body from keyhook.events e
+      where e.org_id = f.org_id and e.seq = f.event_seq
+      offset 0
+    ) e`
   return deliveriesOf(rows)
 }
 
