@@ -15,5 +15,16 @@ export const systemClock: Clock = {
   },
 }
 
+/** Waits for the work, but no longer than this. No timer is left behind: it would keep the process from ending. */
+export async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const cancel = clock.after(ms, resolve)
+  try {
+    await Promise.race([work, promise])
+  } finally {
+    cancel()
+  }
+}
+
 export const pause = (clock: Clock, ms: number): Promise<void> =>
   new Promise((done) => void clock.after(ms, () => done()))

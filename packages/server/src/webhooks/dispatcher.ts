@@ -1,6 +1,6 @@
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { LeasedLane } from '../store/lanes.ts'
-import { type Clock, pause } from './clock.ts'
+import { type Clock, pause, within } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createFlow, type FlowObserver } from './flow.ts'
 import { createGroup } from './group.ts'
@@ -259,16 +259,14 @@ export function createDispatcher(deps: {
       flow.stop()
       rounds.stop()
       // Leases are kept while we wait: a lane must not be taken from under a request that may still succeed.
-      let draining = true
-      const keep = async () => {
-        while (draining) {
-          await renew([...lanes.values()].filter((lane) => !lane.releasing)).catch(() => {})
-          await pause(clock, limits.leaseMs / 3)
-        }
+      let letGo = () => {}
+      const keep = () => {
+        renew([...lanes.values()].filter((lane) => !lane.releasing)).catch(() => {})
+        letGo = clock.after(limits.leaseMs / 3, keep)
       }
-      void keep()
+      keep()
       await untilQuiet(limits.drainMsMax)
-      draining = false
+      letGo()
       for (const lane of lanes.values()) lane.sender.interrupt()
       const handOver = async () => {
         await flow.settled()
@@ -278,7 +276,11 @@ export function createDispatcher(deps: {
         lanes.clear()
       }
       // With the database away there is nobody to give anything back to: the leases run out by themselves.
-      await Promise.race([handOver().catch((error) => deps.onError(error, 'stop')), pause(clock, 5_000)])
+      await within(
+        clock,
+        5_000,
+        handOver().catch((error) => deps.onError(error, 'stop')),
+      )
     },
     get lanes() {
       return lanes.size

@@ -6,7 +6,7 @@ import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { type Database, isUnavailable, learnTypesOnce } from '../store/database.ts'
 import { createAddressGuard, type Network } from './address-guard.ts'
-import { systemClock } from './clock.ts'
+import { systemClock, within } from './clock.ts'
 import { createConnect } from './connector.ts'
 import { createDispatchStore } from './dispatch-store.ts'
 import { createDispatcher, type DispatcherLimits } from './dispatcher.ts'
@@ -105,10 +105,8 @@ export async function startEngine(deps: {
       await dispatcher.stop()
       await housekeeping.stop()
       senders.close()
-      await Promise.race([
-        listening.then((unlisten) => unlisten()),
-        new Promise((done) => setTimeout(done, 1_000)),
-      ]).catch(() => {})
+      const unlistened = listening.then((unlisten) => unlisten())
+      await within(systemClock, 1_000, unlistened).catch(() => {})
     },
   }
 }
