@@ -3,7 +3,8 @@
 
 create table keyhook.organizations (
   id         text collate "C" primary key,
-  name       text not null,
+  -- No control characters: authentication tells fields apart by them.
+  name       text not null check (name !~ '[[:cntrl:]]'),
   created_at timestamptz not null default now()
 );
 

@@ -9,18 +9,21 @@ export type KeyUses = {
   close(): Promise<void>
 }
 
-const flushMs = 2_000
+/** A key that has not been seen for a while is written soon, so that "is it in use at all?" has an answer at once. */
+const soonMs = 2_000
+/** A key in constant use is written this often: every write makes a new version of its row, which lookups then step over. */
+const laterMs = 20_000
 /** A burst of distinct keys is written early instead of growing the map. */
 const rememberedMax = 20_000
 const statementMax = 2_000
 
 export function createKeyUses(deps: { db: Database; now: () => Date; onError: (error: unknown) => void }): KeyUses {
-  let remembered = new Map<KeyId, KeyUse>()
+  let soon = new Map<KeyId, KeyUse>()
+  let later = new Map<KeyId, KeyUse>()
+  let written = new Set<KeyId>()
   let writing: Promise<void> = Promise.resolve()
 
-  function flush(): Promise<void> {
-    const uses = [...remembered.values()]
-    remembered = new Map()
+  function write(uses: KeyUse[]): Promise<void> {
     // One after the other: an older batch must not be overtaken.
     writing = writing.then(async () => {
       for (let start = 0; start < uses.length; start += statementMax) {
@@ -30,22 +33,39 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
     return writing
   }
 
-  const timer = setInterval(() => void (remembered.size > 0 && flush()), flushMs)
-  timer.unref()
+  function writeSoon(): Promise<void> {
+    const uses = [...soon.values()]
+    soon = new Map()
+    for (const { keyId } of uses) written.add(keyId)
+    return write(uses)
+  }
+
+  function writeLater(): Promise<void> {
+    const uses = [...later.values()]
+    later = new Map()
+    written = new Set()
+    return write(uses)
+  }
+
+  const timers = [
+    setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
+    setInterval(() => void writeLater(), laterMs),
+  ]
+  for (const timer of timers) timer.unref()
 
   return {
     note(orgId, keyId) {
-      const use = remembered.get(keyId)
-      if (use !== undefined) {
-        use.at = deps.now()
-        return
-      }
-      remembered.set(keyId, { orgId, keyId, at: deps.now() })
-      if (remembered.size >= rememberedMax) void flush()
+      const uses = written.has(keyId) ? later : soon
+      const use = uses.get(keyId)
+      if (use === undefined) uses.set(keyId, { orgId, keyId, at: deps.now() })
+      else use.at = deps.now()
+      if (soon.size >= rememberedMax) void writeSoon()
+      if (written.size >= rememberedMax) void writeLater()
     },
-    close() {
-      clearInterval(timer)
-      return flush()
+    async close() {
+      for (const timer of timers) clearInterval(timer)
+      await writeSoon()
+      await writeLater()
     },
   }
 }

@@ -2,8 +2,7 @@ import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Database, Executor, Transaction } from './database.ts'
 import type { PageRequest } from './page.ts'
 
-/** `created_at` is text where it came through JSON; it is turned into a date only where it is shown. */
-export type OrganizationRow = { id: OrgId; name: string; created_at: Date | string }
+export type OrganizationRow = { id: OrgId; name: string; created_at: Date }
 
 export const insertOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<void> => {
   await tx`insert into keyhook.organizations (id, name) values (${id}, ${name})`

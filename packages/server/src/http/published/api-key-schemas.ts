@@ -44,7 +44,7 @@ export const apiKeyList = Type.Array(
       created_at: mark(chosen(9), createdAt()),
       last_used_at: mark(
         chosen(9),
-        Type.Union([moment('The last request that it authenticated, a few seconds behind.'), Type.Null()]),
+        Type.Union([moment('The last request that it authenticated, up to twenty seconds behind.'), Type.Null()]),
       ),
     },
     { $id: 'ApiKey', additionalProperties: false },

@@ -19,7 +19,7 @@ const organization = Type.Object(
 const record = (row: OrganizationRow) => ({
   id: row.id,
   name: row.name,
-  created_at: new Date(row.created_at).toISOString(),
+  created_at: row.created_at.toISOString(),
 })
 
 export function organizationRoutes(deps: { db: Database }): Route[] {
