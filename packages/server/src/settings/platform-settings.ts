@@ -43,7 +43,7 @@ export const platformSettings = {
     'KEYHOOK_DATABASES_PER_NODE_MAX',
     '100',
     integer(1, 10_000, 'a number of databases'),
-    'Most databases on this node; an idle one takes about 60 MB of memory.',
+    'Most databases on this node; each is a PostgreSQL server of its own.',
   ),
   archivesDir: optional(
     'KEYHOOK_ARCHIVES_DIR',
