@@ -34,7 +34,7 @@ import { createLocalDriver } from './platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from './platform/node.ts'
 import type { Installation } from './startup/open.ts'
 import { createAccessLookup } from './store/access-batch.ts'
-import { connect } from './store/database.ts'
+import { connect, learnTypesOnce } from './store/database.ts'
 import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
@@ -84,6 +84,7 @@ export function composeApi(
   const { config, db, target, masterKeys } = installation
   const now = () => new Date()
   const accessDb = connect(target, { name: 'keyhook access', connectionsMax: accessConnections })
+  learnTypesOnce(accessDb).catch((err: unknown) => log.warn({ err }, 'access.not_ready'))
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
   const issuers = [
     createLocalIssuer({ masterKeys, now }),

@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
-import { type ConnectionTarget, connect, type Database } from '../store/database.ts'
+import { type ConnectionTarget, connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { openEmbedded } from '../store/embedded/index.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { masterKeyFrom } from './master-key-file.ts'
@@ -33,6 +33,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   try {
     const masterKeys = createMasterKeys(config.masterKeys ?? [await masterKeyFrom(config.dataDir)])
     const applied = await migrate(db, await readMigrations())
+    await learnTypesOnce(db)
     return { config, db, target, masterKeys, applied, announce, close }
   } catch (error) {
     await close()

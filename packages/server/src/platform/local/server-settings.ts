@@ -1,5 +1,5 @@
 /**
- * What one instance may take of a machine that it shares with many: about 60 MB when idle, a few hundred under load.
+ * What one instance may take of a machine that it shares with many: little when idle, bounded under load.
  * Anything an owner may change for a session or a role, they still can.
  */
 const shared: Readonly<Record<string, string>> = {
