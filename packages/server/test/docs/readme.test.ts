@@ -4,6 +4,7 @@ import { mkdtemp, readFile, realpath, rm, symlink } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Block, blocksOf, masked } from './blocks.ts'
@@ -31,11 +32,14 @@ beforeAll(async () => {
 
 afterAll(async () => {
   for (const { child } of terminals.reverse()) {
-    const gone = once(child, 'exit')
     process.kill(-child.pid!, 'SIGINT')
-    await gone
+    // The shell may be gone long before what it started: the files go only when the last of the group has ended.
+    while (isGroupAlive(child.pid!)) await setTimeout(50)
   }
-  await rm(await realpath(join(folder, '.keyhook/postgres')), { recursive: true, force: true })
+  // As root these two may be links to places that PostgreSQL's own user can reach.
+  for (const name of ['postgres', 'databases']) {
+    await rm(await realpath(join(folder, '.keyhook', name)), { recursive: true, force: true })
+  }
   await rm(folder, { recursive: true, force: true })
 })
 
@@ -107,6 +111,14 @@ async function openTerminal(name: string, ready: RegExp): Promise<() => string> 
   terminals.push({ child, output: () => output })
   await promise
   return () => output
+}
+
+function isGroupAlive(leader: number): boolean {
+  try {
+    return process.kill(-leader, 0)
+  } catch {
+    return false
+  }
 }
 
 /** As in a terminal that knows nothing of this test run. */
