@@ -1,4 +1,4 @@
-import { chmod, mkdir, stat } from 'node:fs/promises'
+import { chmod, mkdir, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { accountFor } from '../../store/embedded/account.ts'
 import { type Binaries, installedNative, readyBinaries } from '../../store/embedded/binaries.ts'
@@ -30,7 +30,15 @@ export async function openHome(dataDir: string): Promise<Home> {
   const path = reachable ? inside : join(await systemClusters(), nameFrom(await directoryId(dataDir), 'databases'))
   await mkdir(path, { recursive: true })
   await chmod(path, account === undefined ? 0o700 : 0o711)
+  if (path !== inside) await pointTo(path, inside)
   return { path, account, binaries, version: await versionOf(binaries) }
+}
+
+/** A signpost for people: whoever looks into the data directory finds the databases, wherever they had to go. */
+async function pointTo(path: string, link: string): Promise<void> {
+  await symlink(path, link).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
 }
 
 /** Templates of one build of PostgreSQL are not for another; its size and date tell builds apart without running it. */
