@@ -96,24 +96,28 @@ export async function createKillable() {
     /** Processes, directories, archives and rows, each against the others. */
     async inventory() {
       return killable.withDb(async (db) => {
-        const available = (await db`select id from keyhook.databases where status = 'available'`).map((row) => row.id)
-        const archived = (await db`select id from keyhook.backups where status = 'completed'`).map((row) => row.id)
-        const [unsettled] = await db`
-          select (select count(*)::int from keyhook.databases where status in ('provisioning', 'deleting')) as databases,
-            (select count(*)::int from keyhook.backups where status in ('running', 'deleting')) as backups,
-            (select count(*)::int from keyhook.restores where status = 'running') as restores,
-            (select count(*)::int from keyhook.databases where password_verifier is not null) as verifiers`
+        // One statement, one snapshot: what has come to its end here has done so in every list.
+        const [rows] = await db<{ available: string[]; archived: string[]; unsettled: Record<string, number> }[]>`
+          select array(select id from keyhook.databases where status = 'available' order by id) as available,
+            array(select id from keyhook.backups where status = 'completed' order by id) as archived,
+            json_build_object(
+              'databases', (select count(*) from keyhook.databases where status in ('provisioning', 'deleting')),
+              'backups', (select count(*) from keyhook.backups where status in ('running', 'deleting')),
+              'restores', (select count(*) from keyhook.restores where status = 'running'),
+              'verifiers', (select count(*) from keyhook.databases where password_verifier is not null)
+            ) as unsettled`
+        const { available, archived, unsettled } = rows!
         const servers = await postmastersIn(killable.home)
         const processes = servers.map((one) => one.cluster.split('/').at(-2)!)
         return {
-          available: available.sort(),
+          available,
           processes: processes.sort(),
           directories: await namesIn(killable.home),
-          archived: archived.map((id: string) => `${id}.tar.zst`).sort(),
+          archived: archived.map((id) => `${id}.tar.zst`),
           archives: await namesIn(killable.archives),
           // Those of a killed predecessor, which this process has not got round to yet.
           orphans: servers.filter((one) => one.parent !== child?.pid).length,
-          unsettled: { ...unsettled },
+          unsettled,
         }
       })
     },
