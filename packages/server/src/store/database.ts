@@ -59,3 +59,7 @@ export const isRefusal = (error: unknown): error is Error =>
 
 export const isUniqueViolation = (error: unknown, constraint: string): boolean =>
   error instanceof postgres.PostgresError && error.code === '23505' && error.constraint_name === constraint
+
+/** True when `lock_timeout` has passed: somebody holds what was asked for. */
+export const isLockTimeout = (error: unknown): boolean =>
+  error instanceof postgres.PostgresError && error.code === '55P03'

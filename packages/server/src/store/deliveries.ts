@@ -96,6 +96,8 @@ export type EventWebhookRow = {
   created_later: boolean
   deleted: boolean
   addressed: boolean
+  /** Its first attempt was begun some time. */
+  started: boolean
   waiting_until: Date | null
 }
 
@@ -107,8 +109,10 @@ export const listWebhooksOfEvent = (
 ) => db<EventWebhookRow[]>`
   select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
     w.created_at > ${event.created_at} as created_later, w.deleted_at is not null as deleted,
-    d.lane_id is not null as addressed, u.due_at as waiting_until
+    d.lane_id is not null as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
+    u.due_at as waiting_until
   from keyhook.webhooks w
+  left join keyhook.lanes l on l.id = w.lane_id and l.org_id = w.org_id
   left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
   left join keyhook.unsettled u
     on u.lane_id = w.lane_id and u.event_seq = ${event.seq} and u.org_id = w.org_id and u.due_at > '-infinity'

@@ -1,5 +1,5 @@
 import { uuid7Floor } from '../kernel/uuid7.ts'
-import type { Database, Executor } from './database.ts'
+import { type Database, type Executor, isLockTimeout } from './database.ts'
 
 const weekMs = 7 * 86_400_000
 /** The first Monday of the epoch, so that partitions begin on Mondays. */
@@ -11,69 +11,78 @@ const startOf = (week: number): number => mondayMs + week * weekMs
 const nameOf = (week: number): string =>
   `attempts_${new Date(startOf(week)).toISOString().slice(0, 10).replaceAll('-', '')}`
 
-const listPartitions = (db: Executor) => db<{ name: string }[]>`
-  select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
-  where i.inhparent = 'keyhook.attempts'::regclass`
+/** Attempts leave by whole weeks: where the week begins that this moment is in. */
+export const weekStartMs = (ms: number): number => startOf(weekOf(ms))
+
+const listPartitions = async (db: Executor): Promise<string[]> => {
+  const rows = await db<{ name: string }[]>`
+    select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'keyhook.attempts'::regclass`
+  return rows.map((row) => row.name)
+}
+
+/** Last week is there for attempts that began before midnight on Sunday. */
+const neededPartitions = (nowMs: number, here: readonly string[]): number[] => {
+  const weeks = Array.from({ length: weeksAhead + 2 }, (_, i) => weekOf(nowMs) - 1 + i)
+  return weeks.filter((week) => !here.includes(nameOf(week)))
+}
 
 /**
- * Makes this week's partition and the next few. Called often and long before they are needed, since making one locks the
- * whole table for a moment; last week is there for attempts that began before midnight on Sunday.
+ * Makes this week's partition and the next few, long before they are needed. A table is made first and attached then:
+ * `create table … partition of` would wait for every reader, a dump of an hour included, with all deliveries behind it.
  */
 export async function ensurePartitions(db: Database, nowMs: number): Promise<string[]> {
-  const here = new Set((await listPartitions(db)).map(({ name }) => name))
-  const now = weekOf(nowMs)
-  const missing = Array.from({ length: weeksAhead + 2 }, (_, i) => now - 1 + i).filter(
-    (week) => !here.has(nameOf(week)),
-  )
-  if (missing.length === 0) return []
-  await db.begin(async (tx) => {
+  if (neededPartitions(nowMs, await listPartitions(db)).length === 0) return []
+  return db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.partitions', 0))`
+    // Again under the lock: another node may have made them while we waited.
+    const missing = neededPartitions(nowMs, await listPartitions(tx))
     for (const week of missing) {
-      await tx.unsafe(
-        `create table if not exists keyhook.${nameOf(week)} partition of keyhook.attempts
-         for values from ('${uuid7Floor(startOf(week))}') to ('${uuid7Floor(startOf(week + 1))}')`,
-      )
+      const name = `keyhook.${nameOf(week)}`
+      const range = `from ('${uuid7Floor(startOf(week))}') to ('${uuid7Floor(startOf(week + 1))}')`
+      await tx.unsafe(`create table ${name} (like keyhook.attempts including all)`)
+      await tx.unsafe(`alter table keyhook.attempts attach partition ${name} for values ${range}`)
     }
+    return missing.map(nameOf)
   })
-  return missing.map(nameOf)
-}
-
-/** Drops the partitions whose newest attempt is older than that. Whole files go: nothing is scanned and nothing vacuumed. */
-export async function dropPartitions(db: Database, olderThanMs: number): Promise<string[]> {
-  const names = (await listPartitions(db)).map(({ name }) => name)
-  const old = names.filter((name) => name < nameOf(weekOf(olderThanMs)))
-  for (const name of old) {
-    await db.begin(async (tx) => {
-      // Better to come back later than to have every reader queue behind us.
-      await tx`set local lock_timeout = '2s'`
-      await tx.unsafe(`drop table if exists keyhook.${name}`)
-    })
-  }
-  return old
 }
 
 /**
- * Deletes events of that age whose deliveries are all finished, a thousand at a time. What is still being tried stays,
- * however old it is.
+ * Drops the partitions whose newest attempt is older than that. Whole files go: nothing is scanned and nothing vacuumed.
+ * The week of an attempt that nobody has settled yet stays, however old it is: its outcome has to go somewhere.
  */
-export async function deleteOldEvents(db: Database, olderThanMs: number): Promise<number> {
-  const [row] = await db<{ count: number }[]>`
-    with old as materialized (
-      select e.org_id, e.seq from keyhook.events e
-      where e.created_at < to_timestamp(${olderThanMs} / 1000.0)
-        and not exists (
-          select 1 from keyhook.deliveries d join keyhook.lanes l on l.id = d.lane_id and l.org_id = d.org_id
-          where d.org_id = e.org_id and d.event_seq = e.seq and l.ended_at is null
-            and (l.cursor_seq < d.event_seq or exists (
-              select 1 from keyhook.unsettled u where u.lane_id = d.lane_id and u.event_seq = d.event_seq
-            ))
-        )
-      limit 1000
-    ), deliveries as (
-      delete from keyhook.deliveries d using old where d.org_id = old.org_id and d.event_seq = old.seq
-    ), events as (
-      delete from keyhook.events e using old where e.org_id = old.org_id and e.seq = old.seq returning 1
-    )
-    select count(*)::int as count from events`
-  return row?.count ?? 0
+export async function dropPartitions(db: Database, olderThanMs: number): Promise<string[]> {
+  const oldestBegunMs = await findOldestBegun(db)
+  const firstKept = nameOf(weekOf(Math.min(olderThanMs, oldestBegunMs)))
+  const dropped: string[] = []
+  for (const name of (await listPartitions(db)).filter((one) => one < firstKept)) {
+    if (await dropPartition(db, name)) dropped.push(name)
+  }
+  return dropped
+}
+
+async function findOldestBegun(db: Database): Promise<number> {
+  const [row] = await db<{ ms: string | null }[]>`
+    select (extract(epoch from min(started_at)) * 1000)::bigint as ms
+    from keyhook.unsettled where due_at = '-infinity'`
+  return row?.ms == null ? Number.POSITIVE_INFINITY : Number(row.ms)
+}
+
+/** False when it has to wait for another time. */
+async function dropPartition(db: Database, name: string): Promise<boolean> {
+  try {
+    return await db.begin(async (tx) => {
+      // Two nodes that drop one partition: PostgreSQL tells the later that it "could not find tuple for parent".
+      const [lock] = await tx<{ ours: boolean }[]>`
+        select pg_try_advisory_xact_lock(hashtextextended('keyhook.partitions', 0)) as ours`
+      if (!lock!.ours) return false
+      // Whoever writes attempts queues behind us while we wait for a long reader: better to come back in an hour.
+      await tx`set local lock_timeout = '250ms'`
+      await tx.unsafe(`drop table if exists keyhook.${name}`)
+      return true
+    })
+  } catch (error) {
+    if (isLockTimeout(error)) return false
+    throw error
+  }
 }

@@ -1,5 +1,11 @@
 import type { Id, OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Database, Executor, Transaction } from './database.ts'
+import { askLane } from './lanes.ts'
+
+/*
+ * The lane is asked before its deliveries are touched: dispatchers lock the lane first too, and the other way round the
+ * two would wait for each other, with the beginnings of a whole group of lanes behind them.
+ */
 
 export type RedeliveryOutcome = 'asked' | 'on_its_way' | 'no_such_delivery'
 
@@ -9,7 +15,7 @@ export const redeliver = async (
   orgId: OrgId,
   webhookId: WebhookId,
   attemptId: string,
-): Promise<{ outcome: RedeliveryOutcome; laneId: number }> => {
+): Promise<RedeliveryOutcome> => {
   const [known] = await tx<{ lane_id: string; event_seq: string; attempt: number }[]>`
     select a.lane_id, a.event_seq, (
       select max(b.attempt) from keyhook.attempts b where b.lane_id = a.lane_id and b.event_seq = a.event_seq
@@ -17,15 +23,16 @@ export const redeliver = async (
     from keyhook.webhooks w
     join keyhook.attempts a on a.lane_id = w.lane_id and a.org_id = w.org_id
     where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null and a.id = ${attemptId}`
-  if (known === undefined) return { outcome: 'no_such_delivery', laneId: 0 }
+  if (known === undefined) return 'no_such_delivery'
   const laneId = Number(known.lane_id)
+  await askLane(tx, orgId, laneId)
   const asked = await tx`
     insert into keyhook.unsettled
       (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
     values (${orgId}, ${laneId}, ${known.event_seq}, now(), 0, ${known.attempt}, 0, ${attemptId}, now())
     on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
     where unsettled.due_at > '-infinity'`
-  return { outcome: asked.count === 1 ? 'asked' : 'on_its_way', laneId }
+  return asked.count === 1 ? 'asked' : 'on_its_way'
 }
 
 export type NewRecovery = { id: Id<'rcv'>; laneId: number; since: Date; until: Date }
@@ -53,7 +60,10 @@ export const findRecovery = async (db: Database, orgId: OrgId, webhookId: Webhoo
   return row ?? null
 }
 
-/** Deliveries of events from that time that were started, never succeeded, and are not on their way right now. */
+/**
+ * Deliveries of events from that time that were started, never succeeded, and are not on their way right now. Of one that
+ * has left no trace nobody can say that it never succeeded: its attempts were old, and the event stays for another webhook.
+ */
 const neverSucceeded = (
   db: Executor,
   orgId: OrgId,
@@ -74,6 +84,10 @@ const neverSucceeded = (
     and not exists (
       select 1 from keyhook.unsettled u
       where u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.due_at = '-infinity'
+    )
+    and (
+      exists (select 1 from keyhook.attempts a where a.lane_id = d.lane_id and a.event_seq = d.event_seq)
+      or exists (select 1 from keyhook.unsettled u where u.lane_id = d.lane_id and u.event_seq = d.event_seq)
     )`
 
 export const countRecoverable = async (
@@ -94,34 +108,38 @@ const recoveryStepDeliveries = 500
  * One step of the oldest recovery that is not finished: puts the next deliveries back into their lane and remembers how
  * far it came, in one transaction. A step that is cut off by a crash has not happened. Says whether there was one.
  */
-export const stepRecovery = async (tx: Transaction): Promise<{ orgId: OrgId; laneId: number } | null> => {
+export const stepRecovery = async (tx: Transaction): Promise<boolean> => {
   const [job] = await tx<
     { org_id: OrgId; id: string; lane_id: string; since: Date; until: Date; cursor_seq: string }[]
   >`
     select org_id, id, lane_id, since, until, cursor_seq from keyhook.recoveries
     where finished_at is null order by id limit 1 for update skip locked`
-  if (job === undefined) return null
-  const found = await tx<{ event_seq: string }[]>`
-    insert into keyhook.unsettled
-      (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
-    select ${job.org_id}, ${job.lane_id}, f.event_seq, now(), 0, coalesce(last.attempt, 0), 0,
-      coalesce(last.id, gen_random_uuid()), now()
-    from (
+  if (job === undefined) return false
+  await askLane(tx, job.org_id, Number(job.lane_id))
+  const [step] = await tx<{ looked: number; up_to: string | null; put: number }[]>`
+    with found as materialized (
       ${neverSucceeded(tx, job.org_id, job.lane_id, job.since, job.until, job.cursor_seq)}
       order by d.event_seq limit ${recoveryStepDeliveries}
-    ) f
-    left join lateral (
-      select a.attempt, a.id from keyhook.attempts a
-      where a.lane_id = ${job.lane_id} and a.event_seq = f.event_seq order by a.attempt desc limit 1
-    ) last on true
-    on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
-    where unsettled.due_at > '-infinity'
-    returning event_seq`
-  const upTo = found.reduce((max, row) => Math.max(max, Number(row.event_seq)), Number(job.cursor_seq))
+    ), put as (
+      insert into keyhook.unsettled
+        (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
+      select ${job.org_id}, ${job.lane_id}, f.event_seq, now(), 0, coalesce(last.attempt, 0), 0,
+        coalesce(last.id, gen_random_uuid()), now()
+      from found f
+      left join lateral (
+        select a.attempt, a.id from keyhook.attempts a
+        where a.lane_id = ${job.lane_id} and a.event_seq = f.event_seq order by a.attempt desc limit 1
+      ) last on true
+      on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
+      where unsettled.due_at > '-infinity'
+      returning 1
+    )
+    select count(*)::int as looked, max(event_seq) as up_to, (select count(*)::int from put) as put from found`
+  // The end is where nothing more was found, not where less was put in line: a retry may have begun in this moment.
   await tx`
     update keyhook.recoveries
-    set cursor_seq = ${upTo}, redelivered = redelivered + ${found.length},
-      finished_at = case when ${found.length < recoveryStepDeliveries} then clock_timestamp() end
+    set cursor_seq = ${step!.up_to ?? job.cursor_seq}, redelivered = redelivered + ${step!.put},
+      finished_at = case when ${step!.looked < recoveryStepDeliveries} then clock_timestamp() end
     where org_id = ${job.org_id} and id = ${job.id}`
-  return { orgId: job.org_id, laneId: Number(job.lane_id) }
+  return true
 }

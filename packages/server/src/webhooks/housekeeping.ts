@@ -1,6 +1,6 @@
 import type { Database } from '../store/database.ts'
-import { askLane } from '../store/lanes.ts'
-import { deleteOldEvents, dropPartitions, ensurePartitions } from '../store/partitions.ts'
+import { deleteFinishedEvents, listOldEvents } from '../store/old-events.ts'
+import { dropPartitions, ensurePartitions, weekStartMs } from '../store/partitions.ts'
 import { stepRecovery } from '../store/redeliveries.ts'
 
 const recoveryMs = 500
@@ -17,38 +17,43 @@ export function createHousekeeping(deps: {
 }) {
   const timers: NodeJS.Timeout[] = []
   let stopped = false
-  let running: Promise<void> = Promise.resolve()
+  const running = new Set<Promise<void>>()
 
   async function tidy(): Promise<void> {
     await ensurePartitions(deps.db, deps.now())
     if (deps.retentionDays === null) return
-    const olderThanMs = deps.now() - deps.retentionDays * dayMs
+    // Whole weeks, for events too: one whose attempts are still in the history is not to be looked at every hour.
+    const olderThanMs = weekStartMs(deps.now() - deps.retentionDays * dayMs)
     await dropPartitions(deps.db, olderThanMs)
-    while (!stopped && (await deleteOldEvents(deps.db, olderThanMs)) > 0);
+    for (const { orgId, upToSeq } of await listOldEvents(deps.db, olderThanMs)) {
+      for (let afterSeq: number | null = 0; afterSeq !== null && !stopped; ) {
+        afterSeq = await deleteFinishedEvents(deps.db, orgId, { afterSeq, upToSeq })
+      }
+    }
   }
 
   async function recover(): Promise<void> {
     for (;;) {
-      const lane = await deps.db.begin(async (tx) => {
-        const stepped = await stepRecovery(tx)
-        if (stepped !== null) await askLane(tx, stepped.orgId, stepped.laneId)
-        return stepped
-      })
-      if (lane === null || stopped) return
+      const stepped = await deps.db.begin((tx) => stepRecovery(tx))
+      if (!stepped || stopped) return
       deps.hint()
     }
   }
 
+  async function run(what: string, work: () => Promise<void>): Promise<void> {
+    const done = work().catch((error) => deps.onError(error, what))
+    running.add(done)
+    await done
+    running.delete(done)
+  }
+
   function every(ms: number, what: string, work: () => Promise<void>): void {
     let busy = false
-    const timer = setInterval(() => {
+    const timer = setInterval(async () => {
       if (busy || stopped) return
       busy = true
-      running = work()
-        .catch((error) => deps.onError(error, what))
-        .finally(() => {
-          busy = false
-        })
+      await run(what, work)
+      busy = false
     }, ms)
     timer.unref()
     timers.push(timer)
@@ -60,13 +65,15 @@ export function createHousekeeping(deps: {
       await ensurePartitions(deps.db, deps.now())
       every(recoveryMs, 'recover', recover)
       every(tidyMs, 'tidy', tidy)
-      void tidy().catch((error) => deps.onError(error, 'tidy'))
+      void run('tidy', tidy)
     },
     ensureRoom: () => ensurePartitions(deps.db, deps.now()),
+    /** Otherwise once an hour. */
+    tidy: () => run('tidy', tidy),
     async stop(): Promise<void> {
       stopped = true
       for (const timer of timers) clearInterval(timer)
-      await running
+      await Promise.all(running)
     },
   }
 }

@@ -1,22 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { composeDispatcher } from '../../src/compose.ts'
 import { settleFinished } from '../../src/store/attempts.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
 import { deliveryEnvironment, deliveryTest, until } from './support/delivery-test.ts'
-import { type Received, type Reply, startReceiver } from './support/receiver.ts'
+import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
 const masterKey = Buffer.alloc(32, 7).toString('base64')
-const idOf = (request: Received): string => JSON.parse(request.body.toString()).id
-
-async function receiverFor(reply?: (request: Received, count: number) => Reply | Promise<Reply>) {
-  const receiver = await startReceiver(reply)
-  onTestFinished(() => receiver.close())
-  return receiver
-}
-
 test('a dispatcher that is killed loses nothing: its attempts read interrupted, and its lanes are taken over', async () => {
   let hang = true
   const receiver = await receiverFor(() => (hang ? new Promise<Reply>(() => {}) : {}))
@@ -45,7 +37,7 @@ test('a dispatcher that is killed loses nothing: its attempts read interrupted, 
   const signatures = rows.map((row) => JSON.parse(row.request_headers)['webhook-signature'])
   for (const request of receiver.received) expect(signatures).toContain(request.headers['webhook-signature'])
   expect(interrupted[0]!.error_code).toBe('interrupted')
-  expect(new Set(receiver.received.map(idOf))).toEqual(new Set(ids))
+  expect(new Set(receiver.received.map(eventIdOf))).toEqual(new Set(ids))
   expect(Date.now() - killedAt).toBeLessThan(15_000)
 })
 
@@ -169,7 +161,7 @@ test('when PostgreSQL goes away and returns, deliveries resume by themselves', a
     }
   }
   await until(async () => new Set((await world.attempts()).map((row) => row.event_seq)).size === 61)
-  expect(new Set(receiver.received.map(idOf)).size).toBe(61)
+  expect(new Set(receiver.received.map(eventIdOf)).size).toBe(61)
 })
 
 test('SIGTERM waits for what is in flight up to its bound, then gives the lanes back at once', async () => {

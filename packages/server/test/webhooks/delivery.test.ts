@@ -1,17 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
-import { type Received, type Reply, startReceiver } from './support/receiver.ts'
-
-async function receiverFor(reply?: (request: Received, count: number) => Reply | Promise<Reply>) {
-  const receiver = await startReceiver(reply)
-  onTestFinished(() => receiver.close())
-  return receiver
-}
-
-const idOf = (request: Received): string => JSON.parse(request.body.toString()).id
+import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
 test('an event arrives at its webhook, and the attempt is on record', async () => {
   const receiver = await receiverFor()
@@ -20,7 +12,7 @@ test('an event arrives at its webhook, and the attempt is on record', async () =
   await world.startDispatcher()
   const eventId = await world.publishOne()
   await until(() => receiver.received.length > 0)
-  expect(idOf(receiver.received[0]!)).toBe(eventId)
+  expect(eventIdOf(receiver.received[0]!)).toBe(eventId)
   const [attempt] = await until(async () => {
     const rows = await world.attempts()
     return rows.length > 0 && rows
@@ -44,7 +36,7 @@ test('no request leaves before its attempt is on disk', async () => {
     const [row] = await world.db<{ event_id: string }[]>`
       select e.id as event_id from keyhook.unsettled u
       join keyhook.events e on e.org_id = u.org_id and e.seq = u.event_seq
-      where u.due_at = '-infinity' and e.id = ${idOf(request)}`
+      where u.due_at = '-infinity' and e.id = ${eventIdOf(request)}`
     seen.push(row?.event_id ?? 'nothing')
     return {}
   })
@@ -64,7 +56,7 @@ test('first attempts start in the order of the events', async () => {
   for (let i = 0; i < 60; i++) ids.push(await world.publishOne())
   await world.startDispatcher()
   await until(() => receiver.received.length === 60)
-  expect(receiver.received.map(idOf)).toEqual(ids)
+  expect(receiver.received.map(eventIdOf)).toEqual(ids)
 })
 
 test('a failed attempt is tried again on schedule, with the same event id, until the schedule is used up', async () => {
@@ -77,7 +69,7 @@ test('a failed attempt is tried again on schedule, with the same event id, until
     const found = await world.attempts()
     return found.length === 3 && found
   })
-  expect(receiver.received.map(idOf)).toEqual([eventId, eventId, eventId])
+  expect(receiver.received.map(eventIdOf)).toEqual([eventId, eventId, eventId])
   expect(rows.map((row) => [row.attempt, row.status, row.error_code])).toEqual([
     [1, 'failed', 'status_not_successful'],
     [2, 'failed', 'status_not_successful'],
@@ -115,7 +107,7 @@ test('an event that is published while the lane is going idle is not slept throu
     await sleep(i % 7)
   }
   await until(() => receiver.received.length >= 150)
-  expect(new Set(receiver.received.map(idOf))).toEqual(new Set(ids))
+  expect(new Set(receiver.received.map(eventIdOf))).toEqual(new Set(ids))
   expect(receiver.received.length).toBe(150)
 })
 
@@ -180,5 +172,5 @@ test('turns go to organizations first: one webhook is not behind a thousand deli
   const id = await world.publishOne(small)
   await world.startDispatcher()
   await until(() => receiver.received.length === 301)
-  expect(receiver.received.map(idOf).indexOf(id)).toBeLessThan(60)
+  expect(receiver.received.map(eventIdOf).indexOf(id)).toBeLessThan(60)
 })

@@ -10,7 +10,7 @@ import { createConnect } from '../../src/webhooks/connector.ts'
 import type { Exchange } from '../../src/webhooks/exchange.ts'
 import { createReceiver } from '../../src/webhooks/receiver.ts'
 import { createResolve, type Resolve } from '../../src/webhooks/resolve.ts'
-import { type CertificateName, caFile, startHostile, startReceiver } from './support/receiver.ts'
+import { type CertificateName, caFile, receiverFor, startHostile } from './support/receiver.ts'
 
 const attemptMsMax = 1_500
 const limits = {
@@ -131,16 +131,14 @@ test('a receiver that answers before it has read the request has answered', asyn
 })
 
 test('a body over the cap is cut in the record, and the attempt still counts', async () => {
-  const receiver = await startReceiver(() => ({ body: 'y'.repeat(40_000) }))
-  onTestFinished(() => receiver.close())
+  const receiver = await receiverFor(() => ({ body: 'y'.repeat(40_000) }))
   const exchange = await attempt(receiver.url)
   expect(exchange.status).toBe('succeeded')
   expect(exchange.response).toMatchObject({ complete: false, body: 'y'.repeat(16_384) })
 })
 
 test.each<[CertificateName]>([['expired'], ['stranger'], ['selfsigned']])('a certificate that is %s', async (name) => {
-  const receiver = await startReceiver(undefined, { name })
-  onTestFinished(() => receiver.close())
+  const receiver = await receiverFor(undefined, { name })
   expect((await attempt(receiver.url)).error?.code).toBe('tls_certificate_invalid')
   expect(receiver.received).toEqual([])
 })
@@ -210,8 +208,7 @@ describe('the guard stands before every connection', () => {
   })
 
   test('a name with a forbidden address beside a permitted one is reached by the permitted one', async () => {
-    const receiver = await startReceiver()
-    onTestFinished(() => receiver.close())
+    const receiver = await receiverFor()
     const port = new URL(receiver.url).port
     const connect = connectWith({ resolve: names(['169.254.169.254', '127.0.0.1', '10.0.0.1']) })
     const exchange = await attempt(`https://a.receiver.test:${port}/`, connect)
@@ -221,8 +218,7 @@ describe('the guard stands before every connection', () => {
   })
 
   test('a name that changes between look-ups is judged anew for every connection', async () => {
-    const receiver = await startReceiver(() => ({ headers: { connection: 'close' } }))
-    onTestFinished(() => receiver.close())
+    const receiver = await receiverFor(() => ({ headers: { connection: 'close' } }))
     const port = new URL(receiver.url).port
     const sender = createReceiver(new URL(`https://a.receiver.test:${port}/`), {
       connect: connectWith({ resolve: names(['127.0.0.1'], ['169.254.169.254']) }),
@@ -244,8 +240,7 @@ test('the hosts file is read, and localhost is known without asking anybody', as
 })
 
 test('a connection is kept for the next request to the same receiver', async () => {
-  const receiver = await startReceiver()
-  onTestFinished(() => receiver.close())
+  const receiver = await receiverFor()
   const sender = createReceiver(new URL(receiver.url), { connect: connectWith(), limits })
   onTestFinished(() => sender.close())
   const send = () => new Promise<Exchange>((done) => sender.send([], Buffer.from('{}'), done))

@@ -5,7 +5,7 @@ import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi } from '../support/installation.ts'
 import { deliveryEnvironment, until } from './support/delivery-test.ts'
-import { startReceiver } from './support/receiver.ts'
+import { receiverFor } from './support/receiver.ts'
 
 let api: TestApi
 let orgId: OrgId
@@ -44,9 +44,8 @@ type Delivery = {
   next_attempt_at: string | null
 }
 
-async function webhookTo(reply?: Parameters<typeof startReceiver>[0], eventTypes = ['database.created']) {
-  const receiver = await startReceiver(reply)
-  onTestFinished(() => receiver.close())
+async function webhookTo(reply?: Parameters<typeof receiverFor>[0], eventTypes = ['database.created']) {
+  const receiver = await receiverFor(reply)
   const body = { url: receiver.url, event_types: eventTypes }
   const { body: webhook } = await call<Webhook>(`${published}/webhooks`, { token: owner.token, body })
   onTestFinished(async () => {

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { askLane, leaseLanes, releaseLanes, wakeLanes } from '../../src/store/lanes.ts'
 import { type BegunAttempt, beginAttempts } from '../../src/store/unsettled.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
-import { startReceiver } from './support/receiver.ts'
+import { receiverFor } from './support/receiver.ts'
 
 /** A lane with one delivery, leased by us; no dispatcher runs. */
 async function leasedLane() {
@@ -105,8 +105,7 @@ test('a publisher of the same organization that is still open does not hide what
 })
 
 test('a deleted webhook hears nothing more, however much was waiting for it', async () => {
-  const receiver = await startReceiver(() => ({ delayMs: 40 }))
-  onTestFinished(() => receiver.close())
+  const receiver = await receiverFor(() => ({ delayMs: 40 }))
   const world = await deliveryTest({ KEYHOOK_DELIVERY_PER_WEBHOOK_MAX: '2' })
   const webhook = await world.addWebhook(receiver.url)
   for (let i = 0; i < 80; i++) await world.publishOne()

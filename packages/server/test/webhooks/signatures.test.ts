@@ -6,11 +6,10 @@ import { verify } from '@octokit/webhooks-methods'
 import { Webhook } from 'standardwebhooks'
 import { expect, onTestFinished, test } from 'vitest'
 import { deliveryTest, until } from './support/delivery-test.ts'
-import { startReceiver } from './support/receiver.ts'
+import { receiverFor } from './support/receiver.ts'
 
 async function receiveOne(environment: Record<string, string> = {}) {
-  const receiver = await startReceiver()
-  onTestFinished(() => receiver.close())
+  const receiver = await receiverFor()
   const world = await deliveryTest(environment)
   const webhook = await world.addWebhook(`${receiver.url}?a=1&b=ü`.replace('ü', '%C3%BC'))
   await world.startDispatcher()

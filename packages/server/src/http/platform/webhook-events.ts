@@ -52,7 +52,10 @@ const eventRecord = Type.Object(
             url: mark(here, Type.String()),
             status: mark(
               here,
-              Type.Enum(['waiting', 'sending', 'succeeded', 'failed'], { description: 'How the delivery stands.' }),
+              Type.Enum(['waiting', 'sending', 'succeeded', 'failed', 'expired'], {
+                description:
+                  'How the delivery stands. Expired: it is finished, and its attempts have left the history.',
+              }),
             ),
             attempts: mark(here, Type.Array(attempt)),
           },
@@ -95,10 +98,9 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
         const eventId = params.eventId!
         const event = isEventId(eventId) ? await findEvent(deps.db, orgId, eventId) : null
         if (event === null) throw notFound(`no event ${eventId} in ${orgId}`)
-        const [webhooks, attempts] = await Promise.all([
-          listWebhooksOfEvent(deps.db, orgId, event),
-          listAttemptsOfEvent(deps.db, orgId, event.seq),
-        ])
+        // In this order: what has been started by the first look has an attempt in the second, unless it has expired.
+        const webhooks = await listWebhooksOfEvent(deps.db, orgId, event)
+        const attempts = await listAttemptsOfEvent(deps.db, orgId, event.seq)
         const byLane = Map.groupBy(attempts, (row) => row.lane_id)
         return {
           status: 200,
@@ -146,6 +148,7 @@ const deliveryOf = (row: EventWebhookRow, attempts: readonly EventAttemptRow[]) 
 function statusOf(row: EventWebhookRow, attempts: readonly EventAttemptRow[]) {
   const last = attempts.at(-1)
   if (last?.status === 'sending') return 'sending'
-  if (row.waiting_until !== null || last === undefined) return row.deleted ? 'failed' : 'waiting'
+  if (row.waiting_until !== null) return row.deleted ? 'failed' : 'waiting'
+  if (last === undefined) return row.started ? 'expired' : row.deleted ? 'failed' : 'waiting'
   return last.status === 'succeeded' ? 'succeeded' : 'failed'
 }

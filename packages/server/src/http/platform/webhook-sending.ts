@@ -6,7 +6,6 @@ import { attemptUuid, type Id, isId, newId, type OrgId, type WebhookId } from '.
 import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { findLane } from '../../store/deliveries.ts'
-import { askLane } from '../../store/lanes.ts'
 import { countRecoverable, findRecovery, insertRecovery, redeliver } from '../../store/redeliveries.ts'
 import { chosen, mark } from '../basis.ts'
 import { webhookId } from '../published/webhooks.ts'
@@ -93,12 +92,11 @@ export function webhookSendingRoutes(deps: {
         const attempt = params.deliveryId!
         if (!isId('dlv', attempt)) throw notFound('the delivery id is not one by its shape')
         await db.begin(async (tx) => {
-          const { outcome, laneId } = await redeliver(tx, orgId, hook, attemptUuid(attempt))
+          const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
           if (outcome === 'no_such_delivery') throw notFound(`${attempt} is not one of ${hook}'s`)
           if (outcome === 'on_its_way') {
             throw new Fault('conflict', { public: 'An attempt of this delivery is on its way right now.' })
           }
-          await askLane(tx, orgId, laneId)
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
         })
         deps.hint()

@@ -3,6 +3,7 @@ import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import { onTestFinished } from 'vitest'
 
 /*
  * Real receivers on loopback. The certificates were made once with openssl and run for a century; the authority's own key
@@ -29,7 +30,7 @@ export type Receiver = {
 }
 
 /** An honest receiver: reads the request, notes it, answers what it is told to. */
-export async function startReceiver(
+async function startReceiver(
   reply: (request: Received, count: number) => Reply | Promise<Reply> = () => ({}),
   { name = 'receiver' as CertificateName, port = 0 } = {},
 ): Promise<Receiver> {
@@ -72,6 +73,16 @@ export async function startReceiver(
       }),
   }
 }
+
+/** The same, closed when the test is. */
+export async function receiverFor(...options: Parameters<typeof startReceiver>): Promise<Receiver> {
+  const receiver = await startReceiver(...options)
+  onTestFinished(() => receiver.close())
+  return receiver
+}
+
+/** The event that a request told of. */
+export const eventIdOf = (request: Received): string => JSON.parse(request.body.toString()).id
 
 /** A hostile one: gets the bare TLS socket once something has arrived on it, and does what it likes. */
 export async function startHostile(behave: (socket: TLSSocket, request: Buffer) => void) {
