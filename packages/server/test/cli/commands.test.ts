@@ -1,47 +1,27 @@
-import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
-import { bridgeTo, type Ended, keyhook, keyhookHere } from '../support/processes.ts'
+import type { TestApi } from '../support/installation.ts'
+import { keyhook, keyhookHere } from '../support/processes.ts'
 import { countRows } from '../support/rows.ts'
+import { type CommandsBeside, commandsBeside } from './support/commands-beside.ts'
 
 /*
  * Every command, beside a server that runs on the same database.
  */
 
+let beside: CommandsBeside
 let api: TestApi
-let environment: Record<string, string>
-let cut: () => Promise<void>
 
 beforeAll(async () => {
-  const masterKey = randomBytes(32).toString('base64')
-  api = await startApi({ KEYHOOK_MASTER_KEY: masterKey })
-  const bridge = await bridgeTo(api.target, { keep: true })
-  cut = bridge.cut
-  environment = { DATABASE_URL: bridge.url, KEYHOOK_MASTER_KEY: masterKey }
+  beside = await commandsBeside()
+  api = beside.api
 })
-afterAll(async () => {
-  await cut()
-  await api.close()
-})
+afterAll(() => beside.close())
 
-const run = (...words: string[]): Promise<Ended> => keyhookHere(words, environment)
-
-async function json<T>(...words: string[]): Promise<T> {
-  const ended = await run(...words, '--json')
-  expect(ended, words.join(' ')).toMatchObject({ code: 0, stderr: '' })
-  expect(ended.stdout.match(/\n/g)).toHaveLength(1)
-  expect(ended.stdout.endsWith('\n')).toBe(true)
-  return JSON.parse(ended.stdout)
-}
-
-async function words(expected: RegExp, ...given: string[]): Promise<void> {
-  const ended = await run(...given)
-  expect(ended, given.join(' ')).toMatchObject({ code: 0 })
-  expect(ended.stdout).toMatch(expected)
-  expect(() => JSON.parse(ended.stdout)).toThrow()
-}
+const run: CommandsBeside['run'] = (...given) => beside.run(...given)
+const json: CommandsBeside['json'] = (...given) => beside.json(...given)
+const words: CommandsBeside['words'] = (...given) => beside.words(...given)
 
 test('a person is made, let in, promoted, and put out again, each step seen by the running server at once', {
   timeout: 60_000,
@@ -148,7 +128,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
   })
 
   test('the process says so with its exit code', async () => {
-    const ended = await keyhook(['token', 'issue'], environment)
+    const ended = await keyhook(['token', 'issue'], beside.environment)
     expect([ended.code, ended.stdout, ended.stderr.match(/\n/g)?.length]).toEqual([2, '', 1])
   })
 
@@ -178,15 +158,18 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
   })
 
   test('a database that cannot be reached is named as such, in one line', async () => {
-    const ended = await keyhookHere(['migrate'], { ...environment, DATABASE_URL: 'postgres://u:hunter2@127.0.0.1:1/d' })
+    const ended = await keyhookHere(['migrate'], {
+      ...beside.environment,
+      DATABASE_URL: 'postgres://u:hunter2@127.0.0.1:1/d',
+    })
     expect([ended.code, ended.stdout]).toEqual([1, ''])
     expect(ended.stderr).toMatch(/^PostgreSQL cannot be reached: [^\n]+\n$/)
     expect(ended.stderr).not.toContain('hunter2')
   })
 
   test('a database that refuses the password or does not exist is a line, not a stack', async () => {
-    const missing = environment.DATABASE_URL!.replace(/\/[^/]+$/, '/no_such_database')
-    const ended = await keyhookHere(['migrate'], { ...environment, DATABASE_URL: missing })
+    const missing = beside.environment.DATABASE_URL!.replace(/\/[^/]+$/, '/no_such_database')
+    const ended = await keyhookHere(['migrate'], { ...beside.environment, DATABASE_URL: missing })
     expect(ended.code).not.toBe(0)
     expect(ended.stderr).toMatch(/^[^\n]*no_such_database[^\n]*\n$/)
   })

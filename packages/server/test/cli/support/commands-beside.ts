@@ -1,0 +1,39 @@
+import { randomBytes } from 'node:crypto'
+import { expect } from 'vitest'
+import { startApi } from '../../support/installation.ts'
+import { bridgeTo, type Ended, keyhookHere } from '../../support/processes.ts'
+
+export type CommandsBeside = Awaited<ReturnType<typeof commandsBeside>>
+
+/** A server, and commands of the real program that run on the same database. */
+export async function commandsBeside(settings: Record<string, string> = {}) {
+  const masterKey = randomBytes(32).toString('base64')
+  const api = await startApi({ ...settings, KEYHOOK_MASTER_KEY: masterKey })
+  const bridge = await bridgeTo(api.target, { keep: true })
+  const environment = { DATABASE_URL: bridge.url, KEYHOOK_MASTER_KEY: masterKey }
+  const run = (...words: string[]): Promise<Ended> => keyhookHere(words, environment)
+  return {
+    api,
+    environment,
+    run,
+    /** What it answers to --json: exactly one line. */
+    async json<T>(...words: string[]): Promise<T> {
+      const ended = await run(...words, '--json')
+      expect(ended, words.join(' ')).toMatchObject({ code: 0, stderr: '' })
+      expect(ended.stdout.match(/\n/g)).toHaveLength(1)
+      expect(ended.stdout.endsWith('\n')).toBe(true)
+      return JSON.parse(ended.stdout)
+    },
+    /** What it says to people. */
+    async words(expected: RegExp, ...given: string[]): Promise<void> {
+      const ended = await run(...given)
+      expect(ended, given.join(' ')).toMatchObject({ code: 0 })
+      expect(ended.stdout).toMatch(expected)
+      expect(() => JSON.parse(ended.stdout)).toThrow()
+    },
+    async close(): Promise<void> {
+      await bridge.cut()
+      await api.close()
+    },
+  }
+}
