@@ -1,7 +1,38 @@
-import { eventTypes } from '../domain/event-types.ts'
-import { type Basis, chosen, specified } from './basis.ts'
+import { type EventType, eventTypes } from '../domain/event-types.ts'
+import { type Basis, type Choice, choice, chosen, specified, withChoices } from './basis.ts'
+import { told } from './openapi-events.ts'
+import type { Json } from './openapi-node.ts'
 
-type Json = { [key: string]: unknown }
+/** The other direction: what we send to a webhook's URL, by type of event. */
+export const deliveryWebhooks = (serviceName: string): Record<string, { post: Json }> =>
+  Object.fromEntries(eventTypes.map((type) => [type, { post: delivery(serviceName, type) }]))
+
+const sending: Choice[] = [
+  choice(21, 'The receiver has 5 seconds to let us connect and 15 for everything, its body included.'),
+  choice(23, 'First attempts to one webhook start in the order of the events.'),
+  choice(28, 'Loopback, private and other special addresses are not called, unless the operator opens a network.'),
+  choice(43, 'Between 1 and 32 at a time, as fast as the receiver answers.'),
+  choice(46, 'The name is looked up for every new connection, and the address checked on the socket that is used.'),
+]
+
+const delivery = (serviceName: string, type: EventType): Json => ({
+  operationId: `deliver${type.replace(/(?:^|\.)(\w)/g, (_, letter) => letter.toUpperCase())}`,
+  summary: type,
+  description: `${told[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx; anything else is tried again.`,
+  security: [],
+  ...withChoices(specified, sending),
+  parameters: headers(serviceName, type),
+  requestBody: { required: true, ...chosen(15), content: { 'application/json': { schema: eventSchema(type) } } },
+  responses: {
+    '2XX': { description: 'The event has arrived.', ...chosen(19) },
+    '3XX': { description: 'It has not: redirects are not followed.', ...chosen(19) },
+    '410': { description: 'It never will: this delivery is not tried again.', ...chosen(20) },
+    default: {
+      description: 'It has not, and is tried again. `Retry-After` is honoured.',
+      ...withChoices(chosen(20), [choice(36, 'So is an answer that is compressed, or larger than 1 MiB.')]),
+    },
+  },
+})
 
 const header = (name: string, description: string, basis: Basis, schema: Json = { type: 'string' }): Json => ({
   name,
@@ -12,48 +43,39 @@ const header = (name: string, description: string, basis: Basis, schema: Json = 
   ...basis,
 })
 
-/** The other direction: what we send to a webhook's URL. */
-export const deliveryWebhooks = (serviceName: string): Json => ({
-  delivery: {
-    post: {
-      summary: 'A delivery',
-      description:
-        'Sent to the URL of every webhook that is subscribed to the event. Accept it only if the signature is right, and answer 2xx within the deadline; anything else is tried again.',
-      security: [],
-      ...specified,
-      parameters: [
-        header(`X-${serviceName}-Event`, 'The event type.', specified, { type: 'string', enum: [...eventTypes] }),
-        header(
-          `X-${serviceName}-Signature`,
-          '`sha256=` and the lower-case hexadecimal HMAC-SHA256 of the exact body, keyed with the text of the secret.',
-          specified,
-          { type: 'string', pattern: '^sha256=[0-9a-f]{64}$' },
-        ),
-        header('webhook-id', 'The id of the event: the same on every attempt.', chosen(16)),
-        header('webhook-timestamp', 'When this attempt began, in seconds since 1970.', chosen(16)),
-        header('webhook-signature', '`v1,` and a signature of id, time and body (Standard Webhooks).', chosen(16)),
-      ],
-      requestBody: {
-        required: true,
-        ...specified,
-        content: { 'application/json': { schema: eventSchema } },
-      },
-      responses: {
-        '2XX': { description: 'The event has arrived.', ...chosen(19) },
-        '410': { description: 'It never will: this delivery is not tried again.', ...chosen(20) },
-        default: { description: 'It has not, and is tried again. `Retry-After` is honoured.', ...chosen(20) },
-      },
-    },
-  },
-})
+const brand = choice(17, 'The word in the middle is the operator’s `KEYHOOK_SERVICE_NAME`.')
+const key = choice(14, 'The key is the text of the secret exactly as shown, `whsec_` included.')
 
-const eventSchema = {
+const headers = (serviceName: string, type: EventType): Json[] => [
+  header(`X-${serviceName}-Event`, 'The event type.', withChoices(specified, [brand]), { type: 'string', const: type }),
+  header(
+    `X-${serviceName}-Signature`,
+    '`sha256=` and the lower-case hexadecimal HMAC-SHA256 of the exact body, keyed with the secret of the webhook.',
+    withChoices(specified, [brand, key]),
+    { type: 'string', pattern: '^sha256=[0-9a-f]{64}$' },
+  ),
+  header('webhook-id', 'The id of the event: the same on every attempt.', chosen(16)),
+  header('webhook-timestamp', 'When this attempt began, in seconds since 1970.', chosen(16)),
+  header('webhook-signature', '`v1,` and a signature of id, time and body (Standard Webhooks).', chosen(16)),
+  header('User-Agent', 'Who is calling.', chosen(16)),
+  header('Accept-Encoding', 'Always `identity`: a compressed answer is a failure.', chosen(36)),
+]
+
+const eventSchema = (type: EventType): Json => ({
   type: 'object',
   properties: {
-    id: { type: 'string', description: 'The event.', ...chosen(15) },
-    type: { type: 'string', enum: [...eventTypes], description: 'What happened.', ...chosen(15) },
+    id: { type: 'string', description: 'The event: the same on every attempt.', ...chosen(15) },
+    type: { type: 'string', const: type, description: 'What happened.', ...chosen(15) },
     timestamp: { type: 'string', format: 'date-time', description: 'When it was published.', ...chosen(15) },
-    data: { type: 'object', description: 'What there is to tell about it.', ...chosen(15) },
+    data: {
+      type: 'object',
+      description: 'What there is to tell about it. Fields may be added.',
+      properties: told[type].data,
+      ...withChoices(chosen(15), [
+        choice(37, 'A sample that somebody asked for has `"test": true` besides.'),
+        choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
+      ]),
+    },
   },
   required: ['id', 'type', 'timestamp', 'data'],
-}
+})

@@ -1,11 +1,11 @@
-import type { Static, TSchema } from 'typebox'
+import Type, { type Static, type TSchema } from 'typebox'
 import type { Actor, AuditAction } from '../domain/audit.ts'
 import type { Permission, Reach } from '../domain/roles.ts'
 import type { FaultCode } from '../kernel/faults.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { PageRequest } from '../store/page.ts'
-import type { Basis } from './basis.ts'
+import type { Basis, Choice } from './basis.ts'
 
 /** A request that has passed authentication, authorization and validation: all that a handler gets to see. */
 export type Call<Body = unknown, Query = unknown> = {
@@ -51,6 +51,8 @@ type RouteShape = {
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
   basis: Basis
+  /** What was left open about it besides. */
+  choices?: readonly Choice[]
   summary: string
   description: string
   query?: TSchema
@@ -59,8 +61,12 @@ type RouteShape = {
   bodyBytesMax?: number
   success: { status: 200 | 201 | 202 | 204; description: string; schema?: TSchema }
   /** Problem codes of this route beyond those that every route can answer. */
-  faults?: readonly FaultCode[]
+  faults?: readonly (FaultCode | Conflict)[]
 }
+
+/** A 409 rests on the decision that makes the two things exclude each other, and says which they are. */
+export type Conflict = { code: 'conflict'; decision: number; when: string }
+export const conflict = (decision: number, when: string): Conflict => ({ code: 'conflict', decision, when })
 
 /** Which permission a route needs is checked before its handler runs. Every route has to say. */
 export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call): Promise<Answer> }
@@ -74,11 +80,14 @@ type Typed<Needs, C, Q extends TSchema, B extends TSchema> = Omit<RouteShape, 'q
   handler(call: C): Promise<Answer>
 }
 
+/** A `?force=true` that nobody reads would be worse than one that is refused. */
+const noQuery = Type.Object({}, { additionalProperties: false })
+
 /** Ties the handler's types to the schemas that were checked before it runs. */
 export const route = <Q extends TSchema, B extends TSchema>(
   definition: Typed<Permission, Call<Static<B>, Static<Q>>, Q, B>,
-): Route => definition as unknown as MemberRoute
+): Route => ({ query: noQuery, ...definition }) as unknown as MemberRoute
 
 export const operatorRoute = <Q extends TSchema, B extends TSchema>(
   definition: Typed<'operator', OperatorCall<Static<B>, Static<Q>>, Q, B>,
-): Route => definition as unknown as OperatorRoute
+): Route => ({ query: noQuery, ...definition }) as unknown as OperatorRoute

@@ -1,9 +1,29 @@
 import Type from 'typebox'
 import { type IdPrefix, idPattern } from '../kernel/ids.ts'
+import { choice } from './basis.ts'
 
 /** Schemas that several records share. */
-export const id = (prefix: IdPrefix, description: string) => Type.String({ pattern: idPattern(prefix), description })
+export const id = (prefix: IdPrefix, description: string) =>
+  Type.String({
+    pattern: idPattern(prefix),
+    description,
+    'x-chosen': [choice(72, `A TypeID that starts with \`${prefix}_\`.`)],
+  })
 
-export const moment = (description: string) => Type.String({ format: 'date-time', description })
+/** A name that people give to things, in requests. */
+export const label = (description: string) =>
+  Type.String({
+    minLength: 1,
+    maxLength: 255,
+    format: 'label',
+    description,
+    'x-chosen': [
+      choice(27, '1 to 255 characters.'),
+      choice(75, 'Not blank, no control characters; kept as it was sent; need not be unique.'),
+    ],
+  })
 
-export const createdAt = () => moment('When it was made (RFC 3339, UTC).')
+export const moment = (description: string) =>
+  Type.String({ format: 'date-time', description, 'x-chosen': [choice(73, 'RFC 3339, in UTC.')] })
+
+export const createdAt = () => moment('When it was made.')

@@ -3,6 +3,7 @@ import type { FastifySchemaCompiler } from 'fastify'
 import { labelProblem } from '../domain/label.ts'
 import { webhookUrlProblem } from '../domain/webhook.ts'
 import type { FieldError } from '../kernel/faults.ts'
+import { basisMarks } from './basis.ts'
 
 /** Rules that a JSON schema cannot say. Each tells what is wrong, in words, or null. */
 const formats: Record<string, (text: string) => string | null> = {
@@ -10,15 +11,13 @@ const formats: Record<string, (text: string) => string | null> = {
   'webhook-url': webhookUrlProblem,
 }
 
-const extensions = ['x-basis', 'x-decision']
-
 /** A body of 64 KiB can break a rule thirty thousand times; nobody reads more than the first few complaints. */
 const errorsShownMax = 20
 
 /** Values are held to the types they come with. Only a query string, which is all text, has its numbers read first. */
 export function createValidatorCompiler(): FastifySchemaCompiler<object> {
   const ajv = new Ajv({ allErrors: true, verbose: true, removeAdditional: false, useDefaults: true })
-  ajv.addVocabulary(extensions)
+  ajv.addVocabulary(basisMarks)
   for (const [name, problem] of Object.entries(formats)) ajv.addFormat(name, (text) => problem(text) === null)
   return ({ schema, httpPart }) => {
     const validate = ajv.compile(schema)

@@ -24,6 +24,14 @@ export type Documented = {
 
 const dateTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/
 
+/** Headers of the connection and of the body, which HTTP itself explains. */
+const ofHttp = ['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding']
+
+function undocumented(headers: Headers, response: Response): string[] {
+  const known = new Set([...ofHttp, ...Object.keys(response.headers ?? {}).map((name) => name.toLowerCase())])
+  return [...headers.keys()].filter((name) => !known.has(name))
+}
+
 /** Reads the document over HTTP, as a stranger would. */
 export async function readDocumented(url: string): Promise<Documented> {
   const document = (await call<OpenApi>(`${url}/openapi.json`)).body
@@ -49,12 +57,14 @@ export async function readDocumented(url: string): Promise<Documented> {
     expect(operation, `${method} ${template} is documented`).toBeDefined()
     const response = operation!.responses[reply.status]
     expect(response, `${method} ${template} documents ${reply.status} (${reply.text.slice(0, 200)})`).toBeDefined()
+    expect(undocumented(reply.headers, response!), `${method} ${template} documents its headers`).toEqual([])
     const [mediaType] = Object.keys(response!.content ?? {})
     if (mediaType === undefined) {
       expect(reply.text).toBe('')
       return
     }
     expect(reply.headers.get('content-type')?.split(';')[0]).toBe(mediaType)
+    if (!mediaType.endsWith('json')) return
     const pointer = [
       'paths',
       template,

@@ -7,7 +7,7 @@ import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { existingOrganizations } from '../../store/events.ts'
 import { chosen, mark } from '../basis.ts'
-import { operatorRoute, type Route } from '../route.ts'
+import { conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
 
 const here = chosen(41)
@@ -59,7 +59,7 @@ export function operatorEventRoutes(deps: {
       description: `Takes one event, or an array of up to ${eventsMax}: all of them or none. Each goes to the webhooks of its organization that are subscribed to its type.`,
       body,
       bodyBytesMax: requestBytesMax,
-      faults: ['request.invalid', 'conflict'],
+      faults: [conflict(41, 'if an `id` is taken by an event that says something else')],
       success: {
         status: 202,
         description: 'The events are on disk and will be delivered. An object for an object, an array for an array.',

@@ -51,7 +51,7 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
       summary: 'Read the audit log',
       description: 'Every change to the keys, webhooks and members of the organization, newest first.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },
       async handler({ orgId }) {
         return {

@@ -16,7 +16,7 @@ import { type Database, isUniqueViolation } from '../../store/database.ts'
 import { lockDatabase } from '../../store/databases.ts'
 import { restoresReading } from '../../store/restores.ts'
 import { chosen } from '../basis.ts'
-import { type Call, type Route, route } from '../route.ts'
+import { type Call, conflict, type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'
 import { databaseId } from './databases.ts'
 import type { Enqueue } from './enqueue.ts'
@@ -56,7 +56,11 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       summary: 'Back up a database',
       description:
         'Begins a physical backup while clients go on writing. `backup.completed` follows once the archive was read back and verified, `backup.failed` when there will be none. One at a time per database.',
-      faults: ['not_found', 'conflict'],
+      faults: [
+        'not_found',
+        conflict(57, 'while a backup of the database is being taken'),
+        conflict(53, 'while the database is not `available`'),
+      ],
       success: { status: 202, description: 'The backup, on its way.', schema: backupRecord },
       async handler(call) {
         try {
@@ -76,7 +80,7 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       summary: 'List backups',
       description: 'The backups of the organization, newest first; `?database_id=` for those of one database.',
       query: backupQuery,
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The backups.', schema: Type.Array(backupRecord) },
       async handler({ orgId, query }) {
         const wanted = query.database_id ?? null
@@ -117,7 +121,7 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       basis: chosen(60),
       summary: 'Delete a backup',
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
-      faults: ['not_found', 'conflict'],
+      faults: ['not_found', conflict(60, 'while the backup is being taken or restored from')],
       success: { status: 202, description: 'The backup, on its way out.', schema: backupRecord },
       async handler({ orgId, actor, params }) {
         const id = backupId(params)

@@ -1,28 +1,45 @@
 import Type from 'typebox'
 import { databaseStatuses } from '../../domain/database.ts'
-import { chosen, mark } from '../basis.ts'
-import { createdAt, id } from '../schemas.ts'
+import { type Choice, choice, chosen, mark } from '../basis.ts'
+import { createdAt, id, label } from '../schemas.ts'
 
 const here = chosen(51)
 
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T, description: string) =>
-  mark(here, Type.Union([schema, Type.Null()], { description }))
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(
+  schema: T,
+  description: string,
+  ...choices: Choice[]
+) => mark(here, Type.Union([schema, Type.Null()], { description }), ...choices)
 
-const name = () =>
-  mark(here, Type.String({ minLength: 1, maxLength: 255, format: 'label', description: 'A label for people.' }))
+const inside = choice(54, 'Always `app`; it is no superuser.')
 
-export const newDatabase = Type.Object({ name: name() }, { $id: 'NewDatabase', additionalProperties: false })
+export const newDatabase = Type.Object(
+  { name: mark(here, label('A label for people.')) },
+  { $id: 'NewDatabase', additionalProperties: false },
+)
 
 const shown = () => ({
   id: mark(here, id('db', 'The <database_id> of other paths.')),
   name: mark(here, Type.String({ description: 'A label for people.' })),
-  status: mark(chosen(53), Type.Enum([...databaseStatuses.slice(0, 4)], { description: 'Where it is in its life.' })),
-  host: nullable(Type.String(), 'Where it accepts connections; null until it does.'),
+  status: mark(
+    chosen(53),
+    Type.Enum([...databaseStatuses.slice(0, 4)], { description: 'Where it is in its life.' }),
+    choice(65, '`failed` after the last of several tries.'),
+  ),
+  host: nullable(
+    Type.String(),
+    'Where it accepts connections; null until it does.',
+    choice(67, 'On the emptiest node.'),
+  ),
   port: nullable(Type.Integer(), 'The port there.'),
-  user: mark(here, Type.String({ description: 'The role that owns everything in it.' })),
-  database: mark(here, Type.String({ description: 'The name that clients connect to.' })),
+  user: mark(here, Type.String({ description: 'The role that owns everything in it.' }), inside),
+  database: mark(here, Type.String({ description: 'The name that clients connect to.' }), choice(54, 'Always `app`.')),
   connection_string: nullable(Type.String(), 'All of the above in one line, without the password.'),
-  failure: nullable(Type.String(), 'Why there is none, when it failed.'),
+  failure: nullable(
+    Type.String(),
+    'Why there is none, when it failed.',
+    choice(68, 'Worded by us: nothing of the inside shows.'),
+  ),
   created_at: mark(here, createdAt()),
 })
 

@@ -42,7 +42,7 @@ export function databaseRoutes(deps: { db: Database; enqueue: Enqueue; databases
       description:
         'Begins to provision a PostgreSQL of its own. `password` is shown here and never again. `database.created` follows when it accepts connections, `database.failed` when it never will.',
       body: newDatabase,
-      faults: ['request.invalid', 'limit.reached', 'not_found'],
+      faults: ['limit.reached', 'not_found'],
       success: { status: 202, description: 'The database, on its way. Keep `password`.', schema: createdDatabase },
       async handler({ orgId, userId, actor, body }) {
         const id = newId('db')
@@ -70,7 +70,7 @@ export function databaseRoutes(deps: { db: Database; enqueue: Enqueue; databases
       summary: 'List databases',
       description: 'The databases of the organization, newest first.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
       async handler({ orgId }) {
         return {

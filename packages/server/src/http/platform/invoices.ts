@@ -3,7 +3,7 @@ import { notFound } from '../../kernel/faults.ts'
 import { isId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { findInvoice, type InvoiceRow, linesOfInvoice, listInvoices } from '../../store/invoices.ts'
-import { chosen } from '../basis.ts'
+import { choice, chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { invoiceOf, invoiceRecord, invoiceSummary, invoiceWithLines } from './invoice-schemas.ts'
@@ -18,10 +18,11 @@ export function invoiceRoutes(deps: { db: Database }): Route[] {
       needs: 'invoices:read',
       audit: null,
       basis: chosen(62),
+      choices: [choice(63, 'There is one for each month that is over and in which something was used.')],
       summary: 'List invoices',
       description: 'The invoices of the organization, newest first, without their lines.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The invoices.', schema: Type.Array(invoiceSummary) },
       async handler({ orgId }) {
         return {

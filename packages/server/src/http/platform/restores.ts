@@ -11,7 +11,7 @@ import { lockOrganization } from '../../store/organizations.ts'
 import { findRestore, insertRestore, listRestores, type RestoreRow } from '../../store/restores.ts'
 import { chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
-import { type Route, route } from '../route.ts'
+import { conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
 import { backupId } from './backups.ts'
 import { databaseOf, tooManyDatabases } from './databases.ts'
@@ -31,7 +31,7 @@ export function restoreRoutes(deps: { db: Database; enqueue: Enqueue; databasesP
       description:
         'Begins to make a new database from the backup, with a password of its own; the source is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
       body: newRestore,
-      faults: ['request.invalid', 'limit.reached', 'not_found', 'conflict'],
+      faults: ['limit.reached', 'not_found', conflict(59, 'unless the backup is `completed`')],
       success: {
         status: 202,
         description: 'The restore and the new database. Keep `database.password`.',
@@ -81,7 +81,7 @@ export function restoreRoutes(deps: { db: Database; enqueue: Enqueue; databasesP
       summary: 'List restores',
       description: 'The restores of the organization, newest first.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The restores.', schema: Type.Array(restoreRecord) },
       async handler({ orgId }) {
         return {

@@ -9,7 +9,7 @@ import { findLane } from '../../store/deliveries.ts'
 import { countRecoverable, findRecovery, insertRecovery, redeliver } from '../../store/redeliveries.ts'
 import { chosen, mark } from '../basis.ts'
 import { webhookId } from '../published/webhooks.ts'
-import { type Route, route } from '../route.ts'
+import { conflict, type Route, route } from '../route.ts'
 import { id } from '../schemas.ts'
 import { recoveryRecord, recoveryRecordOf } from './webhook-recovery-schema.ts'
 
@@ -47,7 +47,7 @@ export function webhookSendingRoutes(deps: {
         { event_type: mark(chosen(37), Type.Enum([...eventTypes], { description: 'Which sample to send.' })) },
         { $id: 'NewTestEvent', additionalProperties: false },
       ),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: {
         status: 202,
         description: 'The sample is on its way.',
@@ -78,7 +78,7 @@ export function webhookSendingRoutes(deps: {
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
-      faults: ['not_found', 'conflict'],
+      faults: ['not_found', conflict(38, 'while an attempt of this delivery is on its way')],
       success: {
         status: 202,
         description: 'It is due now.',
@@ -122,7 +122,7 @@ export function webhookSendingRoutes(deps: {
         },
         { $id: 'NewRecovery', additionalProperties: false },
       ),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: {
         status: 202,
         description: 'How many deliveries it is about, and the job.',

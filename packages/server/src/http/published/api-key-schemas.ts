@@ -1,18 +1,21 @@
 import Type from 'typebox'
-import { chosen, mark, specified } from '../basis.ts'
+import { choice, chosen, mark, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
-import { createdAt, id, moment } from '../schemas.ts'
+import { createdAt, id, label, moment } from '../schemas.ts'
 
-const name = () =>
-  mark(specified, Type.String({ minLength: 1, maxLength: 255, format: 'label', description: 'A label for people.' }))
+const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
+
+const name = () => mark(specified, label('A label for people.'))
 const keyId = () => mark(specified, id('key', 'The <api_key_id> of the revoke path.'))
 const keyPrefix = () =>
   mark(
     specified,
     Type.String({
       pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}$',
-      description: 'The leading part of the key, to tell keys apart.',
+      description: 'The leading part of the key, to tell keys apart: a fixed tag, an underscore, 8 characters.',
     }),
+    alphabet,
+    choice(10, 'No two keys of an organization share it.'),
   )
 
 export const newApiKey = Type.Object({ name: name() }, { $id: 'NewApiKey', additionalProperties: false })
@@ -28,6 +31,8 @@ export const createdApiKey = Type.Object(
         pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$',
         description: 'The key itself, `<key_prefix>_<32 characters>`. Shown once.',
       }),
+      alphabet,
+      choice(10, 'The last six characters are the CRC-32 of everything before them.'),
     ),
   },
   { $id: 'CreatedApiKey', additionalProperties: false },

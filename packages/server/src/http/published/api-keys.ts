@@ -5,7 +5,7 @@ import { type ApiKeyRow, insertApiKey, keyPrefixTaken, listApiKeys, revokeApiKey
 import { recordAudit } from '../../store/audit.ts'
 import { type Database, isUniqueViolation } from '../../store/database.ts'
 import { lockOrganization } from '../../store/organizations.ts'
-import { specified } from '../basis.ts'
+import { choice, specified } from '../basis.ts'
 import { type Call, type Route, route } from '../route.ts'
 import { apiKeyList, apiKeyQuery, createdApiKey, newApiKey } from './api-key-schemas.ts'
 
@@ -37,11 +37,15 @@ export function apiKeyRoutes(deps: { db: Database; keyTag: string; keysPerOrgMax
       needs: 'keys:create',
       audit: 'key.created',
       basis: specified,
+      choices: [
+        choice(11, 'The key reaches this organization only.'),
+        choice(27, 'An organization has at most 10,000 active keys, unless the operator has set another limit.'),
+      ],
       summary: 'Create an API key',
       description:
         'Makes a key that acts as the calling user, with the role that user has in this organization at the time of each request. `api_key` is shown here and never again.',
       body: newApiKey,
-      faults: ['request.invalid', 'limit.reached', 'not_found'],
+      faults: ['limit.reached', 'not_found'],
       success: {
         status: 201,
         description: 'The key. Keep `api_key`: it cannot be shown again.',
@@ -58,11 +62,12 @@ export function apiKeyRoutes(deps: { db: Database; keyTag: string; keysPerOrgMax
       needs: 'keys:read',
       audit: null,
       basis: specified,
+      choices: [choice(9, 'Active keys, unless `?status=` asks for others.')],
       summary: 'List API keys',
       description:
-        'Active keys, newest first; `?status=` shows the others. A role that reaches only its own keys sees only those.',
+        'The keys of the organization, each by its `key_prefix`. A role that reaches only its own keys sees only those.',
       query: apiKeyQuery,
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The keys. Never `api_key`.', schema: apiKeyList },
       async handler({ orgId, userId, reach, query }) {
         const filter = { status: query.status ?? 'active', createdBy: reach === 'own' ? userId : null }
@@ -83,9 +88,10 @@ export function apiKeyRoutes(deps: { db: Database; keyTag: string; keysPerOrgMax
       needs: 'keys:revoke',
       audit: 'key.revoked',
       basis: specified,
+      choices: [choice(12, 'Revoking a revoked key is answered like the first time.')],
       summary: 'Revoke an API key',
       description:
-        'From the moment this is answered the key is refused by every node. Revoking a revoked key answers the same.',
+        'The key stops working at once: every request that begins after this answer is refused, on every node.',
       faults: ['not_found'],
       success: { status: 204, description: 'The key is revoked.' },
       async handler({ orgId, userId, actor, reach, params }) {

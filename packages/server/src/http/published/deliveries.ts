@@ -3,7 +3,7 @@ import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf, attemptUuid, isId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { findLane, type HistoryRow, listAttempts } from '../../store/deliveries.ts'
-import { specified } from '../basis.ts'
+import { choice, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { deliveryRecord, deliveryRecordOf } from './delivery-schemas.ts'
@@ -17,11 +17,12 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       needs: 'deliveries:read',
       audit: null,
       basis: specified,
+      choices: [choice(45, 'Attempts are kept for ever, unless the operator has set a number of days.')],
       summary: 'List delivery attempts',
       description:
-        'Every attempt to deliver an event to this webhook, newest first, with its status and the response. An attempt is recorded before its request leaves.',
+        'Every attempt to deliver an event to this webhook, with its status and the response. An attempt is recorded before its request leaves.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },
       async handler({ orgId, params }) {
         const id = webhookId(params)

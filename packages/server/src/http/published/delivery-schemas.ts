@@ -3,7 +3,7 @@ import { eventTypes } from '../../domain/event-types.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
 import type { HistoryRow } from '../../store/deliveries.ts'
-import { chosen, mark, specified } from '../basis.ts'
+import { choice, chosen, mark, specified } from '../basis.ts'
 import { id, moment } from '../schemas.ts'
 
 const here = chosen(35)
@@ -13,13 +13,17 @@ const ms = (description: string) => mark(here, nullable(Type.Number({ minimum: 0
 
 const request = Type.Object(
   {
-    method: mark(specified, Type.Literal('POST')),
+    method: mark(here, Type.Literal('POST', { description: 'Always POST.' })),
     url: mark(here, Type.String({ description: 'Where it was sent.' })),
     headers: mark(
       here,
       nullable(headers('What was sent with it, the signature included. Null while it is on its way.')),
     ),
-    address: mark(here, nullable(Type.String({ description: 'The address of the socket that was used.' }))),
+    address: mark(
+      here,
+      nullable(Type.String({ description: 'The address of the socket that was used.' })),
+      choice(46, 'From the hosts file, then DNS, without search domains; forbidden addresses are left out.'),
+    ),
     timings: mark(
       here,
       Type.Object(
@@ -41,10 +45,15 @@ const response = Type.Object(
   {
     status: mark(here, Type.Integer({ description: 'The HTTP status.' })),
     headers: mark(here, headers('The header fields.')),
-    body: mark(here, Type.String({ description: 'The beginning of the body, as text.' })),
+    body: mark(
+      here,
+      Type.String({ description: 'The beginning of the body, as text.' }),
+      choice(22, 'The first 16 KiB, unless the operator has set another limit.'),
+    ),
     body_truncated: mark(
       here,
       Type.Boolean({ description: 'Whether there was more than is kept, or should have been.' }),
+      choice(36, 'Up to 1 MiB is read; more is a failure, and so is a compressed body.'),
     ),
   },
   { additionalProperties: false, description: 'What the receiver answered; null if it did not.' },
@@ -61,13 +70,16 @@ export const deliveryRecord = Type.Object(
     status: mark(
       specified,
       Type.Enum([...attemptStatuses], {
-        description: '`interrupted`: the dispatcher stopped before it knew the outcome; the delivery is tried again.',
+        description: 'How this attempt stands.',
       }),
+      choice(18, 'These four values: `sending` turns into one of the others, and they stay.'),
+      choice(19, '`succeeded` is an answer of 2xx; a redirect is `failed`.'),
+      choice(44, '`interrupted`: the dispatcher stopped before it knew the outcome; the event is sent again.'),
     ),
     started_at: mark(chosen(18), moment('When it began.')),
     duration_ms: mark(chosen(18), nullable(Type.Number({ minimum: 0, description: 'How long it took.' }))),
     request: mark(chosen(18), request),
-    response: mark(specified, nullable(response)),
+    response: mark(specified, nullable(response), choice(35, 'Its form; null when none was received.')),
     error: mark(
       chosen(18),
       nullable(
@@ -83,7 +95,11 @@ export const deliveryRecord = Type.Object(
         ),
       ),
     ),
-    next_attempt_at: mark(chosen(18), nullable(moment('When it is tried again; null if it is not.'))),
+    next_attempt_at: mark(
+      chosen(18),
+      nullable(moment('When it is tried again; null if it is not.')),
+      choice(20, 'By the schedule, which `Retry-After` can lengthen and 410 ends.'),
+    ),
   },
   { $id: 'Delivery', additionalProperties: false },
 )

@@ -2,14 +2,14 @@ import Type from 'typebox'
 import { isId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
-import { chosen, mark, specified } from '../basis.ts'
+import { choice, chosen, mark, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Listing, type Route, route } from '../route.ts'
 import { createdAt, id } from '../schemas.ts'
 
 const organization = Type.Object(
   {
-    id: mark(specified, id('org', 'The <org_id> of every other path.')),
+    id: mark(chosen(30), id('org', 'The <org_id> of every other path.')),
     name: mark(chosen(30), Type.String({ description: 'What people call the organization.' })),
     created_at: mark(chosen(30), createdAt()),
   },
@@ -36,9 +36,14 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
       needs: 'organizations:read',
       audit: null,
       basis: specified,
+      choices: [
+        choice(
+          11,
+          'With an API key, the one organization it was made in; with a login token, all that the user is a member of.',
+        ),
+      ],
       summary: 'List organizations',
-      description:
-        'The organizations that the caller can reach: with a login token all that the user is a member of, with an API key the one it was made in.',
+      description: 'The organizations that the caller can reach.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
       async handler({ access, query }) {

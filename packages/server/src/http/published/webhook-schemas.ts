@@ -1,21 +1,24 @@
 import Type from 'typebox'
 import { eventTypes } from '../../domain/event-types.ts'
-import { chosen, mark, specified } from '../basis.ts'
+import { type Basis, choice, chosen, mark, specified } from '../basis.ts'
 import { createdAt, id } from '../schemas.ts'
 
-const url = () =>
+const url = (basis: Basis) =>
   mark(
-    specified,
+    basis,
     Type.String({
       minLength: 1,
       maxLength: 2048,
       format: 'webhook-url',
       description: 'Where deliveries are sent. https:// only.',
     }),
+    choice(27, 'At most 2,048 characters.'),
+    choice(74, 'Absolute, without user name, password or fragment; kept as it was sent; need not be unique.'),
+    choice(28, 'Its address is checked whenever it is called, not here.'),
   )
-const subscribedTypes = () =>
+const subscribedTypes = (basis: Basis) =>
   mark(
-    specified,
+    basis,
     // The type is said besides the values: without it uniqueItems compares every pair, and a long array takes seconds.
     Type.Array(Type.Enum([...eventTypes], { type: 'string' }), {
       minItems: 1,
@@ -23,17 +26,18 @@ const subscribedTypes = () =>
       uniqueItems: true,
       description: 'The event types to deliver.',
     }),
+    choice(8, 'At least one, and none of them twice.'),
   )
 
 const shown = () => ({
   id: mark(chosen(13), id('wh', 'The <webhook_id> of other paths.')),
-  url: url(),
-  event_types: subscribedTypes(),
+  url: url(chosen(13)),
+  event_types: subscribedTypes(chosen(13)),
   created_at: mark(chosen(13), createdAt()),
 })
 
 export const newWebhook = Type.Object(
-  { url: url(), event_types: subscribedTypes() },
+  { url: url(specified), event_types: subscribedTypes(specified) },
   { $id: 'NewWebhook', additionalProperties: false },
 )
 
@@ -44,8 +48,9 @@ export const createdWebhook = Type.Object(
       specified,
       Type.String({
         pattern: '^whsec_[A-Za-z0-9+/]{43}=$',
-        description: 'Signs deliveries: the key of the HMAC is this text, exactly as shown. Shown once.',
+        description: 'Signs deliveries. Shown once.',
       }),
+      choice(14, '`whsec_` and the base64 of 32 random bytes; the key of the HMAC is this text, exactly as shown.'),
     ),
   },
   { $id: 'CreatedWebhook', additionalProperties: false },

@@ -7,7 +7,7 @@ import { recordAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
 import { lockOrganization } from '../../store/organizations.ts'
 import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
-import { specified } from '../basis.ts'
+import { choice, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
@@ -22,11 +22,12 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
       needs: 'webhooks:create',
       audit: 'webhook.created',
       basis: specified,
+      choices: [choice(27, 'An organization has at most 10,000 webhooks, unless the operator has set another limit.')],
       summary: 'Create a webhook',
       description:
         'Subscribes an HTTPS address to event types. `secret` signs every delivery; it is shown here and never again.',
       body: newWebhook,
-      faults: ['request.invalid', 'limit.reached', 'not_found'],
+      faults: ['limit.reached', 'not_found'],
       success: {
         status: 201,
         description: 'The webhook. Keep `secret`: it cannot be shown again.',
@@ -62,7 +63,7 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
       summary: 'List webhooks',
       description: 'The webhooks of the organization, newest first.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
-      faults: ['request.invalid', 'not_found'],
+      faults: ['not_found'],
       success: { status: 200, description: 'The webhooks. Never `secret`.', schema: webhookList },
       async handler({ orgId }) {
         return {
@@ -82,6 +83,10 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
       needs: 'webhooks:delete',
       audit: 'webhook.deleted',
       basis: specified,
+      choices: [
+        choice(12, 'A webhook that is deleted already is answered 404.'),
+        choice(24, 'No attempt starts after this answer; one that is on its way may finish.'),
+      ],
       summary: 'Delete a webhook',
       description: 'Ends the webhook. Its paths answer 404 from then on.',
       faults: ['not_found'],

@@ -1,0 +1,29 @@
+import type { OpenApi } from '../../src/http/openapi.ts'
+
+export type Node = Record<string, unknown>
+const isNode = (value: unknown): value is Node => typeof value === 'object' && value !== null
+
+/** Visits every object of the document with the path that leads to it. */
+export function* walk(node: unknown, path: string[] = []): Generator<[path: string[], node: Node]> {
+  if (!isNode(node)) return
+  yield [path, node]
+  for (const [key, child] of Object.entries(node)) yield* walk(child, [...path, key])
+}
+
+const parts = ['parameters', 'headers', 'responses']
+
+/**
+ * Everything that has to say where it comes from: operations, parameters, bodies, answers, headers, fields and ways to log
+ * in. A field that is called like one of those parts is still a field.
+ */
+export function* marked(document: OpenApi): Generator<[where: string, node: Node]> {
+  for (const [path, node] of walk(document)) {
+    const [parent, own] = [path.at(-2), path.at(-1)!]
+    const inSchema = path.includes('schema') || path.includes('schemas')
+    const isOperation = (path[0] === 'paths' || path[0] === 'webhooks') && path.length === 3
+    const isField = parent === 'properties' && path.at(-3) !== 'properties'
+    const isPart = !inSchema && (parts.includes(parent ?? '') || own === 'requestBody')
+    const isAnywhere = path.length === 1 && own === 'x-any-request'
+    if (isOperation || isField || isPart || isAnywhere || parent === 'securitySchemes') yield [path.join(' '), node]
+  }
+}
