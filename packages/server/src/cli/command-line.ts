@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { ConfigProblems, readConfig } from '../config.ts'
 import { Fault } from '../kernel/faults.ts'
 import { isRefusal, isUnavailable } from '../store/database.ts'
+import { DataDirectoryUnusable } from '../store/embedded/data-directory.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
@@ -29,6 +31,7 @@ function createProgram(): Command {
     .description(
       'Organization API keys and signed webhooks. Settings are environment variables: docs/operating.md lists them.',
     )
+    .version(version(), '--version', 'Show the version')
     .helpOption('-h, --help', 'Show this help')
     .addHelpText(
       'after',
@@ -51,30 +54,37 @@ Examples:
   return program
 }
 
-/** Commander prints and exits by itself unless told otherwise, on every command separately. */
-function makeStrict(command: Command): void {
-  command.exitOverride().configureOutput({ writeErr: () => {}, outputError: () => {} })
-  command.showSuggestionAfterError(true)
-  for (const child of command.commands) makeStrict(child)
+const version = (): string => {
+  const manifest = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(manifest) as { version: string }).version
 }
 
+/** Commander prints and exits by itself unless told otherwise, on every command separately. */
+function makeStrict(command: Command, words = 'keyhook'): void {
+  command.configureOutput({ writeErr: () => {}, outputError: () => {} }).showSuggestionAfterError(true)
+  command.exitOverride((error) => {
+    if (error.exitCode === 0) throw error
+    if (error.code === 'commander.help') throw new Mistake(`Say what to do: "${words} --help" lists the commands.`)
+    const what = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
+    throw new Mistake(`${what} ("${words} --help" shows how)`)
+  })
+  if (command.commands.length > 0) command.helpCommand('help [command]', 'Show the help of a command')
+  for (const child of command.commands) makeStrict(child, `${words} ${child.name()}`)
+}
+
+/** What the person at the keyboard can mend, with a message that says how. */
+const mistakes = [Mistake, DataDirectoryInUse, DataDirectoryUnusable, SchemaMismatch]
+
 function explain(error: unknown): number {
-  if (error instanceof CommanderError) return explainUsage(error)
+  // The only one that gets here: the help or the version was asked for, and printed.
+  if (error instanceof CommanderError) return error.exitCode
   if (error instanceof ConfigProblems) return say(error.problems.join('\n'), 2)
   if (error instanceof Fault) return say(error.public, 2)
-  if (error instanceof Mistake || error instanceof DataDirectoryInUse || error instanceof SchemaMismatch) {
-    return say(error.message, 2)
-  }
+  if (mistakes.some((kind) => error instanceof kind)) return say((error as Error).message, 2)
   if (isRefusal(error)) return say(`DATABASE_URL: ${error.message}`, 2)
   if (isUnavailable(error))
     return say(`PostgreSQL cannot be reached: ${(error as Error).message || (error as { code: string }).code}`, 1)
   return say(error instanceof Error ? (error.stack ?? error.message) : String(error), 1)
-}
-
-function explainUsage(error: CommanderError): number {
-  if (error.exitCode === 0) return 0
-  if (error.code === 'commander.help') return say('Say what to do: "keyhook --help" lists the commands.', 2)
-  return say(`${error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')} ("keyhook --help" shows how)`, 2)
 }
 
 function say(text: string, code: number): number {

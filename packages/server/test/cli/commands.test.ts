@@ -82,11 +82,11 @@ const nobody = newId('usr')
 const nowhere = newId('org')
 const mistakes: Mistake[] = [
   ['nothing to do', [], /keyhook --help/],
-  ['half a command', ['org'], /keyhook --help/],
+  ['half a command', ['org'], /"keyhook org --help" lists the commands/],
   ['a command that does not exist', ['frobnicate'], /unknown command 'frobnicate'/],
   ['a typing error', ['serv'], /Did you mean serve/],
   ['an option that does not exist', ['migrate', '--fast'], /unknown option '--fast'/],
-  ['an option left out', ['org', 'create'], /--name/],
+  ['an option left out', ['org', 'create'], /--name.*"keyhook org create --help" shows how/],
   ['an option without its value', ['org', 'create', '--name'], /argument missing/],
   ['words too many', ['migrate', 'now'], /too many arguments/],
   ['a role of serve that does not exist', ['serve', '--role', 'boss'], /Allowed choices are all, api/],
@@ -167,6 +167,16 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     expect(ended.stderr).not.toContain('hunter2')
   })
 
+  test.each([
+    ['a file', '/etc/passwd', /^KEYHOOK_DATA_DIR: "\/etc\/passwd" cannot be used: \/etc\/passwd is no directory\.\n$/],
+    ['below a file', '/etc/passwd/x', /\/etc\/passwd is no directory\.\n$/],
+    ['where nothing can be made', '/proc/keyhook', /^KEYHOOK_DATA_DIR: [^\n]+ cannot be made \(E\w+\)\.\n$/],
+  ])('a data directory that is %s is named as such, in one line', async (_, path, line) => {
+    const ended = await keyhookHere(['migrate'], { KEYHOOK_DATA_DIR: path })
+    expect([ended.code, ended.stdout]).toEqual([2, ''])
+    expect(ended.stderr).toMatch(line)
+  })
+
   test('a database that refuses the password or does not exist is a line, not a stack', async () => {
     const missing = beside.environment.DATABASE_URL!.replace(/\/[^/]+$/, '/no_such_database')
     const ended = await keyhookHere(['migrate'], { ...beside.environment, DATABASE_URL: missing })
@@ -180,4 +190,5 @@ test('--help explains every command and exits 0', async () => {
   expect(help.code).toBe(0)
   for (const command of ['serve', 'migrate', 'org', 'user', 'member', 'token']) expect(help.stdout).toContain(command)
   expect((await run('member', 'set', '--help')).stdout).toContain('--role')
+  expect(await run('--version')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) })
 })

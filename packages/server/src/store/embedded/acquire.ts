@@ -44,7 +44,7 @@ export function decide(purpose: Purpose, holder: Holder | 'silent'): 'share' | '
 
 export const inUse = (dataDir: string, holder: Holder | 'silent'): string =>
   `The data directory ${dataDir} is in use by ${describe(holder)}: stop that process first, or give this one another ` +
-  'data directory.'
+  'data directory (KEYHOOK_DATA_DIR).'
 
 function describe(holder: Holder | 'silent'): string {
   if (holder === 'silent') return 'another Keyhook that does not answer'

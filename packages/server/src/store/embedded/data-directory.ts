@@ -7,26 +7,63 @@ import { wayTo } from './reach.ts'
 const enterable = 0o711
 const closed = 0o700
 
+/** Nothing can be kept there. The text is for the operator who chose the directory. */
+export class DataDirectoryUnusable extends Error {
+  override readonly name = 'DataDirectoryUnusable'
+}
+
 /**
  * Makes the directory if need be and answers its real path. Root leaves it enterable, because the cluster inside belongs
  * to another account; each secret inside is 0600 in its own right.
  */
 export async function prepareDataDirectory(path: string): Promise<string> {
   const wanted = resolve(path)
-  const mode = isRoot() ? enterable : closed
-  const firstMade = await mkdir(wanted, { recursive: true, mode })
-  if (firstMade !== undefined) {
-    // mkdir subtracts the umask; under 077 the account of PostgreSQL could not get in.
-    for (const made of wayTo(wanted).slice(wayTo(firstMade).length - 1)) await chmod(made, mode)
-  }
+  const made = await makeWay(wanted, isRoot() ? enterable : closed)
   const dataDir = await realpath(wanted)
   // A directory with other things in it keeps its mode: somebody may have pointed us at a home directory.
-  if (firstMade === undefined && isRoot() && (await isOurs(dataDir))) {
+  if (!made && isRoot() && (await isOurs(dataDir))) {
     const current = (await stat(dataDir)).mode & 0o777
     if ((current & 0o111) !== 0o111) await chmod(dataDir, current | 0o111)
   }
   return dataDir
 }
+
+/**
+ * Every directory on the way that is missing. Not by mkdir's own `recursive`: where a file system answers ENOENT to a new
+ * directory, as /proc does, Node tries again for ever.
+ */
+async function makeWay(wanted: string, mode: number): Promise<boolean> {
+  let made = false
+  for (const step of wayTo(wanted)) {
+    if (await isDirectory(step, wanted)) continue
+    try {
+      await mkdir(step)
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      // Another process that starts at the same moment was faster.
+      if (code === 'EEXIST' && (await isDirectory(step, wanted))) continue
+      throw unusable(wanted, `${step} cannot be made (${code})`, error)
+    }
+    // In its own right, because mkdir subtracts the umask; under 077 the account of PostgreSQL could not get in.
+    await chmod(step, mode)
+    made = true
+  }
+  return made
+}
+
+async function isDirectory(path: string, wanted: string): Promise<boolean> {
+  try {
+    if ((await stat(path)).isDirectory()) return true
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return false
+    throw unusable(wanted, `${path} cannot be looked at (${code})`, error)
+  }
+  throw unusable(wanted, `${path} is no directory`)
+}
+
+const unusable = (dataDir: string, why: string, cause?: unknown): DataDirectoryUnusable =>
+  new DataDirectoryUnusable(`KEYHOOK_DATA_DIR: "${dataDir}" cannot be used: ${why}.`, { cause })
 
 async function isOurs(dataDir: string): Promise<boolean> {
   const entries = await readdir(dataDir)
@@ -38,7 +75,9 @@ export async function directoryId(dataDir: string): Promise<string> {
   const path = join(dataDir, 'id')
   const existing = await readSecret(path)
   if (existing !== undefined) return existing
-  const draft = await writeDraft(path, randomBytes(24).toString('hex'))
+  const draft = await writeDraft(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
+    throw unusable(dataDir, `nothing can be written there (${error.code})`, error)
+  })
   try {
     // A hard link, unlike a rename, does not replace the id that another process has just begun to use.
     await link(draft, path)
@@ -63,7 +102,7 @@ export async function readSecret(path: string): Promise<string | undefined> {
     if (code !== 'EACCES') throw error
     const owner = await lstat(path).catch(() => lstat(dirname(path)))
     const help = `it belongs to the user with id ${owner.uid}: run Keyhook as that user, or give it another data directory`
-    throw new Error(`${path} cannot be read, ${help}.`, { cause: error })
+    throw new DataDirectoryUnusable(`${path} cannot be read, ${help}.`, { cause: error })
   }
 }
 
