@@ -27,6 +27,7 @@ import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createArchiveDirectory } from './platform/archive/archive-directory.ts'
+import type { DatabaseDriver } from './platform/driver.ts'
 import { payInvoice } from './platform/invoices.ts'
 import { createJobQueue, type JobQueue } from './platform/jobs/queue.ts'
 import { nodeOf, openHome } from './platform/local/home.ts'
@@ -122,20 +123,24 @@ export function composeApi(
 export const composeJobQueue = ({ target }: Installation, log: Logger): JobQueue =>
   createJobQueue({ target, supervise: true, log })
 
-/** The databases of this machine, and the jobs about them. */
-export async function composePlatformNode(
-  { config, db }: Installation,
-  log: Logger,
-  queue: JobQueue,
-): Promise<PlatformNode> {
-  const { node, holdName, dataDir } = await nodeOf(config.dataDir)
-  const driver = createLocalDriver({
-    home: () => openHome(dataDir),
+/** Who makes databases real. Touches nothing before it is asked to. */
+export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriver =>
+  createLocalDriver({
+    home: async () => openHome((await nodeOf(config.dataDir)).dataDir),
     host: config.databasesHost,
     publicHost: config.databasesPublicHost ?? config.databasesHost,
     ports: config.databasesPorts,
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
   })
+
+/** The databases of this machine, and the jobs about them. */
+export async function composePlatformNode(
+  { config, db }: Installation,
+  log: Logger,
+  queue: JobQueue,
+  driver: DatabaseDriver = composeDatabaseDriver(config, log),
+): Promise<PlatformNode> {
+  const { node, holdName, dataDir } = await nodeOf(config.dataDir)
   return startPlatformNode({
     db,
     dataDir,
@@ -145,6 +150,7 @@ export async function composePlatformNode(
     archives: createArchiveDirectory(config.archivesDir ?? join(dataDir, 'archives')),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
+    patienceSeconds: config.nodePatienceSeconds,
     backupSchedule:
       config.backupEveryHours === null ? null : { everyHours: config.backupEveryHours, keep: config.backupsKept },
     prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import {
   composeApi,
+  composeDatabaseDriver,
   composeDispatcher,
   composeHints,
   composeJobQueue,
@@ -39,13 +40,18 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const output = createOutput(options.json ?? false)
   const log = createLog(config.logLevel)
   const stopped = stopSignal()
+  // Closed in the opposite order, each after whatever still needs it.
+  await using parts = new AsyncDisposableStack()
+  const driver = composeDatabaseDriver(config, log)
+  parts.defer(() => driver.close())
+  const worksOnJobs = options.role === 'all' || options.role === 'jobs'
   const installation = await openInstallation(config, {
     purpose: 'serve',
     note: output.note,
+    // Beside our own PostgreSQL, which the very first time takes as long: so the first database need not wait for it.
+    onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
     onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
   })
-  // Closed in the opposite order, each after whatever still needs it.
-  await using parts = new AsyncDisposableStack()
   parts.defer(() => installation.close())
   const first = await ensureFirstOrganization(installation.db)
   const hints = composeHints(installation, log)
@@ -54,14 +60,13 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     const engine = await composeDispatcher(installation, log, hints, metrics)
     parts.defer(() => engine.stop())
   }
-  const worksOnJobs = options.role === 'all' || options.role === 'jobs'
   const queue = worksOnJobs ? composeJobQueue(installation, log) : undefined
   if (queue !== undefined) {
+    const node = await composePlatformNode(installation, log, queue, driver)
+    parts.defer(() => node.close())
     // Not waited for: bringing back many databases takes a while, and nothing else depends on it.
-    const node = composePlatformNode(installation, log, queue)
-    node.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
-    parts.defer(async () => (await node.catch(() => undefined))?.close())
-    if (options.role === 'jobs') await node
+    node.ready.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
+    if (options.role === 'jobs') await Promise.race([node.ready, stopped.promise])
   }
   let url: string | null = null
   if (options.role === 'all' || options.role === 'api') {

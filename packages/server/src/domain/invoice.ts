@@ -28,10 +28,6 @@ function utc(year: number, monthIndex: number): Date {
 
 export const monthOf = (at: Date): Month => at.toISOString().slice(0, 7)
 
-export function monthBefore(at: Date): Month {
-  return monthOf(utc(at.getUTCFullYear(), at.getUTCMonth() - 1))
-}
-
 export type Usage = { databaseId: string; name: string; from: Date; to: Date | null }
 export type InvoiceLine = {
   databaseId: string

@@ -47,14 +47,18 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           const contentBytes = await verify(archives, backupId, stored, signal)
           await progress.settle()
           step('backup.settling', databaseId)
+          let givenUp = false
           await settle(async (tx) => {
             const current = await lockBackup(tx, orgId, backupId)
+            givenUp = current?.status === 'failed'
             if (current === null || moveBackup(current.status, 'complete') === null) return
             await markBackupCompleted(tx, orgId, backupId, { ...stored, contentBytes })
             const data = { backup_id: backupId, database_id: databaseId, size_bytes: stored.bytes }
             await publish(tx, { orgId, type: 'backup.completed', data })
           })
           step('backup.settled', databaseId)
+          // This node was taken for dead, and the failure told: what came all the same is nobody's.
+          if (givenUp) await archives.remove(backupId)
         })
       },
       async giveUp({ orgId, backupId }, reason, settle, tidy) {

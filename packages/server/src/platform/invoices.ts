@@ -1,5 +1,5 @@
 import type { Actor } from '../domain/audit.ts'
-import { invoiceLines, monthBefore, monthPeriod, moveInvoice, totalMinor } from '../domain/invoice.ts'
+import { invoiceLines, monthOf, monthPeriod, moveInvoice, totalMinor } from '../domain/invoice.ts'
 import { Fault, invalid } from '../kernel/faults.ts'
 import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
@@ -13,7 +13,7 @@ import {
   markInvoicePaid,
 } from '../store/invoices.ts'
 import { lockOrganization } from '../store/organizations.ts'
-import { organizationsToBill, usageOf } from '../store/usage.ts'
+import { unbilledMonths, usageOf } from '../store/usage.ts'
 import { publish } from '../webhooks/publish.ts'
 
 export type Prices = { currency: string; hourPriceMinor: number }
@@ -52,11 +52,11 @@ export async function issueInvoice(
   })
 }
 
-/** The scheduled job: whoever used something last month and has no invoice for it yet gets one. */
-export async function issueLastMonth(deps: { db: Database; prices: Prices; now: () => Date }): Promise<InvoiceId[]> {
-  const month = monthBefore(deps.now())
+/** The scheduled job: a bill for every month that is over and has none, however long nobody was there to make it. */
+export async function issueInvoicesDue(deps: { db: Database; prices: Prices; now: () => Date }): Promise<InvoiceId[]> {
+  const thisMonth = monthPeriod(monthOf(deps.now()))!
   const issued: InvoiceId[] = []
-  for (const orgId of await organizationsToBill(deps.db, month, monthPeriod(month)!)) {
+  for (const { org_id: orgId, month } of await unbilledMonths(deps.db, thisMonth.from)) {
     const result = await issueInvoice(deps, scheduler, { orgId, month })
     if (result?.isNew) issued.push(result.invoice.id)
   }

@@ -23,10 +23,11 @@ const atOnce = 4
 
 /** What a node does when it comes up, whatever its predecessor was doing when it ended. */
 export async function recover(deps: Deps): Promise<void> {
-  if (!(await nodeWasUsed(deps.db, deps.node))) return
   const waiting = await availableDatabasesOfNode(deps.db, deps.node)
   const bringUp = async () => {
-    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) await resume(deps, id)
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      if (!deps.signal.aborted) await resume(deps, id)
+    }
   }
   await Promise.all(Array.from({ length: atOnce }, bringUp))
   await sweep(deps)
@@ -50,10 +51,12 @@ async function resume(deps: Deps, id: DatabaseId, backoffMs = 1_000): Promise<vo
 }
 
 /**
- * Files whose row says that they are to be gone: what was left when a process was killed between the two. Files without
- * any row are not ours to judge (this may be the wrong database for this disk), so they are reported and left alone.
+ * Files whose row says that they are to be gone: what was left when a process was killed between the two, or when others
+ * gave up what this node was at while they could not hear it. Files without any row are not ours to judge (this may be
+ * the wrong database for this disk), so they are reported and left alone.
  */
-async function sweep({ db, driver, archives, turns, log }: Deps): Promise<void> {
+export async function sweep({ db, driver, archives, node, turns, log }: Omit<Deps, 'signal'>): Promise<void> {
+  if (!(await nodeWasUsed(db, node))) return
   const instances = await driver.existing()
   const statuses = await databaseStatuses(db, instances)
   for (const id of instances) {

@@ -3,7 +3,7 @@ import { moveDatabase } from '../domain/database.ts'
 import { moveRestore } from '../domain/restore.ts'
 import type { BackupId, DatabaseId, OrgId } from '../kernel/ids.ts'
 import { lockBackup, markBackupDeleted, markBackupFailed, runningBackupsOf } from '../store/backups.ts'
-import type { Transaction } from '../store/database.ts'
+import type { Database, Transaction } from '../store/database.ts'
 import { lockDatabase, markDatabaseDeleted } from '../store/databases.ts'
 import { lockRestore, markRestoreFailed, runningRestoreInto } from '../store/restores.ts'
 import { publish } from '../webhooks/publish.ts'
@@ -17,10 +17,12 @@ const databaseGone = 'The database was deleted.'
 
 /** The end of a database or of an archive. What is under way for it is told to stop, and its outcome is failure. */
 export function createRemoval(deps: {
+  db: Database
   driver: DatabaseDriver
   archives: ArchiveStore
+  node: string
   turns: Turns
-}): Pick<Handlers, 'database.remove' | 'backup.remove'> {
+}): Pick<Handlers, 'database.remove' | 'database.discard' | 'backup.remove'> {
   const never = async (_job: unknown, reason: string) => {
     throw new Error(`a removal is not given up: ${reason}`)
   }
@@ -41,6 +43,18 @@ export function createRemoval(deps: {
           })
           step('remove.settled', databaseId)
         })
+      },
+      giveUp: never,
+    },
+
+    'database.discard': {
+      async run({ orgId, databaseId }, settle) {
+        await deps.turns.take(databaseId, async () => {
+          const database = await deps.db.begin((tx) => lockDatabase(tx, orgId, databaseId))
+          // It may have come back here, as to the only node with room.
+          if (database !== null && database.node !== deps.node) await deps.driver.remove(databaseId)
+        })
+        await settle(async () => {})
       },
       giveUp: never,
     },

@@ -59,8 +59,10 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           })
           await progress.settle()
           step('restore.settling', databaseId)
+          let givenUp = false
           await settle(async (tx) => {
             const current = await lockDatabase(tx, orgId, databaseId)
+            givenUp = current?.status === 'failed'
             if (current === null || moveDatabase(current.status, 'serve') === null) return
             await markDatabaseAvailable(tx, orgId, databaseId, address)
             await startUsage(tx, orgId, databaseId)
@@ -69,6 +71,8 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
             await publish(tx, { orgId, type: 'restore.completed', data })
           })
           step('restore.settled', databaseId)
+          // This node was taken for dead, and the failure told: what came all the same is nobody's.
+          if (givenUp) await driver.remove(databaseId)
         })
       },
       async giveUp({ orgId, restoreId }, reason, settle, tidy) {

@@ -45,6 +45,12 @@ export const platformSettings = {
     integer(1, 10_000, 'a number of databases'),
     'Most databases on this node; each is a PostgreSQL server of its own.',
   ),
+  nodePatienceSeconds: setting(
+    'KEYHOOK_NODE_PATIENCE_SECONDS',
+    '60',
+    integer(5, 86_400, 'a number of seconds'),
+    'How long a backup or restore waits for a node that is not heard of any more, before it fails.',
+  ),
   archivesDir: optional(
     'KEYHOOK_ARCHIVES_DIR',
     text,

@@ -20,6 +20,8 @@ export type Installation = {
 export type OpenOptions = {
   purpose: 'serve' | 'command'
   note: (text: string) => void
+  /** Embedded: the data directory is ours, and its PostgreSQL is about to be started. */
+  onHeld?: () => void
   onDatabaseExit?: (why: string) => void
 }
 
@@ -50,6 +52,7 @@ async function openServer(
     dataDir: config.dataDir,
     purpose: options.purpose,
     note: options.note,
+    ...(options.onHeld && { onHeld: options.onHeld }),
     ...(options.onDatabaseExit && { onExit: options.onDatabaseExit }),
   })
   return { target: embedded.connection, announce: embedded.announce, stop: embedded.stop }

@@ -73,6 +73,13 @@ export const placeDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseI
     where org_id = ${orgId} and id = ${id} and status = 'provisioning' and node is null`
 }
 
+/** Back to where no node has it: the one that was to make it cannot be reached. */
+export const unplaceDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  await tx`
+    update keyhook.databases set node = null
+    where org_id = ${orgId} and id = ${id} and status = 'provisioning'`
+}
+
 /** Serialises the placements of one node, which count before they take room. */
 export const lockNode = async (tx: Transaction, node: string): Promise<void> => {
   await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.node.' || ${node}, 0))`

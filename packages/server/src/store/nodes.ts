@@ -1,14 +1,16 @@
 import type { Executor, Transaction } from './database.ts'
 
+/** Said every second by every node: losing one of these to a power cut costs nothing, so it does not wait for the disk. */
 export const announceNode = async (db: Executor, id: string, databasesMax: number): Promise<void> => {
   await db`
-    insert into keyhook.nodes (id, databases_max) values (${id}, ${databasesMax})
+    insert into keyhook.nodes (id, databases_max)
+    select ${id}, ${databasesMax} from set_config('synchronous_commit', 'off', true)
     on conflict (id) do update set databases_max = excluded.databases_max, seen_at = clock_timestamp()`
 }
 
-/** Its databases stay its own; it only takes no new ones. */
+/** Its databases stay its own; it only takes no new ones, and is silent from here on. */
 export const withdrawNode = async (db: Executor, id: string): Promise<void> => {
-  await db`update keyhook.nodes set seen_at = '-infinity' where id = ${id}`
+  await db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
 }
 
 /** The emptiest first. A look without a lock: count again, with the node locked, before taking the room. */
@@ -20,3 +22,12 @@ export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<{
   ) d
   where n.seen_at > clock_timestamp() - make_interval(secs => ${silentSecondsMax}) and d.taken < n.databases_max
   order by d.taken, n.id`
+
+/** The others who were not heard of for longer than that, by the database's own clock. */
+export const silentNodes = (db: Executor, self: string, silentSeconds: number) => db<
+  { id: string; silent_seconds: number }[]
+>`
+  select id, extract(epoch from clock_timestamp() - greatest(seen_at, '2000-01-01'))::float8 as silent_seconds
+  from keyhook.nodes
+  where id <> ${self} and seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
+  order by id`

@@ -29,17 +29,17 @@ export const usageOf = async (tx: Executor, orgId: OrgId, period: { from: Date; 
   }))
 }
 
-/** Organizations that used something in the period and have no invoice for it. */
-export const organizationsToBill = async (
-  db: Executor,
-  month: string,
-  period: { from: Date; to: Date },
-): Promise<OrgId[]> => {
-  const rows = await db<{ org_id: OrgId }[]>`
-    select distinct u.org_id
-    from keyhook.database_usage u
-    where u.started_at < ${period.to} and (u.ended_at is null or u.ended_at > ${period.from})
-      and not exists (select 1 from keyhook.invoices i where i.org_id = u.org_id and i.month = ${month})
-    order by u.org_id`
-  return rows.map((row) => row.org_id)
-}
+/** Every month that began before `until` in which an organization used something and for which it has no invoice. */
+export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId; month: string }[]>`
+  select distinct u.org_id, to_char(m.begins, 'YYYY-MM') as month
+  from keyhook.database_usage u
+  cross join lateral generate_series(
+    date_trunc('month', u.started_at at time zone 'UTC'),
+    -- What ended with a month is not in the next one.
+    least(u.ended_at, ${until}) at time zone 'UTC' - interval '1 microsecond',
+    interval '1 month'
+  ) as m (begins)
+  where not exists (
+    select 1 from keyhook.invoices i where i.org_id = u.org_id and i.month = to_char(m.begins, 'YYYY-MM')
+  )
+  order by u.org_id, month`

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type DatabaseId, newId, type OrgId } from '../../src/kernel/ids.ts'
-import { issueInvoice, issueLastMonth, payInvoice } from '../../src/platform/invoices.ts'
+import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/platform/invoices.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
 import { eventsOf } from './support/platform.ts'
@@ -61,8 +61,8 @@ test('a month that is not over, and one in which nothing was used, get no invoic
 test('the scheduled job bills last month for everybody who used something, once', async () => {
   await newOrganization()
   await used('shop', '2026-10-01T00:00:00Z', '2026-10-01T01:00:00Z')
-  await issueLastMonth({ db: api.db, prices, now })
-  expect(await issueLastMonth({ db: api.db, prices, now })).toEqual([])
+  await issueInvoicesDue({ db: api.db, prices, now })
+  expect(await issueInvoicesDue({ db: api.db, prices, now })).toEqual([])
   const rows = await api.db`select month, total_minor::int from keyhook.invoices where org_id = ${orgId}`
   expect(rows.map((row) => ({ ...row }))).toEqual([{ month: '2026-10', total_minor: 5 }])
 })

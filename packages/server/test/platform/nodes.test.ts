@@ -31,6 +31,7 @@ async function otherNode() {
   const environment = { KEYHOOK_DATA_DIR: join(folder, 'data'), KEYHOOK_DATABASES_PORTS: portRange() }
   const installation = { ...platform, config: readConfig(environment) }
   const node = await composePlatformNode(installation, log, composeJobQueue(installation, log))
+  await node.ready
   onTestFinished(async () => {
     await node.close()
     await rm(folder, { recursive: true, force: true })

@@ -11,8 +11,8 @@ export const givenUp = (queue: string): string => `${queue}-given-up`
 
 const seconds = { hour: 3_600, day: 86_400 }
 
-/** pg-boss's least. A job whose process died elsewhere is taken up again this long after its last sign of life. */
-const heartbeatSeconds = 10
+/** pg-boss's least, and only the last resort: the nodes themselves notice sooner whose signs of life are missing. */
+export const heartbeatSeconds = 10
 
 const attempts = { retryLimit: 2, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 /** Asked for and promised: tried until it is done, once a minute in the end. */
@@ -23,7 +23,7 @@ const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelay
 
 export function policyOf(kind: PlatformJob['kind']) {
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds: 30 * seconds.day }
-  const removes = kind === 'database.remove' || kind === 'backup.remove'
+  const removes = kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
   const patience = removes ? always : kind === 'database.place' ? searching : attempts
   return { ...common, ...patience, deleteAfterSeconds: seconds.hour }
 }

@@ -1,18 +1,22 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Destination, PlatformJob } from '../../domain/platform-job.ts'
 import type { ConnectionTarget, Transaction } from '../../store/database.ts'
-import { always, anyNode, givenUp, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
+import { always, anyNode, givenUp, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
 /** pg-boss looks for jobs whose node went silent this often; what it finds is tried again at once. */
 const superviseSeconds = 5
 const connectionsMax = 4
+const stopMsMax = 20_000
 
 export type JobQueue = {
   /** In the caller's transaction: the job exists if, and only if, the row that it is about does. */
   enqueue(tx: Transaction, job: PlatformJob, to: Destination): Promise<void>
   /** In the caller's transaction again: the outcome and the end of the job are one. */
   complete(tx: Transaction, queue: string, job: { id: string; retryCount: number }): Promise<void>
+  /** The same for a job that its own node will not do any more, whether that has begun it or not. */
+  cancel(tx: Transaction, queue: string, id: string): Promise<void>
   /** For whoever works on jobs. */
   boss(): Promise<PgBoss>
   close(): Promise<void>
@@ -42,10 +46,14 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
     async complete(tx, queue, job) {
       await (await boss()).complete(queue, { id: job.id, retryCount: job.retryCount }, null, { db: within(tx) })
     },
+    async cancel(tx, queue, id) {
+      await (await boss()).cancel(queue, id, { db: within(tx) })
+    },
     async close() {
       const started = await starting?.catch(() => undefined)
-      // Graceful: whoever is at work was told to stop before, and gets a moment to say so.
-      await started?.stop({ graceful: true, timeout: 20_000 })
+      if (started === undefined) return
+      await endWork(started)
+      await started.stop({ graceful: false })
     },
   }
 }
@@ -64,36 +72,38 @@ async function start({ target, supervise, log }: Parameters<typeof createJobQueu
   })
   boss.on('error', (err) => log.warn({ err }, 'jobs.error'))
   boss.on('warning', (warning) => log.debug({ warning }, 'jobs.warning'))
-  await boss.start()
-  await ensureQueues(boss, anyNode)
-  await ensureQueue(boss, invoicing, {})
+  try {
+    await boss.start()
+    await ensureQueues(boss, anyNode)
+    await ensureQueue(boss, invoicing, { heartbeatSeconds })
+  } catch (error) {
+    // Half started it has timers and connections, and whoever tries again makes another one.
+    await boss.stop({ graceful: false }).catch(() => {})
+    throw error
+  }
   return boss
+}
+
+/**
+ * Whoever is at work was told to stop before, and gets a moment to say so. Queue by queue, because pg-boss's own graceful
+ * stop looks only twice a second whether they have.
+ */
+async function endWork(boss: PgBoss): Promise<void> {
+  const queues = new Set(boss.getWipData().map((worker) => worker.name))
+  const enough = new AbortController()
+  const ended = Promise.all([...queues].map((queue) => boss.offWork(queue, { wait: true })))
+  await Promise.race([ended, sleep(stopMsMax, undefined, { signal: enough.signal }).catch(() => {})])
+  enough.abort()
 }
 
 /** A queue, and beside it the one that its jobs go to after their last attempt. */
 export async function ensureQueues(boss: PgBoss, name: string): Promise<void> {
-  await ensureQueue(boss, givenUp(name), always)
+  await ensureQueue(boss, givenUp(name), { ...always, heartbeatSeconds })
   await ensureQueue(boss, name, { deadLetter: givenUp(name) })
 }
 
 async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'name'>): Promise<void> {
   if ((await boss.getQueue(name)) === null) await boss.createQueue(name, { ...options, notify: true })
-}
-
-/**
- * Jobs that a predecessor of this process had in hand when it was killed: there is no need to wait for their heartbeat
- * to go stale. Only for queues that no other process works on, or whose jobs may well be done by two at a time.
- */
-export async function reclaim(boss: PgBoss, queue: string): Promise<number> {
-  const { rows } = await boss
-    .getDb()
-    .executeSql(`select id from ${schema}.job where name = $1 and state = 'active'`, [queue])
-  const ids = rows.map((row: { id: string }) => row.id)
-  if (ids.length === 0) return 0
-  await boss.fail(queue, ids, { message: 'its process was killed' })
-  // Failing puts them off, as after a failure of their own; but nothing was wrong with them.
-  for (const id of ids) await boss.update(queue, undefined, { id, startAfter: new Date() })
-  return ids.length
 }
 
 /** pg-boss's statements, on the caller's own connection. */

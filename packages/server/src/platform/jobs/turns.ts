@@ -5,14 +5,17 @@
 export type Turns = {
   take<T>(key: string, work: (signal: AbortSignal) => Promise<T>): Promise<T>
   interrupt(key: string, reason: Error): void
-  interruptAll(reason: Error): void
+  /** Interrupts everybody, and whoever comes later. */
+  end(reason: Error): void
 }
 
 export function createTurns(): Turns {
   const lanes = new Map<string, { last: Promise<unknown>; inside: Set<AbortController> }>()
+  const ended = new AbortController()
 
   return {
     async take(key, work) {
+      ended.signal.throwIfAborted()
       const lane = lanes.get(key) ?? { last: Promise.resolve(), inside: new Set() }
       lanes.set(key, lane)
       const controller = new AbortController()
@@ -32,7 +35,8 @@ export function createTurns(): Turns {
     interrupt(key, reason) {
       for (const controller of lanes.get(key)?.inside ?? []) controller.abort(reason)
     },
-    interruptAll(reason) {
+    end(reason) {
+      ended.abort(reason)
       for (const lane of lanes.values()) for (const controller of lane.inside) controller.abort(reason)
     },
   }

@@ -7,7 +7,7 @@ import type { JobQueue, TakenJob } from './queue.ts'
 import { givenUp } from './queue-names.ts'
 
 /** Writes an outcome and ends the job, both or neither. */
-type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
+export type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
 
 type Handler<J extends PlatformJob = PlatformJob> = {
   /** May run any number of times, from any point that an earlier run was cut off at. */
@@ -23,13 +23,13 @@ type Tidy = (remove: () => Promise<void>) => Promise<void>
 
 export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob, { kind: K }>> }
 
-const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 3 }
+const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 1 }
 const unknownReason = 'Something went wrong on our side.'
 
-type Deps = { db: Database; queue: JobQueue; handlers: Handlers; log: Logger }
+export type WorkDeps = { db: Database; queue: JobQueue; handlers: Handlers; log: Logger }
 
 /** Works on a queue, and on what was given up in it. */
-export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: Deps): Promise<void> {
+export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
   const options = { ...polling, includeMetadata: true, localConcurrency: concurrency } as const
   await boss.work(name, options, async ([job]: TakenJob[]) => attempt(name, job!, deps))
   await boss.work(givenUp(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
@@ -37,7 +37,7 @@ export async function workOn(boss: PgBoss, name: string, concurrency: number, de
   )
 }
 
-async function attempt(queue: string, job: TakenJob, deps: Deps): Promise<void> {
+async function attempt(queue: string, job: TakenJob, deps: WorkDeps): Promise<void> {
   const began = performance.now()
   const about = { ...job.data, attempt: job.retryCount + 1 }
   try {
@@ -53,14 +53,14 @@ async function attempt(queue: string, job: TakenJob, deps: Deps): Promise<void> 
   }
 }
 
-async function settleFailure(queue: string, job: TakenJob, reason: string, deps: Deps): Promise<void> {
+async function settleFailure(queue: string, job: TakenJob, reason: string, deps: WorkDeps): Promise<void> {
   const tidy: Tidy = (remove) => remove().catch((err) => deps.log.error({ ...job.data, err }, 'job.not_tidied'))
   await handlerOf(deps, job.data).giveUp(job.data, reason, settleWith(deps, queue, job), tidy)
   deps.log.warn({ ...job.data, reason }, 'job.given_up')
 }
 
 const settleWith =
-  ({ db, queue }: Deps, name: string, job: TakenJob): Settle =>
+  ({ db, queue }: WorkDeps, name: string, job: TakenJob): Settle =>
   async (write) => {
     await db.begin(async (tx) => {
       await write(tx)
@@ -68,10 +68,11 @@ const settleWith =
     })
   }
 
-const handlerOf = ({ handlers }: Deps, job: PlatformJob): Handler => handlers[job.kind] as Handler
+export const handlerOf = ({ handlers }: { handlers: Handlers }, job: PlatformJob): Handler =>
+  handlers[job.kind] as Handler
 
 /** A job whose process died has no reason of its own: pg-boss says "heartbeat timeout" where ours would stand. */
-const reasonFrom = (output: object | null): string => {
+export const reasonFrom = (output: object | null): string => {
   const reason = (output as { reason?: unknown } | null)?.reason
   return typeof reason === 'string' ? reason : 'The node that worked on it was stopped too often.'
 }

@@ -40,10 +40,11 @@ const listenersSpare = 20
 /** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
 export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   const running = new Map<DatabaseId, Instance>()
+  const closing = new AbortController()
   let opened: ReturnType<typeof open> | undefined
   let preparing: Promise<unknown> | undefined
   const parts = () => {
-    opened ??= open(options).catch((error: unknown) => {
+    opened ??= open(options, closing.signal).catch((error: unknown) => {
       opened = undefined
       throw error
     })
@@ -164,6 +165,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     },
 
     async close() {
+      closing.abort()
       await preparing?.catch(() => {})
       await Promise.all([...running.keys()].map(halt))
     },
@@ -182,11 +184,11 @@ const forgetTakenPort =
     throw error
   }
 
-async function open(options: LocalDriverOptions) {
+async function open(options: LocalDriverOptions, signal: AbortSignal) {
   const home = await options.home()
   return {
     home,
-    template: createTemplate(home),
+    template: createTemplate(home, signal),
     ports: createPorts({ home, host: options.host, range: options.ports }),
   }
 }

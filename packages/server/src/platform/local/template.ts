@@ -19,14 +19,17 @@ const accessRules = `local all ${superuser} trust
 host ${ownerDatabase} ${ownerRole} all scram-sha-256
 `
 
+const contents = `create role ${ownerRole} login nosuperuser nocreatedb nocreaterole noreplication
+create database ${ownerDatabase} owner ${ownerRole}`
+
 export type Template = { path(): Promise<string> }
 
 /** An initialised cluster that new databases are copied from: made by the first one that asks, once per PostgreSQL. */
-export function createTemplate(home: Home): Template {
+export function createTemplate(home: Home, signal: AbortSignal): Template {
   let making: Promise<string> | undefined
   return {
     path() {
-      making ??= ensure(home).catch((error: unknown) => {
+      making ??= ensure(home, signal).catch((error: unknown) => {
         making = undefined
         throw error
       })
@@ -35,12 +38,13 @@ export function createTemplate(home: Home): Template {
   }
 }
 
-async function ensure(home: Home): Promise<string> {
+async function ensure(home: Home, signal: AbortSignal): Promise<string> {
   const path = join(home.path, `template-${edition}-${home.version}`)
   if (await stat(path).catch(() => undefined)) return path
   await removeUnfinished(home.path)
   step('template.making', path)
   const { account, binaries } = home
+  const tool = { account, signal, unhurried: true }
   const workshop = `${path}.preparing-${randomBytes(6).toString('hex')}`
   await mkdir(workshop, { mode: 0o700 })
   if (account) await chown(workshop, account.uid, account.gid)
@@ -48,21 +52,16 @@ async function ensure(home: Home): Promise<string> {
     const cluster = join(workshop, 'cluster')
     const locale = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
     const rest = [`--username=${superuser}`, '--auth=reject', '--data-checksums', '--no-instructions', '--no-sync']
-    await runTool(binaries.initdb, ['-D', cluster, ...locale, ...rest], { account })
-    const single = { binaries, account, fsync: false }
-    await singleUser(
-      cluster,
-      `create role ${ownerRole} login nosuperuser nocreatedb nocreaterole noreplication`,
-      single,
-    )
-    await singleUser(cluster, `create database ${ownerDatabase} owner ${ownerRole}`, single)
+    await runTool(binaries.initdb, ['-D', cluster, ...locale, ...rest], tool)
+    await singleUser(cluster, contents, { ...tool, binaries, fsync: false })
     // The file exists and belongs to the account already; only its contents change.
     await writeFile(join(cluster, 'pg_hba.conf'), accessRules)
-    await runTool(binaries.initdb, ['-D', cluster, '--sync-only'], { account })
+    await runTool(binaries.initdb, ['-D', cluster, '--sync-only'], tool)
     await rename(cluster, path)
     await syncDirectory(home.path)
   } finally {
-    await rm(workshop, { recursive: true, force: true })
+    // Where an initdb was ended early, its last words may still be on their way to the disk.
+    await rm(workshop, { recursive: true, force: true, maxRetries: 5 })
   }
   return path
 }

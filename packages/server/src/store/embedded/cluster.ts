@@ -19,7 +19,7 @@ import type { Binaries } from './binaries.ts'
 import { syncDirectory } from './data-directory.ts'
 import { type Account, firstBarrier } from './reach.ts'
 import { clustersHome, systemClusters } from './system-home.ts'
-import { runTool } from './tool.ts'
+import { runTool, type ToolOptions } from './tool.ts'
 
 export const superuser = 'keyhook'
 export const database = 'keyhook'
@@ -121,11 +121,11 @@ export async function linkCluster({ path, link }: Place): Promise<void> {
   await syncDirectory(dirname(link))
 }
 
-/** One statement without a server and without a password: PostgreSQL's own way in for whoever owns the files. */
+/** Statements, a line each, without a server and without a password: PostgreSQL's own way in for whoever owns the files. */
 export async function singleUser(
   cluster: string,
-  statement: string,
-  { binaries, account, fsync }: { binaries: Binaries; account: Account | undefined; fsync: boolean },
+  statements: string,
+  { binaries, fsync, ...tool }: ToolOptions & { binaries: Binaries; fsync: boolean },
 ): Promise<void> {
   const settings = [
     'exit_on_error=on',
@@ -134,7 +134,7 @@ export async function singleUser(
     'log_min_error_statement=panic',
   ]
   const args = ['--single', '-D', cluster, ...settings.flatMap((setting) => ['-c', setting]), 'template1']
-  await runTool(binaries.postgres, args, { account, input: `${statement}\n` })
+  await runTool(binaries.postgres, args, { ...tool, input: `${statements}\n` })
 }
 
 /** A cluster that root restored with a plain copy belongs to root, and PostgreSQL would refuse it. */

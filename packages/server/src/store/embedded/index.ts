@@ -29,6 +29,8 @@ export type EmbeddedOptions = {
   settings?: Readonly<Record<string, string>>
   /** Progress worth a line on a terminal. */
   note?: (text: string) => void
+  /** The data directory is ours from here on, and PostgreSQL is about to be started: what may happen beside that can begin. */
+  onHeld?: () => void
   /** PostgreSQL ended although nobody called `stop`. */
   onExit?: (why: string) => void
 }
@@ -45,6 +47,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
 
   const { hold } = acquired
   try {
+    options.onHeld?.()
     const onExit = (why: string) => {
       hold.update({ ready: false, socketDirectory: null })
       options.onExit?.(why)

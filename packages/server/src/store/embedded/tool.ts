@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { constants, setPriority } from 'node:os'
 import type { Account } from './reach.ts'
 
 const linesMax = 15
@@ -13,14 +14,27 @@ export const spawnOptions = (account: Account | undefined) => ({
   ...(account && { uid: account.uid, gid: account.gid }),
 })
 
+export type ToolOptions = {
+  account: Account | undefined
+  /** Ends the program early, which is then a failure. */
+  signal?: AbortSignal | undefined
+  /** Leaves the processor to others: nobody is waiting for it yet. */
+  unhurried?: boolean | undefined
+}
+
 /** Runs one of PostgreSQL's programs to its end. A failure carries the last lines it wrote. */
 export function runTool(
   program: string,
   args: readonly string[],
-  options: { account: Account | undefined; input?: string },
+  options: ToolOptions & { input?: string },
 ): Promise<void> {
   return new Promise((done, fail) => {
-    const child = spawn(program, args, { ...spawnOptions(options.account), stdio: ['pipe', 'ignore', 'pipe'] })
+    const child = spawn(program, args, {
+      ...spawnOptions(options.account),
+      stdio: ['pipe', 'ignore', 'pipe'],
+      ...(options.signal && { signal: options.signal }),
+    })
+    if (options.unhurried && child.pid !== undefined) yieldToOthers(child.pid)
     let errors = ''
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       errors = (errors + text).slice(-16_384)
@@ -34,6 +48,14 @@ export function runTool(
       fail(new Error(`${program} ended with ${signal ?? `code ${code}`}:\n${lastLines(errors)}`))
     })
   })
+}
+
+function yieldToOthers(pid: number): void {
+  try {
+    setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended already, or the system has no such thing.
+  }
 }
 
 export const lastLines = (text: string): string => text.trimEnd().split('\n').slice(-linesMax).join('\n')

@@ -1,17 +1,18 @@
-// Loaded before Keyhook by the tests that kill it: ends the process, as kill -9 would, at the step that the file names.
+// Loaded before Keyhook by the tests that kill it: ends or freezes the process at the step that the file names, as
+// `kill -9` and `kill -STOP` would.
 import { subscribe } from 'node:diagnostics_channel'
 import { readFileSync, rmSync } from 'node:fs'
 
 const file = process.env.TEST_FAILPOINT_FILE!
 
 subscribe('keyhook.platform.step', (message) => {
-  let wanted: string
+  let wanted: { step: string; signal: NodeJS.Signals }
   try {
-    wanted = readFileSync(file, 'utf8')
+    wanted = JSON.parse(readFileSync(file, 'utf8'))
   } catch {
     return
   }
-  if ((message as { name: string }).name !== wanted) return
+  if ((message as { name: string }).name !== wanted.step) return
   rmSync(file)
-  process.kill(process.pid, 'SIGKILL')
+  process.kill(process.pid, wanted.signal)
 })

@@ -1,8 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { readdir, rm, writeFile } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import type postgres from 'postgres'
 import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
@@ -11,28 +9,22 @@ import { readSecret } from '../../../src/store/embedded/data-directory.ts'
 import { readLockFile } from '../../../src/store/embedded/lock-file.ts'
 import { call } from '../../support/client.ts'
 import { namesIn, portRange, postmastersIn, scratchFolder, until } from './platform.ts'
-
-const bin = join(import.meta.dirname, '../../../bin/keyhook.js')
-const failpoint = import.meta.resolve('./failpoint.ts')
+import { createProgram, inTime } from './program.ts'
 
 /** The real program, embedded PostgreSQL and all, on one data directory, to be killed and started again. */
 export async function createKillable() {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
-  const failpointFile = join(folder, 'failpoint')
   const masterKey = randomBytes(32)
   const issuer = createLocalIssuer({ masterKeys: createMasterKeys([masterKey]), now: () => new Date() })
-  const environment = {
-    PATH: process.env.PATH,
-    PORT: '0',
-    KEYHOOK_DATA_DIR: dataDir,
-    KEYHOOK_DATABASES_PORTS: portRange(),
-    KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
-    KEYHOOK_LOG_LEVEL: process.env.TEST_LOG ?? 'fatal',
-    TEST_FAILPOINT_FILE: failpointFile,
-    NODE_COMPILE_CACHE: join(folder, 'compiled'),
-  }
-  let child: ChildProcess | undefined
+  const program = createProgram({
+    folder,
+    environment: {
+      KEYHOOK_DATA_DIR: dataDir,
+      KEYHOOK_DATABASES_PORTS: portRange(),
+      KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
+    },
+  })
   let base = ''
   let token = ''
 
@@ -41,16 +33,7 @@ export async function createKillable() {
     archives: join(dataDir, 'archives'),
     orgId: '',
     async start(): Promise<void> {
-      const started = spawn(process.execPath, ['--import', failpoint, bin, 'serve', '--json'], {
-        env: environment,
-        stdio: ['ignore', 'pipe', 'inherit'],
-      })
-      child = started
-      const line = await new Promise<string>((done, fail) => {
-        createInterface({ input: started.stdout! }).once('line', done)
-        started.once('exit', (code, signal) => fail(new Error(`ended before it was ready: ${signal ?? code}`)))
-      })
-      const ready = JSON.parse(line) as { url: string; organization_id: string; owner_id: string }
+      const ready = await program.start()
       token = await issuer.issue({ subject: ready.owner_id, ttlSeconds: 3_600 })
       base = `${ready.url}/platform/v1/organizations/${ready.organization_id}`
       killable.orgId = ready.organization_id
@@ -59,22 +42,12 @@ export async function createKillable() {
       call<T>(`${base}${path}`, { token, ...more }),
     /** Does something that ends in the process being killed at `step`. Whoever asked may see the connection break. */
     async killedAt(step: string, act: () => Promise<unknown>): Promise<void> {
-      const victim = child!
-      const ended = new Promise<string | null>((done) => victim.once('exit', (_code, signal) => done(signal)))
-      await writeFile(failpointFile, step)
+      await program.failAt(step)
       await act().catch(() => {})
-      const timeout = new Promise<'timeout'>((done) => setTimeout(() => done('timeout'), 40_000).unref())
-      const outcome = await Promise.race([ended, timeout])
-      if (outcome !== 'SIGKILL') throw new Error(`the step ${step} did not kill the process: ${outcome}`)
+      const how = await inTime(program.ended, `killed at ${step}`)
+      if (how !== 'SIGKILL') throw new Error(`the step ${step} did not kill the process: ${how}`)
     },
-    async stop(): Promise<void> {
-      const victim = child
-      child = undefined
-      if (victim === undefined || victim.exitCode !== null || victim.signalCode !== null) return
-      const ended = new Promise<void>((done) => victim.once('exit', () => done()))
-      victim.kill('SIGTERM')
-      await ended
-    },
+    stop: program.stop,
     /** The installation's own database, beside the program. */
     async withDb<T>(work: (db: postgres.Sql) => Promise<T>): Promise<T> {
       const lock = await readLockFile(join(dataDir, 'postgres'))
@@ -116,7 +89,7 @@ export async function createKillable() {
           archived: archived.map((id) => `${id}.tar.zst`),
           archives: await namesIn(killable.archives),
           // Those of a killed predecessor, which this process has not got round to yet.
-          orphans: servers.filter((one) => one.parent !== child?.pid).length,
+          orphans: servers.filter((one) => one.parent !== program.pid).length,
           unsettled,
         }
       })

@@ -40,7 +40,8 @@ export async function startPlatform(options: PlatformOptions = {}) {
   // TEST_LOG=info shows what the node does.
   const log = pino({ level: process.env.TEST_LOG ?? 'silent' })
   const queue = composeJobQueue(installation, log)
-  let node = await composePlatformNode(installation, log, queue)
+  const node = await composePlatformNode(installation, log, queue)
+  await node.ready
   const api = composeApi(installation, log, queue)
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   const who = people(installation)
@@ -62,10 +63,6 @@ export async function startPlatform(options: PlatformOptions = {}) {
     archives: join(folder, 'data', 'archives'),
     request: <T>(path: string, more: { method?: string; body?: unknown; token?: string } = {}) =>
       call<T>(`${base}${path}`, { token: owner.token, ...more }),
-    async restartNode() {
-      await node.close()
-      node = await composePlatformNode(installation, log, composeJobQueue(installation, log))
-    },
     async close() {
       await api.close()
       await node.close()

@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isUnavailable } from '../store/database.ts'
+
+const pauseMsMin = 100
+const pauseMsMax = 2_000
+
+/** pg-boss has a PostgreSQL driver of its own, whose lost connections carry words and no code. */
+const lostInWords =
+  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection)/
+
+const isAway = (error: unknown): boolean =>
+  isUnavailable(error) || (error instanceof Error && lostInWords.test(error.message))
+
+/** Says the same thing to the database until it takes it: PostgreSQL being away is a matter of waiting. It may be said twice. */
+export async function persist<T>(
+  say: () => Promise<T>,
+  deps: { signal: AbortSignal; onRetry(error: unknown): void },
+): Promise<T> {
+  for (let pauseMs = pauseMsMin; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
+    deps.signal.throwIfAborted()
+    try {
+      return await say()
+    } catch (error) {
+      if (!isAway(error)) throw error
+      deps.onRetry(error)
+      await sleep(pauseMs, undefined, { signal: deps.signal })
+    }
+  }
+}
