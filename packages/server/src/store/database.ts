@@ -1,10 +1,11 @@
-import postgres from 'postgres'
+import type postgresTypes from 'postgres'
+import { postgres } from './postgres-driver.ts'
 
-export type Database = postgres.Sql
+export type Database = postgresTypes.Sql
 /** A pool or a transaction: what a query needs, and no more. */
-export type Executor = postgres.ISql
+export type Executor = postgresTypes.ISql
 /** Writes that must stand or fall together ask for this, so that they cannot be called outside a transaction. */
-export type Transaction = postgres.TransactionSql
+export type Transaction = postgresTypes.TransactionSql
 
 export type ConnectionTarget =
   | { url: string }

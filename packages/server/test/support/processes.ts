@@ -104,9 +104,9 @@ export async function scratchDirectory(): Promise<string> {
   return directory
 }
 
-export type Bridge = { url: string; cut(): Promise<void> }
+export type Bridge = { url: string; cut(): Promise<void>; reset(): void }
 
-/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away; `keep` outlives the test. */
+/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `reset` breaks the connections of the moment; `keep` outlives the test. */
 export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}): Promise<Bridge> {
   if ('url' in target) throw new Error('the tests run on the embedded server')
   const sockets = new Set<Socket>()
@@ -130,8 +130,12 @@ export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}):
     server.close()
     for (const socket of sockets) socket.destroy()
   }
+  const reset = () => {
+    // Those of the other side are files, which cannot be reset.
+    for (const socket of sockets) if (socket.remotePort !== undefined) socket.resetAndDestroy()
+  }
   if (!keep) onTestFinished(cut)
   const { port } = server.address() as { port: number }
   const [user, password] = [target.user, target.password].map(encodeURIComponent)
-  return { url: `postgres://${user}:${password}@127.0.0.1:${port}/${target.database}`, cut }
+  return { url: `postgres://${user}:${password}@127.0.0.1:${port}/${target.database}`, cut, reset }
 }
