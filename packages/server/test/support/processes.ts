@@ -104,9 +104,9 @@ export async function scratchDirectory(): Promise<string> {
   return directory
 }
 
-export type Bridge = { url: string; cut(): Promise<void>; reset(): void }
+export type Bridge = { url: string; cut(): Promise<void>; mend(): Promise<void>; reset(): void }
 
-/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `reset` breaks the connections of the moment; `keep` outlives the test. */
+/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `mend` brings it back, `reset` breaks the connections of the moment; `keep` outlives the test. */
 export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}): Promise<Bridge> {
   if ('url' in target) throw new Error('the tests run on the embedded server')
   const sockets = new Set<Socket>()
@@ -125,7 +125,8 @@ export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}):
       from.pipe(to)
     }
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const listen = (port: number) => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+  await listen(0)
   const cut = async () => {
     server.close()
     for (const socket of sockets) socket.destroy()
@@ -137,5 +138,10 @@ export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}):
   if (!keep) onTestFinished(cut)
   const { port } = server.address() as { port: number }
   const [user, password] = [target.user, target.password].map(encodeURIComponent)
-  return { url: `postgres://${user}:${password}@127.0.0.1:${port}/${target.database}`, cut, reset }
+  return {
+    url: `postgres://${user}:${password}@127.0.0.1:${port}/${target.database}`,
+    cut,
+    mend: () => listen(port),
+    reset,
+  }
 }
