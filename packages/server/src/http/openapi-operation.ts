@@ -1,7 +1,8 @@
 import { permissionTable, type Role } from '../domain/roles.ts'
 import { type Choice, choice, withChoices } from './basis.ts'
+import { curlSample } from './openapi-example.ts'
 import { type Json, plain } from './openapi-node.ts'
-import { parametersOf } from './openapi-parameters.ts'
+import { documentedPath, parametersOf } from './openapi-parameters.ts'
 import { responsesOf } from './openapi-responses.ts'
 import type { Route } from './route.ts'
 
@@ -16,11 +17,20 @@ export function operationOf(route: Route, schemas: Record<string, Json>): Json {
     parameters: parametersOf(route, schemas),
     ...(route.body && { requestBody: requestBody(route, schemas) }),
     responses: responsesOf(route, schemas),
+    ...sampleOf(route),
   }
 }
 
 const operationId = (route: Route): string =>
   route.summary.replace(/ (\w)/g, (_, letter) => letter.toUpperCase()).replace(/^./, (c) => c.toLowerCase())
+
+const sampleOf = (route: Route): Json =>
+  curlSample({
+    method: route.method,
+    path: documentedPath(route.path),
+    token: route.needs === 'operator' ? 'OPERATOR_TOKEN' : 'TOKEN',
+    ...(route.body && { body: route.body as unknown as Json }),
+  })
 
 const headToo = choice(71, 'HEAD is answered with the same headers and no body.')
 
@@ -53,5 +63,5 @@ function whoMay({ needs }: Route): Choice {
     reaches.filter(([, given]) => given === reach).map(([role]) => `\`${role}\``),
   )
   const limited = own!.length === 0 ? '' : `; ${own!.join(' and ')} for what is their own`
-  return choice(decision, `Needs the permission \`${needs}\`, which the role ${all!.join(' or ')} has${limited}.`)
+  return choice(decision, `Needs the permission \`${needs}\`, for the roles ${all!.join(', ')}${limited}.`)
 }

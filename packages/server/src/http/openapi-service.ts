@@ -1,4 +1,5 @@
 import { type Choice, choice, chosen, withChoices } from './basis.ts'
+import { curlSample } from './openapi-example.ts'
 import { header, type Json, noStore } from './openapi-node.ts'
 import { basisOf, problemResponse } from './openapi-responses.ts'
 
@@ -91,7 +92,16 @@ const pages: Page[] = [
 export const servicePaths = (): Record<string, Record<string, Json>> =>
   Object.fromEntries(pages.map((page) => [page.path, { get: operationOf(page) }]))
 
-const operationOf = ({ decision, summary, description, choices = [], content, headers, problems }: Page): Json => ({
+const operationOf = ({
+  path,
+  decision,
+  summary,
+  description,
+  choices = [],
+  content,
+  headers,
+  problems,
+}: Page): Json => ({
   operationId: summary.replace(/\W+(\w?)/g, (_, letter) => letter.toUpperCase()).replace(/^./, (c) => c.toLowerCase()),
   summary,
   description,
@@ -102,6 +112,7 @@ const operationOf = ({ decision, summary, description, choices = [], content, he
     200: { description: 'Yes.', ...chosen(decision), headers: { ...headers, ...noStore }, content },
     ...problems,
   },
+  ...curlSample({ method: 'GET', path }),
 })
 
 /** On every path: what a method that it does not have is answered. */

@@ -1,134 +1,108 @@
 import type { OpenApi } from './openapi.ts'
+import type { Json } from './openapi-node.ts'
+import { fieldsOf } from './reference-fields.ts'
+import { choicesOf, escapeHtml, heading, prose, table, tag } from './reference-html.ts'
+import {
+  answersTable,
+  type Operation,
+  operationSection,
+  operationsOf,
+  parameterRow,
+  verb,
+} from './reference-operation.ts'
 import { style } from './reference-style.ts'
-
-type Node = Record<string, unknown>
-
-type Operation = { method: string; path: string; operation: Node }
+import type { Decision } from './register.ts'
 
 /** Who a path is for, in the order of the page. */
 const surfaces: [prefix: string, title: string][] = [
   ['/api/v1/', 'Published interface'],
   ['/platform/v1/', 'Platform'],
   ['/operator/v1/', 'Operators'],
-  ['/', 'Health'],
+  ['/', 'Service'],
 ]
 
+type Part = { id: string; title: string; links: [href: string, html: string][]; html: string }
+
 /** The reference as one page of HTML: no scripts, nothing loaded from elsewhere, readable in any browser and on paper. */
-export function referencePage(document: OpenApi): string {
+export function referencePage(document: OpenApi, decisions: readonly Decision[]): string {
+  const parts = [...operationParts(document), deliveries(document), anyRequest(document), register(decisions)]
+  return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Keyhook reference</title><style>${style}</style></head><body>
+<nav aria-label="Contents"><p class="brand"><a href="#top">Keyhook</a></p>${parts.map(contents).join('')}<p><a href="/openapi.json">openapi.json</a></p></nav>
+<main id="top"><h1>Keyhook reference</h1>${introduction(document)}
+${parts.map(({ id, title, html }) => `${heading(2, id, title)}${html}`).join('\n')}</main></body></html>`
+}
+
+const contents = ({ id, title, links }: Part): string =>
+  `<h2><a href="#${id}">${title}</a></h2><ul>${links.map(([href, html]) => `<li><a href="#${href}">${html}</a></li>`).join('')}</ul>`
+
+const introduction = (document: OpenApi): string => {
+  const { bearer } = document.components.securitySchemes as { bearer: Json }
+  return `<p>Every call sends <code>Authorization: Bearer &lt;token&gt;</code> with an API key or a login token, and bodies are JSON. ${tag(bearer)}</p>${choicesOf(bearer)}
+<p><span class="tag specified">specified</span> marks what the published interface shows. <span class="tag">chosen&nbsp;n</span> marks what it leaves open, and leads to <a href="#decisions">the decision</a> that fills the gap. Every answer carries <code>Cache-Control: no-store</code>. ${tag({ 'x-basis': 'chosen', 'x-decision': 33 })}</p>${choicesOf(document.info as Json)}
+<p>The examples can be pasted once their variables are set:</p>
+<pre tabindex="0"><code>KEYHOOK=http://127.0.0.1:8080   # where this page comes from
+TOKEN=…                         # an API key, or: npx keyhook token issue --user usr_…
+ORG=org_…                       # and so on, for the other ids in a path</code></pre>`
+}
+
+function operationParts(document: OpenApi): Part[] {
   const groups = Map.groupBy(
     operationsOf(document),
     ({ path }) => surfaces.find(([prefix]) => path.startsWith(prefix))![1],
   )
-  const titles = surfaces.map(([, title]) => title).filter((title) => groups.has(title))
-  const contents = titles.map((title) => `<h3>${title}</h3><ul>${groups.get(title)!.map(contentsLine).join('')}</ul>`)
-  const sections = titles.map(
-    (title) =>
-      `<h1>${title}</h1>${groups
-        .get(title)!
-        .map((one) => section(one, document))
-        .join('')}`,
+  return surfaces.flatMap(([, title]) => {
+    const operations = groups.get(title) ?? []
+    const links = operations.map((one): [string, string] => [one.id, contentsLine(one)])
+    const html = operations.map((one) => operationSection(one, document)).join('')
+    return operations.length === 0 ? [] : [{ id: title.toLowerCase().replace(' ', '-'), title, links, html }]
+  })
+}
+
+const contentsLine = ({ method, operation }: Operation): string => `${verb(method)} ${escapeHtml(operation.summary)}`
+
+/** The other direction. What is the same for every type of event is said once. */
+function deliveries(document: OpenApi): Part {
+  const events = Object.entries(document.webhooks).map(([type, { post }]) => ({ type, post }))
+  const shared = events[0]!.post
+  const [, told] = /^[^.]+\. (.+)$/s.exec(String(shared.description))!
+  const sections = events.map(
+    ({ type, post }) =>
+      `<section>${heading(3, `event-${type}`, `<code>${type}</code> ${tag(post)}`)}<p>${prose(/^[^.]+\./.exec(String(post.description))![0])}</p>${fieldsOf(dataOf(post), document)}</section>`,
   )
-  const names = Object.keys(document.components.schemas).sort()
-  const records = names.map(
-    (name) => `<section id="schema-${name}"><h2>${name}</h2>${fields(document.components.schemas[name]!)}</section>`,
-  )
-  const recordLinks = names.map((name) => `<li><a href="#schema-${name}">${name}</a></li>`)
-  return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Keyhook reference</title><style>${style}</style></head><body>
-<nav><h1>Keyhook</h1>${contents.join('')}<h3>Records</h3><ul>${recordLinks.join('')}</ul><p><a href="/openapi.json">openapi.json</a></p></nav>
-<main><p class="intro">Every call sends <code>Authorization: Bearer &lt;token&gt;</code>, with an API key or a login token.
-<span class="basis specified">specified</span> marks what the published interface shows, <span class="basis">chosen&nbsp;n</span> what it leaves open, with the number of our decision.</p>
-${sections.join('\n')}<h1>Records</h1>${records.join('\n')}</main></body></html>`
+  const html = `<p>${prose(told)} ${tag(shared)}</p>${choicesOf(shared)}
+<h4>Headers</h4>${table((shared.parameters as Json[]).map(parameterRow))}
+<h4>Body ${tag(shared.requestBody as Json)}</h4>${fieldsOf({ ...bodyOf(shared), properties: outer(shared) }, document)}
+<h4>What your answer means</h4>${answersTable(Object.entries(shared.responses as Record<string, Json>).sort())}${sections.join('')}`
+  const links = events.map(({ type }): [string, string] => [`event-${type}`, type])
+  return { id: 'deliveries', title: 'Deliveries', links, html }
 }
 
-const operationsOf = (document: OpenApi): Operation[] =>
-  Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
-  )
+const bodyOf = (operation: Json): Json & { properties: Record<string, Json> } => {
+  const { content } = operation.requestBody as { content: { 'application/json': { schema: Json } } }
+  return content['application/json'].schema as Json & { properties: Record<string, Json> }
+}
+const dataOf = (operation: Json): Json => bodyOf(operation).properties.data!
 
-const contentsLine = ({ method, path, operation }: Operation): string =>
-  `<li><a href="#${anchor(method, path)}"><span class="verb ${method}">${method}</span> ${escapeHtml(operation.summary)}</a></li>`
-
-function section({ method, path, operation }: Operation, document: OpenApi): string {
-  const parameters = (operation.parameters as Node[] | undefined) ?? []
-  const body = contentSchema(operation.requestBody as Node | undefined)
-  return `<section id="${anchor(method, path)}">
-<h2>${escapeHtml(operation.summary)} ${basis(operation)}</h2>
-<p class="call"><span class="verb ${method}">${method}</span> <code>${escapeHtml(path)}</code></p>
-<p>${prose(operation.description ?? '')}</p>
-${parameters.length === 0 ? '' : `<h3>Parameters</h3>${table(parameters.map(parameterRow))}`}
-${body === null ? '' : `<h3>Request body</h3>${fields(resolve(body, document))}`}
-<h3>Answers</h3>${table(Object.entries(operation.responses as Record<string, Node>).map(responseRow))}
-</section>`
+/** The frame of a body, without what only one type of event has inside. */
+const outer = (operation: Json): Record<string, Json> => {
+  const { data, ...rest } = bodyOf(operation).properties
+  return { ...rest, data: { ...data, properties: undefined } }
 }
 
-const table = (rows: string[]): string => `<table>${rows.join('')}</table>`
-
-const parameterRow = (parameter: Node): string =>
-  `<tr><th><code>${escapeHtml(parameter.name)}</code></th><td>${escapeHtml(parameter.in)}</td><td>${prose(parameter.description)} ${basis(parameter)}</td></tr>`
-
-function responseRow([status, response]: [string, Node]): string {
-  const headers = Object.entries((response.headers as Record<string, Node> | undefined) ?? {}).map(
-    ([name, header]) => `<br><code>${name}</code> ${prose(header.description)} ${basis(header)}`,
-  )
-  const schema = contentSchema(response)
-  return `<tr><th>${status}</th><td>${schema === null ? '' : type(schema)}</td><td>${prose(response.description)} ${basis(response)}${headers.join('')}</td></tr>`
+function anyRequest(document: OpenApi): Part {
+  const any = document['x-any-request'] as { responses: Record<string, Json>; description: string }
+  const [first] = Object.values(document.paths) as Record<string, { responses: Record<string, Json> }>[]
+  const answers = { ...any.responses, ...first!['x-other-methods']!.responses }
+  const html = `<p>${prose(any.description)}</p>${choicesOf(any)}${answersTable(Object.entries(answers))}
+<section>${heading(3, 'problem', 'A problem')}<p>The body of every answer that is not a success, as <code>application/problem+json</code>.</p>${fieldsOf(document.components.schemas.Problem!, document)}</section>`
+  return { id: 'any-request', title: 'Any request', links: [['problem', 'A problem']], html }
 }
 
-function fields(schema: Node): string {
-  const required = new Set((schema.required as string[] | undefined) ?? [])
-  const rows = Object.entries((schema.properties as Record<string, Node> | undefined) ?? {}).map(
-    ([name, field]) =>
-      `<tr><th><code>${escapeHtml(name)}</code>${required.has(name) ? '' : ' <i>optional</i>'}</th><td>${type(field)}</td><td>${prose(field.description)} ${rules(field)} ${basis(field)}${nested(field)}</td></tr>`,
-  )
-  return table(rows)
+function register(decisions: readonly Decision[]): Part {
+  const entries = decisions.map(({ number, title, said }) => {
+    const lines = [...said].map(([name, text]) => `<dt>${escapeHtml(name)}</dt><dd>${prose(text)}</dd>`)
+    return `<section>${heading(3, `decision-${number}`, `${number}. ${escapeHtml(title)}`)}<dl>${lines.join('')}</dl></section>`
+  })
+  return { id: 'decisions', title: 'Decisions', links: [], html: entries.join('') }
 }
-
-const nested = (field: Node): string => {
-  const inner = (field.items as Node | undefined) ?? field
-  return inner.properties === undefined ? '' : fields(inner)
-}
-
-function type(schema: Node): string {
-  if (typeof schema.$ref === 'string') {
-    const name = schema.$ref.split('/').at(-1)!
-    return `<a href="#schema-${name}">${name}</a>`
-  }
-  if (schema.type === 'array') return `array of ${type(schema.items as Node)}`
-  if (Array.isArray(schema.anyOf)) return schema.anyOf.map((one) => type(one as Node)).join(' or ')
-  return escapeHtml(schema.format === 'date-time' ? 'date-time' : (schema.type ?? (schema.enum ? 'string' : 'any')))
-}
-
-function rules(field: Node): string {
-  const values = (field.enum ?? (field.items as Node | undefined)?.enum) as string[] | undefined
-  const said = [
-    values && `One of ${values.map((value) => `<code>${escapeHtml(value)}</code>`).join(', ')}.`,
-    field.maxLength && `At most ${field.maxLength} characters.`,
-    field.maximum && `${field.minimum} to ${field.maximum}.`,
-    field.pattern && `<code>${escapeHtml(field.pattern)}</code>`,
-  ]
-  return said.filter(Boolean).join(' ')
-}
-
-const basis = (node: Node): string => {
-  if (node['x-basis'] === 'specified') return '<span class="basis specified">specified</span>'
-  return node['x-basis'] === 'chosen' ? `<span class="basis">chosen&nbsp;${node['x-decision']}</span>` : ''
-}
-
-const contentSchema = (node: Node | undefined): Node | null => {
-  const content = Object.values((node?.content as Record<string, Node> | undefined) ?? {})[0]
-  return (content?.schema as Node | undefined) ?? null
-}
-
-const resolve = (schema: Node, document: OpenApi): Node =>
-  typeof schema.$ref === 'string' ? document.components.schemas[schema.$ref.split('/').at(-1)!]! : schema
-
-const anchor = (method: string, path: string): string => `${method}${path.replace(/[^a-z0-9]+/gi, '-')}`
-
-const escapeHtml = (text: unknown): string =>
-  String(text ?? '').replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]!)
-
-const prose = (text: unknown): string =>
-  escapeHtml(text)
-    .replace(/`([^`]+)`/g, '<code>$1</code>')
-    .replaceAll('\n\n', '</p><p>')

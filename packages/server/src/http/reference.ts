@@ -1,11 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import type { OpenApi } from './openapi.ts'
 import { referencePage } from './reference-page.ts'
+import { readRegister } from './register.ts'
 
 /** The machine-readable document and the page for people, both made once at start. */
 export function addReference(app: FastifyInstance, document: OpenApi): void {
   const json = JSON.stringify(document)
-  const page = referencePage(document)
+  const page = referencePage(document, readRegister())
   app.get('/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json))
   app.get('/docs', async (_request, reply) =>
     reply

@@ -11,8 +11,9 @@ export const id = (prefix: IdPrefix, description: string) =>
   })
 
 /** A name that people give to things, in requests. */
-export const label = (description: string) =>
+export const label = (description: string, example: string) =>
   Type.String({
+    examples: [example],
     minLength: 1,
     maxLength: 255,
     format: 'label',

@@ -86,18 +86,3 @@ test('every path says which methods it takes, and answers others as it says', as
 test.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])('%s answers as documented', async (path) => {
   await documented.call('GET', path, api.url + path)
 })
-
-test('/docs shows every operation and is well-formed, without scripts', async () => {
-  const page = await call(`${api.url}/docs`)
-  expect(page.status).toBe(200)
-  expect(page.headers.get('content-security-policy')).toContain("default-src 'none'")
-  expect(page.text).not.toMatch(/<script/i)
-  for (const path of Object.keys(document.paths)) expect(page.text).toContain(path)
-  const open: string[] = []
-  for (const [, closing, tag, rest] of page.text.matchAll(/<(\/?)([a-z][a-z0-9]*)([^>]*)>/gi)) {
-    if (['meta', 'br', 'link', 'hr', 'img'].includes(tag!) || rest!.endsWith('/')) continue
-    if (closing === '') open.push(tag!)
-    else expect(open.pop(), `what </${tag}> closes`).toBe(tag)
-  }
-  expect(open).toEqual([])
-})

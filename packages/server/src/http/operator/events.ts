@@ -36,6 +36,7 @@ const reported = Type.Object(
 )
 
 const body = Type.Unsafe<Reported | Reported[]>({
+  examples: [{ organization_id: '$ORG', type: 'invoice.paid', data: { invoice: '2026-0042' } }],
   if: { type: 'array' },
   // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema; nobody awaits a schema.
   then: { type: 'array', minItems: 1, maxItems: eventsMax, items: reported },

@@ -71,7 +71,7 @@ export const restoreRecord = Type.Object(
 
 export const newRestore = Type.Object(
   {
-    name: mark(restore, label('The name of the new database.')),
+    name: mark(restore, label('The name of the new database.', 'orders-copy')),
   },
   { $id: 'NewRestore', additionalProperties: false },
 )

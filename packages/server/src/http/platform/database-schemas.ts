@@ -14,7 +14,7 @@ const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(
 const inside = choice(54, 'Always `app`; it is no superuser.')
 
 export const newDatabase = Type.Object(
-  { name: mark(here, label('A label for people.')) },
+  { name: mark(here, label('A label for people.', 'orders')) },
   { $id: 'NewDatabase', additionalProperties: false },
 )
 

@@ -23,7 +23,7 @@ const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T)
 const attempt = Type.Object(
   {
     id: mark(here, id('dlv', 'The attempt.')),
-    attempt: mark(here, Type.Integer({ description: 'The how-manieth.' })),
+    attempt: mark(here, Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' })),
     status: mark(here, Type.Enum([...attemptStatuses])),
     started_at: mark(here, moment('When it began.')),
     duration_ms: mark(here, nullable(Type.Number())),

@@ -114,7 +114,14 @@ export function webhookSendingRoutes(deps: {
         'Redelivers every event of a stretch of time that never arrived at this webhook: a job that survives restarts. With `dry_run` it only counts them.',
       body: Type.Object(
         {
-          since: mark(chosen(39), Type.String({ maxLength: 40, description: 'Events from here on (RFC 3339).' })),
+          since: mark(
+            chosen(39),
+            Type.String({
+              maxLength: 40,
+              description: 'Events from here on (RFC 3339).',
+              examples: ['2026-01-31T12:00:00Z'],
+            }),
+          ),
           until: Type.Optional(
             mark(chosen(39), Type.String({ maxLength: 40, description: 'Events before this; now when absent.' })),
           ),

@@ -5,7 +5,6 @@ import { createdAt, id, label, moment } from '../schemas.ts'
 
 const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
 
-const name = () => mark(specified, label('A label for people.'))
 const keyId = () => mark(specified, id('key', 'The <api_key_id> of the revoke path.'))
 const keyPrefix = () =>
   mark(
@@ -18,12 +17,15 @@ const keyPrefix = () =>
     choice(10, 'No two keys of an organization share it.'),
   )
 
-export const newApiKey = Type.Object({ name: name() }, { $id: 'NewApiKey', additionalProperties: false })
+export const newApiKey = Type.Object(
+  { name: mark(specified, label('A label for people.', 'ci')) },
+  { $id: 'NewApiKey', additionalProperties: false },
+)
 
 export const createdApiKey = Type.Object(
   {
     id: keyId(),
-    name: name(),
+    name: mark(specified, Type.String({ description: 'A label for people, as it was sent.' })),
     key_prefix: keyPrefix(),
     api_key: mark(
       specified,

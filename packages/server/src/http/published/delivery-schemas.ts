@@ -34,7 +34,7 @@ const request = Type.Object(
           first_byte_ms: ms('From the start to the first byte of the response.'),
           total_ms: ms('From the start to the end.'),
         },
-        { additionalProperties: false },
+        { additionalProperties: false, description: 'How long each part took.' },
       ),
     ),
   },
@@ -66,7 +66,10 @@ export const deliveryRecord = Type.Object(
     id: mark(chosen(18), id('dlv', 'This attempt.')),
     event_id: mark(chosen(18), Type.String({ description: 'The event that was sent.' })),
     event_type: mark(chosen(18), Type.Enum([...eventTypes], { description: 'Its type.' })),
-    attempt: mark(chosen(18), Type.Integer({ minimum: 1, description: 'The how-manieth attempt of this delivery.' })),
+    attempt: mark(
+      chosen(18),
+      Type.Integer({ minimum: 1, description: 'Which attempt of this delivery it is, counted from 1.' }),
+    ),
     status: mark(
       specified,
       Type.Enum([...attemptStatuses], {

@@ -1,9 +1,9 @@
 import Type from 'typebox'
 import { eventTypes } from '../../domain/event-types.ts'
-import { type Basis, choice, chosen, mark, specified } from '../basis.ts'
+import { type Basis, type Choice, choice, chosen, mark, specified } from '../basis.ts'
 import { createdAt, id } from '../schemas.ts'
 
-const url = (basis: Basis) =>
+const url = (basis: Basis, ...choices: Choice[]) =>
   mark(
     basis,
     Type.String({
@@ -11,12 +11,18 @@ const url = (basis: Basis) =>
       maxLength: 2048,
       format: 'webhook-url',
       description: 'Where deliveries are sent. https:// only.',
+      examples: ['https://example.com/hooks'],
     }),
-    choice(27, 'At most 2,048 characters.'),
-    choice(74, 'Absolute, without user name, password or fragment; kept as it was sent; need not be unique.'),
-    choice(28, 'Its address is checked whenever it is called, not here.'),
+    ...choices,
   )
-const subscribedTypes = (basis: Basis) =>
+
+const urlRules = [
+  choice(27, 'At most 2,048 characters.'),
+  choice(74, 'Absolute, without user name, password or fragment; kept as it was sent; need not be unique.'),
+  choice(28, 'Its address is checked whenever it is called, not here.'),
+]
+
+const subscribedTypes = (basis: Basis, ...choices: Choice[]) =>
   mark(
     basis,
     // The type is said besides the values: without it uniqueItems compares every pair, and a long array takes seconds.
@@ -26,7 +32,7 @@ const subscribedTypes = (basis: Basis) =>
       uniqueItems: true,
       description: 'The event types to deliver.',
     }),
-    choice(8, 'At least one, and none of them twice.'),
+    ...choices,
   )
 
 const shown = () => ({
@@ -37,7 +43,10 @@ const shown = () => ({
 })
 
 export const newWebhook = Type.Object(
-  { url: url(specified), event_types: subscribedTypes(specified) },
+  {
+    url: url(specified, ...urlRules),
+    event_types: subscribedTypes(specified, choice(8, 'At least one, and none of them twice.')),
+  },
   { $id: 'NewWebhook', additionalProperties: false },
 )
 
