@@ -123,7 +123,7 @@ async function tokenSubject(db: Database, options: { user?: string; operator?: t
   return userId
 }
 
-function idOption<P extends IdPrefix>(prefix: P, option: string, text: string): Id<P> {
+export function idOption<P extends IdPrefix>(prefix: P, option: string, text: string): Id<P> {
   if (!isId(prefix, text))
     throw new Mistake(`${option}: ${JSON.stringify(text)} is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
   return text

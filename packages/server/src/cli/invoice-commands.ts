@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
-import { isId } from '../kernel/ids.ts'
+import { type Month, monthPeriod } from '../domain/invoice.ts'
 import { issueInvoice, payInvoice } from '../platform/invoices.ts'
 import type { InvoiceRow } from '../store/invoices.ts'
+import { idOption } from './directory-commands.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -20,8 +21,8 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
     .option(...json)
     .action((options: { org: string; month: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db, config }, output) => {
-        const { org: orgId, month } = options
-        if (!isId('org', orgId)) throw new Mistake(`--org: "${orgId}" is not the id of an organization`)
+        const orgId = idOption('org', '--org', options.org)
+        const month = monthOption(options.month)
         const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
         const issued = await issueInvoice({ db, prices, now: () => new Date() }, operator, { orgId, month })
         if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
@@ -36,12 +37,15 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
     .option(...json)
     .action((options: { invoice: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
-        if (!isId('inv', options.invoice))
-          throw new Mistake(`--invoice: "${options.invoice}" is not the id of an invoice`)
-        const paid = await payInvoice(db, operator, options.invoice)
+        const paid = await payInvoice(db, operator, idOption('inv', '--invoice', options.invoice))
         output.result(facts(paid), `${paid.id} is paid (${paid.paid_at?.toISOString()}).`)
       }),
     )
+}
+
+function monthOption(text: string): Month {
+  if (monthPeriod(text) === null) throw new Mistake(`--month: ${JSON.stringify(text)} is not a month such as 2026-10`)
+  return text
 }
 
 const sum = (row: InvoiceRow): string => `${row.total_minor} minor units of ${row.currency} for ${row.month}`

@@ -1,9 +1,16 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { composeJobQueue, composePlatformNode } from '../../src/compose.ts'
+import { readConfig } from '../../src/config.ts'
 import { type DatabaseId, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/platform/invoices.ts'
+import { invoicing } from '../../src/platform/jobs/queue-names.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
-import { eventsOf } from './support/platform.ts'
+import { recordUsage } from '../support/usage.ts'
+import { eventsOf, scratchFolder, until } from './support/platform.ts'
 
 let api: TestApi
 let orgId: OrgId
@@ -17,15 +24,8 @@ const prices = { currency: 'EUR', hourPriceMinor: 5 }
 const now = () => new Date('2026-11-03T08:00:00Z')
 const issue = (month: string) => issueInvoice({ db: api.db, prices, now }, testOperator, { orgId, month })
 
-async function used(name: string, from: string, to: string | null): Promise<DatabaseId> {
-  const id = newId('db')
-  await api.db`
-    insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
-    values (${orgId}, ${id}, ${name}, 'available', 'n', 'h', 1, ${owner.userId})`
-  await api.db`
-    insert into keyhook.database_usage (org_id, database_id, started_at, ended_at) values (${orgId}, ${id}, ${from}, ${to})`
-  return id
-}
+const used = (name: string, from: string, to: string | null): Promise<DatabaseId> =>
+  recordUsage(api.db, { orgId, userId: owner.userId, name, from, to })
 
 async function newOrganization(): Promise<void> {
   orgId = await api.organization()
@@ -58,13 +58,46 @@ test('a month that is not over, and one in which nothing was used, get no invoic
   expect(await issue('2026-09')).toBeNull()
 })
 
-test('the scheduled job bills last month for everybody who used something, once', async () => {
+const billed = async () => {
+  const rows = await api.db`select month, total_minor::int from keyhook.invoices where org_id = ${orgId} order by month`
+  return rows.map((row) => ({ ...row }))
+}
+
+test('a bill is made for every month that is over and has none, however long nobody was there to make it', async () => {
   await newOrganization()
-  await used('shop', '2026-10-01T00:00:00Z', '2026-10-01T01:00:00Z')
+  await used('shop', '2026-07-31T23:00:00Z', '2026-09-01T00:00:00Z')
+  await used('late', '2026-10-01T00:00:00Z', '2026-10-01T01:00:00Z')
+  await used('goes on', '2026-11-01T00:00:00Z', null)
+  const { invoice } = (await issue('2026-08'))!
+  await payInvoice(api.db, testOperator, invoice.id)
   await issueInvoicesDue({ db: api.db, prices, now })
+  // September, in which nothing was used, has none; nor has November, which is not over.
+  expect(await billed()).toEqual([
+    { month: '2026-07', total_minor: 5 },
+    { month: '2026-08', total_minor: 31 * 24 * 5 },
+    { month: '2026-10', total_minor: 5 },
+  ])
   expect(await issueInvoicesDue({ db: api.db, prices, now })).toEqual([])
-  const rows = await api.db`select month, total_minor::int from keyhook.invoices where org_id = ${orgId}`
-  expect(rows.map((row) => ({ ...row }))).toEqual([{ month: '2026-10', total_minor: 5 }])
+})
+
+test('the job that makes them is scheduled for every night, and does what is due when it comes', async () => {
+  const folder = await scratchFolder()
+  const config = readConfig({ KEYHOOK_DATA_DIR: join(folder, 'data'), KEYHOOK_DATABASE_HOUR_PRICE_MINOR: '7' })
+  const log = pino({ level: 'silent' })
+  const queue = composeJobQueue(api, log)
+  const node = await composePlatformNode({ ...api, config }, log, queue)
+  onTestFinished(async () => {
+    await node.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  await node.ready
+  const boss = await queue.boss()
+  expect(await boss.getSchedules(invoicing)).toMatchObject([{ cron: '20 0 * * *', timezone: 'UTC' }])
+  await newOrganization()
+  await used('shop', '2020-01-01T00:00:00Z', '2020-01-01T01:00:00Z')
+  // As the schedule does when the time has come.
+  await boss.send(invoicing)
+  expect(await until(billed, (bills) => bills.length > 0)).toEqual([{ month: '2020-01', total_minor: 7 }])
 })
 
 test('an invoice that many pay at the same moment, over HTTP and from the command line, is paid once and told once', async () => {
