@@ -73,8 +73,8 @@ async function fillWithUsedKeys(db: Database): Promise<string[]> {
   }
   const minted = Array.from({ length: usedKeys }, () => mintApiKey('kh'))
   await db`
-    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by)
-    select u.org_id, u.id, 'bench', u.key_prefix, decode(u.hash, 'hex'), m.user_id
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    select u.org_id, u.id, 'bench', u.key_prefix, decode(u.hash, 'hex'), m.user_id, m.role
     from unnest(
       ${minted.map((_, n) => orgIds[n % organizations]!)}::text[], ${minted.map(() => newId('key'))}::text[],
       ${minted.map((key) => key.keyPrefix)}::text[], ${minted.map((key) => key.hash)}::text[]
@@ -86,10 +86,10 @@ async function fillWithUsedKeys(db: Database): Promise<string[]> {
 /** Keys that nobody uses: they make the index as deep as it would be. */
 async function fillUpTo(db: Database, keys: number): Promise<void> {
   await db`
-    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by)
-    select m.org_id, 'key_filler' || n, 'filler', 'kh_' || lpad(n::text, 8, '0'), sha256(('filler ' || n)::bytea), m.user_id
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    select m.org_id, 'key_filler' || n, 'filler', 'kh_' || lpad(n::text, 8, '0'), sha256(('filler ' || n)::bytea), m.user_id, m.role
     from generate_series((select count(*) from keyhook.api_keys) + 1, ${keys}) as n
-    join (select org_id, user_id, row_number() over (order by org_id) - 1 as place from keyhook.memberships) m
+    join (select org_id, user_id, role, row_number() over (order by org_id) - 1 as place from keyhook.memberships) m
       on m.place = n % ${organizations}`
   await db`vacuum analyze keyhook.api_keys`
 }

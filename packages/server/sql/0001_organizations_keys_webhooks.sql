@@ -26,35 +26,49 @@ create unique index users_subject on keyhook.users (subject) where removed_at is
 create table keyhook.memberships (
   org_id     text collate "C" not null references keyhook.organizations,
   user_id    text collate "C" not null,
-  -- Always true, and part of the foreign key: a removed user cannot have a membership. Authentication relies on it and
-  -- looks at keys and memberships only.
+  -- Always true, and part of the foreign key: a removed user cannot have a membership.
   present    boolean not null default true check (present),
   role       text not null check (role in ('owner', 'admin', 'member')),
   created_at timestamptz not null default now(),
   primary key (org_id, user_id),
+  unique (org_id, user_id, role),
   foreign key (user_id, present) references keyhook.users (id, present)
 );
 create index memberships_user on keyhook.memberships (user_id, org_id);
 
 create table keyhook.api_keys (
-  org_id       text collate "C" not null references keyhook.organizations,
-  id           text collate "C" not null,
-  name         text not null,
-  key_prefix   text collate "C" not null,
-  hash         bytea not null check (length(hash) = 32),
-  created_by   text collate "C" not null references keyhook.users,
-  created_at   timestamptz not null default now(),
-  last_used_at timestamptz,
-  revoked_at   timestamptz,
+  org_id     text collate "C" not null references keyhook.organizations,
+  id         text collate "C" not null,
+  name       text not null,
+  key_prefix text collate "C" not null,
+  hash       bytea not null check (length(hash) = 32),
+  created_by text collate "C" not null references keyhook.users,
+  -- The role its creator has now; null while they are no member. The foreign key keeps it so, in the transaction that
+  -- changes the membership: authentication finds all it needs in this one row.
+  role       text,
+  created_at timestamptz not null default now(),
+  revoked_at timestamptz,
   primary key (org_id, id),
-  unique (org_id, key_prefix)
-) with (fillfactor = 90); -- room for last_used_at to be updated in place
+  unique (org_id, key_prefix),
+  foreign key (org_id, created_by, role) references keyhook.memberships (org_id, user_id, role)
+    on update cascade on delete set null (role)
+);
 
 -- Authentication reads this one and nothing else of the table's indexes: a revoked key is not in it.
 -- A hash index finds one key among a million as fast as among a thousand: it has no levels to descend.
 -- It is not unique: a collision of SHA-256 is not a thing to plan for, and a global unique index would tie the table to one node.
-create index api_keys_active_hash on keyhook.api_keys using hash (hash) where revoked_at is null;
+create index api_keys_active_hash on keyhook.api_keys using hash (hash) where revoked_at is null and role is not null;
 create index api_keys_active on keyhook.api_keys (org_id, id) where revoked_at is null;
+create index api_keys_of_member on keyhook.api_keys (org_id, created_by);
+
+-- Apart from the keys, so that noting uses neither waits for a change of the key nor makes new versions of its row.
+create table keyhook.api_key_uses (
+  org_id       text collate "C" not null,
+  id           text collate "C" not null,
+  last_used_at timestamptz not null,
+  primary key (org_id, id),
+  foreign key (org_id, id) references keyhook.api_keys
+) with (fillfactor = 70); -- room for it to be updated in place
 
 create table keyhook.webhooks (
   org_id        text collate "C" not null references keyhook.organizations,

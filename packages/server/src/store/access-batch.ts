@@ -9,7 +9,7 @@ type Waiting = { presented: Presented; resolve(access: Access | null): void; rej
 const batchMax = 256
 
 /** While this many statements are under way, tokens gather for the next one: batches grow with the load. */
-const statementsMax = 2
+const statementsMax = 1
 
 /**
  * Collects every token that arrives in one turn of the event loop and asks for all of them in one statement.

@@ -24,8 +24,9 @@ export const insertApiKey = async (
   keysMax: number,
 ): Promise<boolean> => {
   const inserted = await tx`
-    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by)
-    select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy}
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy},
+      (select role from keyhook.memberships where org_id = ${orgId} and user_id = ${key.createdBy} for key share)
     where (select count(*) from keyhook.api_keys where org_id = ${orgId} and revoked_at is null) < ${keysMax}`
   return inserted.count === 1
 }
@@ -41,6 +42,7 @@ export const listApiKeys = (
 ) => db<ApiKeyRow[]>`
   select id, name, key_prefix, created_by, created_at, last_used_at, revoked_at
   from keyhook.api_keys
+  left join keyhook.api_key_uses using (org_id, id)
   where org_id = ${orgId}
     and (${before}::text is null or id < ${before})
     and (${filter.createdBy}::text is null or created_by = ${filter.createdBy})
@@ -74,22 +76,18 @@ export const revokeApiKey = async (
 
 export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }
 
-/** Many uses in one statement. Rows are locked in id order, so that two nodes never wait for each other in a circle. */
+/** Many uses in one statement, in id order, so that two nodes never wait for each other in a circle. */
 export const recordKeyUses = async (db: Database, uses: readonly KeyUse[]): Promise<void> => {
   const sorted = uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1))
   await db`
-    with used as (
-      select k.org_id, k.id, u.at
-      from unnest(
-        ${sorted.map((use) => use.orgId)}::text[],
-        ${sorted.map((use) => use.keyId)}::text[],
-        ${sorted.map((use) => use.at.toISOString())}::timestamptz[]
-      ) as u (org_id, id, at)
-      join keyhook.api_keys k on k.org_id = u.org_id and k.id = u.id
-      where k.last_used_at is null or k.last_used_at < u.at
-      order by k.id
-      for no key update of k
-    )
-    update keyhook.api_keys k set last_used_at = used.at
-    from used where k.org_id = used.org_id and k.id = used.id`
+    insert into keyhook.api_key_uses as known (org_id, id, last_used_at)
+    select u.org_id, u.id, u.at
+    from unnest(
+      ${sorted.map((use) => use.orgId)}::text[],
+      ${sorted.map((use) => use.keyId)}::text[],
+      ${sorted.map((use) => use.at.toISOString())}::timestamptz[]
+    ) with ordinality as u (org_id, id, at, n)
+    order by u.n
+    on conflict (org_id, id) do update set last_used_at = excluded.last_used_at
+    where known.last_used_at < excluded.last_used_at`
 }

@@ -2,7 +2,10 @@ import type { Role } from '../domain/roles.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Transaction } from './database.ts'
 
-/** Adds the member or changes the role; says which role was held before. */
+/**
+ * Adds the member or changes the role; says which role was held before. Keys follow a change of role by their foreign key;
+ * to the keys of someone who comes back they are tied again here.
+ */
 export const setMembership = async (
   tx: Transaction,
   orgId: OrgId,
@@ -14,6 +17,11 @@ export const setMembership = async (
   await tx`
     insert into keyhook.memberships (org_id, user_id, role) values (${orgId}, ${userId}, ${role})
     on conflict (org_id, user_id) do update set role = excluded.role`
+  if (before === undefined) {
+    await tx`
+      update keyhook.api_keys set role = ${role}
+      where org_id = ${orgId} and created_by = ${userId} and role is null`
+  }
   return before?.role ?? null
 }
 

@@ -60,8 +60,8 @@ test('the tag of new keys is a setting, and keys of an older tag go on working',
   const theirs = await renamed.organization()
   const owner = await renamed.person([{ orgId: theirs, role: 'owner' }])
   await renamed.db`
-    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by)
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
     values (${theirs}, 'key_01h455vb4pex5vsknk084sn02q', 'old', ${made.body.api_key.slice(0, 13)},
-      sha256(${made.body.api_key}::bytea), ${owner.userId})`
+      sha256(${made.body.api_key}::bytea), ${owner.userId}, 'owner')`
   expect((await call(`${renamed.url}/api/v1/organizations`, { token: made.body.api_key })).status).toBe(200)
 })

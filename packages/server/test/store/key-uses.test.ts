@@ -29,7 +29,7 @@ async function addKeys(count: number): Promise<KeyId[]> {
 }
 
 const lastUsed = async (id: KeyId): Promise<Date | null> =>
-  (await api.db`select last_used_at from keyhook.api_keys where id = ${id}`)[0]!.last_used_at
+  (await api.db`select last_used_at from keyhook.api_key_uses where id = ${id}`)[0]?.last_used_at ?? null
 
 test('a use is shown in the list shortly after, and the request itself writes nothing', async () => {
   const mine = await startApiForTest()
@@ -42,7 +42,8 @@ test('a use is shown in the list shortly after, and the request itself writes no
   // A table that refuses updates would fail the request if the request wrote.
   await mine.db.unsafe(`
     create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'read-only'; end $$;
-    create trigger refuse before insert or update or delete on keyhook.api_keys execute function keyhook.refuse()`)
+    create trigger refuse before insert or update or delete on keyhook.api_keys execute function keyhook.refuse();
+    create trigger refuse before insert or update or delete on keyhook.api_key_uses execute function keyhook.refuse()`)
   expect((await call(`${mine.url}/api/v1/organizations`, { token: made.body.api_key })).status).toBe(200)
   await mine.db.unsafe('drop function keyhook.refuse cascade')
   const before = Date.now()
@@ -104,9 +105,9 @@ test('a database that is away costs the note and nothing else', async () => {
   const [id] = await addKeys(1)
   const errors: unknown[] = []
   const uses = createKeyUses({ db: api.db, now: () => new Date(), onError: (error) => errors.push(error) })
-  await api.db`alter table keyhook.api_keys rename to away`
+  await api.db`alter table keyhook.api_key_uses rename to away`
   uses.note(orgId, id!)
   await uses.close()
-  await api.db`alter table keyhook.away rename to api_keys`
+  await api.db`alter table keyhook.away rename to api_key_uses`
   expect(errors).toHaveLength(1)
 })
