@@ -1,11 +1,8 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { runBackupSchedule } from '../../src/platform/scheduled-backups.ts'
-import { connect } from '../../src/store/database.ts'
-import { superuser } from '../../src/store/embedded/cluster.ts'
-import { ledgerSums, prepareLedger, startLoad, untilCommitted } from './support/load.ts'
 import {
   type BackupBody,
   clientOf,
@@ -33,63 +30,6 @@ afterAll(() => platform.close())
 
 const eventsAbout = async (key: string, id: string) =>
   (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data[key] === id)
-
-/** Checks every table and index page for page, as the superuser over the instance's socket. */
-async function amcheck(database: DatabaseBody): Promise<number> {
-  const host = join(platform.home, database.id, 'cluster')
-  const target = { host, port: database.port!, user: superuser, password: '', database: 'app' }
-  const sql = connect(target, { name: 'amcheck', connectionsMax: 1 })
-  onTestFinished(() => sql.end({ timeout: 1 }))
-  await sql`create extension if not exists amcheck`
-  const indexes = await sql`
-    select bt_index_parent_check(c.oid, true, true) from pg_class c join pg_am a on a.oid = c.relam
-    where c.relkind = 'i' and a.amname = 'btree' and c.relpersistence = 'p'`
-  const damage = await sql`
-    select c.relname, v.* from pg_class c cross join lateral verify_heapam(c.oid) v
-    where c.relkind in ('r', 't', 'm') and c.relpersistence = 'p'`
-  expect(damage).toEqual([])
-  return indexes.length
-}
-
-test('a backup taken under a load of writes restores to a consistent state with everything committed before it ended', async () => {
-  const sql = clientOf(source, 6)
-  await prepareLedger(sql)
-  const load = startLoad(sql, 6)
-  await untilCommitted(load, 50)
-  const backup = await takeBackup(platform, source.id)
-  const duringBackup = load.committed()
-  await untilCommitted(load, duringBackup + 50)
-  expect(backup).toMatchObject({ status: 'completed', failure: null })
-  expect(backup.bytes_done).toBe(backup.bytes_total)
-  expect(backup.size_bytes).toBeGreaterThan(0)
-  const [finished] = await platform.db<[{ at: Date }]>`
-    select created_at as at from keyhook.backups where id = ${backup.id}`
-  const [before] = await sql<[{ rows: number }]>`select count(*)::int as rows from history where at <= ${finished.at}`
-
-  const { restore, database } = await restoreBackup(platform, backup.id)
-  await load.stop()
-  expect(restore).toMatchObject({ status: 'completed', failure: null })
-  expect(restore.bytes_done).toBe(restore.bytes_total)
-  const copy = clientOf(database)
-  const sums = await ledgerSums(copy)
-  expect(sums.tellers).toBe(sums.accounts)
-  expect(sums.branches).toBe(sums.accounts)
-  expect(sums.history).toBe(sums.accounts)
-  expect(sums.rows).toBeGreaterThanOrEqual(before.rows)
-  expect(await amcheck(database)).toBeGreaterThan(100)
-  // A copy with a life of its own, that takes writes.
-  await copy`insert into history (delta) values (0)`
-  const original = await ledgerSums(sql)
-  expect(original.rows).toBe(load.committed())
-  expect(original.history).toBe(original.accounts)
-
-  expect(await eventsAbout('backup_id', backup.id)).toEqual([
-    { type: 'backup.completed', data: { backup_id: backup.id, database_id: source.id, size_bytes: backup.size_bytes } },
-    { type: 'restore.completed', data: { restore_id: restore.id, backup_id: backup.id, database_id: database.id } },
-  ])
-  // restore.completed stands for it; a receiver that counts databases by both names would count it twice.
-  expect((await eventsAbout('database_id', database.id)).map((event) => event.type)).toEqual(['restore.completed'])
-}, 60_000)
 
 test('every row that was committed when the backup was asked for is in the copy, whose only password is the new one', async () => {
   const sql = clientOf(source)

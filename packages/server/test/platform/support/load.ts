@@ -16,31 +16,38 @@ export async function prepareLedger(sql: postgres.Sql): Promise<void> {
   await sql`insert into accounts select g, 0, repeat(md5(g::text), 5) from generate_series(1, 20000) g`
 }
 
-export type Load = { committed(): number; stop(): Promise<number> }
+export type Load = {
+  committed(): number
+  /** The rows of the history whose commits were answered by now, as the clients saw it. */
+  acknowledged(): number[]
+  stop(): Promise<number>
+}
 
 export function startLoad(sql: postgres.Sql, clients: number): Load {
   let running = true
-  let committed = 0
+  const rows: number[] = []
   async function work(): Promise<void> {
     while (running) {
       const delta = Math.floor(Math.random() * 2_000) - 1_000
       const pick = (max: number) => 1 + Math.floor(Math.random() * max)
-      await sql.begin(async (tx) => {
+      const row = await sql.begin(async (tx) => {
         await tx`update accounts set balance = balance + ${delta}, filler = md5(random()::text) || filler where id = ${pick(20_000)}`
         await tx`update tellers set balance = balance + ${delta} where id = ${pick(50)}`
         await tx`update branches set balance = balance + ${delta} where id = ${pick(5)}`
-        await tx`insert into history (delta) values (${delta})`
+        const [written] = await tx<[{ n: number }]>`insert into history (delta) values (${delta}) returning n::int`
+        return written.n
       })
-      committed += 1
+      rows.push(row)
     }
   }
   const workers = Array.from({ length: clients }, work)
   return {
-    committed: () => committed,
+    committed: () => rows.length,
+    acknowledged: () => [...rows],
     async stop() {
       running = false
       await Promise.all(workers)
-      return committed
+      return rows.length
     },
   }
 }
