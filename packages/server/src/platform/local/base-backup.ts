@@ -46,12 +46,13 @@ export async function* baseBackup(options: BaseBackupOptions): AsyncGenerator<Bu
     if (stop.spcmapfile.trim() !== '') throw new Error('a tablespace outside the data directory cannot be backed up')
     yield* tar.content('backup_label', Buffer.from(stop.labelfile))
     step('backup.copying_wal', id)
-    const segments = await session<{ name: string }[]>`
-      select name from pg_ls_waldir()
+    const segments = await session<{ name: string; bytes: number }[]>`
+      select name, size::float8 as bytes from pg_ls_waldir()
       where (name ~ '^[0-9A-F]{24}$' and name between ${start.segment} and ${stop.segment}) or name ~ '\\.history$'
       order by name`
     const names = segments.map((row) => row.name)
     if (!names.includes(start.segment) || !names.includes(stop.segment)) throw new Error('WAL of the backup is gone')
+    tar.expect(segments.reduce((sum, { bytes }) => sum + bytes, 0))
     for (const name of names) yield* tar.file(`pg_wal/${name}`, join(cluster, 'pg_wal', name), { required: true })
     yield* tar.finish({ database_id: id, postgres_version: start.version, start_lsn: start.lsn, stop_lsn: stop.lsn })
   } finally {
@@ -71,7 +72,7 @@ function createTarWriter(deps: { bytesTotal: number; onProgress: Progress; signa
       deps.signal.throwIfAborted()
       hash.update(part)
       bytesDone += part.length
-      // What comes on top of the first count, WAL above all, was not known then.
+      // Files may have grown since they were counted.
       bytesTotal = Math.max(bytesTotal, bytesDone)
       deps.onProgress({ bytesDone, bytesTotal })
       yield part
@@ -81,6 +82,10 @@ function createTarWriter(deps: { bytesTotal: number; onProgress: Progress; signa
   }
 
   return {
+    /** So much more than what was counted at first. */
+    expect(bytes: number): void {
+      bytesTotal = Math.max(bytesTotal, bytesDone) + bytes
+    },
     async *file(path: string, from: string, { required = false } = {}): AsyncGenerator<Buffer> {
       const source = await openSource(from)
       if (source === undefined) {
