@@ -1,3 +1,4 @@
+import { readdir } from 'node:fs/promises'
 import postgres from 'postgres'
 import { describe, test } from 'vitest'
 import { createKillable, type Killable, nothingAmiss } from './support/killable.ts'
@@ -57,6 +58,7 @@ describe.concurrent('killed with kill -9', () => {
     // Made beside the very first start, before anybody asks for a database.
     await keyhook.killedAt('template.making', keyhook.start)
     await keyhook.start()
+    expect((await readdir(keyhook.home)).some((name) => name.startsWith('template-'))).toBe(true)
     for (const [n, step] of provisioningSteps.entries()) {
       await keyhook.killedAt(step, () => keyhook.request('/databases', { body: { name: step } }))
       await keyhook.start()

@@ -1,26 +1,30 @@
-import { rm } from 'node:fs/promises'
+import { access, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, onTestFinished } from 'vitest'
+import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { nodeOf, openHome } from '../../src/platform/local/home.ts'
 import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
 import { driverConformance } from './driver-conformance.ts'
-import { portRange, scratchFolder } from './support/platform.ts'
+import { portRange, scratchFolder, until } from './support/platform.ts'
 
 // One folder for all of them: they share its template, and each removes the databases that it made.
 const folder = scratchFolder()
 afterAll(async () => rm(await folder, { recursive: true, force: true }))
 const [first, last] = portRange().split('-').map(Number)
 
+function openDriver(dataDir: string) {
+  return createLocalDriver({
+    home: () => openHome(dataDir),
+    host: '127.0.0.1',
+    publicHost: '127.0.0.1',
+    ports: { first: first!, last: last! },
+    onEvent() {},
+  })
+}
+
 driverConformance('the local driver', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const open = () => {
-    const driver = createLocalDriver({
-      home: () => openHome(dataDir),
-      host: '127.0.0.1',
-      publicHost: '127.0.0.1',
-      ports: { first: first!, last: last! },
-      onEvent() {},
-    })
+    const driver = openDriver(dataDir)
     onTestFinished(async () => {
       for (const id of await driver.existing()) await driver.remove(id)
       await driver.close()
@@ -28,4 +32,25 @@ driverConformance('the local driver', async () => {
     return driver
   }
   return { driver: open(), reopen: async () => open() }
+})
+
+test('closing does not wait for preparations that nobody needs any more, and nothing is left of them', async () => {
+  const { dataDir } = await nodeOf(join(await folder, 'brief'))
+  const home = join(dataDir, 'databases')
+  const driver = openDriver(dataDir)
+  const prepared = driver.prepare().then(
+    () => 'prepared',
+    () => 'given up',
+  )
+  const isUnderWay = async () => {
+    const [workshop] = await readdir(home).catch(() => [])
+    return access(join(home, workshop ?? '', 'cluster/PG_VERSION')).then(
+      () => true,
+      () => false,
+    )
+  }
+  await until(isUnderWay, (begun) => begun)
+  await driver.close()
+  expect(await prepared).toBe('given up')
+  expect(await readdir(home)).toEqual([])
 })
