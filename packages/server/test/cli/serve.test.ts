@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { call } from '../support/client.ts'
+import { removeDataDirectory } from '../support/data-directory.ts'
 import { createInstallation, people } from '../support/installation.ts'
 import { bridgeTo, keyhook, scratchDirectory, serve } from '../support/processes.ts'
 import { openRaw } from '../support/raw-http.ts'
@@ -28,6 +29,7 @@ test('a first start on an empty folder: its lines work when pasted, and a second
 }, async () => {
   // A space in the name: people have those, and pasted lines have to survive it.
   const dataDir = join(await scratchDirectory(), 'key hook')
+  onTestFinished(() => removeDataDirectory(dataDir))
   await mkdir(dataDir)
   const environment = { KEYHOOK_DATA_DIR: dataDir }
 

@@ -1,12 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readFile, realpath, rm, symlink } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { removeDataDirectory } from '../support/data-directory.ts'
 import { type Block, blocksOf, masked } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
@@ -36,10 +37,7 @@ afterAll(async () => {
     // The shell may be gone long before what it started: the files go only when the last of the group has ended.
     while (isGroupAlive(child.pid!)) await setTimeout(50)
   }
-  // As root these two may be links to places that PostgreSQL's own user can reach.
-  for (const name of ['postgres', 'databases']) {
-    await rm(await realpath(join(folder, '.keyhook', name)), { recursive: true, force: true })
-  }
+  await removeDataDirectory(join(folder, '.keyhook'))
   await rm(folder, { recursive: true, force: true })
 })
 

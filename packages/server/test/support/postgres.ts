@@ -1,10 +1,11 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { type ConnectionTarget, connect } from '../../src/store/database.ts'
 import { openEmbedded } from '../../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../../src/store/migrate.ts'
+import { removeDataDirectory } from './data-directory.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -35,14 +36,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('postgres', embedded.connection)
   return async () => {
     await embedded.stop()
-    await removeCluster(dataDir)
+    await removeDataDirectory(dataDir)
   }
-}
-
-/** As root the cluster may live outside the data directory, with a link to it inside. */
-async function removeCluster(dataDir: string): Promise<void> {
-  const { realpath } = await import('node:fs/promises')
-  const cluster = await realpath(join(dataDir, 'postgres'))
-  await rm(cluster, { recursive: true, force: true })
-  await rm(dataDir, { recursive: true, force: true })
 }
