@@ -7,16 +7,27 @@ const malformed = (detail: string): Fault => new Fault('request.malformed', { pu
 
 /** RFC 8259: JSON is UTF-8. A lenient decoder would store replacement characters that nobody sent. */
 export function readJson(
-  _request: FastifyRequest,
+  request: FastifyRequest,
   body: string | Buffer,
   done: (error: Error | null, value?: unknown) => void,
 ): void {
   try {
+    refuseCodings(request.headers)
     // Many clients put a JSON content type on a DELETE without a body.
     done(null, body.length === 0 ? undefined : parse(body as Buffer))
   } catch (error) {
     done(error as Fault)
   }
+}
+
+/** Nothing here is ever unpacked: a small body that becomes a large one is an old trick. */
+function refuseCodings(headers: FastifyRequest['headers']): void {
+  const content = headers['content-encoding'] ?? 'identity'
+  if (content.toLowerCase() !== 'identity') {
+    throw new Fault('request.unsupported_media_type', { public: 'Send the body as it is, without a Content-Encoding.' })
+  }
+  const transfer = headers['transfer-encoding'] ?? 'chunked'
+  if (transfer.toLowerCase() !== 'chunked') throw malformed('The only Transfer-Encoding that is known here is chunked.')
 }
 
 function parse(body: Buffer): unknown {

@@ -1,44 +1,106 @@
+import { type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
 import { Fault } from '../kernel/faults.ts'
 import { problemOf } from './problems.ts'
 
 /** How long a client may take to send a request: enough for the largest body on a bad line, too short to hoard sockets. */
 export const requestMsMax = 30_000
 
-export const hostMissing = (): Fault => new Fault('request.malformed', { public: 'The Host header is missing.' })
+/** RFC 9112, 3.2: without a Host, with two of them (which Node joins by a comma), or with one that cannot be. */
+export const hostFault = (): Fault =>
+  new Fault('request.malformed', { public: 'There has to be exactly one Host header, with a host and perhaps a port.' })
 
-/** Node knows one expectation, 100-continue, and has no error for others. */
-export const expectationFailed: NodeJS.ErrnoException = Object.assign(new Error(), { code: 'EXPECTATION_FAILED' })
+const hostShape = /^[\w.~!$&'()*+;=%:[\]-]*$/
+let lastGoodHost = ''
+
+/** Nearly every request names the same host as the one before. */
+export function isHost(host: string): boolean {
+  if (host === lastGoodHost) return true
+  if (!hostShape.test(host)) return false
+  lastGoodHost = host
+  return true
+}
+
+/** Node hangs up on a CONNECT without a word. */
+export const noProxy: NodeJS.ErrnoException = Object.assign(new Error(), { code: 'NO_PROXY' })
 
 const details = {
   'request.header_too_large': 'The header lines together may have 16 KiB.',
   'request.timeout': `A request has to arrive within ${requestMsMax / 1_000} seconds.`,
   'request.expectation_failed': 'The only expectation that is known here is "100-continue".',
   'request.malformed': 'This is not HTTP/1.1 as RFC 9112 describes it.',
+  'request.method_not_allowed': 'This is not a proxy.',
 } as const
 
 const codes: Record<string, keyof typeof details> = {
   HPE_HEADER_OVERFLOW: 'request.header_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request.timeout',
-  EXPECTATION_FAILED: 'request.expectation_failed',
+  NO_PROXY: 'request.method_not_allowed',
 }
 
-type Socket = { writable: boolean; end(text: string): void; destroy(): void }
+/**
+ * Node knows one expectation, 100-continue. Unlike what is broken, this has a response, and needs it: behind an earlier request
+ * there is no socket to write to yet.
+ */
+export function answerExpectation(response: ServerResponse): void {
+  const { head, body, status } = answerOf('request.expectation_failed')
+  response.writeHead(status, head).end(body)
+}
+
+/** Node keeps the answer that a socket is busy with here. */
+type Socket = Duplex & { _httpMessage?: ServerResponse | null }
+/** Each is told once, though what follows the first broken thing is broken too. */
+const told = new WeakSet<Socket>()
+
+/** How long a client may take to read what it is told and hang up. */
+const lingerMs = 1_000
 
 /** The request never became one: there is no reply object, only a socket. */
 export function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (told.has(socket)) return
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
     return
   }
-  const code = codes[error.code ?? ''] ?? 'request.malformed'
+  const busy = socket._httpMessage
+  if (busy?.req.complete) {
+    // Requests that came before on the same connection are answered first: else this would be taken for their answer.
+    told.add(socket)
+    busy.once('close', () => {
+      told.delete(socket)
+      answerBrokenHttp(error, socket)
+    })
+  } else if (busy?.headersSent) socket.destroy()
+  else dismiss(socket, rawAnswer(codes[error.code ?? ''] ?? 'request.malformed'))
+}
+
+/** Not destroyed at once: the answer would be lost with what is still arriving. */
+function dismiss(socket: Socket, answer: string): void {
+  told.add(socket)
+  // Nobody else listens on the socket of a CONNECT any more: an error on it would end the process.
+  socket.on('error', () => socket.destroy())
+  socket.end(answer)
+  socket.resume()
+  setTimeout(() => socket.destroy(), lingerMs).unref()
+}
+
+function rawAnswer(code: keyof typeof details): string {
+  const { status, head, body } = answerOf(code)
+  const lines = Object.entries(head).map(([name, value]) => `${name}: ${value}`)
+  const date = `date: ${new Date().toUTCString()}`
+  return [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, date, ...lines, '', body].join('\r\n')
+}
+
+function answerOf(code: keyof typeof details) {
   const problem = problemOf(new Fault(code, { public: details[code] }))
   const body = JSON.stringify(problem)
-  const head = [
-    `HTTP/1.1 ${problem.status} ${problem.title}`,
-    'content-type: application/problem+json; charset=utf-8',
-    'cache-control: no-store',
-    'connection: close',
-    `content-length: ${Buffer.byteLength(body)}`,
-  ]
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  const head = {
+    'content-type': 'application/problem+json; charset=utf-8',
+    'cache-control': 'no-store',
+    connection: 'close',
+    'content-length': String(Buffer.byteLength(body)),
+    // RFC 9110, 10.2.1: a list of nothing.
+    ...(problem.status === 405 && { allow: '' }),
+  }
+  return { status: problem.status, head, body }
 }

@@ -10,7 +10,7 @@ export function createMethodTable() {
     },
     /** Empty when no route has the path. */
     at(url: string): string[] {
-      const path = pathOf(url).split('/')
+      const path = pathOf(url).split('/').map(decoded)
       return [...new Set(registered.filter(({ parts }) => matches(parts, path)).map(({ method }) => method))]
     },
   }
@@ -18,6 +18,15 @@ export function createMethodTable() {
 
 /** A proxy may send the whole URL as the target (RFC 9112, 3.2.2). */
 const pathOf = (url: string): string => url.replace(/^https?:\/\/[^/?]*/i, '').split('?', 1)[0]!
+
+/** As the router reads it, unless it cannot be: a method that nothing takes is refused before anybody tries. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
 
 const matches = (pattern: readonly string[], path: readonly string[]): boolean =>
   pattern.length === path.length &&

@@ -12,7 +12,7 @@ import type { KeyUses } from '../store/key-uses.ts'
 import { gateOf, run } from './admit.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readJson } from './body.ts'
-import { answerBrokenHttp, expectationFailed, hostMissing, requestMsMax } from './broken-http.ts'
+import { answerBrokenHttp, answerExpectation, hostFault, isHost, noProxy, requestMsMax } from './broken-http.ts'
 import { faultOf } from './fault-of.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createMethodTable } from './methods.ts'
@@ -45,6 +45,8 @@ export function createHttpServer(deps: {
       connectionsCheckingInterval: Math.ceil((deps.limits.requestMsMax ?? requestMsMax) / 10),
       // Node refuses a request without a Host with an empty body; `requireHost` says the same as a problem.
       requireHostHeader: false,
+      // Of two Authorization headers Node would take the first and whoever stands in front of us perhaps the second.
+      joinDuplicateHeaders: true,
     },
     trustProxy: deps.trustedProxies === null ? false : [...deps.trustedProxies],
     genReqId: createRequestIds(),
@@ -69,7 +71,8 @@ export function createHttpServer(deps: {
   app.addHook('onRequest', prepare)
   app.setErrorHandler(answerError)
   app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply))
-  app.server.on('checkExpectation', (_request, response) => answerBrokenHttp(expectationFailed, response.socket!))
+  app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
+  app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
   hangUpWhenStopping(app)
   for (const route of deps.routes) addRoute(app, route, deps)
   return app
@@ -137,11 +140,12 @@ function answerError(error: unknown, request: FastifyRequest, reply: FastifyRepl
   logAnswer(reply)
 }
 
-/** RFC 9112, 3.2: HTTP/1.1 without a Host is a bad request. */
 function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
   // Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way.
   reply.header('cache-control', 'no-store')
-  if (request.headers.host === undefined && request.raw.httpVersion === '1.1') done(hostMissing())
+  const { host } = request.headers
+  // Only HTTP/1.0 may do without one.
+  if (host === undefined ? request.raw.httpVersion !== '1.0' : !isHost(host)) done(hostFault())
   else done()
 }
 

@@ -52,8 +52,9 @@ export function fieldErrors(errors: readonly ErrorObject[], part: string): Field
     const pointer = pointerOf(error)
     // One complaint a field is enough: an empty name is blank, too short and of the wrong format.
     if (found.has(pointer)) continue
-    const detail = sentence(error)
-    found.set(pointer, part === 'querystring' ? { parameter: pointer.slice(1), detail } : { pointer, detail })
+    const asked = part === 'querystring'
+    const detail = (asked && aboutParameter(error)) || sentence(error)
+    found.set(pointer, asked ? { parameter: pointer.slice(1), detail } : { pointer, detail })
   }
   return [...found.values()]
 }
@@ -71,6 +72,12 @@ const articles: Record<string, string> = {
   array: 'an array',
   object: 'a JSON object',
   integer: 'a whole number',
+}
+
+/** What only a query can do wrong. */
+function aboutParameter({ keyword, data }: ErrorObject): string | null {
+  if (keyword === 'additionalProperties') return 'is not a known parameter'
+  return Array.isArray(data) ? 'must be given once' : null
 }
 
 function sentence({ keyword, params, data, instancePath, message }: ErrorObject): string {

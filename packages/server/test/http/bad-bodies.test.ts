@@ -51,6 +51,9 @@ const keyRules: Rule[] = [
   ['a name of 256 emoji', JSON.stringify({ name: '😀'.repeat(256) }), ['/name'], /at most 255/],
   ['a NUL in the name', '{"name":"a\\u0000b"}', ['/name'], /control characters/],
   ['a line break in the name', '{"name":"a\\nb"}', ['/name'], /control characters/],
+  ['a name of invisible characters', '{"name":"\u200b\ufeff"}', ['/name'], /blank/],
+  ['a line separator in the name', '{"name":"a\u2028b"}', ['/name'], /control characters/],
+  ['a name that turns text around', '{"name":"a\u202eb"}', ['/name'], /direction/],
   ['half a surrogate pair in the name', '{"name":"a\\ud800"}', ['/name'], /broken Unicode/],
   ['an unknown field', '{"name":"a","role":"owner"}', ['/role'], /not a known field/],
   ['an api_key of one’s own', '{"name":"a","api_key":"kh_x"}', ['/api_key'], /not a known field/],
@@ -87,6 +90,8 @@ const webhookRules: Rule[] = [
   ['https: without slashes', hook({ url: 'https:example.com' }), ['/url'], /start with https/],
   ['a URL with a space around it', hook({ url: ' https://example.com/' }), ['/url'], /spaces/],
   ['a URL with a line break', hook({ url: 'https://example.com/\r\nX: y' }), ['/url'], /spaces/],
+  ['a URL that turns text around', hook({ url: 'https://example.com/\u202eb' }), ['/url'], /invisible/],
+  ['a URL with an invisible character', hook({ url: 'https://exam\u200bple.com/' }), ['/url'], /invisible/],
   ['a URL with a NUL', hook({ url: 'https://example.com/\0' }), ['/url'], /control/],
   [
     'a URL with half a surrogate pair',
@@ -195,6 +200,12 @@ test('a body of exactly the largest size is read, one byte more is answered 413'
 
 test('255 characters are counted as characters, not as UTF-16 units', async () => {
   const name = '😀'.repeat(255)
+  const url = `${api.url}/api/v1/organizations/${orgId}/api-keys`
+  const reply = await call<{ name: string }>(url, { token: owner.token, body: { name } })
+  expect([reply.status, reply.body.name]).toEqual([201, name])
+})
+
+test.each(['👩‍💻', 'می‌خواهم', 'ש\u200f (ב)', 'e\u0301'])('the name %s is kept as it is', async (name) => {
   const url = `${api.url}/api/v1/organizations/${orgId}/api-keys`
   const reply = await call<{ name: string }>(url, { token: owner.token, body: { name } })
   expect([reply.status, reply.body.name]).toEqual([201, name])

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Problem } from '../../src/http/problems.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
@@ -42,6 +44,9 @@ function expectProblem(reply: Pick<RawReply, 'status' | 'headers' | 'body'>, sta
 const json = 'Content-Type: application/json\r\n'
 const name = '{"name":"wire"}'
 
+const post = (headers: string, body: string, query = '') =>
+  `POST ${keys}${query} HTTP/1.1\r\n${authorized}${headers}Content-Length: ${body.length}\r\n\r\n${body}`
+
 type Broken = [what: string, request: () => string | Uint8Array, status: number, code: string]
 const broken: Broken[] = [
   ['not HTTP', () => 'hello there\r\n\r\n', 400, 'request.malformed'],
@@ -49,6 +54,44 @@ const broken: Broken[] = [
   ['an unknown method', () => `FOO ${keys} HTTP/1.1\r\n${authorized}\r\n`, 400, 'request.malformed'],
   ['HTTP/9.9', () => `GET ${keys} HTTP/9.9\r\n${authorized}\r\n`, 400, 'request.malformed'],
   ['no Host header', () => `GET ${keys} HTTP/1.1\r\n\r\n`, 400, 'request.malformed'],
+  ['HTTP/0.9', () => `GET ${keys}\r\n\r\n`, 400, 'request.malformed'],
+  ['two Host headers', () => `GET ${keys} HTTP/1.1\r\nHost: a\r\n${authorized}\r\n`, 400, 'request.malformed'],
+  ['a Host that is none', () => `GET /healthz HTTP/1.1\r\nHost: a b/<>\r\n\r\n`, 400, 'request.malformed'],
+  ['CONNECT', () => `CONNECT example.com:443 HTTP/1.1\r\n${authorized}\r\n`, 405, 'request.method_not_allowed'],
+  [
+    'a token that is folded into a second line',
+    () => `GET ${keys} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer\r\n ${owner.token}\r\n\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'two Authorization headers, the first of them good',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}Authorization: Bearer x\r\n\r\n`,
+    401,
+    'auth.invalid_token',
+  ],
+  [
+    'two Content-Type headers, the first of them good',
+    () => post(`${json}Content-Type: text/plain\r\n`, name),
+    415,
+    'request.unsupported_media_type',
+  ],
+  ['a compressed body', () => post(`${json}Content-Encoding: gzip\r\n`, name), 415, 'request.unsupported_media_type'],
+  [
+    'a transfer coding that nobody knows here',
+    () =>
+      `POST ${keys} HTTP/1.1\r\n${authorized}${json}Transfer-Encoding: gzip, chunked\r\n\r\nf\r\n${name}\r\n0\r\n\r\n`,
+    400,
+    'request.malformed',
+  ],
+  [
+    'a token among the trailers',
+    () =>
+      `POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Transfer-Encoding: chunked\r\n\r\nf\r\n${name}\r\n0\r\nAuthorization: Bearer ${owner.token}\r\n\r\n`,
+    401,
+    'auth.required',
+  ],
+  ['a query that nobody reads', () => post(json, name, '?force=true'), 422, 'request.invalid'],
   [
     'a header line without a colon',
     () => `GET ${keys} HTTP/1.1\r\n${authorized}nonsense\r\n\r\n`,
@@ -163,6 +206,57 @@ describe('what is not a proper request is answered with a problem, and nothing i
   })
 })
 
+test('what is refused before it is a request is answered like everything else: with a date and the usual words', async () => {
+  const reply = await sendRaw(api.url, 'hello there\r\n\r\n')
+  expect(reply.text).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/)
+  expect(Math.abs(Date.parse(reply.headers.date!) - Date.now())).toBeLessThan(60_000)
+})
+
+test('requests that came before a broken one on the same connection are answered first', async () => {
+  const { socket, received, ended } = openRaw(api.url)
+  const whole = `GET ${keys} HTTP/1.1\r\n${authorized}\r\n`
+  socket.write(`${whole}${post(json, name)}not HTTP\r\n\r\nand more of it\r\n\r\n`)
+  await ended
+  expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 201', 'HTTP/1.1 400'])
+})
+
+test.each([
+  ['garbage', 'hello there\r\n\r\n'],
+  ['a CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n'],
+])('after %s the connection is closed, also for a client that keeps its side open and resets it', async (_, text) => {
+  const { hostname, port } = new URL(api.url)
+  const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
+  const closed = new Promise<void>((resolve) => socket.on('error', () => resolve()))
+  socket.resume()
+  socket.write(text)
+  const talking = setInterval(() => socket.write('and on and on'), 50)
+  // Only when the server has let go of its side does writing fail.
+  await closed
+  clearInterval(talking)
+  const another = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
+  another.write(text, () => another.resetAndDestroy())
+  await once(another, 'close')
+  expect((await call(`${api.url}/healthz`)).status).toBe(200)
+})
+
+test('an expectation that nobody knows is answered in its turn, behind other requests too', async () => {
+  const { socket, received, ended } = openRaw(api.url)
+  const ask = (more: string) => `GET ${keys} HTTP/1.1\r\n${authorized}${more}\r\n`
+  socket.write(ask('') + ask('Expect: miracles\r\n'))
+  await ended
+  expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 417'])
+  expect((await call(`${api.url}/healthz`)).status).toBe(200)
+})
+
+test('a DELETE with a query that nobody reads deletes nothing', async () => {
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: owner.token, body: { name: 'kept' } })
+  const options = { method: 'DELETE', token: owner.token }
+  const reply = await call<Problem>(`${api.url}${keys}/${made.body.id}?dry_run=true`, options)
+  expect([reply.status, reply.body.detail]).toEqual([422, 'dry_run: is not a known parameter'])
+  const [row] = await api.db`select revoked_at from keyhook.api_keys where id = ${made.body.id}`
+  expect(row!.revoked_at).toBeNull()
+})
+
 test('a body that is shorter than it says never becomes a key, and is no fault of ours', async () => {
   const before = await countRows(api.db)
   const { socket, ended } = openRaw(api.url)
@@ -247,6 +341,7 @@ const allow: [path: string, allowed: string][] = [
   ['/docs', 'GET, HEAD'],
   ['/healthz', 'GET, HEAD'],
   ['/readyz', 'GET, HEAD'],
+  ['/api/v1/organizations/x/api%2Dkeys', 'POST, GET, HEAD'],
 ]
 describe.each(['PUT', 'PATCH', 'OPTIONS', 'TRACE', 'PROPFIND'])('%s', (method) => {
   test.each(allow)('on %s is answered 405 with Allow', async (path, allowed) => {
