@@ -76,13 +76,17 @@ export type LeasedLane = {
   cursorSeq: number
   headSeq: number
   asked: number
-  /** The dispatcher before us did not give it back: it may have left attempts behind that nobody settled. */
+  /** The dispatcher before us left attempts behind that nobody settled. */
   takenOver: boolean
   /** Null once the webhook is deleted. */
   webhook: { url: string; secret: Sealed } | null
 }
 
-/** Takes up to `lanesMax` lanes that are due, by turns across organizations: one with 10,000 lanes takes one place a turn. */
+/**
+ * Takes up to `lanesMax` lanes that are due, by turns across organizations: one with 10,000 lanes takes one place a turn.
+ * The token is a time, so that a lease that a crash of the server takes back is not given again under the same token to
+ * somebody else, while its holder still believes in it.
+ */
 export const leaseLanes = async (
   db: Database,
   { owner, lanesMax, leaseMs }: { owner: string; lanesMax: number; leaseMs: number },
@@ -96,13 +100,16 @@ export const leaseLanes = async (
     ), candidates as materialized (
       select id, org_id from due order by turn, due_at limit ${lanesMax}
     ), locked as materialized (
-      select l.id, l.org_id, l.lease_owner is not null as taken_over
+      select l.id, l.org_id, exists (
+        select 1 from keyhook.unsettled u where u.lane_id = l.id and u.org_id = l.org_id and u.due_at = '-infinity'
+      ) as taken_over
       from keyhook.lanes l join candidates c on c.id = l.id and c.org_id = l.org_id
       where l.due_at <= now()
       order by l.id for no key update of l skip locked
     ), leased as (
       update keyhook.lanes l
-      set lease_owner = ${owner}, lease_token = l.lease_token + 1, due_at = now() + ${leaseMs} * interval '1 millisecond'
+      set lease_owner = ${owner}, lease_token = greatest(l.lease_token + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
+        due_at = now() + ${leaseMs} * interval '1 millisecond'
       from locked k where l.id = k.id and l.org_id = k.org_id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.head_seq, l.asked, k.taken_over
     )
@@ -200,7 +207,11 @@ export const releaseLanes = async (
     update keyhook.lanes l set
       lease_owner = null,
       due_at = case
-        when l.ended_at is not null then null
+        -- Of a deleted webhook only an attempt without an outcome matters.
+        when l.ended_at is not null then (
+          select min(u.due_at) from keyhook.unsettled u
+          where u.lane_id = l.id and u.org_id = l.org_id and u.due_at = '-infinity'
+        )
         when g.abandon then now()
         else (select min(u.due_at) from keyhook.unsettled u where u.lane_id = l.id and u.org_id = l.org_id)
       end

@@ -267,8 +267,11 @@ export function createDispatcher(deps: {
       keep()
       await untilQuiet(limits.drainMsMax)
       letGo()
+      flow.cutOff()
       for (const lane of lanes.values()) lane.sender.interrupt()
       const handOver = async () => {
+        // A lease that is on its way would come after we have given everything back.
+        while (looking) await pause(clock, 5)
         await flow.settled()
         await releases.settled()
         const rest = [...lanes.values()]

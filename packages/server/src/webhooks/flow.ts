@@ -2,7 +2,7 @@ import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
 import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
 import type { BegunAttempt, DueDelivery, Leftover } from '../store/unsettled.ts'
-import type { Clock } from './clock.ts'
+import { type Clock, pause } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import type { Exchange } from './exchange.ts'
 import { createGroup } from './group.ts'
@@ -58,6 +58,7 @@ export function createFlow(deps: {
   let beginning = 0
   let startScheduled = false
   let stopped = false
+  let cutOff = false
 
   const reads = createGroup<Lane>({ clock, sizeMax: lanesPerRead, atOnceMax: 2, run: readLanes })
   const settles = createGroup<SettledAttempt & { lane: Lane }>({
@@ -80,7 +81,10 @@ export function createFlow(deps: {
     } else if (isIdle(lane)) deps.onIdle(lane)
   }
 
-  async function readLanes(lanes: Lane[]): Promise<void> {
+  async function readLanes(asked: Lane[]): Promise<void> {
+    // Not for one that was lost meanwhile: leased anew it stands here under the same id, and would get both answers.
+    const lanes = asked.filter((lane) => !lane.gone)
+    if (lanes.length === 0) return
     const requests = lanes.map(readRequest)
     const found = await deps.persist('read', () => store.read(requests), deps.mend)
     const byLane = new Map<number, DueDelivery[]>()
@@ -113,7 +117,10 @@ export function createFlow(deps: {
     while (group.length < deps.groupMax && inFlight < deps.inFlightMax) {
       const lane = turns.next()
       if (lane === undefined) break
-      if (!canStart(lane)) continue
+      // One group of a lane at a time: were a later one on disk and the earlier lost with this process, the cursor would
+      // stand behind a delivery that never began, and nobody would look for it.
+      if (!canStart(lane) || (lane.starting > 0 && lane.group !== group)) continue
+      lane.group = group
       group.push(prepare(lane, now))
       if (canStart(lane)) turns.add(lane)
     }
@@ -125,8 +132,9 @@ export function createFlow(deps: {
     beginning -= 1
     deps.observe.grouped('begin', group.length, mayGo.size)
     for (const one of group) {
-      if (mayGo.has(one.lane.leased.laneId) && !one.lane.gone) send(one)
-      else refuse(one)
+      if (!mayGo.has(one.lane.leased.laneId) || one.lane.gone) refuse(one)
+      else if (cutOff) interrupt(one)
+      else send(one)
     }
     for (const { lane } of group) consider(lane)
     if (turns.size > 0) scheduleStart()
@@ -160,6 +168,16 @@ export function createFlow(deps: {
     leaveStart(one)
     inFlight -= 1
     deps.onLost(one.lane)
+  }
+
+  /** On disk, and too late to be sent: we are leaving, and whoever takes the lane next must find an outcome. */
+  function interrupt(one: Starting): void {
+    leaveStart(one)
+    inFlight -= 1
+    const { lane, delivery, begun } = one
+    const headers = recordedHeaders(lane.sender.headers(delivery, begun.startedAtMs))
+    lane.settling += 1
+    settles.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
   }
 
   function send(one: Starting): void {
@@ -237,7 +255,14 @@ export function createFlow(deps: {
     stop: () => {
       stopped = true
     },
-    settled: () => settles.settled(),
+    /** Nothing more is sent either, not even what is being begun. */
+    cutOff: () => {
+      cutOff = true
+    },
+    async settled(): Promise<void> {
+      while (beginning > 0) await pause(clock, 5)
+      await settles.settled()
+    },
     get inFlight() {
       return inFlight
     },

@@ -29,6 +29,8 @@ export type Lane = {
   /** Retries that are being begun: until that is on disk, another read would find them again. */
   retriesStarting: number
   starting: number
+  /** The group in which they are being begun. */
+  group: unknown
   inFlight: number
   settling: number
   /** Since when it has had nothing to do; kept for a moment, because what comes next often comes soon. */
@@ -51,6 +53,7 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   reading: false,
   retriesStarting: 0,
   starting: 0,
+  group: null,
   inFlight: 0,
   settling: 0,
   idleSince: null,
@@ -88,7 +91,12 @@ const wantsRetries = (lane: Lane): boolean =>
   lane.retriesDue && lane.retries.length === 0 && lane.retriesStarting === 0 && hasRoom(lane)
 
 export const wantsRead = (lane: Lane): boolean =>
-  !lane.gone && !lane.releasing && !lane.reading && (wantsFirsts(lane) || wantsRetries(lane))
+  !lane.gone &&
+  !lane.releasing &&
+  !lane.reading &&
+  // Of a deleted webhook nothing is sent, so what was read would never leave, and the lane never be given back.
+  lane.leased.webhook !== null &&
+  (wantsFirsts(lane) || wantsRetries(lane))
 
 /** Nothing to do, as far as is known. */
 export const isIdle = (lane: Lane): boolean =>

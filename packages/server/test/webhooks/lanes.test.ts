@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { askLane, leaseLanes, releaseLanes, wakeLanes } from '../../src/store/lanes.ts'
-import { type BegunAttempt, beginAttempts } from '../../src/store/unsettled.ts'
+import { type BegunAttempt, beginAttempts, findLeftovers } from '../../src/store/unsettled.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
@@ -35,8 +35,39 @@ test('a lease that is held is not given to a second dispatcher; one that has run
   expect(await lease()).toEqual([])
   await world.db`update keyhook.lanes set due_at = now() - interval '1 second'`
   const [taken] = await lease()
-  expect(taken).toMatchObject({ laneId: lane.laneId, takenOver: true })
+  expect(taken!.laneId).toBe(lane.laneId)
   expect(taken!.token).toBeGreaterThan(lane.token)
+})
+
+test('a lease that a crash of the server takes back is not given again under the same token', async () => {
+  const { world, lane, first } = await leasedLane()
+  // What the row was before: the lease is a commit that nobody waits for.
+  await world.db`update keyhook.lanes set lease_token = ${lane.token - 1}, lease_owner = null, due_at = now()`
+  const [again] = await leaseLanes(world.db, { owner: 'b', lanesMax: 10, leaseMs: 60_000 })
+  expect(again!.token).toBeGreaterThan(lane.token)
+  expect((await beginAttempts(world.db, [first])).size).toBe(0)
+})
+
+test('an attempt that was begun and never settled is found by the next holder, however the lane became free', async () => {
+  const { world, webhook, first, held } = await leasedLane()
+  await beginAttempts(world.db, [first])
+  const next = async () => (await leaseLanes(world.db, { owner: 'b', lanesMax: 10, leaseMs: 60_000 }))[0]!
+  const freed: (() => Promise<unknown>)[] = [
+    () => releaseLanes(world.db, [{ ...held, abandon: true }]),
+    () => world.db`update keyhook.lanes set due_at = now()`,
+    async () => {
+      await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
+      const [row] = await world.db<{ lease_token: string }[]>`select lease_token from keyhook.lanes`
+      return releaseLanes(world.db, [{ ...held, token: Number(row!.lease_token), abandon: false }])
+    },
+  ]
+  for (const free of freed) {
+    await free()
+    const lane = await next()
+    expect(lane.takenOver).toBe(true)
+    const left = await findLeftovers(world.db, [lane])
+    expect(left.map((one) => one.attemptId)).toEqual([first.attemptId])
+  }
 })
 
 test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {
