@@ -6,6 +6,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { localCertificate } from '../listen/certificate.ts'
 import { createReceiver, type Received } from '../listen/receiver.ts'
 import { prepareDataDirectory } from '../store/embedded/data-directory.ts'
+import { Mistake } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
@@ -35,7 +36,9 @@ async function listen(environment: Environment, options: Options): Promise<void>
     onReceived: (received) => process.stdout.write(`${options.json ? JSON.stringify(received) : describe(received)}\n`),
   })
   receiver.listen(options.port, '127.0.0.1')
-  await once(receiver, 'listening')
+  await once(receiver, 'listening').catch((error: NodeJS.ErrnoException) => {
+    throw new Mistake(`--port: nothing can listen on ${options.port} (${error.code}). Name a free one, or 0 for any.`)
+  })
   const { port } = receiver.address() as AddressInfo
   process.stderr.write(
     `Listening on https://127.0.0.1:${port}. To deliver here, Keyhook has to be started with\n` +

@@ -1,4 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
 import type { TestApi } from '../support/installation.ts'
@@ -165,6 +168,14 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     expect([ended.code, ended.stdout]).toEqual([1, ''])
     expect(ended.stderr).toMatch(/^PostgreSQL cannot be reached: [^\n]+\n$/)
     expect(ended.stderr).not.toContain('hunter2')
+  })
+
+  test('a port for listen that is taken', async () => {
+    const KEYHOOK_DATA_DIR = await mkdtemp(join(tmpdir(), 'keyhook-listen-'))
+    onTestFinished(() => rm(KEYHOOK_DATA_DIR, { recursive: true }))
+    const ended = await keyhookHere(['listen', '--port', new URL(api.url).port], { KEYHOOK_DATA_DIR })
+    expect([ended.code, ended.stdout]).toEqual([2, ''])
+    expect(ended.stderr).toMatch(/^--port: nothing can listen on \d+ \(EADDRINUSE\)[^\n]+\n$/)
   })
 
   test.each([
