@@ -2,15 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { composeJobQueue, composePlatformNode } from '../../src/compose.ts'
-import { readConfig } from '../../src/config.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import { connect } from '../../src/store/database.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { call } from '../support/client.ts'
 import { createInstallation, people } from '../support/installation.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
-import { createDatabase, portRange, scratchFolder, until } from './support/platform.ts'
+import { customerOf, until } from './support/customer.ts'
+import { portRange, scratchFolder, startNode } from './support/platform.ts'
 
 /*
  * PostgreSQL goes away under a node: at its start, and while it runs.
@@ -22,55 +21,44 @@ beforeAll(async () => {
 })
 afterAll(() => installation.close())
 
-async function dataDirectory(): Promise<string> {
-  const folder = await scratchFolder()
-  onTestFinished(() => rm(folder, { recursive: true, force: true }))
-  return join(folder, 'data')
-}
-
-async function startNode(url: string) {
-  const environment = { KEYHOOK_DATA_DIR: await dataDirectory(), KEYHOOK_DATABASES_PORTS: portRange() }
-  const db = connect({ url }, { name: 'test node', connectionsMax: 2 })
+/** A node that finds no PostgreSQL at its start. */
+async function startWithout() {
+  const bridge = await bridgeTo(installation.target)
+  await bridge.cut()
+  const db = connect({ url: bridge.url }, { name: 'test node', connectionsMax: 2 })
+  onTestFinished(() => db.end({ timeout: 1 }))
   const { log, lines } = captureLog()
-  const reached = { ...installation, db, target: { url }, config: readConfig(environment) }
-  const node = await composePlatformNode(reached, log, composeJobQueue(reached, log))
-  onTestFinished(async () => {
-    await node.close()
-    await db.end({ timeout: 1 })
-  })
+  const node = await startNode({ ...installation, db, target: { url: bridge.url } }, { log })
   const said = (message: string) =>
     until(
       async () => lines().map((line) => line.msg),
       (messages) => messages.includes(message),
     )
-  return { ...node, said }
+  await said('node.waits_for_postgresql')
+  return { node, said, bridge }
 }
 
 test('a node that starts while PostgreSQL is away waits for it, and is ready when it is back', async () => {
-  const bridge = await bridgeTo(installation.target)
-  await bridge.cut()
-  const node = await startNode(bridge.url)
-  await node.said('node.waits_for_postgresql')
+  const { node, said, bridge } = await startWithout()
   await bridge.mend()
   await node.ready
-  await node.said('platform.ready')
+  await said('platform.ready')
 })
 
 test('a node that waits for PostgreSQL can be stopped, and that is no failure', async () => {
-  const bridge = await bridgeTo(installation.target)
-  await bridge.cut()
-  const node = await startNode(bridge.url)
-  await node.said('node.waits_for_postgresql')
+  const { node } = await startWithout()
   await node.close()
   await node.ready
 })
 
 test('a server whose PostgreSQL goes away as soon as it is up lives on, and makes databases when it is back', async () => {
+  const folder = await scratchFolder()
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const bridge = await bridgeTo(installation.target)
   const server = await serve({
     DATABASE_URL: bridge.url,
     KEYHOOK_MASTER_KEY: masterKey,
-    KEYHOOK_DATA_DIR: await dataDirectory(),
+    KEYHOOK_DATA_DIR: join(folder, 'data'),
     KEYHOOK_DATABASES_PORTS: portRange(),
     KEYHOOK_LOG_LEVEL: 'fatal',
   })
@@ -90,8 +78,8 @@ test('a server whose PostgreSQL goes away as soon as it is up lives on, and make
   const orgId = await who.organization()
   const { token } = await who.person([{ orgId, role: 'owner' }])
   const base = `${server.url}/platform/v1/organizations/${orgId}`
-  const request = <T>(path: string, more: { body?: unknown } = {}) => call<T>(`${base}${path}`, { token, ...more })
-  expect(await createDatabase({ request }, 'after')).toMatchObject({ status: 'available' })
+  const customer = customerOf((path, more) => call(`${base}${path}`, { token, ...more }))
+  expect(await customer.createDatabase('after')).toMatchObject({ status: 'available' })
   expect(server.child.exitCode).toBeNull()
   expect((await server.stop()).code).toBe(0)
 }, 60_000)

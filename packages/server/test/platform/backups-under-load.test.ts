@@ -6,32 +6,17 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/store/database.ts'
 import { superuser } from '../../src/store/embedded/cluster.ts'
+import { type BackupBody, clientOf, type DatabaseBody, type RestoreBody, until } from './support/customer.ts'
 import { ledgerSums, prepareLedger, startLoad, untilCommitted } from './support/load.ts'
-import {
-  type BackupBody,
-  clientOf,
-  createDatabase,
-  type DatabaseBody,
-  eventsOf,
-  type Platform,
-  type RestoreBody,
-  restoreBackup,
-  settledBackup,
-  startPlatform,
-  takeBackup,
-  until,
-} from './support/platform.ts'
+import { type Platform, startPlatform } from './support/platform.ts'
 
 let platform: Platform
 let source: DatabaseBody & { password: string }
 beforeAll(async () => {
   platform = await startPlatform()
-  source = await createDatabase(platform, 'source')
+  source = await platform.createDatabase('source')
 })
 afterAll(() => platform.close())
-
-const eventsAbout = async (key: string, id: string) =>
-  (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data[key] === id)
 
 /** Calls back at the very moment that a step of the platform, which runs in this process, begins. */
 function onStep(wanted: string, run: () => void): void {
@@ -69,7 +54,7 @@ test('a backup taken under a load of writes restores to a consistent state with 
   onStep('backup.stopping', () => {
     beforeItEnded = load.acknowledged()
   })
-  const backup = await takeBackup(platform, source.id)
+  const backup = await platform.takeBackup(source.id)
   // It was written to all the while.
   expect(beforeItEnded.length).toBeGreaterThan(asked)
   await untilCommitted(load, load.committed() + 50)
@@ -77,7 +62,7 @@ test('a backup taken under a load of writes restores to a consistent state with 
   expect(backup.bytes_done).toBe(backup.bytes_total)
   expect(backup.size_bytes).toBeGreaterThan(0)
 
-  const { restore, database } = await restoreBackup(platform, backup.id)
+  const { restore, database } = await platform.restoreBackup(backup.id)
   await load.stop()
   expect(restore).toMatchObject({ status: 'completed', failure: null })
   expect(restore.bytes_done).toBe(restore.bytes_total)
@@ -95,18 +80,20 @@ test('a backup taken under a load of writes restores to a consistent state with 
   expect(original.rows).toBe(load.committed())
   expect(original.history).toBe(original.accounts)
 
-  expect(await eventsAbout('backup_id', backup.id)).toEqual([
+  expect(await platform.eventsAbout('backup_id', backup.id)).toEqual([
     { type: 'backup.completed', data: { backup_id: backup.id, database_id: source.id, size_bytes: backup.size_bytes } },
     { type: 'restore.completed', data: { restore_id: restore.id, backup_id: backup.id, database_id: database.id } },
   ])
   // restore.completed stands for it; a receiver that counts databases by both names would count it twice.
-  expect((await eventsAbout('database_id', database.id)).map((event) => event.type)).toEqual(['restore.completed'])
+  expect((await platform.eventsAbout('database_id', database.id)).map((event) => event.type)).toEqual([
+    'restore.completed',
+  ])
 }, 60_000)
 
 test("the same under pgbench's own load, where this machine has it", async ({ skip }) => {
   const pgbench = '/usr/lib/postgresql/15/bin/pgbench'
   if (!existsSync(pgbench)) skip()
-  const busy = await createDatabase(platform, 'busy')
+  const busy = await platform.createDatabase('busy')
   const env = { PGPASSWORD: busy.password, PATH: '/usr/bin:/bin' }
   const run = (...args: string[]) => promisify(execFile)(pgbench, [...args, busy.connection_string!], { env })
   await run('-i', '-q')
@@ -119,10 +106,10 @@ test("the same under pgbench's own load, where this machine has it", async ({ sk
   const written = async () => (await sql<[{ rows: number }]>`select count(*)::int as rows from pgbench_history`)[0].rows
   await until(written, (rows) => rows > 50)
   const before = await written()
-  const backup = await takeBackup(platform, busy.id)
+  const backup = await platform.takeBackup(busy.id)
   expect(backup).toMatchObject({ status: 'completed' })
   expect(await written()).toBeGreaterThan(before)
-  const { database } = await restoreBackup(platform, backup.id, 'bench copy')
+  const { database } = await platform.restoreBackup(backup.id, 'bench copy')
   running.abort()
   await bench
   const [sums] = await clientOf(database)`
@@ -153,7 +140,7 @@ async function holdOutcomes(): Promise<() => Promise<void>> {
 test('a backup and a restore tell how far they are, in bytes done of bytes known', async () => {
   const underWay = { status: 'running', bytes_done: expect.any(Number), bytes_total: expect.any(Number) }
   const letBackupEnd = await holdOutcomes()
-  const { body } = await platform.request<BackupBody>(`/databases/${source.id}/backups`, { method: 'POST' })
+  const body = await platform.askForBackup(source.id)
   const backing = await until(
     () => platform.request<BackupBody>(`/backups/${body.id}`).then((reply) => reply.body),
     (backup) => backup.bytes_done > 0,
@@ -161,7 +148,7 @@ test('a backup and a restore tell how far they are, in bytes done of bytes known
   expect(backing).toMatchObject(underWay)
   expect(backing.bytes_done).toBeLessThan(backing.bytes_total!)
   await letBackupEnd()
-  const backup = await settledBackup(platform, body.id)
+  const backup = await platform.settledBackup(body.id)
   expect(backup).toMatchObject({ status: 'completed', bytes_done: backup.bytes_total })
   expect(backup.bytes_total).toBeGreaterThanOrEqual(backing.bytes_total!)
 

@@ -3,49 +3,31 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { runBackupSchedule } from '../../src/platform/scheduled-backups.ts'
-import {
-  type BackupBody,
-  clientOf,
-  createDatabase,
-  type DatabaseBody,
-  eventsOf,
-  gone,
-  namesIn,
-  type Platform,
-  postmastersIn,
-  restoreBackup,
-  settledBackup,
-  startPlatform,
-  takeBackup,
-  until,
-} from './support/platform.ts'
+import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
+import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
 
 let platform: Platform
 let source: DatabaseBody & { password: string }
 beforeAll(async () => {
   platform = await startPlatform()
-  source = await createDatabase(platform, 'source')
+  source = await platform.createDatabase('source')
 })
 afterAll(() => platform.close())
-
-const eventsAbout = async (key: string, id: string) =>
-  (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data[key] === id)
 
 test('every row that was committed when the backup was asked for is in the copy, whose only password is the new one', async () => {
   const sql = clientOf(source)
   await sql`create table promised (n int)`
   await sql`insert into promised select generate_series(1, 500)`
-  const backup = await takeBackup(platform, source.id)
+  const backup = await platform.takeBackup(source.id)
   await sql`insert into promised values (501)`
-  const { database } = await restoreBackup(platform, backup.id, 'promise')
+  const { database } = await platform.restoreBackup(backup.id, 'promise')
   expect(database.password).not.toBe(source.password)
   expect(await clientOf(database)`select count(*)::int as n from promised`).toEqual([{ n: 500 }])
   await expect(clientOf({ ...database, password: source.password })`select 1`).rejects.toThrow(
     'password authentication',
   )
   expect(await sql`select count(*)::int as n from promised`).toEqual([{ n: 501 }])
-  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${database.id}`)
+  await platform.removeDatabase(database.id)
 })
 
 test('a second backup of one database is refused while the first is being taken', async () => {
@@ -57,19 +39,19 @@ test('a second backup of one database is refused while the first is being taken'
   expect(answers.map((answer) => answer.status).sort()).toEqual([202, 409, 409, 409])
   const begun = answers.find((answer) => answer.status === 202)!.body
   expect((await platform.request(`/backups/${begun.id}`, { method: 'DELETE' })).status).toBe(409)
-  expect(await settledBackup(platform, begun.id)).toMatchObject({ status: 'completed' })
+  expect(await platform.settledBackup(begun.id)).toMatchObject({ status: 'completed' })
 })
 
 test('an archive that was damaged on disk does not restore: the new database fails, and nothing is left of it', async () => {
-  const backup = await takeBackup(platform, source.id)
+  const backup = await platform.takeBackup(source.id)
   const path = join(platform.archives, `${backup.id}.tar.zst`)
   const archive = await readFile(path)
   archive[archive.length >> 1]! ^= 0xff
   await writeFile(path, archive)
-  const { restore, database } = await restoreBackup(platform, backup.id, 'broken')
+  const { restore, database } = await platform.restoreBackup(backup.id, 'broken')
   expect(restore).toMatchObject({ status: 'failed', failure: expect.stringContaining('The archive is damaged') })
   expect(database).toMatchObject({ status: 'failed', failure: restore.failure })
-  const events = await eventsAbout('database_id', database.id)
+  const events = await platform.eventsAbout('database_id', database.id)
   expect(events).toEqual([
     { type: 'database.failed', data: { database_id: database.id, name: 'broken', reason: restore.failure } },
   ])
@@ -81,66 +63,64 @@ test('a backup that cannot be written ends in backup.failed with the reason, aft
   const aside = `${platform.archives}.aside`
   await rename(platform.archives, aside)
   await writeFile(platform.archives, 'in the way')
-  const { body } = await platform.request<BackupBody>(`/databases/${source.id}/backups`, { method: 'POST' })
-  const failed = await settledBackup(platform, body.id)
+  const body = await platform.askForBackup(source.id)
+  const failed = await platform.settledBackup(body.id)
   await rm(platform.archives)
   await rename(aside, platform.archives)
   expect(failed).toMatchObject({ status: 'failed', failure: 'Something went wrong on our side.', size_bytes: null })
-  expect(await eventsAbout('backup_id', body.id)).toEqual([
+  expect(await platform.eventsAbout('backup_id', body.id)).toEqual([
     { type: 'backup.failed', data: { backup_id: body.id, database_id: source.id, reason: failed.failure } },
   ])
   expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
   // And the next one is as good as ever.
-  expect(await takeBackup(platform, source.id)).toMatchObject({ status: 'completed' })
+  expect(await platform.takeBackup(source.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
 
 test('deleting a backup removes its archive; its path answers 404 from then on', async () => {
-  const backup = await takeBackup(platform, source.id)
+  const backup = await platform.takeBackup(source.id)
   expect(await readdir(platform.archives)).toContain(`${backup.id}.tar.zst`)
   expect((await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })).status).toBe(202)
-  await gone(platform, `/backups/${backup.id}`)
+  await platform.gone(`/backups/${backup.id}`)
   expect(await readdir(platform.archives)).not.toContain(`${backup.id}.tar.zst`)
   expect((await platform.request(`/backups/${backup.id}/restore`, { body: { name: 'x' } })).status).toBe(404)
 })
 
 test('deleting a database fails the backup that is being taken of it, and keeps the ones that it has', async () => {
-  const database = await createDatabase(platform, 'doomed')
-  const kept = await takeBackup(platform, database.id)
-  const { body } = await platform.request<BackupBody>(`/databases/${database.id}/backups`, { method: 'POST' })
-  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${database.id}`)
-  const ended = await settledBackup(platform, body.id)
+  const database = await platform.createDatabase('doomed')
+  const kept = await platform.takeBackup(database.id)
+  const body = await platform.askForBackup(database.id)
+  await platform.removeDatabase(database.id)
+  const ended = await platform.settledBackup(body.id)
   if (ended.status === 'failed') {
-    expect((await eventsAbout('backup_id', body.id)).map((event) => event.type)).toEqual(['backup.failed'])
+    expect((await platform.eventsAbout('backup_id', body.id)).map((event) => event.type)).toEqual(['backup.failed'])
     expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
   }
   expect(['failed', 'completed']).toContain(ended.status)
-  const { restore, database: copy } = await restoreBackup(platform, kept.id, 'risen')
+  const { restore, database: copy } = await platform.restoreBackup(kept.id, 'risen')
   expect(restore.status).toBe('completed')
-  await platform.request(`/databases/${copy.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${copy.id}`)
+  await platform.removeDatabase(copy.id)
   expect((await postmastersIn(platform.home)).filter((one) => one.cluster.includes(database.id))).toEqual([])
 })
 
 test('deleting the new database during a restore ends the restore, and nothing is left', async () => {
-  const backup = await takeBackup(platform, source.id)
+  const backup = await platform.takeBackup(source.id)
   const { body } = await platform.request<{ restore: { id: string }; database: DatabaseBody }>(
     `/backups/${backup.id}/restore`,
     { body: { name: 'unwanted' } },
   )
   expect((await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })).status).toBe(409)
   await platform.request(`/databases/${body.database.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${body.database.id}`)
+  await platform.gone(`/databases/${body.database.id}`)
   const restore = await platform.request<{ status: string; failure: string | null }>(`/restores/${body.restore.id}`)
   expect(restore.body).toMatchObject({ status: 'failed', failure: 'The database was deleted.' })
   expect(await namesIn(platform.home)).not.toContain(body.database.id)
-  expect(await eventsAbout('database_id', body.database.id)).toEqual([])
+  expect(await platform.eventsAbout('database_id', body.database.id)).toEqual([])
 })
 
 test('with a schedule, every database is backed up when it is due, and only the newest are kept', async () => {
   const { node } = await nodeOf(join(platform.folder, 'data'))
   const pass = () => runBackupSchedule({ db: platform.db, queue: platform.queue, node }, { everyHours: 24, keep: 1 })
-  const database = await createDatabase(platform, 'nightly')
+  const database = await platform.createDatabase('nightly')
   const list = async () =>
     (await platform.request<(BackupBody & { origin: string })[]>(`/backups?database_id=${database.id}`)).body
   for (let night = 1; night <= 3; night++) {

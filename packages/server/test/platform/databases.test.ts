@@ -5,27 +5,15 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import {
-  clientOf,
-  createDatabase,
-  type DatabaseBody,
-  eventsOf,
-  gone,
-  namesIn,
-  type Platform,
-  postmastersIn,
-  settledDatabase,
-  startPlatform,
-  until,
-} from './support/platform.ts'
+import { clientOf, type DatabaseBody, eventsOf, until } from './support/customer.ts'
+import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
 
 let platform: Platform
 beforeAll(async () => {
-  platform = await startPlatform({ environment: { KEYHOOK_DATABASES_PER_ORG_MAX: '6' } })
+  platform = await startPlatform({ KEYHOOK_DATABASES_PER_ORG_MAX: '6' })
   // The template is made by the first database; the others are timed without it.
-  const first = await createDatabase(platform, 'first')
-  await platform.request(`/databases/${first.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${first.id}`)
+  const first = await platform.createDatabase('first')
+  await platform.removeDatabase(first.id)
 })
 afterAll(() => platform.close())
 
@@ -35,7 +23,7 @@ test('a database accepts an ordinary client with the printed string and the pass
   expect(asked.status).toBe(202)
   expect(asked.body).toMatchObject({ name: 'shop', status: 'provisioning', host: null, connection_string: null })
   expect(asked.body.password).toMatch(/^[0-9A-Za-z]{32}$/)
-  const database = await settledDatabase(platform, asked.body.id)
+  const database = await platform.settledDatabase(asked.body.id)
   const tookMs = performance.now() - began
   expect(database).toMatchObject({ status: 'available', user: 'app', database: 'app', failure: null })
   expect(database.connection_string).toBe(`postgres://app@127.0.0.1:${database.port}/app`)
@@ -54,7 +42,7 @@ test('a database accepts an ordinary client with the printed string and the pass
 test('psql and pgbench, where this machine has them, connect with it too', async ({ skip }) => {
   const bin = '/usr/lib/postgresql/15/bin'
   if (!existsSync(join(bin, 'pgbench')) || !existsSync(join(bin, 'psql'))) skip()
-  const database = await createDatabase(platform, 'bench')
+  const database = await platform.createDatabase('bench')
   const env = { PGPASSWORD: database.password, PATH: '/usr/bin:/bin' }
   const run = (program: string, ...args: string[]) => promisify(execFile)(join(bin, program), args, { env })
   const { stdout } = await run('psql', database.connection_string!, '-Atc', 'select 6 * 7')
@@ -65,7 +53,7 @@ test('psql and pgbench, where this machine has them, connect with it too', async
 })
 
 test('the password of a database stands in no row, no job, no file and no log', async () => {
-  const database = await createDatabase(platform, 'secret')
+  const database = await platform.createDatabase('secret')
   const tables = await platform.db<{ name: string }[]>`
     select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname in ('keyhook', 'keyhook_jobs')`
   for (const { name } of tables) {
@@ -80,28 +68,27 @@ test('the password of a database stands in no row, no job, no file and no log', 
 })
 
 test('the superuser of an instance cannot come in over TCP', async () => {
-  const database = await createDatabase(platform, 'closed')
+  const database = await platform.createDatabase('closed')
   const url = database.connection_string!.replace('app@', 'keyhook@')
   await expect(clientOf({ connection_string: url, password: 'x' })`select 1`).rejects.toThrow(/no pg_hba.conf entry/)
   await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
 })
 
 test('database.created fires once, with the status', async () => {
-  const database = await createDatabase(platform, 'news')
-  const mine = (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data.database_id === database.id)
+  const database = await platform.createDatabase('news')
+  const mine = await platform.eventsAbout('database_id', database.id)
   expect(mine).toEqual([{ type: 'database.created', data: { database_id: database.id, name: 'news' } }])
-  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${database.id}`)
+  await platform.removeDatabase(database.id)
 })
 
 test('deleting a database ends its processes, removes its files, and keeps its row out of sight', async () => {
-  const database = await createDatabase(platform, 'short')
+  const database = await platform.createDatabase('short')
   const cluster = join(platform.home, database.id, 'cluster')
   expect((await postmastersIn(platform.home)).map((one) => one.cluster)).toContain(cluster)
   const answer = await platform.request<DatabaseBody>(`/databases/${database.id}`, { method: 'DELETE' })
   expect(answer.status).toBe(202)
   expect(answer.body).toMatchObject({ status: 'deleting', connection_string: null })
-  await gone(platform, `/databases/${database.id}`)
+  await platform.gone(`/databases/${database.id}`)
   expect((await postmastersIn(platform.home)).map((one) => one.cluster)).not.toContain(cluster)
   expect(await namesIn(platform.home)).not.toContain(database.id)
   expect((await platform.request(`/databases/${database.id}`, { method: 'DELETE' })).status).toBe(404)
@@ -111,18 +98,17 @@ test('deleting a database ends its processes, removes its files, and keeps its r
 
 test('a database that is deleted while it is being provisioned leaves nothing behind, and no event', async () => {
   const { body } = await platform.request<DatabaseBody>('/databases', { body: { name: 'regret' } })
-  await platform.request(`/databases/${body.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${body.id}`)
+  await platform.removeDatabase(body.id)
   // Whatever was on its way has had time to arrive.
   await sleep(1_000)
   expect(await namesIn(platform.home)).not.toContain(body.id)
   expect((await postmastersIn(platform.home)).filter((one) => one.cluster.includes(body.id))).toEqual([])
-  const events = (await eventsOf(platform.db, platform.orgId)).filter((event) => event.data.database_id === body.id)
+  const events = await platform.eventsAbout('database_id', body.id)
   expect(events.map((event) => event.type).filter((type) => type === 'database.failed')).toEqual([])
 })
 
 test('an instance that is killed is running again soon, on the same port, once', async () => {
-  const database = await createDatabase(platform, 'sturdy')
+  const database = await platform.createDatabase('sturdy')
   const cluster = join(platform.home, database.id, 'cluster')
   const mine = async () => (await postmastersIn(platform.home)).filter((one) => one.cluster === cluster)
   const [before] = await mine()
@@ -136,8 +122,7 @@ test('an instance that is killed is running again soon, on the same port, once',
   const after = await mine()
   expect(after).toHaveLength(1)
   expect(after[0]!.pid).not.toBe(before!.pid)
-  await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
-  await gone(platform, `/databases/${database.id}`)
+  await platform.removeDatabase(database.id)
 })
 
 test('an organization has a limit, and failed databases count towards it', async () => {
@@ -166,10 +151,10 @@ test('when no port is free, provisioning ends in database.failed with the reason
   await new Promise<void>((done) => taken.listen({ host: '127.0.0.1', port: 0 }, done))
   onTestFinished(() => new Promise((done) => taken.close(() => done())))
   const { port } = taken.address() as { port: number }
-  const small = await startPlatform({ environment: { KEYHOOK_DATABASES_PORTS: `${port}-${port}` } })
+  const small = await startPlatform({ KEYHOOK_DATABASES_PORTS: `${port}-${port}` })
   onTestFinished(() => small.close())
   const { body } = await small.request<DatabaseBody>('/databases', { body: { name: 'homeless' } })
-  const database = await settledDatabase(small, body.id)
+  const database = await small.settledDatabase(body.id)
   const reason = 'No port is free for it on its node.'
   expect(database).toMatchObject({ status: 'failed', failure: reason, connection_string: null })
   expect(await eventsOf(small.db, small.orgId)).toEqual([

@@ -1,16 +1,12 @@
-import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import { pino } from 'pino'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { composeJobQueue, composePlatformNode } from '../../src/compose.ts'
-import { readConfig } from '../../src/config.ts'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type DatabaseId, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/platform/invoices.ts'
 import { invoicing } from '../../src/platform/jobs/queue-names.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
 import { recordUsage } from '../support/usage.ts'
-import { eventsOf, scratchFolder, until } from './support/platform.ts'
+import { eventsOf, until } from './support/customer.ts'
+import { startNode } from './support/platform.ts'
 
 let api: TestApi
 let orgId: OrgId
@@ -81,17 +77,9 @@ test('a bill is made for every month that is over and has none, however long nob
 })
 
 test('the job that makes them is scheduled for every night, and does what is due when it comes', async () => {
-  const folder = await scratchFolder()
-  const config = readConfig({ KEYHOOK_DATA_DIR: join(folder, 'data'), KEYHOOK_DATABASE_HOUR_PRICE_MINOR: '7' })
-  const log = pino({ level: 'silent' })
-  const queue = composeJobQueue(api, log)
-  const node = await composePlatformNode({ ...api, config }, log, queue)
-  onTestFinished(async () => {
-    await node.close()
-    await rm(folder, { recursive: true, force: true })
-  })
+  const node = await startNode(api, { environment: { KEYHOOK_DATABASE_HOUR_PRICE_MINOR: '7' } })
   await node.ready
-  const boss = await queue.boss()
+  const boss = await node.queue.boss()
   expect(await boss.getSchedules(invoicing)).toMatchObject([{ cron: '20 0 * * *', timezone: 'UTC' }])
   await newOrganization()
   await used('shop', '2020-01-01T00:00:00Z', '2020-01-01T01:00:00Z')

@@ -1,8 +1,9 @@
 import { readdir } from 'node:fs/promises'
 import postgres from 'postgres'
-import { describe, test } from 'vitest'
+import { describe, type ExpectStatic, test } from 'vitest'
+import { type BackupBody, type DatabaseBody, eventsOf } from './support/customer.ts'
 import { createKillable, type Killable, nothingAmiss } from './support/killable.ts'
-import { type BackupBody, createDatabase, type DatabaseBody, eventsOf, postmastersIn } from './support/platform.ts'
+import { postmastersIn } from './support/platform.ts'
 
 /*
  * The real program is killed at every step that it announces, started again, and what is left is counted: servers,
@@ -36,8 +37,8 @@ const restoreSteps = [
 ]
 const backupRemovalSteps = ['remove_backup.deleting', 'remove_backup.settling']
 
-const databasesOf = async (keyhook: Killable) => (await keyhook.request<DatabaseBody[]>('/databases')).body
-const backupsOf = async (keyhook: Killable) => (await keyhook.request<BackupBody[]>('/backups')).body
+const databasesOf = (keyhook: Killable) => keyhook.get<DatabaseBody[]>('/databases')
+const backupsOf = (keyhook: Killable) => keyhook.get<BackupBody[]>('/backups')
 
 async function query<T>(database: DatabaseBody, password: string, run: (sql: postgres.Sql) => Promise<T>): Promise<T> {
   const sql = postgres(database.connection_string!, { password, max: 1, onnotice: () => {} })
@@ -46,6 +47,15 @@ async function query<T>(database: DatabaseBody, password: string, run: (sql: pos
   } finally {
     await sql.end({ timeout: 1 })
   }
+}
+
+/** Killed at this step, started again, and everything has come to its end: what is there, is there in every list. */
+async function killedAndBack(expect: ExpectStatic, keyhook: Killable, step: string, act: () => Promise<unknown>) {
+  await keyhook.killedAt(step, act)
+  await keyhook.start()
+  const found = await keyhook.settled()
+  expect(found, step).toMatchObject(nothingAmiss(found))
+  return found
 }
 
 describe.concurrent('killed with kill -9', () => {
@@ -60,10 +70,7 @@ describe.concurrent('killed with kill -9', () => {
     await keyhook.start()
     expect((await readdir(keyhook.home)).some((name) => name.startsWith('template-'))).toBe(true)
     for (const [n, step] of provisioningSteps.entries()) {
-      await keyhook.killedAt(step, () => keyhook.request('/databases', { body: { name: step } }))
-      await keyhook.start()
-      const found = await keyhook.settled()
-      expect(found, step).toMatchObject(nothingAmiss(found))
+      await killedAndBack(expect, keyhook, step, () => keyhook.askForDatabase(step))
       const made = (await databasesOf(keyhook)).filter((one) => one.name === step)
       expect(
         made.map((one) => one.status),
@@ -81,10 +88,9 @@ describe.concurrent('killed with kill -9', () => {
     for (const step of databaseRemovalSteps) {
       const before = await databasesOf(keyhook)
       const victim = before.at(-1)!
-      await keyhook.killedAt(step, () => keyhook.request(`/databases/${victim.id}`, { method: 'DELETE' }))
-      await keyhook.start()
-      const found = await keyhook.settled()
-      expect(found, step).toMatchObject(nothingAmiss(found))
+      const found = await killedAndBack(expect, keyhook, step, () =>
+        keyhook.request(`/databases/${victim.id}`, { method: 'DELETE' }),
+      )
       expect(found.available, step).toEqual(before.flatMap(({ id }) => (id === victim.id ? [] : [id])).sort())
     }
 
@@ -104,13 +110,10 @@ describe.concurrent('killed with kill -9', () => {
     const keyhook = await createKillable()
     onTestFinished(() => keyhook.remove())
     await keyhook.start()
-    const source = await createDatabase(keyhook, 'source')
+    const source = await keyhook.createDatabase('source')
     await query(source, source.password, (sql) => sql`create table kept as select generate_series(1, 100) as n`)
     for (const [n, step] of backupSteps.entries()) {
-      await keyhook.killedAt(step, () => keyhook.request(`/databases/${source.id}/backups`, { method: 'POST' }))
-      await keyhook.start()
-      const found = await keyhook.settled()
-      expect(found, step).toMatchObject(nothingAmiss(found))
+      const found = await killedAndBack(expect, keyhook, step, () => keyhook.askForBackup(source.id))
       expect(found.archived, step).toHaveLength(n + 1)
     }
     const [backup, ...others] = await backupsOf(keyhook)
@@ -118,14 +121,9 @@ describe.concurrent('killed with kill -9', () => {
 
     for (const step of restoreSteps) {
       let password = ''
-      await keyhook.killedAt(step, async () => {
-        const path = `/backups/${backup!.id}/restore`
-        const asked = await keyhook.request<{ database: DatabaseBody }>(path, { body: { name: step } })
-        password = asked.body.database.password!
+      await killedAndBack(expect, keyhook, step, async () => {
+        password = (await keyhook.askForRestore(backup!.id, step)).database.password
       })
-      await keyhook.start()
-      const found = await keyhook.settled()
-      expect(found, step).toMatchObject(nothingAmiss(found))
       const copies = (await databasesOf(keyhook)).filter((one) => one.name === step)
       expect(copies.map((one) => one.status)).toEqual(['available'])
       const rows = await query(copies[0]!, password, (sql) => sql`select count(*)::int as n from kept`)
@@ -137,10 +135,9 @@ describe.concurrent('killed with kill -9', () => {
     for (const step of backupRemovalSteps) {
       const before = await backupsOf(keyhook)
       const victim = before.at(-1)!
-      await keyhook.killedAt(step, () => keyhook.request(`/backups/${victim.id}`, { method: 'DELETE' }))
-      await keyhook.start()
-      const found = await keyhook.settled()
-      expect(found, step).toMatchObject(nothingAmiss(found))
+      const found = await killedAndBack(expect, keyhook, step, () =>
+        keyhook.request(`/backups/${victim.id}`, { method: 'DELETE' }),
+      )
       expect(found.archived, step).toHaveLength(before.length - 1)
     }
 

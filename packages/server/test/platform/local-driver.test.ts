@@ -4,7 +4,8 @@ import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { nodeOf, openHome } from '../../src/platform/local/home.ts'
 import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
 import { driverConformance } from './driver-conformance.ts'
-import { portRange, scratchFolder, until } from './support/platform.ts'
+import { until } from './support/customer.ts'
+import { portRange, scratchFolder } from './support/platform.ts'
 
 // One folder for all of them: they share its template, and each removes the databases that it made.
 const folder = scratchFolder()

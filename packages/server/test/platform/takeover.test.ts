@@ -1,30 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { composeApi } from '../../src/compose.ts'
 import { fateOf } from '../../src/platform/takeover.ts'
-import { call } from '../support/client.ts'
-import { createInstallation, people } from '../support/installation.ts'
+import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
-import {
-  type BackupBody,
-  clientOf,
-  createDatabase,
-  type DatabaseBody,
-  eventsOf,
-  gone,
-  namesIn,
-  portRange,
-  postmastersIn,
-  type RestoreBody,
-  scratchFolder,
-  settledBackup,
-  settledDatabase,
-  takeBackup,
-  until,
-} from './support/platform.ts'
+import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
+import { namesIn, portRange, postmastersIn, scratchFolder, serveCustomer } from './support/platform.ts'
 import { createProgram, inTime } from './support/program.ts'
 
 /*
@@ -43,12 +25,7 @@ async function startFleet() {
   const masterKey = randomBytes(32).toString('base64')
   const installation = await createInstallation({ KEYHOOK_MASTER_KEY: masterKey })
   const bridge = await bridgeTo(installation.target, { keep: true })
-  const api = composeApi(installation, pino({ level: 'silent' }))
-  const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
-  const who = people(installation)
-  const orgId = await who.organization()
-  const owner = await who.person([{ orgId, role: 'owner' }])
-  const base = `${url}/platform/v1/organizations/${orgId}`
+  const customer = await serveCustomer(installation)
   const shared = {
     DATABASE_URL: bridge.url,
     KEYHOOK_MASTER_KEY: masterKey,
@@ -57,17 +34,14 @@ async function startFleet() {
   const nodes = await Promise.all([member(shared), member(shared)])
   await Promise.all(nodes.map(({ program }) => program.start()))
   return {
-    db: installation.db,
-    orgId,
+    ...customer,
     nodes,
-    request: <T>(path: string, more: { method?: string; body?: unknown } = {}) =>
-      call<T>(`${base}${path}`, { token: owner.token, ...more }),
     async close() {
       for (const { program, folder } of nodes) {
         await program.stop()
         await rm(folder, { recursive: true, force: true })
       }
-      await api.close()
+      await customer.close()
       await bridge.cut()
       await installation.close()
     },
@@ -95,9 +69,7 @@ async function whoeverDiesAt(step: string, act: () => Promise<unknown>): Promise
   return dead
 }
 
-const ask = async (name: string) => (await fleet.request<DatabaseBody>('/databases', { body: { name } })).body
-const eventsAbout = async (key: string, id: string) =>
-  (await eventsOf(fleet.db, fleet.orgId)).filter((event) => event.data[key] === id).map((event) => event.type)
+const eventTypesAbout = async (key: string, id: string) => (await fleet.eventsAbout(key, id)).map((event) => event.type)
 const clustersOn = async ({ home }: Member) => (await postmastersIn(home)).map((one) => one.cluster.split('/').at(-2)!)
 const holderOf = async (id: string): Promise<Member> => {
   for (const node of fleet.nodes) if ((await clustersOn(node)).includes(id)) return node
@@ -116,9 +88,9 @@ const nothingOf = (id: string, node: Member) =>
 test('a database that a killed node was making is made by the other one, once, and nothing of it stays on the first', async () => {
   let asked: DatabaseBody
   const dead = await whoeverDiesAt('provision.setting_password', async () => {
-    asked = await ask('rescued')
+    asked = await fleet.askForDatabase('rescued')
   })
-  const database = await settledDatabase(fleet, asked!.id)
+  const database = await fleet.settledDatabase(asked!.id)
   expect(database).toMatchObject({ status: 'available', failure: null })
   const client = clientOf({ ...database, password: asked!.password! })
   await client`create table kept as select 1 as n`
@@ -128,17 +100,17 @@ test('a database that a killed node was making is made by the other one, once, a
   await dead.program.start()
   await nothingOf(database.id, dead)
   expect(await client`select n from kept`).toEqual([{ n: 1 }])
-  expect(await eventsAbout('database_id', database.id)).toEqual(['database.created'])
+  expect(await eventTypesAbout('database_id', database.id)).toEqual(['database.created'])
 }, 60_000)
 
 test('a database that a killed node was finding a place for is placed by the other one', async () => {
   let asked: DatabaseBody
   const dead = await whoeverDiesAt('place.settling', async () => {
-    asked = await ask('placed')
+    asked = await fleet.askForDatabase('placed')
   })
-  expect(await settledDatabase(fleet, asked!.id)).toMatchObject({ status: 'available' })
+  expect(await fleet.settledDatabase(asked!.id)).toMatchObject({ status: 'available' })
   expect(await clustersOn(other(dead))).toContain(asked!.id)
-  expect(await eventsAbout('database_id', asked!.id)).toEqual(['database.created'])
+  expect(await eventTypesAbout('database_id', asked!.id)).toEqual(['database.created'])
   await dead.program.start()
 }, 60_000)
 
@@ -148,47 +120,46 @@ test('a node that was only frozen loses what it was making to the other one, and
     const states = await Promise.all(fleet.nodes.map(async (node) => ((await isFrozen(node)) ? [node] : [])))
     return states.flat()
   }
-  const asked = await ask('thawed')
+  const asked = await fleet.askForDatabase('thawed')
   const [first] = await until(frozen, (nodes) => nodes.length === 1)
   await until(frozen, (nodes) => nodes.length === 2)
   // It goes on where it was, with an instance that accepts connections; but the database is the other one's now.
   first!.program.signal('SIGCONT')
   await nothingOf(asked.id, first!)
-  expect((await fleet.request<DatabaseBody>(`/databases/${asked.id}`)).body.status).toBe('provisioning')
+  expect((await fleet.get<DatabaseBody>(`/databases/${asked.id}`)).status).toBe('provisioning')
   other(first!).program.signal('SIGCONT')
-  expect(await settledDatabase(fleet, asked.id)).toMatchObject({ status: 'available' })
+  expect(await fleet.settledDatabase(asked.id)).toMatchObject({ status: 'available' })
   expect(await clustersOn(other(first!))).toContain(asked.id)
-  expect(await eventsAbout('database_id', asked.id)).toEqual(['database.created'])
+  expect(await eventTypesAbout('database_id', asked.id)).toEqual(['database.created'])
 }, 60_000)
 
 test('a backup and a restore on a killed node fail once it has stayed away for too long; its databases come back with it', async () => {
-  const database = await createDatabase(fleet, 'far')
+  const database = await fleet.createDatabase('far')
   await clientOf(database)`create table kept as select 7 as n`
   const holder = await holderOf(database.id)
-  const whole = await takeBackup(fleet, database.id)
+  const whole = await fleet.takeBackup(database.id)
   await holder.program.failAt('backup.copying')
-  const { body: backup } = await fleet.request<BackupBody>(`/databases/${database.id}/backups`, { method: 'POST' })
+  const backup = await fleet.askForBackup(database.id)
   expect(await inTime(holder.program.ended, 'killed')).toBe('SIGKILL')
-  const asked = await fleet.request<{ restore: RestoreBody; database: DatabaseBody }>(`/backups/${whole.id}/restore`, {
-    body: { name: 'copy' },
+  const asked = await fleet.askForRestore(whole.id, 'copy')
+  const removed = await fleet.request<DatabaseBody>(`/databases/${(await fleet.askForDatabase('short')).id}`, {
+    method: 'DELETE',
   })
-  const removed = await fleet.request<DatabaseBody>(`/databases/${(await ask('short')).id}`, { method: 'DELETE' })
   expect(removed.status).toBe(202)
 
   const failure = 'The node that worked on it went away and did not come back.'
-  expect(await settledBackup(fleet, backup.id)).toMatchObject({ status: 'failed', failure, size_bytes: null })
-  expect(await eventsAbout('backup_id', backup.id)).toEqual(['backup.failed'])
-  const copy = await settledDatabase(fleet, asked.body.database.id)
+  expect(await fleet.settledBackup(backup.id)).toMatchObject({ status: 'failed', failure, size_bytes: null })
+  expect(await eventTypesAbout('backup_id', backup.id)).toEqual(['backup.failed'])
+  const copy = await fleet.settledDatabase(asked.database.id)
   expect(copy).toMatchObject({ status: 'failed', failure })
-  expect(await eventsAbout('database_id', copy.id)).toEqual(['database.failed'])
-  const restore = await fleet.request<RestoreBody>(`/restores/${asked.body.restore.id}`)
-  expect(restore.body).toMatchObject({ status: 'failed', failure })
+  expect(await eventTypesAbout('database_id', copy.id)).toEqual(['database.failed'])
+  expect(await fleet.settledRestore(asked.restore.id)).toMatchObject({ status: 'failed', failure })
 
   // A removal is promised, and the files are not gone before that node has removed them.
   await fleet.request(`/backups/${whole.id}`, { method: 'DELETE' })
-  expect((await fleet.request<BackupBody>(`/backups/${whole.id}`)).body.status).toBe('deleting')
+  expect((await fleet.get<BackupBody>(`/backups/${whole.id}`)).status).toBe('deleting')
   await holder.program.start()
-  await gone(fleet, `/backups/${whole.id}`)
+  await fleet.gone(`/backups/${whole.id}`)
   const back = await until(
     () => clientOf(database)`select n from kept`.catch(() => []),
     (rows) => rows.length === 1,
@@ -196,7 +167,7 @@ test('a backup and a restore on a killed node fail once it has stayed away for t
   expect(back).toEqual([{ n: 7 }])
   expect(await namesIn(holder.archives)).toEqual([])
   expect(await namesIn(holder.home)).not.toContain(copy.id)
-  expect(await takeBackup(fleet, database.id)).toMatchObject({ status: 'completed' })
+  expect(await fleet.takeBackup(database.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
 
 test('what another node can do is taken over at once, what needs the files waits, and removals wait for ever', () => {

@@ -8,7 +8,8 @@ import { connect } from '../../../src/store/database.ts'
 import { readSecret } from '../../../src/store/embedded/data-directory.ts'
 import { readLockFile } from '../../../src/store/embedded/lock-file.ts'
 import { call } from '../../support/client.ts'
-import { namesIn, portRange, postmastersIn, scratchFolder, until } from './platform.ts'
+import { customerOf, until } from './customer.ts'
+import { namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
 import { createProgram, inTime } from './program.ts'
 
 /** The real program, embedded PostgreSQL and all, on one data directory, to be killed and started again. */
@@ -38,8 +39,7 @@ export async function createKillable() {
       base = `${ready.url}/platform/v1/organizations/${ready.organization_id}`
       killable.orgId = ready.organization_id
     },
-    request: <T>(path: string, more: { method?: string; body?: unknown } = {}) =>
-      call<T>(`${base}${path}`, { token, ...more }),
+    ...customerOf((path, more) => call(`${base}${path}`, { token, ...more })),
     /** Does something that ends in the process being killed at `step`. Whoever asked may see the connection break. */
     async killedAt(step: string, act: () => Promise<unknown>): Promise<void> {
       await program.failAt(step)
