@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { composeRoutes } from '../../src/compose.ts'
-import type { OrgId, UserId } from '../../src/kernel/ids.ts'
+import type { UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
 import { call } from '../support/client.ts'
-import { type Documented, readDocumented } from '../support/documented.ts'
-import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../support/installation.ts'
+import { startApiForTest, testOperator } from '../support/installation.ts'
+import { ownedApi } from '../support/owned-api.ts'
 import { countRows } from '../support/rows.ts'
 
 type Entry = {
@@ -16,27 +16,16 @@ type Entry = {
 }
 type Made = { id: string; api_key: string; key_prefix: string }
 
-let api: TestApi
-let documented: Documented
-let orgId: OrgId
-let owner: Person
+const api = ownedApi()
 
-beforeAll(async () => {
-  api = await startApi()
-  documented = await readDocumented(api.url)
-  orgId = await api.organization()
-  owner = await api.person([{ orgId, role: 'owner' }])
-})
-afterAll(() => api.close())
-
-const org = () => `${api.url}/api/v1/organizations/${orgId}`
+const org = () => `${api.url}/api/v1/organizations/${api.orgId}`
 const hookBody = { url: 'https://example.com/', event_types: ['invoice.paid'] }
 const jtiOf = (token: string): string => JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()).jti
 
 async function entries(): Promise<Entry[]> {
   const path = '/platform/v1/organizations/{org_id}/audit-log'
-  const url = `${api.url}${path.replace('{org_id}', orgId)}`
-  return (await documented.call<Entry[]>('GET', path, url, { token: owner.token })).body
+  const url = `${api.url}${path.replace('{org_id}', api.orgId)}`
+  return (await api.documented.call<Entry[]>('GET', path, url, { token: api.owner.token })).body
 }
 
 /** What a piece of work left behind, newest first. */
@@ -46,9 +35,9 @@ async function leftBy(work: () => Promise<unknown>): Promise<Entry[]> {
   return (await entries()).filter((entry) => !before.has(entry.id))
 }
 
-const makeKey = (token = owner.token, name = 'audited') =>
+const makeKey = (token = api.owner.token, name = 'audited') =>
   call<Made>(`${org()}/api-keys`, { token, body: { name } }).then((reply) => reply.body)
-const makeHook = (token = owner.token) =>
+const makeHook = (token = api.owner.token) =>
   call<Made>(`${org()}/webhooks`, { token, body: hookBody }).then((reply) => reply.body)
 
 /** One call of every changing route under /api/v1; returns the id of what it changed. */
@@ -74,9 +63,9 @@ test('every route that changes something names its audit action, and no read doe
 describe.each(['login', 'key'])('by %s', (kind) => {
   test('every changing route of /api/v1 leaves exactly its entry: who, with what, from where, to what', async () => {
     const key = await makeKey()
-    const token = kind === 'key' ? key.api_key : owner.token
-    const credential = kind === 'key' ? key.id : jtiOf(owner.token)
-    const actor = { kind, user_id: owner.userId, credential, address: '127.0.0.1' }
+    const token = kind === 'key' ? key.api_key : api.owner.token
+    const credential = kind === 'key' ? key.id : jtiOf(api.owner.token)
+    const actor = { kind, user_id: api.owner.userId, credential, address: '127.0.0.1' }
     const changing = composeRoutes(api).filter((one) => one.method !== 'GET' && one.path.startsWith('/api/v1/'))
     expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(recipes).sort())
     for (const route of changing) {
@@ -100,7 +89,7 @@ describe.each(['login', 'key'])('by %s', (kind) => {
 })
 
 test('an entry says what was made, and never the secret of it', async () => {
-  const [entry] = await leftBy(() => makeKey(owner.token, 'deploy'))
+  const [entry] = await leftBy(() => makeKey(api.owner.token, 'deploy'))
   expect(entry!.details).toEqual({ name: 'deploy', key_prefix: expect.stringMatching(/^kh_.{8}$/) })
   const [hook] = await leftBy(() => makeHook())
   expect(hook!.details).toEqual({ url: hookBody.url, event_types: hookBody.event_types })
@@ -109,23 +98,23 @@ test('an entry says what was made, and never the secret of it', async () => {
 test('what is refused or already done leaves no entry', async () => {
   const key = await makeKey()
   const hook = await makeHook()
-  await call(`${org()}/api-keys/${key.id}`, { token: owner.token, method: 'DELETE' })
-  await call(`${org()}/webhooks/${hook.id}`, { token: owner.token, method: 'DELETE' })
-  const member = await api.person([{ orgId, role: 'member' }])
+  await call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
+  await call(`${org()}/webhooks/${hook.id}`, { token: api.owner.token, method: 'DELETE' })
+  const member = await api.person([{ orgId: api.orgId, role: 'member' }])
   const left = await leftBy(async () => {
-    await call(`${org()}/api-keys/${key.id}`, { token: owner.token, method: 'DELETE' })
-    await call(`${org()}/webhooks/${hook.id}`, { token: owner.token, method: 'DELETE' })
-    await call(`${org()}/api-keys`, { token: owner.token, body: { name: '' } })
+    await call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
+    await call(`${org()}/webhooks/${hook.id}`, { token: api.owner.token, method: 'DELETE' })
+    await call(`${org()}/api-keys`, { token: api.owner.token, body: { name: '' } })
     await call(`${org()}/webhooks`, { token: member.token, body: hookBody })
     await call(`${org()}/api-keys`, { token: 'garbage', body: { name: 'x' } })
-    await setMember(api.db, testOperator, { orgId, userId: member.userId, role: 'member' })
+    await setMember(api.db, testOperator, { orgId: api.orgId, userId: member.userId, role: 'member' })
   })
   expect(left).toEqual([])
 })
 
 test('of two revocations at the same time one leaves the entry, and both are answered 204', async () => {
   const key = await makeKey()
-  const revoke = () => call(`${org()}/api-keys/${key.id}`, { token: owner.token, method: 'DELETE' })
+  const revoke = () => call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
   const left = await leftBy(async () => {
     const replies = await Promise.all(Array.from({ length: 10 }, revoke))
     expect(replies.map((reply) => reply.status)).toEqual(Array(10).fill(204))
@@ -136,7 +125,7 @@ test('of two revocations at the same time one leaves the entry, and both are ans
 test('members and users: adding, changing the role and removing each leave an entry of the operator', async () => {
   const person = await api.person()
   const actor = { kind: 'operator', user_id: null, credential: null, address: null }
-  const member = { orgId, userId: person.userId }
+  const member = { orgId: api.orgId, userId: person.userId }
   const left = await leftBy(async () => {
     await setMember(api.db, testOperator, { ...member, role: 'member' })
     await setMember(api.db, testOperator, { ...member, role: 'admin' })
@@ -157,7 +146,7 @@ test('members and users: adding, changing the role and removing each leave an en
 
 describe('a change whose audit entry cannot be written does not happen', () => {
   test.each(Object.keys(recipes))('%s', async (name) => {
-    const change = await recipes[name]!(owner.token)
+    const change = await recipes[name]!(api.owner.token)
     const before = [await countRows(api.db), await state()]
     await api.db.unsafe(`
       create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'no more entries'; end $$;
@@ -173,7 +162,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
   test.each(Object.keys(recipes))(
     '%s: nor does an entry stay behind when the change fails at the last moment',
     async (name) => {
-      const change = await recipes[name]!(owner.token)
+      const change = await recipes[name]!(api.owner.token)
       const before = [await countRows(api.db), await state()]
       // Fails when the transaction commits: an entry that was written outside of it would survive.
       const trigger = (table: string) => `

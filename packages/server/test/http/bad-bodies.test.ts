@@ -1,35 +1,23 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import type { Problem } from '../../src/http/problems.ts'
-import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
-import { type Documented, readDocumented } from '../support/documented.ts'
-import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { ownedApi } from '../support/owned-api.ts'
 import { countRows } from '../support/rows.ts'
 
-let api: TestApi
-let documented: Documented
-let orgId: OrgId
-let owner: Person
+const api = ownedApi()
 let before: Record<string, number>
 
-beforeAll(async () => {
-  api = await startApi()
-  documented = await readDocumented(api.url)
-  orgId = await api.organization()
-  owner = await api.person([{ orgId, role: 'owner' }])
-})
 beforeEach(async () => {
   before = await countRows(api.db)
 })
-afterAll(() => api.close())
 
 async function refused(path: 'api-keys' | 'webhooks', raw: string | Uint8Array, headers: Record<string, string> = {}) {
-  const reply = await call<Problem>(`${api.url}/api/v1/organizations/${orgId}/${path}`, {
-    token: owner.token,
+  const reply = await call<Problem>(`${api.url}/api/v1/organizations/${api.orgId}/${path}`, {
+    token: api.owner.token,
     raw,
     headers,
   })
-  documented.check('POST', `/api/v1/organizations/{org_id}/${path}`, reply)
+  api.documented.check('POST', `/api/v1/organizations/{org_id}/${path}`, reply)
   expect(await countRows(api.db)).toEqual(before)
   return reply
 }
@@ -179,9 +167,9 @@ const mediaTypes: [type: string, status: number][] = [
   ['*/*', 415],
 ]
 test.each(mediaTypes)('a body sent as %s is answered %i', async (type, status) => {
-  const options = { token: owner.token, raw: '{"name":"typed"}', headers: { 'content-type': type } }
-  const reply = await call<Problem>(`${api.url}/api/v1/organizations/${orgId}/api-keys`, options)
-  documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
+  const options = { token: api.owner.token, raw: '{"name":"typed"}', headers: { 'content-type': type } }
+  const reply = await call<Problem>(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, options)
+  api.documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
   expect(reply.status).toBe(status)
   if (status === 415) {
     expect(reply.body.code).toBe('request.unsupported_media_type')
@@ -191,8 +179,8 @@ test.each(mediaTypes)('a body sent as %s is answered %i', async (type, status) =
 
 test('a body of exactly the largest size is read, one byte more is answered 413', async () => {
   const sized = (size: number) => '{"name":"big"}'.padEnd(size, ' ')
-  const url = `${api.url}/api/v1/organizations/${orgId}/api-keys`
-  expect((await call(url, { token: owner.token, raw: sized(65_536) })).status).toBe(201)
+  const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys`
+  expect((await call(url, { token: api.owner.token, raw: sized(65_536) })).status).toBe(201)
   before = await countRows(api.db)
   const reply = await refused('api-keys', sized(65_537))
   expect([reply.status, reply.body.code]).toEqual([413, 'request.too_large'])
@@ -200,20 +188,23 @@ test('a body of exactly the largest size is read, one byte more is answered 413'
 
 test('255 characters are counted as characters, not as UTF-16 units', async () => {
   const name = '😀'.repeat(255)
-  const url = `${api.url}/api/v1/organizations/${orgId}/api-keys`
-  const reply = await call<{ name: string }>(url, { token: owner.token, body: { name } })
+  const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys`
+  const reply = await call<{ name: string }>(url, { token: api.owner.token, body: { name } })
   expect([reply.status, reply.body.name]).toEqual([201, name])
 })
 
 test.each(['👩‍💻', 'می‌خواهم', 'ש\u200f (ב)', 'e\u0301'])('the name %s is kept as it is', async (name) => {
-  const url = `${api.url}/api/v1/organizations/${orgId}/api-keys`
-  const reply = await call<{ name: string }>(url, { token: owner.token, body: { name } })
+  const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys`
+  const reply = await call<{ name: string }>(url, { token: api.owner.token, body: { name } })
   expect([reply.status, reply.body.name]).toEqual([201, name])
 })
 
 test('of a repeated field the last one counts, in the answer as in the database', async () => {
-  const url = `${api.url}/api/v1/organizations/${orgId}/api-keys`
-  const reply = await call<{ id: string; name: string }>(url, { token: owner.token, raw: '{"name":"a","name":"b"}' })
+  const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys`
+  const reply = await call<{ id: string; name: string }>(url, {
+    token: api.owner.token,
+    raw: '{"name":"a","name":"b"}',
+  })
   const [row] = await api.db`select name from keyhook.api_keys where id = ${reply.body.id}`
   expect([reply.status, reply.body.name, row?.name]).toEqual([201, 'b', 'b'])
 })

@@ -1,26 +1,13 @@
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import { labelProblem } from '../../src/domain/label.ts'
 import { webhookUrlProblem } from '../../src/domain/webhook.ts'
-import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
-import { type Documented, readDocumented } from '../support/documented.ts'
-import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { ownedApi } from '../support/owned-api.ts'
 import { sendRaw } from '../support/raw-http.ts'
 
-let api: TestApi
-let documented: Documented
-let orgId: OrgId
-let owner: Person
-
-beforeAll(async () => {
-  api = await startApi()
-  documented = await readDocumented(api.url)
-  orgId = await api.organization()
-  owner = await api.person([{ orgId, role: 'owner' }])
-})
-afterAll(() => api.close())
+const api = ownedApi()
 
 const runs = { numRuns: 150 }
 const text = fc.oneof(
@@ -51,11 +38,11 @@ const hookBody = fc.oneof(
 test('whatever JSON is sent as a key, the answer is 201 or 4xx and only names by the rules are stored', async () => {
   await fc.assert(
     fc.asyncProperty(keyBody, async (body) => {
-      const reply = await call(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
-        token: owner.token,
+      const reply = await call(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, {
+        token: api.owner.token,
         raw: JSON.stringify(body),
       })
-      documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
+      api.documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
       expect([201, 400, 422]).toContain(reply.status)
     }),
     runs,
@@ -69,11 +56,11 @@ test('whatever JSON is sent as a key, the answer is 201 or 4xx and only names by
 test('whatever JSON is sent as a webhook, the answer is 201 or 4xx and only webhooks by the rules are stored', async () => {
   await fc.assert(
     fc.asyncProperty(hookBody, async (body) => {
-      const reply = await call(`${api.url}/api/v1/organizations/${orgId}/webhooks`, {
-        token: owner.token,
+      const reply = await call(`${api.url}/api/v1/organizations/${api.orgId}/webhooks`, {
+        token: api.owner.token,
         raw: JSON.stringify(body),
       })
-      documented.check('POST', '/api/v1/organizations/{org_id}/webhooks', reply)
+      api.documented.check('POST', '/api/v1/organizations/{org_id}/webhooks', reply)
       expect([201, 400, 422]).toContain(reply.status)
     }),
     runs,
@@ -91,8 +78,8 @@ test('whatever JSON is sent as a webhook, the answer is 201 or 4xx and only webh
 test('whatever bytes are sent as a body, the answer is a problem or a key', async () => {
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), async (raw) => {
-      const reply = await call(`${api.url}/api/v1/organizations/${orgId}/api-keys`, { token: owner.token, raw })
-      documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
+      const reply = await call(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, { token: api.owner.token, raw })
+      api.documented.check('POST', '/api/v1/organizations/{org_id}/api-keys', reply)
       expect([201, 400, 422]).toContain(reply.status)
     }),
     runs,
@@ -125,8 +112,8 @@ test('whatever stands in the path, the query and the headers, the answer is neve
   const asked = fc.oneof(line, fc.webPath(), fc.string().map(encodeURIComponent))
   await fc.assert(
     fc.asyncProperty(asked, line, line, async (rest, name, value) => {
-      const path = `/api/v1/organizations/${orgId}/api-keys${rest}`
-      const request = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${owner.token}\r\n${name}: ${value}\r\n\r\n`
+      const path = `/api/v1/organizations/${api.orgId}/api-keys${rest}`
+      const request = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.owner.token}\r\n${name}: ${value}\r\n\r\n`
       const reply = await sendRaw(api.url, Buffer.from(request, 'latin1'), { halfClose: true })
       expect(reply.status).toBeLessThan(500)
     }),

@@ -1,6 +1,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { eventTypes } from '../../src/domain/event-types.ts'
 import type { OpenApi } from '../../src/http/openapi.ts'
 import { readRegister } from '../../src/http/register.ts'
 import { call } from '../support/client.ts'
@@ -88,14 +89,7 @@ const shown: Record<string, string[]> = {
   [`DELETE ${org}/webhooks/{webhook_id}`]: ['path org_id', 'path webhook_id'],
   // Section 6: the six events, and the two headers of a delivery.
   ...Object.fromEntries(
-    [
-      'database.created',
-      'database.failed',
-      'backup.completed',
-      'backup.failed',
-      'restore.completed',
-      'invoice.paid',
-    ].map((type) => [`POST ${type}`, ['header X-Service-Event', 'header X-Service-Signature']]),
+    eventTypes.map((type) => [`POST ${type}`, ['header X-Service-Event', 'header X-Service-Signature']]),
   ),
 }
 

@@ -1,11 +1,9 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { Problem } from '../../src/http/problems.ts'
-import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
-import { type Documented, readDocumented } from '../support/documented.ts'
-import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { ownedApi } from '../support/owned-api.ts'
 import { openRaw, type RawReply, sendRaw } from '../support/raw-http.ts'
 import { countRows } from '../support/rows.ts'
 
@@ -13,29 +11,21 @@ import { countRows } from '../support/rows.ts'
  * What no SDK would send: every answer is still a problem of ours, and the connection never hangs.
  */
 
-let api: TestApi
-let documented: Documented
-let orgId: OrgId
-let owner: Person
+const api = ownedApi()
 let authorized: string
 let keys: string
 
-beforeAll(async () => {
-  api = await startApi()
-  documented = await readDocumented(api.url)
-  orgId = await api.organization()
-  owner = await api.person([{ orgId, role: 'owner' }])
-  authorized = `Host: x\r\nAuthorization: Bearer ${owner.token}\r\n`
-  keys = `/api/v1/organizations/${orgId}/api-keys`
+beforeAll(() => {
+  authorized = `Host: x\r\nAuthorization: Bearer ${api.owner.token}\r\n`
+  keys = `/api/v1/organizations/${api.orgId}/api-keys`
 })
-afterAll(() => api.close())
 
 function expectProblem(reply: Pick<RawReply, 'status' | 'headers' | 'body'>, status: number, code: string): Problem {
   expect(reply.status, reply.body).toBe(status)
   expect(reply.headers['content-type']).toBe('application/problem+json; charset=utf-8')
   expect(reply.headers['cache-control']).toBe('no-store')
   const problem = JSON.parse(reply.body) as Problem
-  documented.checkProblem(problem)
+  api.documented.checkProblem(problem)
   expect(problem.code).toBe(code)
   expect(problem.status).toBe(status)
   return problem
@@ -60,7 +50,7 @@ const broken: Broken[] = [
   ['CONNECT', () => `CONNECT example.com:443 HTTP/1.1\r\n${authorized}\r\n`, 405, 'request.method_not_allowed'],
   [
     'a token that is folded into a second line',
-    () => `GET ${keys} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer\r\n ${owner.token}\r\n\r\n`,
+    () => `GET ${keys} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer\r\n ${api.owner.token}\r\n\r\n`,
     400,
     'request.malformed',
   ],
@@ -87,7 +77,7 @@ const broken: Broken[] = [
   [
     'a token among the trailers',
     () =>
-      `POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Transfer-Encoding: chunked\r\n\r\nf\r\n${name}\r\n0\r\nAuthorization: Bearer ${owner.token}\r\n\r\n`,
+      `POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Transfer-Encoding: chunked\r\n\r\nf\r\n${name}\r\n0\r\nAuthorization: Bearer ${api.owner.token}\r\n\r\n`,
     401,
     'auth.required',
   ],
@@ -249,8 +239,8 @@ test('an expectation that nobody knows is answered in its turn, behind other req
 })
 
 test('a DELETE with a query that nobody reads deletes nothing', async () => {
-  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: owner.token, body: { name: 'kept' } })
-  const options = { method: 'DELETE', token: owner.token }
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'kept' } })
+  const options = { method: 'DELETE', token: api.owner.token }
   const reply = await call<Problem>(`${api.url}${keys}/${made.body.id}?dry_run=true`, options)
   expect([reply.status, reply.body.detail]).toEqual([422, 'dry_run: is not a known parameter'])
   const [row] = await api.db`select revoked_at from keyhook.api_keys where id = ${made.body.id}`
@@ -291,14 +281,14 @@ test('a request without a token is refused before its body is read', async () =>
 })
 
 test('HTTP/1.0 is answered', async () => {
-  const reply = await sendRaw(api.url, `GET ${keys} HTTP/1.0\r\nAuthorization: Bearer ${owner.token}\r\n\r\n`)
+  const reply = await sendRaw(api.url, `GET ${keys} HTTP/1.0\r\nAuthorization: Bearer ${api.owner.token}\r\n\r\n`)
   expect(reply.status).toBe(200)
   expect(Array.isArray(JSON.parse(reply.body))).toBe(true)
 })
 
 test('an absolute target is served like its path, and its next link is a path', async () => {
   for (const name of ['one', 'two']) {
-    await call(`${api.url}${keys}`, { token: owner.token, body: { name } })
+    await call(`${api.url}${keys}`, { token: api.owner.token, body: { name } })
   }
   const reply = await sendRaw(api.url, `GET http://elsewhere.example${keys}?limit=1 HTTP/1.1\r\n${authorized}\r\n`)
   expect(reply.status).toBe(200)
@@ -326,7 +316,7 @@ const paths: [what: string, path: (id: string) => string][] = [
   ['an asterisk', () => '*'],
 ]
 test.each(paths)('a path with %s is answered 404', async (_, path) => {
-  const reply = await sendRaw(api.url, `GET ${path(orgId)} HTTP/1.1\r\n${authorized}\r\n`)
+  const reply = await sendRaw(api.url, `GET ${path(api.orgId)} HTTP/1.1\r\n${authorized}\r\n`)
   expectProblem(reply, 404, 'not_found')
 })
 
@@ -353,8 +343,8 @@ describe.each(['PUT', 'PATCH', 'OPTIONS', 'TRACE', 'PROPFIND'])('%s', (method) =
 
 test('HEAD answers the headers of GET and no body', async () => {
   for (const path of [keys, '/api/v1/organizations', '/healthz', '/openapi.json']) {
-    const get = await call(`${api.url}${path}`, { token: owner.token })
-    const head = await call(`${api.url}${path}`, { token: owner.token, method: 'HEAD' })
+    const get = await call(`${api.url}${path}`, { token: api.owner.token })
+    const head = await call(`${api.url}${path}`, { token: api.owner.token, method: 'HEAD' })
     const shown = (headers: Headers) =>
       [...headers].filter(([header]) => !['date', 'connection', 'keep-alive'].includes(header))
     expect([head.status, head.text, shown(head.headers)]).toEqual([get.status, '', shown(get.headers)])
@@ -395,7 +385,7 @@ test.each(queries)('?%s is answered 422 and names the parameter', async (query, 
 })
 
 test('a DELETE may carry a JSON type without a body', async () => {
-  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: owner.token, body: { name: 'x' } })
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
   const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${json}\r\n`)
   expect(reply.status).toBe(204)
 })
@@ -405,10 +395,10 @@ test.each([
   ['{', 'application/json', 400],
   [' '.repeat(65_537), 'application/json', 413],
 ])('a DELETE with a body that cannot be read is refused as documented: %#', async (raw, type, status) => {
-  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: owner.token, body: { name: 'kept' } })
-  const options = { method: 'DELETE', token: owner.token, raw, headers: { 'content-type': type } }
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'kept' } })
+  const options = { method: 'DELETE', token: api.owner.token, raw, headers: { 'content-type': type } }
   const reply = await call(`${api.url}${keys}/${made.body.id}`, options)
-  documented.check('DELETE', '/api/v1/organizations/{org_id}/api-keys/{api_key_id}', reply)
+  api.documented.check('DELETE', '/api/v1/organizations/{org_id}/api-keys/{api_key_id}', reply)
   expect(reply.status).toBe(status)
   const [row] = await api.db`select revoked_at from keyhook.api_keys where id = ${made.body.id}`
   expect(row!.revoked_at).toBeNull()

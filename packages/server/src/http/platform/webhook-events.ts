@@ -34,6 +34,11 @@ const attempt = Type.Object(
   { additionalProperties: false },
 )
 
+const webhook = () => ({
+  webhook_id: mark(here, id('wh', 'The webhook.')),
+  url: mark(here, Type.String({ description: 'Its URL.' })),
+})
+
 const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', 'sample_for_another_webhook'] as const
 
 const eventRecord = Type.Object(
@@ -48,8 +53,7 @@ const eventRecord = Type.Object(
       Type.Array(
         Type.Object(
           {
-            webhook_id: mark(here, id('wh', 'The webhook.')),
-            url: mark(here, Type.String()),
+            ...webhook(),
             status: mark(
               here,
               Type.Enum(['waiting', 'sending', 'succeeded', 'failed', 'expired'], {
@@ -69,8 +73,7 @@ const eventRecord = Type.Object(
       Type.Array(
         Type.Object(
           {
-            webhook_id: mark(here, id('wh', 'The webhook.')),
-            url: mark(here, Type.String()),
+            ...webhook(),
             reason: mark(here, Type.Enum([...reasons], { description: 'Why not.' })),
           },
           { additionalProperties: false },
