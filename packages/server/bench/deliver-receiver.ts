@@ -7,6 +7,7 @@ import { certificate } from '../test/webhooks/support/receiver.ts'
  * and with `record` notes when each event arrived.
  */
 let count = 0
+let connections = 0
 let recording = false
 let arrivals: [string, number][] = []
 const now = () => performance.timeOrigin + performance.now()
@@ -21,10 +22,13 @@ const server = createServer(certificate('receiver'), (request, response) => {
     response.writeHead(200, { 'content-length': 2 }).end('ok')
   })
 })
+server.on('secureConnection', () => {
+  connections += 1
+})
 server.keepAliveTimeout = 60_000
 
 process.on('message', (message: { ask: 'count' | 'record' | 'arrivals' }) => {
-  if (message.ask === 'count') process.send!({ count })
+  if (message.ask === 'count') process.send!({ count, connections })
   if (message.ask === 'record') {
     recording = true
     arrivals = []

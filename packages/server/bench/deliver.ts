@@ -12,6 +12,7 @@ import { measureIsolation, measureLatency } from './deliver-latency.ts'
 import { startPeer } from './deliver-peer.ts'
 import { addOrganization, clearBacklog, fillAttempts, fillBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
+import { postgresCpuUs } from './postgres-cpu.ts'
 
 const turns = Number(process.env.BENCH_TURNS ?? 5)
 const seconds = Number(process.env.BENCH_SECONDS ?? 4)
@@ -68,30 +69,36 @@ async function throughput(world: World, when: string): Promise<number> {
   await clearBacklog(world)
   const of = (side: 'bare' | 'engine') => median(results.map((result) => result[side].perSecond))
   const cost = (side: 'bare' | 'engine') => Math.round(median(results.map((result) => result[side].cpuUs)))
+  const postgres = Math.round(median(results.map((result) => result.engine.postgresUs)))
   const ratio = median(results.map((result) => result.engine.perSecond / result.bare.perSecond))
   console.log(
-    `throughput ${when}: engine ${Math.round(of('engine'))}/s, bare undici ${Math.round(of('bare'))}/s, ratio ${ratio.toFixed(3)} (bar 0.60, goal 0.80); Node per delivery ${cost('engine')} µs, per bare request ${cost('bare')} µs`,
+    `throughput ${when}: engine ${Math.round(of('engine'))}/s, bare undici ${Math.round(of('bare'))}/s, ratio ${ratio.toFixed(3)} (bar 0.60, goal 0.80); Node per delivery ${cost('engine')} µs and PostgreSQL ${postgres} µs, Node per bare request ${cost('bare')} µs`,
   )
   return of('engine')
 }
 
+type Received = { count: number; connections: number }
 type Usage = { rssMb: number; cpuUs: number }
-type Rate = { perSecond: number; cpuUs: number }
+type Rate = { perSecond: number; cpuUs: number; postgresUs: number; connections: number }
 
 /** Requests that arrived per second, and what each cost the sending process: the second holds on a busy machine too. */
-async function rate({ sender, receiver }: World, run: 'bare' | 'engine'): Promise<Rate> {
+async function rate({ db, sender, receiver }: World, run: 'bare' | 'engine'): Promise<Rate> {
+  if (process.env.BENCH_SKIP_BARE && run === 'bare') return { perSecond: 1, cpuUs: 1, postgresUs: 0, connections: 0 }
   await sender.ask({ run })
   // Both sides open their connections first: what is compared is sending.
   await sleep(2_000)
   const begun = performance.now()
-  const before = await receiver.ask<{ count: number }>({ ask: 'count' })
+  const before = await receiver.ask<Received>({ ask: 'count' })
+  const postgresBefore = await postgresCpuUs(db)
   const used = await sender.ask<Usage>({ ask: 'usage' })
   await sleep(seconds * 1_000)
-  const after = await receiver.ask<{ count: number }>({ ask: 'count' })
-  const perSecond = (after.count - before.count) / ((performance.now() - begun) / 1_000)
-  const cpuUs = ((await sender.ask<Usage>({ ask: 'usage' })).cpuUs - used.cpuUs) / (after.count - before.count)
+  const after = await receiver.ask<Received>({ ask: 'count' })
+  const count = after.count - before.count
+  const perSecond = count / ((performance.now() - begun) / 1_000)
+  const cpuUs = ((await sender.ask<Usage>({ ask: 'usage' })).cpuUs - used.cpuUs) / count
+  const postgresUs = ((await postgresCpuUs(db)) - postgresBefore) / count
   await sender.ask({ run: 'stop' })
-  return { perSecond, cpuUs }
+  return { perSecond, cpuUs, postgresUs, connections: after.connections - before.connections }
 }
 
 /** A million deliveries waiting: they must not all be in memory. */

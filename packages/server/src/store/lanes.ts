@@ -1,6 +1,7 @@
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
 import type { Database, Transaction } from './database.ts'
+import { type DueDelivery, type DueRow, deliveriesOf } from './unsettled.ts'
 
 /**
  * Ends the lane of a deleted webhook. Starting an attempt takes the lock of the same row and looks for this mark, so
@@ -27,45 +28,87 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
  * found again by looking; and beginning an attempt does wait, which makes everything that was written before it durable too.
  */
 
-/** `held`: somebody has its lease, and has to be told. */
-export type WokenLane = { laneId: number; headSeq: number; held: boolean }
+/**
+ * `held`: somebody has its lease, and has to be told. `fresh`: what has been published for it after `wasSeq`, in full, as
+ * long as that is little; its holder then need not ask for it.
+ */
+export type WokenLane = { laneId: number; headSeq: number; held: boolean; wasSeq?: number; fresh?: DueDelivery[] }
+
+/** Beyond this many deliveries they are read lane by lane, as there is room for them. */
+const freshMax = 256
+
+type WokenRow = { lane_id: string; was_seq: string; head_seq: string; held: boolean } & Omit<
+  DueRow,
+  'event_seq' | 'lane_id'
+> & { event_seq: string | null }
 
 /**
  * Tells lanes of what has been published. A wake that can be seen is committed, and so are the deliveries that it stands
  * for; one that another dispatcher is passing on is skipped. No publisher is waited for, and none waits for this.
  */
 export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLane[]> => {
-  const rows = await db<{ id: string; head_seq: string; held: boolean }[]>`
+  const rows = await db<WokenRow[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), taken as (
       delete from keyhook.wakes w using (
         select org_id, first_seq from keyhook.wakes order by org_id, first_seq limit ${wakesMax} for update skip locked
       ) t
       where w.org_id = t.org_id and w.first_seq = t.first_seq
       returning w.org_id, w.first_seq, w.last_seq
-    ), heads as materialized (
+    ), published as materialized (
       -- \`offset 0\` keeps this a descent of the index for every wake: given the choice, a planner that thinks of averages
       -- reads the whole history of an organization instead.
-      select t.org_id, d.lane_id, max(d.event_seq) as head_seq
+      select t.org_id, d.lane_id, d.event_seq
       from taken t
       cross join lateral (
         select d.lane_id, d.event_seq from keyhook.deliveries d
         where d.org_id = t.org_id and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
         offset 0
       ) d
-      group by t.org_id, d.lane_id
     ), locked as materialized (
-      select l.id, l.org_id, h.head_seq
-      from keyhook.lanes l join heads h on h.lane_id = l.id and h.org_id = l.org_id
+      select l.id, l.org_id, l.head_seq as was_seq, h.head_seq
+      from keyhook.lanes l
+      join (select org_id, lane_id, max(event_seq) as head_seq from published group by org_id, lane_id) h
+        on h.lane_id = l.id and h.org_id = l.org_id
       order by l.id for no key update of l
     ), woken as (
       update keyhook.lanes l
       set head_seq = greatest(l.head_seq, k.head_seq),
           due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
       from locked k where l.id = k.id and l.org_id = k.org_id
-      returning l.id, l.head_seq, l.lease_owner is not null as held
+      returning l.id, l.org_id, k.was_seq, l.head_seq, l.lease_owner is not null as held
     )
-    select id, head_seq, held from quick, woken`
-  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
+    select w.id as lane_id, w.org_id, w.was_seq, w.head_seq, w.held,
+      p.event_seq, 0 as attempt, 0 as try, p.id, p.type, p.published_ms, p.body
+    from quick, woken w
+    left join (
+      select p.org_id, p.lane_id, p.event_seq, e.id, e.type,
+        (extract(epoch from e.created_at) * 1000)::bigint as published_ms,
+        case when row_number() over (partition by p.org_id, p.event_seq) = 1 then e.body end as body
+      from published p
+      cross join lateral (
+        select e.id, e.type, e.created_at, e.body from keyhook.events e
+        where e.org_id = p.org_id and e.seq = p.event_seq
+        offset 0
+      ) e
+      where (select count(*) from published) <= ${freshMax}
+    ) p on p.lane_id = w.id and p.org_id = w.org_id`
+  return wokenOf(rows)
+}
+
+function wokenOf(rows: readonly WokenRow[]): WokenLane[] {
+  const woken = new Map<number, WokenLane>()
+  for (const row of rows) {
+    const laneId = Number(row.lane_id)
+    if (woken.has(laneId)) continue
+    woken.set(laneId, { laneId, headSeq: Number(row.head_seq), held: row.held, wasSeq: Number(row.was_seq) })
+  }
+  const published = rows.filter((row): row is WokenRow & DueRow => row.event_seq !== null)
+  for (const one of deliveriesOf(published)) {
+    const lane = woken.get(one.laneId)!
+    lane.fresh ??= []
+    lane.fresh.push(one)
+  }
+  return [...woken.values()]
 }
 
 export type LeasedLane = {

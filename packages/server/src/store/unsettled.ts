@@ -17,7 +17,7 @@ export type DueDelivery = {
   tries: number
 }
 
-type DueRow = {
+export type DueRow = {
   lane_id: string
   org_id: string
   event_seq: string
@@ -66,7 +66,7 @@ export const readDue = async (db: Database, requests: readonly ReadRequest[]): P
   return deliveriesOf(rows)
 }
 
-function deliveriesOf(rows: readonly DueRow[]): DueDelivery[] {
+export function deliveriesOf(rows: readonly DueRow[]): DueDelivery[] {
   const bodies = new Map<string, Buffer>()
   for (const row of rows) if (row.body !== null) bodies.set(`${row.org_id} ${row.event_seq}`, Buffer.from(row.body))
   const deliveries = rows.map((row) => ({

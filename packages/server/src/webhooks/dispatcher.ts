@@ -4,7 +4,7 @@ import { type Clock, pause, within } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createFlow, type FlowObserver } from './flow.ts'
 import { createGroup } from './group.ts'
-import { hasRoom, hasWork, isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
+import { hasRoom, hasWork, isIdle, type Lane, type LaneSender, openLane, takeFresh } from './lane.ts'
 import { createPersist } from './persist.ts'
 import { createRounds } from './rounds.ts'
 
@@ -61,6 +61,7 @@ export function createDispatcher(deps: {
   let stopping = false
   let looking = false
   let lookAgain = false
+  let leaseAgain = false
   /** The last look left lanes to others for want of room. */
   let full = false
 
@@ -123,7 +124,7 @@ export function createDispatcher(deps: {
     const kept = wanted.filter((lane) => !lane.gone)
     for (const lane of kept) lane.releasing = false
     await renew(kept)
-    if (full) void look()
+    if (full) void look({ forLanes: true })
   }
 
   async function renew(mine: readonly Lane[]): Promise<void> {
@@ -151,8 +152,10 @@ export function createDispatcher(deps: {
     flow.consider(lane)
   }
 
-  async function look(): Promise<void> {
+  /** News first. Free lanes are looked for when the news is of one, and else now and then: mostly there is none. */
+  async function look({ forLanes }: { forLanes: boolean }): Promise<void> {
     lookAgain = looking || lookAgain
+    leaseAgain = forLanes || leaseAgain
     if (looking || stopping) return
     looking = true
     try {
@@ -161,13 +164,18 @@ export function createDispatcher(deps: {
         let elsewhere = false
         for (const woken of await store.wake()) {
           const lane = lanes.get(woken.laneId)
-          if (lane === undefined && woken.held) elsewhere = true
+          if (!woken.held) leaseAgain = true
+          else if (lane === undefined) elsewhere = true
           // While it is being given back the release itself will notice.
-          if (lane !== undefined && !lane.releasing) tell(lane, woken)
+          if (lane === undefined || lane.releasing) continue
+          takeFresh(lane, woken)
+          tell(lane, woken)
         }
         if (elsewhere) deps.tellHolders()
+        if (!leaseAgain) continue
+        leaseAgain = false
         await lease()
-      } while (lookAgain && !stopping)
+      } while ((lookAgain || leaseAgain) && !stopping)
     } catch (error) {
       deps.onError(error, 'look')
     } finally {
@@ -198,7 +206,7 @@ export function createDispatcher(deps: {
       if (lane.leased.webhook === null) lane.readSeq = lane.headSeq
       flow.consider(lane)
     }
-    if (leased.length === lanesMax) lookAgain = true
+    if (leased.length === lanesMax) leaseAgain = true
   }
 
   async function interruptLeftovers(taken: readonly Lane[]): Promise<void> {
@@ -243,16 +251,16 @@ export function createDispatcher(deps: {
 
   return {
     start() {
-      void look()
+      void look({ forLanes: true })
       rounds.every(limits.pollMs, async () => {
-        await look()
+        await look({ forLanes: true })
         await peek()
       })
       rounds.every(limits.leaseMs / 3, () => renew([...lanes.values()].filter((lane) => !lane.releasing)))
       rounds.every(retryLookMs, lookForRetries)
       rounds.every(lingerMs / 4, giveBackIdle)
     },
-    hint: () => void look(),
+    hint: () => void look({ forLanes: false }),
     hintHeld: () => void peek().catch((error) => deps.onError(error, 'peek')),
     async stop() {
       stopping = true

@@ -30,6 +30,8 @@ export type FlowObserver = {
 type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt }
 
 const lanesPerRead = 256
+/** No request waits for a settlement, and what a statement costs is mostly the statement: a few milliseconds make few of them. */
+const settleGatherMs = 10
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
 const soonMs = 2_000
 
@@ -65,6 +67,7 @@ export function createFlow(deps: {
     clock,
     sizeMax: deps.groupMax,
     atOnceMax: 2,
+    gather: { ms: settleGatherMs, size: deps.groupMax / 4 },
     run: settleAttempts,
   })
 
@@ -191,6 +194,7 @@ export function createFlow(deps: {
       lane.sender.width = nextWidth(lane.sender.width, exchange, {
         widthMax: lane.widthMax,
         wanted: hasWork(lane),
+        inFlight,
       })
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)

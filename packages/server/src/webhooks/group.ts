@@ -16,15 +16,26 @@ export function createGroup<T>(deps: {
   sizeMax: number
   /** Groups that are written at the same time. */
   atOnceMax: number
+  /** For what nobody waits for: a group smaller than `size` gathers for so long before it is written. */
+  gather?: { ms: number; size: number }
   run(items: T[]): Promise<void>
 }): Group<T> {
   let waiting: T[] = []
   let running = 0
   let scheduled = false
+  let gathering: (() => void) | null = null
   let idle: (() => void)[] = []
 
   function schedule(): void {
     if (scheduled || running >= deps.atOnceMax || waiting.length === 0) return
+    if (deps.gather !== undefined && waiting.length < deps.gather.size) {
+      gathering ??= deps.clock.after(deps.gather.ms, startSoon)
+    } else startSoon()
+  }
+
+  function startSoon(): void {
+    gathering?.()
+    gathering = null
     scheduled = true
     deps.clock.soon(() => {
       scheduled = false

@@ -2,7 +2,7 @@ import type { Database } from '../store/database.ts'
 
 const channel = 'keyhook_wake'
 /** NOTIFY takes a lock that every notifying commit of the instance shares, so a process says it at most this often. */
-const notifyMsMin = 5
+const notifyMsMin = 2
 
 /**
  * "There may be something to deliver", said after a commit. The dispatcher of this process hears it at once, the others
@@ -40,7 +40,9 @@ export function createHints(deps: { db: Database; onError(error: unknown): void 
     give() {
       tellHere('work')
       if (timer !== null) return
-      timer = setTimeout(tellOthers, Math.max(0, saidAt + notifyMsMin - performance.now()))
+      const waitMs = saidAt + notifyMsMin - performance.now()
+      if (waitMs <= 0) return tellOthers()
+      timer = setTimeout(tellOthers, waitMs)
       timer.unref()
     },
     giveHolders() {

@@ -1,4 +1,4 @@
-import type { LeasedLane } from '../store/lanes.ts'
+import type { LeasedLane, WokenLane } from '../store/lanes.ts'
 import type { DueDelivery } from '../store/unsettled.ts'
 import type { Exchange } from './exchange.ts'
 import type { FlatHeaders } from './receiver.ts'
@@ -121,6 +121,20 @@ export const readRequest = (lane: Lane) => ({
   firstsMax: wantsFirsts(lane) ? readAhead(lane) : 0,
   retriesMax: wantsRetries(lane) ? readAhead(lane) : 0,
 })
+
+/**
+ * News that came with all that is new saves the lane a read: if it had read everything before, and knows of everything
+ * before, for another dispatcher may have been told of some. A lane of a deleted webhook sends nothing.
+ */
+export function takeFresh(lane: Lane, { wasSeq, headSeq, fresh }: WokenLane): void {
+  const caughtUp = lane.readSeq >= lane.headSeq && wasSeq === lane.headSeq && !lane.reading
+  if (fresh === undefined || !caughtUp || lane.gone || lane.leased.webhook === null) return
+  if (lane.firsts.length + fresh.length > readAhead(lane)) return
+  lane.firsts.push(...fresh.filter((one) => one.eventSeq > lane.readSeq))
+  // A read may have gone beyond the news already: never back.
+  lane.readSeq = Math.max(lane.readSeq, headSeq)
+  lane.headSeq = headSeq
+}
 
 /** Takes in what a read found. A page that was not full says that there is nothing more for now. */
 export function takeIn(lane: Lane, request: ReturnType<typeof readRequest>, found: readonly DueDelivery[]): void {

@@ -1,0 +1,22 @@
+import { readdir, readFile } from 'node:fs/promises'
+import type { Database } from '../src/store/database.ts'
+
+/** Microseconds of CPU that the server's processes have used so far; zero where there is no /proc to read it from. */
+export async function postgresCpuUs(db: Database): Promise<number> {
+  const [mine] = await db`select pg_backend_pid() as pid`
+  const postmaster = await parentOf(mine!.pid)
+  if (postmaster === null) return 0
+  let us = 0
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    if ((await parentOf(pid)) !== postmaster) continue
+    const stat = await readFile(`/proc/${pid}/schedstat`, 'utf8').catch(() => '0')
+    us += Number(stat.split(' ')[0]) / 1_000
+  }
+  return us
+}
+
+async function parentOf(pid: number | string): Promise<number | null> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => null)
+  // The name in brackets may hold anything, spaces and brackets too: what counts stands after the last one.
+  return stat === null ? null : Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
+}

@@ -1,0 +1,72 @@
+import { expect, test } from 'vitest'
+import type { DueDelivery } from '../../src/store/unsettled.ts'
+import { type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/lane.ts'
+
+const delivery = (eventSeq: number): DueDelivery => ({
+  laneId: 1,
+  eventSeq,
+  eventId: `evt_${eventSeq}`,
+  eventType: 'database.created',
+  body: Buffer.from('{}'),
+  publishedAtMs: 0,
+  attempts: 0,
+  tries: 0,
+})
+
+/** A lane that has read everything up to `seq`. */
+function caughtUp(seq: number): Lane {
+  const leased = { laneId: 1, cursorSeq: seq, headSeq: seq, asked: 0, webhook: {} } as unknown as Lane['leased']
+  const sender = { width: { now: 4, bestUs: 1 } } as Lane['sender']
+  return openLane(leased, sender, 32)
+}
+
+const news = (wasSeq: number, headSeq: number, seqs: number[]) => ({
+  laneId: 1,
+  held: true,
+  wasSeq,
+  headSeq,
+  fresh: seqs.map(delivery),
+})
+const waiting = (lane: Lane) => lane.firsts.map((one) => one.eventSeq)
+
+test('news that comes in full is taken without a read', () => {
+  const lane = caughtUp(5)
+  takeFresh(lane, news(5, 7, [6, 7]))
+  expect(waiting(lane)).toEqual([6, 7])
+  expect([lane.readSeq, lane.headSeq]).toEqual([7, 7])
+})
+
+test('news with a gap before it is not: another dispatcher was told of what is missing', () => {
+  const lane = caughtUp(5)
+  takeFresh(lane, news(6, 7, [7]))
+  expect(waiting(lane)).toEqual([])
+  expect(lane.readSeq).toBe(5)
+})
+
+test('nor is news that comes while the lane is being read, or that it has no room for', () => {
+  const reading = caughtUp(5)
+  reading.reading = true
+  takeFresh(reading, news(5, 6, [6]))
+  expect(waiting(reading)).toEqual([])
+  const full = caughtUp(5)
+  const many = Array.from({ length: 300 }, (_, i) => 6 + i)
+  takeFresh(full, news(5, 305, many))
+  expect(full.readSeq).toBe(5)
+})
+
+test('a read that went beyond the news is not undone by it: nothing waits twice', () => {
+  const lane = caughtUp(5)
+  lane.headSeq = 6
+  const request = readRequest(lane)
+  takeIn(lane, request, [6, 7, 8].map(delivery))
+  takeFresh(lane, news(6, 7, [7]))
+  takeFresh(lane, news(7, 8, [8]))
+  expect(waiting(lane)).toEqual([6, 7, 8])
+})
+
+test('a lane whose webhook is deleted takes nothing', () => {
+  const lane = caughtUp(5)
+  Object.assign(lane.leased, { webhook: null })
+  takeFresh(lane, news(5, 6, [6]))
+  expect(waiting(lane)).toEqual([])
+})
