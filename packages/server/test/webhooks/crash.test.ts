@@ -24,15 +24,16 @@ test('a dispatcher that is killed loses nothing: its attempts read interrupted, 
   const victim = await serve(environment, ['--role', 'dispatcher', '--json'])
   await world.addWebhook(receiver.url)
   const ids = [await world.publishOne(), await world.publishOne(), await world.publishOne()]
-  await until(() => receiver.received.length === 2)
+  await until(() => receiver.received.length >= 2)
   hang = false
   victim.child.kill('SIGKILL')
   const killedAt = Date.now()
+  const seen = receiver.received.length
   await world.startDispatcher()
   await until(async () => (await world.attempts()).filter((row) => row.status === 'succeeded').length === 3)
   const rows = await world.attempts()
   const interrupted = rows.filter((row) => row.status === 'interrupted')
-  expect(interrupted.length).toBe(2)
+  expect(interrupted.length).toBeGreaterThanOrEqual(seen)
   // Every request that a receiver ever saw has a row, and the row shows what was sent.
   const signatures = rows.map((row) => JSON.parse(row.request_headers)['webhook-signature'])
   for (const request of receiver.received) expect(signatures).toContain(request.headers['webhook-signature'])
