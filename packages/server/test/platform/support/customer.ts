@@ -108,7 +108,6 @@ export function customerOf(request: Request) {
     },
   }
 }
-export type Customer = ReturnType<typeof customerOf>
 
 type AskedRestore = { restore: RestoreBody; database: DatabaseBody & { password: string } }
 

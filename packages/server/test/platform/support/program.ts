@@ -7,7 +7,6 @@ const bin = join(import.meta.dirname, '../../../bin/keyhook.js')
 const failpoint = import.meta.resolve('./failpoint.ts')
 
 export type ReadyLine = { url: string; organization_id: string; owner_id: string }
-export type Program = ReturnType<typeof createProgram>
 
 /** `keyhook serve`, to be killed or frozen at any step that it announces, and started again. */
 export function createProgram(options: { folder: string; environment: Record<string, string>; words?: string[] }) {
