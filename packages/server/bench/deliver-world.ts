@@ -2,28 +2,30 @@ import { newId, type OrgId } from '../src/kernel/ids.ts'
 import type { MasterKeys } from '../src/kernel/master-keys.ts'
 import { createOrganization, createUser } from '../src/operator/directory.ts'
 import type { Database } from '../src/store/database.ts'
+import { listAttempts } from '../src/store/deliveries.ts'
 import { takeSequence } from '../src/store/events.ts'
 import { ensurePartitions } from '../src/store/partitions.ts'
 import { insertWebhook } from '../src/store/webhooks.ts'
 import type { Peer } from './deliver-peer.ts'
+import { median } from './median.ts'
 
 export type World = { db: Database; masterKeys: MasterKeys; url: string; receiver: Peer; sender: Peer }
 
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 let people = 0
 
-/** An organization with so many webhooks, at `<path>/0`, `<path>/1` … */
-export async function addOrganization(world: World, webhooks: number, path: string): Promise<OrgId> {
+/** An organization with so many webhooks at each path: `<path>/0`, `<path>/1` … */
+export async function addOrganization(world: World, webhooks: number, ...paths: string[]): Promise<OrgId> {
   const { db, masterKeys, url } = world
   return db.begin(async (tx) => {
     const { id: orgId } = await createOrganization(tx, operator, { name: 'Bench' })
     people += 1
     const user = await createUser(tx, { email: `bench-${people}@example.com`, name: null, subject: null })
-    for (let i = 0; i < webhooks; i++) {
+    for (const place of paths.flatMap((path) => Array.from({ length: webhooks }, (_, i) => `${path}/${i}`))) {
       const id = newId('wh')
       const secret = masterKeys.seal(`whsec_${Buffer.alloc(32, 3).toString('base64')}`, id)
       const eventTypes = ['database.created' as const]
-      await insertWebhook(tx, orgId, { id, url: `${url}${path}/${i}`, eventTypes, secret, createdBy: user.id }, 1e6)
+      await insertWebhook(tx, orgId, { id, url: `${url}${place}`, eventTypes, secret, createdBy: user.id }, 1e6)
     }
     return orgId
   })
@@ -55,6 +57,18 @@ export async function clearBacklog({ db }: World): Promise<void> {
     update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null
     from keyhook.event_counters c where c.org_id = l.org_id`
   await db`delete from keyhook.unsettled`
+}
+
+/** How long the newest hundred attempts of a webhook take to read; the median of many webhooks. */
+export async function firstPageMs({ db }: World): Promise<number> {
+  const lanes = await db<{ org_id: OrgId; id: string }[]>`select org_id, id from keyhook.lanes order by id limit 64`
+  const times: number[] = []
+  for (const lane of lanes) {
+    const begun = performance.now()
+    await listAttempts(db, lane.org_id, Number(lane.id), { before: null, limit: 100 })
+    times.push(performance.now() - begun)
+  }
+  return median(times)
 }
 
 /** Attempts of the past weeks, with all their indexes. */

@@ -10,7 +10,7 @@ import { openEmbedded } from '../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
 import { measureIsolation, measureLatency } from './deliver-latency.ts'
 import { startPeer } from './deliver-peer.ts'
-import { addOrganization, clearBacklog, fillAttempts, fillBacklog, type World } from './deliver-world.ts'
+import { addOrganization, clearBacklog, fillAttempts, fillBacklog, firstPageMs, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 import { postgresCpuUs } from './postgres-cpu.ts'
 
@@ -35,14 +35,11 @@ export async function benchDeliver(): Promise<void> {
     await sender.ask({
       setup: { target: embedded.connection, masterKey: key.toString('base64'), url: world.url, environment: {} },
     })
-    if (only.includes('throughput')) await throughput(world, 'with nothing stored')
-    if (only.includes('latency')) await measureLatency(world)
+    const perSecond = only.includes('throughput') ? await throughput(world, 'with nothing stored') : 6_000
+    if (only.includes('latency')) await measureLatency(world, Number(process.env.BENCH_RATE ?? perSecond / 3))
     if (only.includes('isolation')) await measureIsolation(world)
     if (only.includes('memory')) await memory(world)
-    if (only.includes('growth')) {
-      await fillAttempts(db, stored)
-      await throughput(world, `with ${stored.toLocaleString('en')} attempts stored`)
-    }
+    if (only.includes('growth')) await growth(world, perSecond)
   } finally {
     sender.child.disconnect()
     receiver.child.disconnect()
@@ -77,13 +74,22 @@ async function throughput(world: World, when: string): Promise<number> {
   return of('engine')
 }
 
+/** The same again with millions of attempts stored, and the first page of a history with none and with all of them. */
+async function growth(world: World, perSecond: number): Promise<void> {
+  const before = await firstPageMs(world)
+  await fillAttempts(world.db, stored)
+  const after = await firstPageMs(world)
+  console.log(`first page of a history: ${before.toFixed(2)} ms before, ${after.toFixed(2)} ms with them`)
+  const full = await throughput(world, `with ${stored.toLocaleString('en')} attempts stored`)
+  console.log(`throughput with them over throughput before: ${(full / perSecond).toFixed(3)} (bar 0.95)`)
+}
+
 type Received = { count: number; connections: number }
 type Usage = { rssMb: number; cpuUs: number }
 type Rate = { perSecond: number; cpuUs: number; postgresUs: number; connections: number }
 
 /** Requests that arrived per second, and what each cost the sending process: the second holds on a busy machine too. */
 async function rate({ db, sender, receiver }: World, run: 'bare' | 'engine'): Promise<Rate> {
-  if (process.env.BENCH_SKIP_BARE && run === 'bare') return { perSecond: 1, cpuUs: 1, postgresUs: 0, connections: 0 }
   await sender.ask({ run })
   // Both sides open their connections first: what is compared is sending.
   await sleep(2_000)

@@ -90,8 +90,7 @@ create table keyhook.unsettled (
   started_at  timestamptz not null,
   primary key (lane_id, event_seq, org_id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
--- Only of those that wait: an attempt on its way is found by the key, and costs no entry here.
-create index unsettled_due on keyhook.unsettled (lane_id, due_at) where due_at > '-infinity';
+create index unsettled_due on keyhook.unsettled (lane_id, due_at);
 
 -- Every attempt that has come to an end. The id is a UUIDv7 and so a time: partitions are ranges of ids, one a week,
 -- made ahead and dropped by the dispatchers.
