@@ -125,6 +125,8 @@ export type LeasedLane = {
   webhook: { url: string; secret: Sealed } | null
 }
 
+export type LeaseRequest = { owner: string; lanesMax: number; leaseMs: number; exceptOrgs?: readonly OrgId[] }
+
 /**
  * Takes up to `lanesMax` lanes that are due, by turns across organizations: one with 10,000 lanes takes one place a turn.
  * The token is a time, so that a lease that a crash of the server takes back is not given again under the same token to
@@ -132,13 +134,15 @@ export type LeasedLane = {
  */
 export const leaseLanes = async (
   db: Database,
-  { owner, lanesMax, leaseMs }: { owner: string; lanesMax: number; leaseMs: number },
+  { owner, lanesMax, leaseMs, exceptOrgs = [] }: LeaseRequest,
 ): Promise<LeasedLane[]> => {
   const rows = await db<LeasedRow[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), due as (
       select id, org_id, due_at, row_number() over (partition by org_id order by due_at) as turn
       from (
-        select id, org_id, due_at from keyhook.lanes where due_at <= now() order by due_at limit ${lanesMax * 4}
+        select id, org_id, due_at from keyhook.lanes
+        where due_at <= now() and org_id <> all (${[...exceptOrgs]}::text[])
+        order by due_at limit ${lanesMax * 4}
       ) oldest
     ), candidates as materialized (
       select id, org_id from due order by turn, due_at limit ${lanesMax}

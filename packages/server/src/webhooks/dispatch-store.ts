@@ -4,6 +4,7 @@ import type { Database } from '../store/database.ts'
 import {
   type HeldLane,
   type LeasedLane,
+  type LeaseRequest,
   leaseLanes,
   peekLanes,
   type RenewedLane,
@@ -25,7 +26,7 @@ import {
 /** All that a dispatcher asks of the database. A port, so that the same dispatcher runs in a simulation. */
 export type DispatchStore = {
   wake(): Promise<WokenLane[]>
-  lease(request: { owner: string; lanesMax: number; leaseMs: number }): Promise<LeasedLane[]>
+  lease(request: LeaseRequest): Promise<LeasedLane[]>
   leftovers(lanes: readonly { laneId: number; orgId: OrgId; token: number }[]): Promise<Leftover[]>
   read(requests: readonly ReadRequest[]): Promise<DueDelivery[]>
   begin(attempts: readonly BegunAttempt[]): Promise<Set<number>>

@@ -30,6 +30,8 @@ export type Dispatcher = {
 }
 
 const lanesPerLease = 500
+/** Lanes of organizations that have none here, taken although there is no room. */
+const strangersPerLease = 32
 const groupMax = 256
 /** Lanes with something in flight look for retries that have come due at least this often. */
 const retryLookMs = 1_000
@@ -184,12 +186,14 @@ export function createDispatcher(deps: {
   }
 
   async function lease(): Promise<void> {
-    // No more than could be sent from right now: what one process cannot get to, another can.
-    const room = Math.min(limits.inFlightMax - flow.inFlight, groupMax * 2 - flow.waiting)
-    const lanesMax = Math.min(lanesPerLease, limits.lanesMax - lanes.size, room)
-    full = lanesMax <= 0
-    if (stopping || full) return
-    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs })
+    // No more than could be sent from right now: what one process cannot get to, another can. But one lane of every
+    // organization, or one whose receivers hang would keep the others from ever getting a turn here.
+    const room = Math.min(limits.inFlightMax - flow.inFlight, groupMax * 2 - flow.waiting, lanesPerLease)
+    full = room <= 0
+    const lanesMax = Math.min(full ? strangersPerLease : room, limits.lanesMax - lanes.size)
+    if (stopping || lanesMax <= 0) return
+    const exceptOrgs = full ? [...new Set(Array.from(lanes.values(), (lane) => lane.leased.orgId))] : []
+    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs })
     const opened = leased.flatMap((one): Lane[] => {
       // A lease that ran out under us comes back with a new token: the old lane is done for.
       const old = lanes.get(one.laneId)

@@ -174,3 +174,23 @@ test('turns go to organizations first: one webhook is not behind a thousand deli
   await until(() => receiver.received.length === 301)
   expect(receiver.received.map(eventIdOf).indexOf(id)).toBeLessThan(60)
 })
+
+test('with every place held by receivers that hang, the next free one goes to an organization that has none', async () => {
+  const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
+  const healthy = await receiverFor()
+  const world = await deliveryTest({
+    KEYHOOK_DELIVERY_IN_FLIGHT_MAX: '4',
+    KEYHOOK_DELIVERY_TIMEOUT_MS: '800',
+    KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s',
+  })
+  const sick = await world.organization('Sick')
+  for (let i = 0; i < 12; i++) await world.addWebhook(hanging.url, { org: sick })
+  await world.addWebhook(healthy.url)
+  for (let i = 0; i < 4; i++) await world.publishOne(sick)
+  await world.startDispatcher()
+  await until(() => hanging.received.length === 4)
+  await world.publishOne()
+  await until(() => healthy.received.length === 1)
+  // Of 48 that wait before it: those in flight, those that took their places, and a few that were on their way to the disk.
+  expect(hanging.received.length).toBeLessThan(16)
+})

@@ -1,0 +1,110 @@
+import type { BegunAttempt } from '../../src/store/unsettled.ts'
+import type { Model } from './model.ts'
+import type { Host } from './timeline.ts'
+
+export type Request = { host: Host; laneId: number; eventSeq: number; attemptId: string; token: number }
+
+export type Checks = ReturnType<typeof createChecks>
+
+/** What must hold at every step, and what must hold at the end. A violation ends the run. */
+export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthMax: number; tries: number }) {
+  /** Intents that are on disk and whose request has not left, by host, lane and event. */
+  const intents = new Map<string, { attemptId: string; token: number }>()
+  const requests: Request[] = []
+  const inFlight = new Set<Request>()
+  const firstBegun = new Map<number, number>()
+  const begunIds = new Set<string>()
+  const gone = new Set<string>()
+  let violation: string | null = null
+
+  const fail = (text: string) => {
+    violation ??= text
+  }
+  const keyOf = (host: Host, laneId: number, eventSeq: number) => `${host.name} ${laneId} ${eventSeq}`
+  /** Under one lease: a process that was paused past it may find the lane again, beside what it had sent before. */
+  const inFlightOf = (host: Host, laneId: number, token: number) =>
+    [...inFlight].filter((one) => one.host === host && one.laneId === laneId && one.token === token).length
+
+  return {
+    requests,
+    get violation() {
+      return violation
+    },
+    /** The database has taken these intents. */
+    begun(host: Host, attempts: readonly BegunAttempt[], mayGo: ReadonlySet<number>): void {
+      for (const { laneId, eventSeq, attempt, attemptId, token } of attempts) {
+        if (!mayGo.has(laneId)) continue
+        // Said once more, after an answer that was lost.
+        if (begunIds.has(attemptId)) continue
+        begunIds.add(attemptId)
+        intents.set(keyOf(host, laneId, eventSeq), { attemptId, token })
+        if (attempt > 1) continue
+        const due = model.deliveries.get(laneId)!.find((seq) => seq > (firstBegun.get(laneId) ?? 0))
+        if (eventSeq !== due) fail(`lane ${laneId}: the first attempt of event ${eventSeq} began, and ${due} is next`)
+        firstBegun.set(laneId, eventSeq)
+      }
+    },
+    /** A lane changes hands: it must have been free, or its lease must have run out. */
+    leased(lane: { id: number; owner: string | null; dueMs: number | null }, nowMs: number): void {
+      if (lane.owner !== null && lane.dueMs! > nowMs) fail(`lane ${lane.id} is taken from ${lane.owner}, who holds it`)
+    },
+    /** A request leaves: there must be an intent of this process for it, and no other request of the same. */
+    sent(host: Host, laneId: number, eventSeq: number): Request {
+      const intent = intents.get(keyOf(host, laneId, eventSeq))
+      if (intent === undefined) fail(`${host.name} sends event ${eventSeq} to lane ${laneId} without an intent`)
+      intents.delete(keyOf(host, laneId, eventSeq))
+      const request = { host, laneId, eventSeq, attemptId: '', token: 0, ...intent }
+      requests.push(request)
+      inFlight.add(request)
+      if (inFlightOf(host, laneId, request.token) > laneWidthMax) fail(`lane ${laneId} has more in flight than it may`)
+      return request
+    },
+    answered: (request: Request) => void inFlight.delete(request),
+    /** The receiver said 410: this delivery ends here. */
+    refusedForGood: (request: Request) => void gone.add(`${request.laneId} ${request.eventSeq}`),
+    died(host: Host): void {
+      for (const request of inFlight) if (request.host === host) inFlight.delete(request)
+    },
+    /** A lane was given back: whoever takes it next must not send beside requests of the one before. */
+    released(host: Host, held: readonly { laneId: number; token: number }[], released: readonly number[]): void {
+      for (const { laneId, token } of held) {
+        if (released.includes(laneId) && inFlightOf(host, laneId, token) > 0)
+          fail(`${host.name} gives lane ${laneId} back with requests in flight`)
+      }
+    },
+    /** Every delivery is finished: nothing waits, nothing is on its way, and nothing was left out. */
+    isFinished(): boolean {
+      for (const { laneId, dueMs } of model.unsettled.values()) {
+        // A retry of a webhook that was deleted while its last attempt was on its way is never looked at again.
+        if (!model.lanes.get(laneId)!.ended || dueMs === Number.NEGATIVE_INFINITY) return false
+      }
+      return [...model.lanes.values()].every(
+        (lane) => lane.ended || lane.cursorSeq >= (model.deliveries.get(lane.id)!.at(-1) ?? 0),
+      )
+    },
+    unfinished: (): string =>
+      JSON.stringify({ unsettled: [...model.unsettled.values()], lanes: [...model.lanes.values()] }),
+    atTheEnd(): void {
+      const byDelivery = Map.groupBy(model.attempts, (one) => `${one.laneId} ${one.eventSeq}`)
+      for (const [laneId, seqs] of model.deliveries) {
+        if (model.lanes.get(laneId)!.ended) continue
+        for (const eventSeq of seqs) checkDelivery(laneId, eventSeq, byDelivery.get(`${laneId} ${eventSeq}`) ?? [])
+      }
+      const rows = new Map<string, number>()
+      for (const { attemptId } of model.attempts) rows.set(attemptId, (rows.get(attemptId) ?? 0) + 1)
+      for (const { attemptId, laneId, eventSeq } of requests) {
+        const count = rows.get(attemptId) ?? 0
+        if (count !== 1) fail(`the request for event ${eventSeq} to lane ${laneId} has ${count} rows`)
+      }
+    },
+  }
+
+  function checkDelivery(laneId: number, eventSeq: number, attempts: readonly { attempt: number; status: string }[]) {
+    const what = `event ${eventSeq} to lane ${laneId}: ${attempts.map((one) => one.status).join(', ') || 'nothing'}`
+    if (attempts.some((one, i) => one.attempt !== i + 1)) fail(`${what}: its attempts are not counted one by one`)
+    if (attempts.at(-1)?.status === 'succeeded' || gone.has(`${laneId} ${eventSeq}`)) return
+    // Interrupted ones do not count; a redelivery begins the schedule anew, so there may be more.
+    const failed = attempts.filter((one) => one.status === 'failed').length
+    if (failed < tries) fail(`${what}: given up before the schedule of ${tries} was used up`)
+  }
+}

@@ -1,0 +1,268 @@
+import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
+import type { SettledAttempt } from '../../src/store/attempts.ts'
+import type { HeldLane, LeasedLane } from '../../src/store/lanes.ts'
+import type { DueDelivery, Leftover, ReadRequest } from '../../src/store/unsettled.ts'
+import type { DispatchStore } from '../../src/webhooks/dispatch-store.ts'
+
+/*
+ * The tables of the delivery engine and the statements that dispatchers say to them, in memory. Each statement happens at
+ * once, as a statement of PostgreSQL does. conformance.test.ts holds it against the real ones.
+ */
+
+type LaneRow = {
+  id: number
+  orgId: OrgId
+  headSeq: number
+  cursorSeq: number
+  asked: number
+  dueMs: number | null
+  owner: string | null
+  token: number
+  ended: boolean
+}
+type UnsettledRow = {
+  laneId: number
+  orgId: OrgId
+  eventSeq: number
+  dueMs: number
+  token: number
+  attempt: number
+  tries: number
+  attemptId: string
+  startedAtMs: number
+}
+export type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
+
+/** Every method of the dispatcher's store, without the waiting. */
+export type Statements = {
+  [Name in keyof DispatchStore]: (...given: Parameters<DispatchStore[Name]>) => Awaited<ReturnType<DispatchStore[Name]>>
+}
+
+const sending = Number.NEGATIVE_INFINITY
+const keyOf = (laneId: number, eventSeq: number) => `${laneId} ${eventSeq}`
+
+export type Model = ReturnType<typeof createModel>
+
+export function createModel(now: () => number) {
+  const lanes = new Map<number, LaneRow>()
+  const deliveries = new Map<number, number[]>()
+  const publishedMs = new Map<string, number>()
+  const lastSeq = new Map<OrgId, number>()
+  const unsettled = new Map<string, UnsettledRow>()
+  const attempts: AttemptRow[] = []
+  let wakes: { orgId: OrgId; eventSeq: number }[] = []
+  /** What a crash of the server could take back: commits that nobody has waited for, in their order. */
+  let undo: (() => void)[] = []
+
+  const onDisk = () => {
+    undo = []
+  }
+
+  /** Changes lanes and wake-ups in a commit that does not wait for the disk. */
+  function lazily<T>(change: () => T): T {
+    const lanesBefore = [...lanes.values()].map((lane) => ({ ...lane }))
+    const wakesBefore = wakes
+    undo.push(() => {
+      for (const lane of lanesBefore) Object.assign(lanes.get(lane.id)!, lane)
+      wakes = wakesBefore
+    })
+    return change()
+  }
+
+  const unsettledOf = (laneId: number) => [...unsettled.values()].filter((row) => row.laneId === laneId)
+  const heldBy = ({ laneId, token }: HeldLane) => {
+    const lane = lanes.get(laneId)!
+    return lane.token === token ? lane : undefined
+  }
+  const dueDelivery = (laneId: number, eventSeq: number, row?: UnsettledRow): DueDelivery => ({
+    laneId,
+    eventSeq,
+    eventId: `${eventSeq}`,
+    eventType: 'database.created',
+    body: Buffer.alloc(0),
+    publishedAtMs: publishedMs.get(`${lanes.get(laneId)!.orgId} ${eventSeq}`)!,
+    attempts: row?.attempt ?? 0,
+    tries: row?.tries ?? 0,
+  })
+
+  const statements: Statements = {
+    wake: () =>
+      lazily(() => {
+        const woken = new Set<LaneRow>()
+        for (const { orgId, eventSeq } of wakes) {
+          for (const lane of lanes.values()) {
+            if (lane.orgId !== orgId || !deliveries.get(lane.id)!.includes(eventSeq)) continue
+            lane.headSeq = Math.max(lane.headSeq, eventSeq)
+            if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
+            woken.add(lane)
+          }
+        }
+        wakes = []
+        return [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
+      }),
+
+    lease: ({ owner, lanesMax, leaseMs, exceptOrgs = [] }) =>
+      lazily(() => {
+        const oldest = [...lanes.values()]
+          .filter((lane) => lane.dueMs !== null && lane.dueMs <= now() && !exceptOrgs.includes(lane.orgId))
+          .sort((a, b) => a.dueMs! - b.dueMs!)
+          .slice(0, lanesMax * 4)
+        const turns = new Map<OrgId, number>()
+        const byTurn = oldest.map((lane) => {
+          const turn = turns.get(lane.orgId) ?? 0
+          turns.set(lane.orgId, turn + 1)
+          return { lane, turn }
+        })
+        byTurn.sort((a, b) => a.turn - b.turn || a.lane.dueMs! - b.lane.dueMs!)
+        return byTurn.slice(0, lanesMax).map(({ lane }): LeasedLane => {
+          const takenOver = unsettledOf(lane.id).some((row) => row.dueMs === sending)
+          const token = Math.max(lane.token + 1, Math.floor(now() * 1_000))
+          Object.assign(lane, { owner, token, dueMs: now() + leaseMs })
+          const { id, orgId, cursorSeq, headSeq, asked } = lane
+          const webhook = lane.ended ? null : { url: '', secret: { keyId: '', box: Buffer.alloc(0) } }
+          const webhookId = `wh_${id}` as WebhookId
+          return { laneId: id, orgId, webhookId, token, cursorSeq, headSeq, asked, takenOver, webhook }
+        })
+      }),
+
+    leftovers: (held) =>
+      held.flatMap(({ laneId, token }) =>
+        unsettledOf(laneId)
+          .filter((row) => row.dueMs === sending && row.token < token)
+          .map((row): Leftover => {
+            const { attemptId, startedAtMs } = row
+            return { ...dueDelivery(laneId, row.eventSeq, row), attemptId, startedAtMs, token: row.token }
+          }),
+      ),
+
+    read(requests) {
+      const found = requests.flatMap(({ laneId, afterSeq, firstsMax, retriesMax }: ReadRequest) => [
+        ...deliveries
+          .get(laneId)!
+          .filter((eventSeq) => eventSeq > afterSeq)
+          .slice(0, firstsMax)
+          .map((eventSeq) => dueDelivery(laneId, eventSeq)),
+        ...unsettledOf(laneId)
+          .filter((row) => row.dueMs !== sending && row.dueMs <= now())
+          .sort((a, b) => a.dueMs - b.dueMs)
+          .slice(0, retriesMax)
+          .map((row) => dueDelivery(laneId, row.eventSeq, row)),
+      ])
+      return found.sort((a, b) => a.eventSeq - b.eventSeq)
+    },
+
+    begin(begun) {
+      onDisk()
+      const mayGo = new Set<number>()
+      for (const { laneId, orgId, token, eventSeq, attempt, tries, attemptId, startedAtMs } of begun) {
+        const lane = heldBy({ laneId, token })
+        if (lane === undefined || lane.ended || lane.owner === null) continue
+        mayGo.add(laneId)
+        if (attempt === 1) lane.cursorSeq = Math.max(lane.cursorSeq, eventSeq)
+        const row = { laneId, orgId, eventSeq, dueMs: sending, token, attempt, tries, attemptId, startedAtMs }
+        unsettled.set(keyOf(laneId, eventSeq), row)
+      }
+      return mayGo
+    },
+
+    settle(settled: readonly SettledAttempt[]) {
+      onDisk()
+      let ours = 0
+      for (const { laneId, eventSeq, attemptId, token, status, tries, retryMs } of settled) {
+        const key = keyOf(laneId, eventSeq)
+        const row = unsettled.get(key)
+        if (row?.attemptId !== attemptId || row.token !== token || row.dueMs !== sending) continue
+        ours += 1
+        if (retryMs === null) unsettled.delete(key)
+        else Object.assign(row, { dueMs: now() + retryMs, tries })
+        attempts.push({ laneId, eventSeq, attempt: row.attempt, attemptId, status })
+      }
+      return ours
+    },
+
+    renew: (held, leaseMs) =>
+      lazily(() =>
+        held.flatMap((one) => {
+          const lane = heldBy(one)
+          if (lane === undefined || lane.owner === null) return []
+          lane.dueMs = now() + leaseMs
+          return [{ laneId: lane.id, headSeq: lane.headSeq, asked: lane.asked, ended: lane.ended }]
+        }),
+      ),
+
+    peek: (held) =>
+      held.flatMap(({ laneId, headSeq, asked }) => {
+        const lane = lanes.get(laneId)!
+        const hasNews = lane.headSeq > headSeq || lane.asked !== asked
+        return hasNews ? [{ laneId, headSeq: lane.headSeq, asked: lane.asked }] : []
+      }),
+
+    release: (held) =>
+      lazily(() =>
+        held.flatMap((one) => {
+          const lane = heldBy(one)
+          if (lane === undefined) return []
+          const isQuiet = lane.headSeq <= lane.cursorSeq && lane.asked === one.asked
+          if (!one.abandon && !lane.ended && !isQuiet) return []
+          const waiting = unsettledOf(lane.id).map((row) => row.dueMs)
+          const relevant = lane.ended ? waiting.filter((dueMs) => dueMs === sending) : waiting
+          lane.owner = null
+          lane.dueMs = relevant.length > 0 ? Math.min(...relevant) : null
+          if (one.abandon && !lane.ended) lane.dueMs = now()
+          return [lane.id]
+        }),
+      ),
+  }
+
+  return {
+    statements,
+    lanes,
+    deliveries,
+    unsettled,
+    attempts,
+    addLane(orgId: OrgId): number {
+      const id = lanes.size + 1
+      const nothing = { headSeq: 0, cursorSeq: 0, asked: 0, dueMs: null, owner: null, token: 0, ended: false }
+      lanes.set(id, { id, orgId, ...nothing })
+      deliveries.set(id, [])
+      return id
+    },
+    /** An event for every lane of the organization whose webhook is there. */
+    publish(orgId: OrgId): number {
+      onDisk()
+      const eventSeq = (lastSeq.get(orgId) ?? 0) + 1
+      lastSeq.set(orgId, eventSeq)
+      publishedMs.set(`${orgId} ${eventSeq}`, now())
+      for (const lane of lanes.values()) {
+        if (lane.orgId === orgId && !lane.ended) deliveries.get(lane.id)!.push(eventSeq)
+      }
+      wakes = [...wakes, { orgId, eventSeq }]
+      return eventSeq
+    },
+    /** Deletes the webhook of a lane. */
+    end(laneId: number): void {
+      onDisk()
+      const lane = lanes.get(laneId)!
+      lane.ended = true
+      if (lane.owner === null) lane.dueMs = null
+      for (const row of unsettledOf(laneId)) if (row.dueMs !== sending) unsettled.delete(keyOf(laneId, row.eventSeq))
+    },
+    redeliver(laneId: number, eventSeq: number): boolean {
+      onDisk()
+      const lane = lanes.get(laneId)!
+      const key = keyOf(laneId, eventSeq)
+      const last = attempts.findLast((one) => one.laneId === laneId && one.eventSeq === eventSeq)
+      const row = unsettled.get(key)
+      if (lane.ended || last === undefined || row?.dueMs === sending) return false
+      const again = { laneId, orgId: lane.orgId, eventSeq, token: 0, startedAtMs: now(), attemptId: last.attemptId }
+      unsettled.set(key, { attempt: last.attempt, ...again, ...row, dueMs: now(), tries: 0 })
+      lane.asked += 1
+      if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
+      return true
+    },
+    /** The server crashes: of the commits that nobody waited for, the last few are lost. */
+    crash(lost: (commits: number) => number): void {
+      for (let count = lost(undo.length); count > 0; count--) undo.pop()!()
+    },
+  }
+}

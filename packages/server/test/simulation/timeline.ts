@@ -1,0 +1,83 @@
+import type { Clock } from '../../src/webhooks/clock.ts'
+
+/** A process: what it has planned happens only while it lives, and not while it is paused. */
+export type Host = { name: string; alive: boolean; pausedUntilMs: number; clockSkewMs: number }
+
+type Planned = { atMs: number; order: number; host: Host | null; run: (() => void) | null }
+
+export type Timeline = ReturnType<typeof createTimeline>
+
+/** Simulated time: it stands still while something happens, and then jumps to what happens next. */
+export function createTimeline(startMs: number) {
+  const heap: Planned[] = []
+  let nowMs = startMs
+  let order = 0
+
+  const isBefore = (a: Planned, b: Planned) => a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order)
+
+  function push(one: Planned): void {
+    let at = heap.push(one) - 1
+    while (at > 0) {
+      const parent = (at - 1) >> 1
+      if (isBefore(heap[parent]!, one)) break
+      heap[at] = heap[parent]!
+      at = parent
+    }
+    heap[at] = one
+  }
+
+  function pop(): Planned | undefined {
+    const first = heap[0]
+    const last = heap.pop()
+    if (heap.length === 0 || last === undefined) return first
+    let at = 0
+    for (;;) {
+      let child = 2 * at + 1
+      if (child >= heap.length) break
+      if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child += 1
+      if (isBefore(last, heap[child]!)) break
+      heap[at] = heap[child]!
+      at = child
+    }
+    heap[at] = last
+    return first
+  }
+
+  /** The function it returns takes it back. */
+  function after(ms: number, run: () => void, host: Host | null = null): () => void {
+    const planned: Planned = { atMs: nowMs + Math.max(0, ms), order: order++, host, run }
+    push(planned)
+    return () => {
+      planned.run = null
+    }
+  }
+
+  return {
+    now: () => nowMs,
+    after,
+    clockOf: (host: Host): Clock => ({
+      now: () => Math.floor(nowMs) + host.clockSkewMs,
+      soon: (run) => void after(0, run, host),
+      after: (ms, run) => after(ms, run, host),
+    }),
+    /** Goes on until it is over, or nothing is left to happen, or so much simulated time has passed. */
+    async run(isOver: () => boolean, msMax: number): Promise<boolean> {
+      const endMs = nowMs + msMax
+      while (!isOver()) {
+        const planned = pop()
+        if (planned === undefined || planned.atMs > endMs) return false
+        const { host, run } = planned
+        if (run === null || host?.alive === false) continue
+        nowMs = Math.max(nowMs, planned.atMs)
+        if (host !== null && host.pausedUntilMs > nowMs) {
+          push({ ...planned, atMs: host.pausedUntilMs, order: order++ })
+          continue
+        }
+        run()
+        // Everything that follows from it without time passing: promises, one after the other.
+        await new Promise((done) => setImmediate(done))
+      }
+      return true
+    },
+  }
+}
