@@ -10,7 +10,7 @@ import { ensureQueues, type JobQueue } from './jobs/queue.ts'
 import { anyNode, givenUp, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
 import { createTurns } from './jobs/turns.ts'
-import { workOn } from './jobs/worker.ts'
+import { polling, workOn } from './jobs/worker.ts'
 import { persist } from './persist.ts'
 import { createPresence } from './presence.ts'
 import { createProvisioning } from './provisioning.ts'
@@ -82,10 +82,8 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     // After its queue, into which whoever places a database here puts the job.
     await patiently(presence.begin)
     // Placing twice at the same time is harmless: the row is locked, and placed once.
-    for (const name of [mine, givenUp(mine), anyNode, givenUp(anyNode)]) {
-      const count = await patiently(() => reclaimAll(boss, name))
-      if (count > 0) log.info({ queue: name, count }, 'jobs.reclaimed')
-    }
+    const count = await patiently(() => reclaimAll(boss, [mine, givenUp(mine), anyNode, givenUp(anyNode)]))
+    if (count > 0) log.info({ count }, 'jobs.reclaimed')
     await patiently(() => recover(common))
     await workOn(boss, mine, workersMax, work)
     await workOn(boss, anyNode, placersMax, work)
@@ -129,7 +127,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
 }
 
 async function workOnInvoices(boss: PgBoss, options: PlatformNodeOptions): Promise<void> {
-  await boss.work(invoicing, async () => {
+  await boss.work(invoicing, polling, async () => {
     const invoices = await issueInvoicesDue(options)
     if (invoices.length > 0) options.log.info({ invoices }, 'invoices.issued')
   })

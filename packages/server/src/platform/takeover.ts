@@ -34,10 +34,8 @@ async function lookAround(deps: Deps): Promise<void> {
   const steadySeconds = deps.presence.steadySeconds()
   // After a time in which PostgreSQL was away everybody looks silent.
   if (steadySeconds < silentSeconds) return
-  for (const queue of [anyNode, givenUp(anyNode), invoicing]) {
-    const count = await reclaimSilent(boss, queue, silentSeconds)
-    if (count > 0) log.info({ queue, count }, 'jobs.reclaimed')
-  }
+  const count = await reclaimSilent(boss, [anyNode, givenUp(anyNode), invoicing], silentSeconds)
+  if (count > 0) log.info({ count }, 'jobs.reclaimed')
   const abandoned = new Map<string, Abandoned>()
   for (const { id, silent_seconds } of await silentNodes(deps.db, deps.node, silentSeconds)) {
     const silent = { node: id, silentSeconds: Math.min(silent_seconds, steadySeconds) }

@@ -23,7 +23,8 @@ type Tidy = (remove: () => Promise<void>) => Promise<void>
 
 export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob, { kind: K }>> }
 
-const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 1 }
+/** A sign of life every second: whoever gives none for a few seconds is taken for dead. */
+export const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 1 }
 const unknownReason = 'Something went wrong on our side.'
 
 export type WorkDeps = { db: Database; queue: JobQueue; handlers: Handlers; log: Logger }
