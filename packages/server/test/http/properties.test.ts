@@ -1,3 +1,4 @@
+import { connect } from 'node:net'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { eventTypes } from '../../src/domain/event-types.ts'
@@ -118,5 +119,37 @@ test('whatever stands in the path, the query and the headers, the answer is neve
       expect(reply.status).toBeLessThan(500)
     }),
     runs,
+  )
+})
+
+/** Whole requests, broken ones, and those that Node answers by itself: in any order on one connection. */
+const said = fc.constantFrom(
+  (head: string) => `GET /readyz HTTP/1.1\r\n${head}\r\n`,
+  (head: string) => `GET /api/v1/organizations HTTP/1.1\r\n${head}\r\n`,
+  (head: string) => `HEAD /docs HTTP/1.1\r\n${head}\r\n`,
+  (head: string) => `GET /readyz HTTP/1.1\r\n${head}Expect: miracles\r\n\r\n`,
+  (head: string) => `PUT /readyz HTTP/1.1\r\n${head}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}`,
+  (head: string) => `POST /api/v1/organizations HTTP/1.1\r\n${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n`,
+  (head: string) => `GET /readyz HTTP/1.1\r\n${head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+  (head: string) => `CONNECT example.com:443 HTTP/1.1\r\n${head}\r\n`,
+  () => 'not HTTP\r\n\r\n',
+  () => 'GET /',
+)
+
+test('whatever is said on one connection, and however it ends, the server is there for the next', async () => {
+  const { hostname, port } = new URL(api.url)
+  await fc.assert(
+    fc.asyncProperty(fc.array(said, { minLength: 1, maxLength: 6 }), fc.boolean(), async (parts, reset) => {
+      const socket = connect(Number(port), hostname)
+      const closed = new Promise((resolve) => socket.once('close', resolve))
+      socket.on('error', () => {})
+      socket.resume()
+      socket.write(parts.map((part) => part(`Host: x\r\nAuthorization: Bearer ${api.owner.token}\r\n`)).join(''))
+      if (reset) socket.once('data', () => socket.resetAndDestroy())
+      socket.end()
+      await closed
+      expect((await call(`${api.url}/healthz`)).status).toBe(200)
+    }),
+    { numRuns: 100 },
   )
 })

@@ -224,7 +224,9 @@ test.each([
   await closed
   clearInterval(talking)
   const another = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
-  another.write(text, () => another.resetAndDestroy())
+  another.write(text)
+  await once(another, 'data')
+  another.resetAndDestroy()
   await once(another, 'close')
   expect((await call(`${api.url}/healthz`)).status).toBe(200)
 })
