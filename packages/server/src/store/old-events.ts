@@ -44,6 +44,8 @@ export const deleteFinishedEvents = async (
           or exists (
             select 1 from keyhook.unsettled u
             where u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.org_id = d.org_id
+              -- The retry of a webhook that was deleted while its last attempt was on its way is nobody's business.
+              and (l.ended_at is null or u.due_at = '-infinity')
           )
           or exists (
             select 1 from keyhook.attempts a
@@ -51,6 +53,10 @@ export const deleteFinishedEvents = async (
           )
         )
       )
+    ), unsettled as (
+      delete from keyhook.unsettled u using finished f, keyhook.deliveries d
+      where d.org_id = ${orgId} and d.event_seq = f.seq
+        and u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.org_id = d.org_id
     ), deliveries as (
       delete from keyhook.deliveries d using finished f where d.org_id = ${orgId} and d.event_seq = f.seq
     ), events as (

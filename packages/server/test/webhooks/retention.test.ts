@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { composeApi } from '../../src/compose.ts'
 import type { Database } from '../../src/store/database.ts'
 import { countRecoverable } from '../../src/store/redeliveries.ts'
+import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createHousekeeping } from '../../src/webhooks/housekeeping.ts'
 import { call } from '../support/client.ts'
 import { age, partitionOf, partitions } from './support/ageing.ts'
@@ -151,6 +152,23 @@ test('what is not finished is never lost, however old: a retry that waits, one n
   await tidy(world.db, 30)
   expect(await partitions(world.db)).not.toContain(partitionOf(60))
   expect(await eventsLeft(world.db)).toHaveLength(3)
+})
+
+test('a retry of a webhook that was deleted in the middle of an attempt keeps nothing', async () => {
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1d' })
+  const answer = Promise.withResolvers<Reply>()
+  const receiver = await receiverFor(() => answer.promise)
+  const webhook = await world.addWebhook(receiver.url)
+  await world.startDispatcher()
+  const id = await world.publishOne()
+  await until(() => receiver.received.length === 1)
+  await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
+  answer.resolve({ status: 500 })
+  await settled(world, 1)
+  await age(world.db, id, 60)
+  await tidy(world.db, 30)
+  expect(await eventsLeft(world.db)).toEqual([])
+  expect(await world.db`select 1 from keyhook.unsettled`).toHaveLength(0)
 })
 
 test('an event that one webhook still waits for says of the others that their attempts have left the history', async () => {

@@ -1,0 +1,142 @@
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { expect, onTestFinished, test } from 'vitest'
+import { composeApi, composeHints } from '../../src/compose.ts'
+import type { WebhookId } from '../../src/kernel/ids.ts'
+import type { Database } from '../../src/store/database.ts'
+import { connect } from '../../src/store/database.ts'
+import { redeliver } from '../../src/store/redeliveries.ts'
+import { deleteWebhook } from '../../src/store/webhooks.ts'
+import { readNetwork } from '../../src/webhooks/address-guard.ts'
+import { startEngine } from '../../src/webhooks/engine.ts'
+import { call } from '../support/client.ts'
+import { deliveryTest, until } from './support/delivery-test.ts'
+import { caFile, type Reply, receiverFor } from './support/receiver.ts'
+
+const silent = pino({ level: 'silent' })
+
+/** Deliveries that are not finished and that nobody would ever look at again, in one snapshot of the database. */
+const limbo = (db: Database) => db`
+  select 'a retry without a time' as why, u.lane_id, u.event_seq
+  from keyhook.unsettled u join keyhook.lanes l on l.id = u.lane_id and l.org_id = u.org_id
+  where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(u.due_at, now())))
+  union all
+  select 'a first attempt that no lane was told of', d.lane_id, d.event_seq
+  from keyhook.deliveries d join keyhook.lanes l on l.id = d.lane_id and l.org_id = d.org_id
+  where l.ended_at is null and d.event_seq > l.cursor_seq and (l.due_at is null or l.head_seq < d.event_seq)
+    and not exists (
+      select 1 from keyhook.wakes w
+      where w.org_id = d.org_id and d.event_seq >= w.first_seq and d.event_seq <= w.last_seq
+    )`
+
+/*
+ * Invariant 5. Seen to fail when: a lane is given back with `due_at` null; a lane is woken without `due_at`; a redelivery
+ * does not ask its lane.
+ */
+test('a delivery that is not finished is due at some time, at every moment of a busy life', async () => {
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,3s', KEYHOOK_DELIVERY_LEASE_MS: '500' })
+  let count = 0
+  const receiver = await receiverFor(() => ({ status: ++count % 3 === 0 ? 500 : 200, delayMs: count % 7 }))
+  const webhooks: { id: WebhookId }[] = []
+  for (let i = 0; i < 5; i++) webhooks.push(await world.addWebhook(receiver.url))
+  let engine = await world.startDispatcher()
+  await world.startDispatcher()
+  let over = false
+  const found: unknown[] = []
+  const watching = (async () => {
+    while (!over && found.length === 0) {
+      found.push(...(await limbo(world.db)))
+      await sleep(3)
+    }
+  })()
+  for (let i = 0; i < 60; i++) {
+    await world.publishOne()
+    if (i % 20 === 10) {
+      await engine.stop()
+      engine = await world.startDispatcher()
+    }
+    if (i === 30) await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhooks[0]!.id))
+    const [attempt] = await world.db<{ id: string }[]>`select id from keyhook.attempts order by random() limit 1`
+    if (i % 5 === 0 && attempt) {
+      for (const { id } of webhooks) await world.db.begin((tx) => redeliver(tx, world.orgId, id, attempt.id))
+    }
+    await sleep(i % 4)
+  }
+  /** Nothing to do, and nobody holds a lane: retries that wait for seconds have let their lanes go in between. */
+  const rest = () =>
+    until(async () => {
+      const busy = await world.db`
+        select 1 from keyhook.lanes where ended_at is null and (cursor_seq < 60 or due_at is not null)`
+      return found.length > 0 || busy.length === 0
+    }, 'everything to be finished')
+  await rest()
+  const [last] = await world.db<{ id: string; webhook_id: WebhookId }[]>`
+    select a.id, l.webhook_id from keyhook.attempts a join keyhook.lanes l on l.id = a.lane_id and l.ended_at is null
+    limit 1`
+  const before = receiver.received.length
+  await world.db.begin((tx) => redeliver(tx, world.orgId, last!.webhook_id, last!.id))
+  await until(() => found.length > 0 || receiver.received.length > before, 'a redelivery to a lane at rest')
+  await rest()
+  over = true
+  await watching
+  expect(found).toEqual([])
+})
+
+/*
+ * Invariant 7. Seen to fail when a transaction is opened before a request and committed after its answer: with one
+ * connection everything stands still, and `idle in transaction` shows.
+ */
+test('no connection is held across a request: with one connection and receivers that hang, all others go on', async () => {
+  const world = await deliveryTest()
+  const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
+  const healthy = await receiverFor()
+  const sick = await world.organization('Sick')
+  for (let i = 0; i < 10; i++) await world.addWebhook(hanging.url, { org: sick })
+  await world.addWebhook(healthy.url)
+  const only = connect(world.target, { name: 'keyhook only', connectionsMax: 1 })
+  onTestFinished(() => only.end({ timeout: 5 }))
+  const engine = await startEngine({
+    db: only,
+    masterKeys: world.masterKeys,
+    settings: {
+      serviceName: 'Service',
+      standardWebhooks: true,
+      allowNetworks: [readNetwork('127.0.0.0/8')!],
+      extraCa: readFileSync(caFile, 'utf8'),
+      connectMsMax: 5_000,
+      schedule: [0],
+      retentionDays: null,
+      limits: { inFlightMax: 1_000, lanesMax: 1_000, laneWidthMax: 8, leaseMs: 2_000, pollMs: 50, drainMsMax: 0 },
+      send: {
+        attemptMsMax: 60_000,
+        responseKeptBytesMax: 1_024,
+        responseBytesMax: 65_536,
+        responseHeaderBytesMax: 16_384,
+      },
+    },
+    hints: world.hints,
+    log: silent,
+    observe: { attempted() {}, grouped() {} },
+  })
+  onTestFinished(() => engine.stop())
+  await world.publishOne(sick)
+  await until(() => hanging.received.length === 10, 'ten requests that hang')
+  // The interface, on the same single connection.
+  const shared = { ...world, db: only }
+  const api = composeApi(shared, silent, undefined, { hints: composeHints(shared, silent) })
+  onTestFinished(() => api.close())
+  const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  for (let i = 0; i < 20; i++) {
+    await world.publishOne()
+    const path = `/api/v1/organizations/${world.orgId}/webhooks`
+    expect((await call(`${url}${path}`, { token: world.owner.token })).status).toBe(200)
+    const held = await world.db`
+      select state, query from pg_stat_activity
+      where application_name = 'keyhook only' and datname = current_database() and state like 'idle in transaction%'
+        and state_change < now() - interval '1 second'`
+    expect(held).toEqual([])
+  }
+  await until(() => healthy.received.length === 20)
+  expect(engine.inFlight).toBeGreaterThanOrEqual(10)
+})
