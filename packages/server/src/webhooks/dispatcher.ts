@@ -32,6 +32,8 @@ export type Dispatcher = {
 const lanesPerLease = 500
 /** Lanes of organizations that have none here, taken although there is no room. */
 const strangersPerLease = 32
+/** Few: a statement that waits for one lane that is being written to holds up all those that it has already locked. */
+const lanesPerRenewal = 16
 const groupMax = 256
 /** Lanes with something in flight look for retries that have come due at least this often. */
 const retryLookMs = 1_000
@@ -130,8 +132,9 @@ export function createDispatcher(deps: {
   }
 
   async function renew(mine: readonly Lane[]): Promise<void> {
-    for (let start = 0; start < mine.length; start += lanesPerLease) {
-      const chunk = mine.slice(start, start + lanesPerLease).filter((lane) => !lane.gone)
+    for (let start = 0; start < mine.length; start += lanesPerRenewal) {
+      const chunk = mine.slice(start, start + lanesPerRenewal).filter((lane) => !lane.gone)
+      if (chunk.length === 0) continue
       const renewed = await persist('renew', () => store.renew(chunk.map(held), limits.leaseMs), deps.mend)
       const byId = new Map(renewed.map((one) => [one.laneId, one]))
       for (const lane of chunk) {
