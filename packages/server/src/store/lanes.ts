@@ -35,7 +35,7 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
 export type WokenLane = { laneId: number; headSeq: number; held: boolean; wasSeq?: number; fresh?: DueDelivery[] }
 
 /** Beyond this many deliveries they are read lane by lane, as there is room for them. */
-const freshMax = 256
+export const freshMax = 256
 
 type WokenRow = { lane_id: string; was_seq: string; head_seq: string; held: boolean } & Omit<
   DueRow,

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import type { SettledAttempt } from '../../src/store/attempts.ts'
+import { freshMax } from '../../src/store/lanes.ts'
 import { ensurePartitions } from '../../src/store/partitions.ts'
 import { redeliver } from '../../src/store/redeliveries.ts'
 import type { BegunAttempt } from '../../src/store/unsettled.ts'
@@ -28,7 +29,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
   const store = createDispatchStore(world.db)
   await ensurePartitions(world.db, Date.now())
   let ms = 1_700_000_000_000
-  const model = createModel(() => ms++)
+  const model = createModel(() => ms++, freshMax)
   const orgs = [world.orgId, await world.organization('Other')]
   for (const org of orgs) {
     for (let i = 0; i < 3; i++) {

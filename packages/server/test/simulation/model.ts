@@ -43,7 +43,8 @@ const keyOf = (laneId: number, eventSeq: number) => `${laneId} ${eventSeq}`
 
 export type Model = ReturnType<typeof createModel>
 
-export function createModel(now: () => number) {
+/** `freshMax`: how much news comes in full. Small, so that stories meet both sides of it. */
+export function createModel(now: () => number, freshMax = 12) {
   const lanes = new Map<number, LaneRow>()
   const deliveries = new Map<number, number[]>()
   const publishedMs = new Map<string, number>()
@@ -88,17 +89,25 @@ export function createModel(now: () => number) {
   const statements: Statements = {
     wake: () =>
       lazily(() => {
-        const woken = new Set<LaneRow>()
+        const woken = new Map<LaneRow, { wasSeq: number; seqs: number[] }>()
         for (const { orgId, eventSeq } of wakes) {
           for (const lane of lanes.values()) {
             if (lane.orgId !== orgId || !deliveries.get(lane.id)!.includes(eventSeq)) continue
+            const news = woken.get(lane) ?? { wasSeq: lane.headSeq, seqs: [] }
+            woken.set(lane, { ...news, seqs: [...news.seqs, eventSeq] })
             lane.headSeq = Math.max(lane.headSeq, eventSeq)
             if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
-            woken.add(lane)
           }
         }
         wakes = []
-        return [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
+        const published = [...woken.values()].reduce((sum, { seqs }) => sum + seqs.length, 0)
+        return [...woken].map(([{ id, headSeq, owner }, { wasSeq, seqs }]) => ({
+          laneId: id,
+          headSeq,
+          held: owner !== null,
+          wasSeq,
+          ...(published <= freshMax && { fresh: seqs.toSorted((a, b) => a - b).map((seq) => dueDelivery(id, seq)) }),
+        }))
       }),
 
     lease: ({ owner, lanesMax, leaseMs, exceptOrgs = [] }) =>
