@@ -45,7 +45,7 @@ function problemsOf(route: Route): Record<string, Json> {
   if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
   const answers: Record<string, Json> = {}
   for (const one of new Set(codes)) {
-    const problem = typeof one === 'string' ? { code: one, basis: basisOf(one) } : conflictOf(one)
+    const problem = typeof one === 'string' ? { code: one, basis: basisOf(one, route) } : conflictOf(one)
     const { status } = faultCatalogue[problem.code]
     answers[status] = answers[status] ? also(answers[status], problem) : problemResponse(problem)
   }
@@ -102,8 +102,13 @@ const choices: Partial<Record<FaultCode, Choice>> = {
   'request.invalid': choice(77, 'A query parameter that is not listed here is refused like an unknown field.'),
 }
 
-export const basisOf = (code: FaultCode): Basis =>
-  withChoices(chosen(decisions[code] ?? 4), choices[code] === undefined ? [] : [choices[code]])
+export function basisOf(code: FaultCode, route?: Route): Basis {
+  const own = route?.bodyBytesMax
+  if (code === 'request.too_large' && own !== undefined) {
+    return withChoices(chosen(8), [choice(41, `${own / 1_048_576} MiB for all of them together.`)])
+  }
+  return withChoices(chosen(decisions[code] ?? 4), choices[code] === undefined ? [] : [choices[code]])
+}
 
 function headersOf(code: FaultCode): Json {
   if (code === 'auth.permission_missing') {
