@@ -31,7 +31,7 @@ type UnsettledRow = {
   attemptId: string
   startedAtMs: number
 }
-export type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
+type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
 
 /** Every method of the dispatcher's store, without the waiting. */
 export type Statements = {

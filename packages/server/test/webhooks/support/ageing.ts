@@ -2,7 +2,7 @@ import { uuid7Floor } from '../../../src/kernel/uuid7.ts'
 import type { Database } from '../../../src/store/database.ts'
 import { ensurePartitions } from '../../../src/store/partitions.ts'
 
-export const dayMs = 86_400_000
+const dayMs = 86_400_000
 
 const aged = (uuid: string, ms: number) => {
   const was = Number.parseInt(uuid.slice(0, 8) + uuid.slice(9, 13), 16)
