@@ -77,6 +77,7 @@ test('two processes share the lanes, and no first attempt is made twice', async 
   expect(await world.db`select 1 from keyhook.lanes where lease_owner is not null`).toHaveLength(0)
 })
 
+// Invariant 4. Seen to fail when settling does not compare the lease's token.
 test('only the holder of the lease settles: an outcome that comes too late changes nothing', async () => {
   const receiver = await receiverFor(() => ({ delayMs: 2_500 }))
   const world = await deliveryTest({ KEYHOOK_DELIVERY_TIMEOUT_MS: '10000', KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s' })

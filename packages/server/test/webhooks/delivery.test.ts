@@ -28,6 +28,7 @@ test('an event arrives at its webhook, and the attempt is on record', async () =
   expect(sent['X-Service-Signature']).toBe(receiver.received[0]!.headers['x-service-signature'])
 })
 
+// Invariant 3. Seen to fail when requests leave while their beginning is being written.
 test('no request leaves before its attempt is on disk', async () => {
   const world = await deliveryTest()
   const seen: string[] = []
@@ -133,6 +134,7 @@ test('a publisher that stays open for long holds up nobody but its own organizat
   await until(() => receiver.received.length === 2, 'the commit, which no hint announced')
 })
 
+// Invariant 6. Seen to fail when a lane does not become narrower with failures.
 test('a hanging receiver gets one connection and costs its neighbours nothing', async () => {
   const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
   const healthy = await receiverFor()
@@ -162,19 +164,23 @@ test('a fast receiver gets many connections', async () => {
   expect(receiver.atOnce).toBeLessThanOrEqual(32)
 })
 
-test('turns go to organizations first: one webhook is not behind a thousand deliveries of another organization', async () => {
+// Invariant 6. Seen to fail when lanes take turns without regard to their organization.
+test('turns go to organizations first: one webhook gets as many as the twenty of another organization', async () => {
   const receiver = await receiverFor(() => ({ delayMs: 20 }))
-  const world = await deliveryTest({ KEYHOOK_DELIVERY_IN_FLIGHT_MAX: '4' })
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_IN_FLIGHT_MAX: '8' })
   const small: OrgId = await world.organization('Small')
-  for (let i = 0; i < 10; i++) await world.addWebhook(receiver.url)
-  await world.addWebhook(receiver.url, { org: small })
-  for (let i = 0; i < 30; i++) await world.publishOne()
-  const id = await world.publishOne(small)
+  const smalls = await receiverFor(() => ({ delayMs: 20 }))
+  for (let i = 0; i < 20; i++) await world.addWebhook(receiver.url)
+  await world.addWebhook(smalls.url, { org: small })
+  for (let i = 0; i < 10; i++) await world.publishOne()
+  for (let i = 0; i < 30; i++) await world.publishOne(small)
   await world.startDispatcher()
-  await until(() => receiver.received.length === 301)
-  expect(receiver.received.map(eventIdOf).indexOf(id)).toBeLessThan(60)
+  await until(() => smalls.received.length === 30)
+  expect(receiver.received.length).toBeLessThan(100)
+  await until(() => receiver.received.length === 200)
 })
 
+// Invariant 6. Seen to fail when lanes are leased into free places only.
 test('with every place held by receivers that hang, the next free one goes to an organization that has none', async () => {
   const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
   const healthy = await receiverFor()

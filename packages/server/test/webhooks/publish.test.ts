@@ -43,6 +43,10 @@ test('an event goes to the webhooks that are subscribed to its type, once each',
   expect(await deliveriesOf(id)).toEqual([subscribed])
 })
 
+/*
+ * Invariant 1. Seen to fail when the event is written on another connection than the caller's (both tests), and when the
+ * deliveries are (the second).
+ */
 test('a transaction that rolls back leaves neither event nor delivery, nor a gap in the sequence', async () => {
   const last = async () =>
     (await api.db<{ seq: string }[]>`select max(seq) as seq from keyhook.events where org_id = ${orgId}`)[0]?.seq
@@ -58,6 +62,28 @@ test('a transaction that rolls back leaves neither event nor delivery, nor a gap
   expect(Number(await last())).toBe(before + 1)
 })
 
+test('whoever sees an event sees all its deliveries, at any moment', async () => {
+  await addWebhook(['database.created'])
+  let over = false
+  const incomplete: unknown[] = []
+  const watching = (async () => {
+    while (!over) {
+      incomplete.push(
+        ...(await api.db`
+          select e.seq from keyhook.events e
+          where e.org_id = ${orgId} and e.type = 'database.created' and e.seq = (
+            select max(seq) from keyhook.events where org_id = ${orgId}
+          ) and not exists (select 1 from keyhook.deliveries d where d.org_id = e.org_id and d.event_seq = e.seq)`),
+      )
+    }
+  })()
+  for (let i = 0; i < 100; i++) await api.db.begin((tx) => publish(tx, created()))
+  over = true
+  await watching
+  expect(incomplete).toEqual([])
+})
+
+// Invariant 2. Seen to fail without the primary key of `deliveries`.
 test('the unique key refuses a second delivery of one event to one webhook', async () => {
   const { id } = await api.db.begin((tx) => publish(tx, created()))
   const again = api.db`
