@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { ensurePartitions } from '../../src/store/partitions.ts'
+import { redeliver } from '../../src/store/redeliveries.ts'
+import { call } from '../support/client.ts'
+import { bridgeTo, serve } from '../support/processes.ts'
+import { deliveryEnvironment, deliveryTest, until } from './support/delivery-test.ts'
+import { eventIdOf, receiverFor } from './support/receiver.ts'
+
+const masterKey = Buffer.alloc(32, 5).toString('base64')
+/** More than two steps of a recovery. */
+const failures = 1_200
+const gate = 4_711
+
+type World = Awaited<ReturnType<typeof deliveryTest>>
+
+/** Deliveries that have used up their schedule in vain, as a receiver that was away for a day leaves them. */
+async function failedDeliveries({ db, orgId }: World): Promise<void> {
+  await ensurePartitions(db, Date.now())
+  await db`
+    insert into keyhook.events (org_id, seq, id, type, body)
+    select ${orgId}, n, 'e-' || n, 'database.created', '{"id":"e-' || n || '"}' from generate_series(1, ${failures}) n`
+  await db`insert into keyhook.event_counters values (${orgId}, ${failures})`
+  await db`
+    insert into keyhook.deliveries select ${orgId}, n, l.id from keyhook.lanes l, generate_series(1, ${failures}) n`
+  await db`update keyhook.lanes set head_seq = ${failures}, cursor_seq = ${failures}`
+  const ids = Array.from({ length: failures }, () => uuid7(Date.now()))
+  await db`
+    insert into keyhook.attempts (org_id, lane_id, id, event_seq, attempt, status, started_at, request_headers)
+    select ${orgId}, l.id, i.id, i.n, 1, 'failed', now(), '{}'
+    from keyhook.lanes l, unnest(${ids}::uuid[]) with ordinality as i (id, n)`
+}
+
+// Seen to fail when a step does not remember how far it came.
+test('a recovery that is killed half-way goes on after the restart, and sends everything exactly once more', async () => {
+  const world = await deliveryTest({ KEYHOOK_MASTER_KEY: masterKey })
+  const receiver = await receiverFor((request) => ({ status: eventIdOf(request) === 'e-7' ? 500 : 200 }))
+  const webhook = await world.addWebhook(receiver.url)
+  await failedDeliveries(world)
+  // The second step comes to a gate at its end, with everything done and nothing committed.
+  await world.db.unsafe(`
+    create function gate() returns trigger language plpgsql as $$ begin
+      if new.redelivered > 500 then perform pg_advisory_xact_lock(${gate}); end if;
+      return new;
+    end $$;
+    create trigger gate before update on keyhook.recoveries for each row execute function gate()`)
+  const opened = Promise.withResolvers<void>()
+  const closing = world.db.begin(async (tx) => {
+    await tx`select pg_advisory_xact_lock(${gate})`
+    await opened.promise
+  })
+  const bridge = await bridgeTo(world.target)
+  const environment = {
+    ...deliveryEnvironment,
+    KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s',
+    KEYHOOK_MASTER_KEY: masterKey,
+    DATABASE_URL: bridge.url,
+    KEYHOOK_LOG_LEVEL: 'silent',
+  }
+  const victim = await serve(environment)
+  const path = `/platform/v1/organizations/${world.orgId}/webhooks/${webhook.id}`
+  const since = new Date(Date.now() - 60_000).toISOString()
+  const asked = await call<{ id: string; matching: number }>(`${victim.url}${path}/recover`, {
+    token: world.owner.token,
+    body: { since },
+  })
+  expect([asked.status, asked.body.matching]).toEqual([202, failures])
+  await until(async () => {
+    const [row] = await world.db`
+      select count(*)::int as n from pg_locks where locktype = 'advisory' and objid = ${gate} and not granted`
+    return row!.n === 1
+  }, 'the second step')
+  victim.child.kill('SIGKILL')
+  const job = async () => (await world.db`select redelivered::int, finished_at from keyhook.recoveries`)[0]!
+  expect(await job()).toEqual({ redelivered: 500, finished_at: null })
+  opened.resolve()
+  await closing
+  await world.db.unsafe('drop trigger gate on keyhook.recoveries')
+
+  const successor = await serve(environment)
+  const shown = () =>
+    call<{ status: string; redelivered: number }>(`${successor.url}${path}/recoveries/${asked.body.id}`, {
+      token: world.owner.token,
+    })
+  await until(async () => (await shown()).body.status === 'finished', 'the recovery')
+  expect((await shown()).body.redelivered).toBe(failures)
+  await until(async () => (await world.db`select 1 from keyhook.unsettled`).length === 0, 'everything to be settled')
+  const again = await world.db<{ id: string; outcomes: string[] }[]>`
+    select e.id, array_agg(a.status order by a.attempt) as outcomes from keyhook.attempts a
+    join keyhook.events e on e.org_id = a.org_id and e.seq = a.event_seq
+    where a.attempt > 1 group by e.id`
+  expect(again.length).toBe(failures)
+  for (const { id, outcomes } of again) {
+    // What the kill cut off is interrupted; beside that there is one attempt each, and the one that fails again is left.
+    expect(
+      outcomes.filter((one) => one !== 'interrupted'),
+      id,
+    ).toEqual([id === 'e-7' ? 'failed' : 'succeeded'])
+  }
+})
+
+/*
+ * Seen to fail when the delivery is put back first: the two then wait for each other, and PostgreSQL ends one of them after
+ * a second, with the beginnings of a whole group behind it.
+ */
+test('sending again locks the lane before the delivery, as beginning an attempt does', async () => {
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1d' })
+  const receiver = await receiverFor(() => ({ status: 500 }))
+  const webhook = await world.addWebhook(receiver.url)
+  const engine = await world.startDispatcher()
+  await world.publishOne()
+  const [attempt] = await until(async () => {
+    const rows = await world.attempts()
+    return rows.length > 0 && rows
+  })
+  await engine.stop()
+  let asking = Promise.resolve('')
+  await world.db.begin(async (tx) => {
+    await tx`select 1 from keyhook.lanes for no key update`
+    asking = world.db.begin((other) => redeliver(other, world.orgId, webhook.id, attempt!.id))
+    await until(async () => {
+      const [row] = await world.db`select count(*)::int as n from pg_locks where not granted`
+      return row!.n > 0
+    }, 'the redelivery to wait for the lane')
+    await sleep(20)
+    await tx`set local lock_timeout = '2s'`
+    await tx`update keyhook.unsettled set due_at = due_at`
+  })
+  expect(await asking).toBe('asked')
+})
