@@ -73,6 +73,8 @@ export function createHttpServer(deps: {
   app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply))
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
   app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
+  // Node takes its own listener off the socket of a CONNECT: a client that is gone by then would end the process.
+  app.server.on('connection', (socket) => socket.on('error', () => {}))
   hangUpWhenStopping(app)
   for (const route of deps.routes) addRoute(app, route, deps)
   return app

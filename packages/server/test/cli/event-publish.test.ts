@@ -124,7 +124,7 @@ const mistakes: Mistake[] = [
   ['an id that is too long', () => event('{}', '--id', 'x'.repeat(129)), /at most 128/],
   ['no type', () => ['event', 'publish', '--org', orgId, '--data', '{}'], /--type/],
   ['no data', () => ['event', 'publish', '--org', orgId, '--type', 'invoice.paid'], /--data/],
-  ['half a command', () => ['event'], /keyhook --help/],
+  ['half a command', () => ['event'], /keyhook event --help/],
 ]
 
 describe('a mistake prints one line, exits 2 and changes nothing', () => {

@@ -413,3 +413,16 @@ test('requests that arrive in one packet are answered in their order', async () 
   await expect.poll(() => received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404', 'HTTP/1.1 200'])
   socket.destroy()
 })
+
+test('a client that asks, says CONNECT and is gone before its answer ends nothing but its connection', async () => {
+  const { hostname, port } = new URL(api.url)
+  for (let n = 0; n < 40; n++) {
+    const socket = connect(Number(port), hostname)
+    await once(socket, 'connect')
+    const asked = `GET ${keys} HTTP/1.1\r\n${authorized}\r\n`
+    socket.write(`${asked}${asked}CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n`)
+    if (n % 2 === 0) await new Promise((done) => setTimeout(done, n / 8))
+    socket.resetAndDestroy()
+  }
+  expect((await call(`${api.url}${keys}`, { token: api.owner.token })).status).toBe(200)
+})
