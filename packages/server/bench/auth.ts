@@ -92,4 +92,6 @@ async function fillUpTo(db: Database, keys: number): Promise<void> {
     join (select org_id, user_id, role, row_number() over (order by org_id) - 1 as place from keyhook.memberships) m
       on m.place = n % ${organizations}`
   await db`vacuum analyze keyhook.api_keys`
+  // Else it writes out what was filled in while we measure.
+  await db`checkpoint`
 }
