@@ -1,3 +1,9 @@
+import { chmod, mkdtemp, readdir, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isPostgresOn, readLockFile } from '../src/store/embedded/lock-file.ts'
+
 /*
  * npm run bench -- auth | deliver
  * Every figure stands beside its limit, measured in the same run, in turns; medians are printed.
@@ -12,5 +18,36 @@ if (bench === undefined) {
   console.error(`Say which: npm run bench -- ${Object.keys(benches).join(' | ')}`)
   process.exitCode = 2
 } else {
-  await bench()
+  await cleanly(bench)
+}
+
+/**
+ * PostgreSQL runs in a session of its own, which Ctrl-C does not reach: without this it would stay, with all that it has
+ * stored. Everything that a bench makes is in one folder, so that whatever moment it is, what is there can be found.
+ */
+async function cleanly(run: () => Promise<void>): Promise<void> {
+  const scratch = await mkdtemp(join(tmpdir(), 'keyhook-bench-'))
+  // PostgreSQL may run as another user, who has to get in.
+  await chmod(scratch, 0o755)
+  process.env.TMPDIR = scratch
+  const interrupted = Promise.withResolvers<NodeJS.Signals>()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.resolve(signal))
+  const done = run()
+  // What fails because its database is taken away is no news.
+  done.catch(() => {})
+  const signal = await Promise.race([done, interrupted.promise])
+  if (signal !== undefined) await sweep(scratch)
+  await rm(scratch, { recursive: true, force: true })
+  if (signal !== undefined) process.kill(process.pid, signal)
+}
+
+async function sweep(scratch: string): Promise<void> {
+  for (const name of await readdir(scratch)) {
+    const cluster = join(scratch, name, 'postgres')
+    const pid = (await readLockFile(cluster).catch(() => undefined))?.pid
+    if (pid === undefined || !(await isPostgresOn(cluster, pid))) continue
+    process.kill(pid, 'SIGQUIT')
+    while (await isPostgresOn(cluster, pid)) await sleep(20)
+    await rm(await realpath(cluster), { recursive: true, force: true })
+  }
 }
