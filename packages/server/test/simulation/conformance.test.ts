@@ -1,13 +1,12 @@
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
-import type { SettledAttempt } from '../../src/store/attempts.ts'
 import { freshMax } from '../../src/store/lanes.ts'
 import { ensurePartitions } from '../../src/store/partitions.ts'
 import { redeliver } from '../../src/store/redeliveries.ts'
 import type { BegunAttempt } from '../../src/store/unsettled.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createDispatchStore } from '../../src/webhooks/dispatch-store.ts'
-import { deliveryTest } from '../webhooks/support/delivery-test.ts'
+import { deliveryTest, failedSilently } from '../webhooks/support/delivery-test.ts'
 import { createModel } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
 
@@ -113,7 +112,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       const settled = draw.chance(0.8) ? begun.pop() : begun.at(-1)
       if (settled === undefined) return
       const retryMs = draw.pick([null, 0, forEver])
-      const with_ = (token: number) => [{ ...nothing, ...settled, token, retryMs, orgId: orgOf(settled.laneId) }]
+      const with_ = (token: number) => [{ ...failedSilently, ...settled, token, retryMs, orgId: orgOf(settled.laneId) }]
       const modelled = model.statements.settle(with_(settled.tokens.model))
       await both('settle', store.settle(with_(settled.tokens.real)), modelled, (count) => [count])
     },
@@ -182,23 +181,6 @@ const unsettledRow = ({ laneId, eventSeq, attempt, tries, dueMs }: Rows<'unsettl
 }
 const laneRow = ({ id, headSeq, cursorSeq, asked, owner, dueMs, ended }: Rows<'lanes'>) => {
   return { id, head: headSeq, cursor: cursorSeq, asked, held: owner !== null, due: dueMs !== null, ended }
-}
-
-const nothing: Omit<SettledAttempt, 'laneId' | 'orgId' | 'token' | 'eventSeq' | 'attemptId' | 'tries' | 'retryMs'> = {
-  status: 'failed',
-  durationUs: null,
-  dnsUs: null,
-  connectUs: null,
-  tlsUs: null,
-  firstByteUs: null,
-  address: null,
-  requestHeaders: '{}',
-  responseStatus: null,
-  responseHeaders: null,
-  responseBody: null,
-  responseComplete: null,
-  errorCode: null,
-  errorDetail: null,
 }
 
 /** Statements say nothing of the order in which they name lanes. */

@@ -5,7 +5,7 @@ import { composeDispatcher } from '../../src/compose.ts'
 import { settleFinished } from '../../src/store/attempts.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
-import { deliveryEnvironment, deliveryTest, until } from './support/delivery-test.ts'
+import { deliveryEnvironment, deliveryTest, failedSilently, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
 const masterKey = Buffer.alloc(32, 7).toString('base64')
@@ -92,25 +92,12 @@ test('only the holder of the lease settles: an outcome that comes too late chang
     return found.length > 0 && found
   })
   const late = {
+    ...failedSilently,
     laneId: Number(row!.lane_id),
     orgId: world.orgId,
     token: Number(row!.lease_token) - 1,
     eventSeq: Number(row!.event_seq),
     attemptId: row!.attempt_id,
-    status: 'failed' as const,
-    durationUs: 1,
-    dnsUs: null,
-    connectUs: null,
-    tlsUs: null,
-    firstByteUs: null,
-    address: null,
-    requestHeaders: '{}',
-    responseStatus: null,
-    responseHeaders: null,
-    responseBody: null,
-    responseComplete: null,
-    errorCode: 'timeout',
-    errorDetail: '',
     tries: 1,
     retryMs: null,
   }

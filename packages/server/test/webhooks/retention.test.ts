@@ -61,6 +61,17 @@ const deliveriesLeft = async (db: Database) => (await db`select 1 from keyhook.d
 const settled = (world: World, count: number) =>
   until(async () => (await world.attempts()).length >= count, `${count} attempts`)
 
+/** An event that has been delivered; nothing runs any more. */
+async function deliverOne(world: World): Promise<string> {
+  const receiver = await receiverFor()
+  await world.addWebhook(receiver.url)
+  const engine = await world.startDispatcher()
+  const id = await world.publishOne()
+  await settled(world, 1)
+  await engine.stop()
+  return id
+}
+
 test('old attempts leave with their partition, finished events follow them, and younger ones stay', async () => {
   const world = await deliveryTest({ KEYHOOK_RETENTION_DAYS: '30' })
   const receiver = await receiverFor()
@@ -92,12 +103,7 @@ test('old attempts leave with their partition, finished events follow them, and 
 
 test('without the setting nothing is deleted, and with it rooms for the coming weeks are made ahead', async () => {
   const world = await deliveryTest()
-  const receiver = await receiverFor()
-  await world.addWebhook(receiver.url)
-  const engine = await world.startDispatcher()
-  const id = await world.publishOne()
-  await settled(world, 1)
-  await engine.stop()
+  const id = await deliverOne(world)
   await age(world.db, id, 4_000)
   const before = await partitions(world.db)
   await tidy(world.db, null)
@@ -200,12 +206,7 @@ test('an event that one webhook still waits for says of the others that their at
 
 test('nodes that tidy up at the same moment do not get into each other’s way', async () => {
   const world = await deliveryTest()
-  const receiver = await receiverFor()
-  await world.addWebhook(receiver.url)
-  const engine = await world.startDispatcher()
-  const id = await world.publishOne()
-  await settled(world, 1)
-  await engine.stop()
+  const id = await deliverOne(world)
   // Thousands of events beside it, delivered and over a long time ago: more than one statement takes.
   await world.db`
     insert into keyhook.events (org_id, seq, id, type, body, created_at)

@@ -6,6 +6,8 @@ import { composeDispatcher, composeHints } from '../../../src/compose.ts'
 import type { EventType } from '../../../src/domain/event-types.ts'
 import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
 import type { Installation } from '../../../src/startup/open.ts'
+import type { SettledAttempt } from '../../../src/store/attempts.ts'
+import type { HistoryRow } from '../../../src/store/deliveries.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
 import { publish } from '../../../src/webhooks/publish.ts'
 import { createInstallation, people } from '../../support/installation.ts'
@@ -20,23 +22,30 @@ export const deliveryEnvironment = {
   KEYHOOK_DELIVERY_DRAIN_MS: '1000',
 }
 
-type AttemptRow = {
-  id: string
+type AttemptRow = Omit<HistoryRow, 'event_id' | 'event_type' | 'request_headers'> & {
   webhook_id: WebhookId
   event_seq: number
-  attempt: number
-  status: string
-  started_at: Date
-  duration_us: number | null
-  address: string | null
-  response_status: number | null
-  response_headers: string | null
-  response_body: string | null
-  response_complete: boolean | null
-  error_code: string | null
-  error_detail: string | null
-  next_attempt_at: Date | null
   request_headers: string
+}
+
+type Outcome = Omit<SettledAttempt, 'laneId' | 'orgId' | 'token' | 'eventSeq' | 'attemptId' | 'tries' | 'retryMs'>
+
+/** What is recorded of an attempt that failed without a word from its receiver. */
+export const failedSilently: Outcome = {
+  status: 'failed',
+  durationUs: null,
+  dnsUs: null,
+  connectUs: null,
+  tlsUs: null,
+  firstByteUs: null,
+  address: null,
+  requestHeaders: '{}',
+  responseStatus: null,
+  responseHeaders: null,
+  responseBody: null,
+  responseComplete: null,
+  errorCode: null,
+  errorDetail: null,
 }
 
 /** A database of its own with an organization in it, and dispatchers that the test starts and stops. */
