@@ -11,7 +11,7 @@ import { type Plant, tell } from './story.ts'
  * stop, the lane of a deleted webhook kept for ever, and lanes leased by age alone.
  */
 const only = process.env.SIMULATION_SEED
-const seeds = Number(process.env.SIMULATION_SEEDS ?? 300)
+const seeds = Number(process.env.SIMULATION_SEEDS ?? 250)
 const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
 
 async function run(seed: number, plant?: Plant) {

@@ -10,7 +10,7 @@ import { eventIdOf, receiverFor } from './support/receiver.ts'
 
 const masterKey = Buffer.alloc(32, 5).toString('base64')
 /** More than two steps of a recovery. */
-const failures = 1_200
+const failures = 1_050
 const gate = 4_711
 
 type World = Awaited<ReturnType<typeof deliveryTest>>
