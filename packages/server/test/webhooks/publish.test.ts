@@ -103,7 +103,8 @@ test('the same reported id twice is one event; with other content it is a confli
   expect(row?.count).toBe(1)
 })
 
-test('one event to 10,000 webhooks commits within a second', async () => {
+// Less than half a second here; the bound is for a wrong plan, which took fifteen.
+test('one event goes to 10,000 webhooks at once', async () => {
   const org = await api.organization('Fan-out')
   await api.db`
     with made as (
@@ -118,5 +119,5 @@ test('one event to 10,000 webhooks commits within a second', async () => {
     select count(*)::int as count from keyhook.deliveries d
     join keyhook.events e on e.org_id = d.org_id and e.seq = d.event_seq where e.id = ${id}`
   expect(row?.count).toBe(10_000)
-  expect(ms).toBeLessThan(1_000)
+  expect(ms).toBeLessThan(6_000)
 })
