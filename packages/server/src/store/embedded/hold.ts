@@ -1,5 +1,4 @@
-import { randomBytes } from 'node:crypto'
-import { rename, rm } from 'node:fs/promises'
+import { mkdir, rm, rmdir, stat } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 
 export type Purpose = 'serve' | 'command'
@@ -45,7 +44,7 @@ export async function tryHold(address: string, purpose: Purpose): Promise<Hold |
       server.once('error', (error: NodeJS.ErrnoException) => (error.code === 'EADDRINUSE' ? done(false) : fail(error)))
       server.listen({ path: address }, () => done(true))
     })
-  const held = (await listen()) || ((await clearDeadFile(address)) && (await listen()))
+  const held = (await listen()) || (await takeDeadFile(address, listen))
   if (!held) return undefined
   // Holding alone is no reason to stay alive: whoever holds has work of its own.
   server.unref()
@@ -86,24 +85,35 @@ function parseHolder(answer: string): Holder | undefined {
   }
 }
 
+/** A guard that is older than this was left by a process that died with it: what it guards takes milliseconds. */
+const guardMsMax = 10_000
+
 /**
- * Removes the socket file of a dead process. It is moved aside and asked there once more, because between our first
- * question and the removal another process may have put a living socket in its place.
+ * Takes the place of a dead process, whose socket file is still there. Only one at a time may try: while the file is there
+ * nobody can listen, and only whoever has the guard removes it, so a living socket is never removed.
  */
-async function clearDeadFile(address: string): Promise<boolean> {
-  if (address.startsWith('\0') || (await askHolder(address)) !== 'gone') return false
-  const aside = `${address}.${randomBytes(4).toString('hex')}`
-  if (
-    !(await rename(address, aside).then(
+async function takeDeadFile(address: string, listen: () => Promise<boolean>): Promise<boolean> {
+  if (address.startsWith('\0')) return false
+  const guard = `${address}.guard`
+  if (!(await takeGuard(guard))) return false
+  try {
+    if ((await askHolder(address)) !== 'gone') return false
+    await rm(address, { force: true })
+    return await listen()
+  } finally {
+    await rmdir(guard).catch(() => {})
+  }
+}
+
+async function takeGuard(guard: string): Promise<boolean> {
+  const made = () =>
+    mkdir(guard).then(
       () => true,
       () => false,
-    ))
-  )
-    return true
-  if ((await askHolder(aside)) === 'gone') {
-    await rm(aside, { force: true })
-    return true
-  }
-  await rename(aside, address)
-  return false
+    )
+  if (await made()) return true
+  const found = await stat(guard).catch(() => null)
+  if (found !== null && Date.now() - found.mtimeMs < guardMsMax) return false
+  await rmdir(guard).catch(() => {})
+  return made()
 }
