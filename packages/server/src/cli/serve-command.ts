@@ -1,5 +1,4 @@
 import { type Command, Option } from 'commander'
-import type { Logger } from 'pino'
 import {
   composeApi,
   composeDatabaseDriver,
@@ -14,7 +13,6 @@ import { createMetrics } from '../metrics.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
-import { isUnavailable } from '../store/database.ts'
 import { createOutput, Mistake } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
@@ -41,7 +39,6 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const config = environment()
   const output = createOutput(options.json ?? false)
   const log = createLog(config.logLevel)
-  outliveLostConnections(log)
   const stopped = stopSignal()
   // Closed in the opposite order, each after whatever still needs it.
   await using parts = new AsyncDisposableStack()
@@ -118,14 +115,3 @@ async function listen(
 /** A wildcard is where we listen, not where anybody can go. */
 const publicUrl = (listening: string, host: string): string =>
   ['0.0.0.0', '::'].includes(host) ? `http://127.0.0.1:${new URL(listening).port}` : listening
-
-/**
- * The driver asks for types on a new connection in a promise that nobody holds. A server that goes away in that moment is no
- * reason to end: whoever has a query is told, and the next one connects again.
- */
-function outliveLostConnections(log: Logger): void {
-  process.on('unhandledRejection', (err) => {
-    if (!isUnavailable(err)) throw err
-    log.warn({ err }, 'database.connection_lost')
-  })
-}

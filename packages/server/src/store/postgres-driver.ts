@@ -38,6 +38,12 @@ const mends: readonly Mend[] = [
     from: '\n    clearImmediate(nextWriteTimer)\n',
     to: '\n    clearImmediate(nextWriteTimer)\n    chunk = nextWriteTimer = null\n',
   },
+  // Types are asked for in a promise that nobody holds. The query that waits for them is sent on the next connection.
+  {
+    file: 'connection.js',
+    from: 'return fetchArrayTypes()',
+    to: 'return fetchArrayTypes().catch(() => {})',
+  },
   // A query that came between the error of a socket and its end was never answered.
   {
     file: 'connection.js',

@@ -88,3 +88,11 @@ test('every query is answered, one way or the other, when sockets are reset unde
   for (let waited = 0; answered < asked && waited < 500; waited++) await sleep(20)
   expect(answered).toBe(asked)
 })
+
+test('a connection that is lost while the driver asks for types is made anew, and ends nothing', async () => {
+  const { target } = await pools(1)
+  const bridge = await bridgeTo(target, { cutAt: 'pg_catalog.pg_type' })
+  const db = connect({ url: bridge.url }, { name: 'victim', connectionsMax: 1 })
+  onTestFinished(() => db.end({ timeout: 1 }))
+  expect(await db`select 1 as one`).toEqual([{ one: 1 }])
+})

@@ -107,7 +107,10 @@ export async function scratchDirectory(): Promise<string> {
 export type Bridge = { url: string; cut(): Promise<void>; mend(): Promise<void>; reset(): void }
 
 /** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `mend` brings it back, `reset` breaks the connections of the moment; `keep` outlives the test. */
-export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}): Promise<Bridge> {
+export async function bridgeTo(
+  target: ConnectionTarget,
+  { keep = false, cutAt = null as string | null } = {},
+): Promise<Bridge> {
   if ('url' in target) throw new Error('the tests run on the embedded server')
   const sockets = new Set<Socket>()
   const server: Server = createServer((client) => {
@@ -124,6 +127,11 @@ export async function bridgeTo(target: ConnectionTarget, { keep = false } = {}):
       })
       from.pipe(to)
     }
+    client.on('data', (said) => {
+      if (cutAt === null || !said.includes(cutAt)) return
+      cutAt = null
+      client.destroy()
+    })
   })
   const listen = (port: number) => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
   await listen(0)
