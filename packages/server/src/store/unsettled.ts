@@ -1,6 +1,5 @@
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { plainArray } from './array-literal.ts'
 import type { Database } from './database.ts'
 
 /** What a lane wants next: deliveries after the newest it has read, and retries whose time has come. */
@@ -35,9 +34,9 @@ export const readDue = async (db: Database, requests: readonly ReadRequest[]): P
   const rows = await db<DueRow[]>`
     with wanted as materialized (
       select * from unnest(
-        ${plainArray(requests.map((one) => one.laneId))}::bigint[], ${plainArray(requests.map((one) => one.orgId))}::text[],
-        ${plainArray(requests.map((one) => one.afterSeq))}::bigint[], ${plainArray(requests.map((one) => one.firstsMax))}::int[],
-        ${plainArray(requests.map((one) => one.retriesMax))}::int[]
+        ${requests.map((one) => one.laneId)}::bigint[], ${requests.map((one) => one.orgId)}::text[],
+        ${requests.map((one) => one.afterSeq)}::bigint[], ${requests.map((one) => one.firstsMax)}::int[],
+        ${requests.map((one) => one.retriesMax)}::int[]
       ) as w (lane_id, org_id, after_seq, firsts_max, retries_max)
     ), found as materialized (
       select w.lane_id, w.org_id, d.event_seq, 0 as attempt, 0 as try
@@ -103,10 +102,10 @@ export const beginAttempts = async (db: Database, attempts: readonly BegunAttemp
   const rows = await db<{ id: string }[]>`
     with input as materialized (
       select * from unnest(
-        ${plainArray(attempts.map((one) => one.laneId))}::bigint[], ${plainArray(attempts.map((one) => one.orgId))}::text[],
-        ${plainArray(attempts.map((one) => one.token))}::bigint[], ${plainArray(attempts.map((one) => one.eventSeq))}::bigint[],
-        ${plainArray(attempts.map((one) => one.attempt))}::int[], ${plainArray(attempts.map((one) => one.tries))}::int[],
-        ${plainArray(attempts.map((one) => one.attemptId))}::uuid[], ${plainArray(attempts.map((one) => one.startedAtMs))}::bigint[]
+        ${attempts.map((one) => one.laneId)}::bigint[], ${attempts.map((one) => one.orgId)}::text[],
+        ${attempts.map((one) => one.token)}::bigint[], ${attempts.map((one) => one.eventSeq)}::bigint[],
+        ${attempts.map((one) => one.attempt)}::int[], ${attempts.map((one) => one.tries)}::int[],
+        ${attempts.map((one) => one.attemptId)}::uuid[], ${attempts.map((one) => one.startedAtMs)}::bigint[]
       ) as i (lane_id, org_id, token, event_seq, attempt, try, attempt_id, started_ms)
     ), fence as materialized (
       select l.id, l.org_id, i.started_seq
@@ -147,8 +146,8 @@ export const findLeftovers = async (
       (extract(epoch from u.started_at) * 1000)::bigint as started_ms,
       (extract(epoch from e.created_at) * 1000)::bigint as published_ms
     from unnest(
-      ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.orgId))}::text[],
-      ${plainArray(lanes.map((lane) => lane.token))}::bigint[]
+      ${lanes.map((lane) => lane.laneId)}::bigint[], ${lanes.map((lane) => lane.orgId)}::text[],
+      ${lanes.map((lane) => lane.token)}::bigint[]
     ) as h (lane_id, org_id, token)
     join keyhook.unsettled u
       on u.lane_id = h.lane_id and u.org_id = h.org_id and u.due_at = '-infinity' and u.lease_token < h.token
