@@ -1,8 +1,8 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { notFound } from '../kernel/faults.ts'
-import { isId } from '../kernel/ids.ts'
+import { isId, type OrgId } from '../kernel/ids.ts'
 import type { KeyUses } from '../store/key-uses.ts'
-import type { Authenticate } from './authenticate.ts'
+import type { Authenticate, Authenticated } from './authenticate.ts'
 import { authorize } from './authorize.ts'
 import { clientAddress } from './client-address.ts'
 import type { Answer, Call, MemberRoute, OperatorCall, OperatorRoute, Route } from './route.ts'
@@ -20,31 +20,45 @@ declare module 'fastify' {
 export const gateOf = (route: Route, deps: Deps): Gate =>
   route.needs === 'operator' ? operatorGate(deps) : memberGate(route, deps)
 
-type Gate = (request: FastifyRequest) => Promise<void>
+type Gate = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
 function operatorGate({ authenticate }: Deps): Gate {
-  return async (request) => {
-    request.admitted = { actor: await authenticate.operator(request.headers.authorization, clientAddress(request)) }
+  return (request, _reply, done) => {
+    authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
+      request.admitted = { actor }
+      done()
+    }, done)
   }
 }
 
 function memberGate(route: MemberRoute, { authenticate, keyUses }: Deps): Gate {
   const inOrganization = route.path.includes(':orgId')
 
-  return async (request) => {
-    const asked = inOrganization ? (request.params as { orgId: string }).orgId : null
-    const orgId = asked !== null && isId('org', asked) ? asked : null
-    const asksFor = { orgId, address: clientAddress(request) }
-    const { access, actor } = await authenticate.member(request.headers.authorization, asksFor)
+  function admit(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
     if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
     if (inOrganization && orgId === null) throw notFound('the organization id is not one by its shape')
     const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
     request.admitted = { access, actor, reach }
   }
+
+  return (request, _reply, done) => {
+    const asked = inOrganization ? (request.params as { orgId: string }).orgId : null
+    const orgId = asked !== null && isId('org', asked) ? asked : null
+    const asksFor = { orgId, address: clientAddress(request) }
+    authenticate.member(request.headers.authorization, asksFor, (error, authenticated) => {
+      if (authenticated === null) return done(error as Error)
+      try {
+        admit(request, authenticated, orgId)
+      } catch (fault) {
+        return done(fault as Error)
+      }
+      done()
+    })
+  }
 }
 
 /** Runs the handler with what the gate found out and what validation let through. */
-export function run(route: Route, request: FastifyRequest): Promise<Answer> {
+export function run(route: Route, request: FastifyRequest): Answer | Promise<Answer> {
   const given = {
     ...request.admitted!,
     params: request.params as Record<string, string>,

@@ -6,7 +6,7 @@ import type { Access } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
 
-type Authenticated = { access: Access; actor: Actor }
+export type Authenticated = { access: Access; actor: Actor }
 
 type OperatorActor = Extract<Actor, { kind: 'operator' }>
 
@@ -15,10 +15,14 @@ export type Authenticate = {
   operator(authorization: string | undefined, address: string): Promise<OperatorActor>
 }
 
+/** Throws at what it can refuse at once, and calls back with what the database says. */
 type AuthenticateMember = (
   authorization: string | undefined,
   asksFor: { orgId: OrgId | null; address: string },
-) => Promise<Authenticated>
+  done: Done,
+) => void
+
+type Done = (error: unknown, authenticated: Authenticated | null) => void
 
 /** The header's grammar (RFC 6750, 2.1), with the scheme in any case (RFC 9110, 11.1). */
 const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i
@@ -27,27 +31,38 @@ export function createAuthenticate(deps: {
   lookup: AccessLookup
   loginTokens: { verify(token: string): Promise<Login | null> }
 }): Authenticate {
-  async function asKey(token: string, address: string): Promise<Authenticated> {
+  function asKey(token: string, address: string, done: Done): void {
     if (!isApiKey(token)) throw invalidToken('neither a key by its checksum nor a JWT')
-    const access = await deps.lookup({ kind: 'key', hash: hashApiKey(token) })
-    if (access?.kind !== 'key') throw invalidToken('no such active key, or its user has left the organization')
-    return { access, actor: { kind: 'key', userId: access.userId, keyId: access.keyId, address } }
+    deps.lookup({ kind: 'key', hash: hashApiKey(token) }, (error, access) => {
+      if (error !== null) done(error, null)
+      else if (access?.kind !== 'key') {
+        done(invalidToken('no such active key, or its user has left the organization'), null)
+      } else done(null, { access, actor: { kind: 'key', userId: access.userId, keyId: access.keyId, address } })
+    })
   }
 
   async function asLogin(token: string, orgId: OrgId | null, address: string): Promise<Authenticated> {
     const login = await deps.loginTokens.verify(token)
     if (login === null || login.operator) throw invalidToken('not a valid login token of a user')
     const { subject, verifiedEmail, tokenId } = login
-    const access = await deps.lookup({ kind: 'login', subject, verifiedEmail, orgId })
+    const presented = { kind: 'login', subject, verifiedEmail, orgId } as const
+    const access = await new Promise<Access | null>((resolve, reject) => {
+      deps.lookup(presented, (error, found) => (error === null ? resolve(found) : reject(error)))
+    })
     if (access === null) throw invalidToken('the login token is good, but no user belongs to it')
     return { access, actor: { kind: 'login', userId: access.userId, tokenId, address } }
   }
 
   return {
-    member(authorization, { orgId, address }) {
+    member(authorization, { orgId, address }, done) {
       const token = bearerToken(authorization)
       // A JWT has dots and a key has none.
-      return token.includes('.') ? asLogin(token, orgId, address) : asKey(token, address)
+      if (!token.includes('.')) asKey(token, address, done)
+      else
+        asLogin(token, orgId, address).then(
+          (found) => done(null, found),
+          (error) => done(error, null),
+        )
     },
     async operator(authorization, address) {
       const login = await deps.loginTokens.verify(bearerToken(authorization))

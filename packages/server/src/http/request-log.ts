@@ -1,28 +1,49 @@
 import { randomBytes } from 'node:crypto'
-import type { FastifyReply } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import type { Fault } from '../kernel/faults.ts'
 import { clientAddress } from './client-address.ts'
 
-/** One line an answer; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
-export function logAnswer(reply: FastifyReply): void {
-  const { request, statusCode: status } = reply
-  const log = request.log as Logger
-  const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
-  const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
-  if (!log.isLevelEnabled(level)) return
-  // A request that the router refuses is none of ours yet: it has no `admitted`, not even null.
-  const admitted = request.admitted ?? null
-  const line = {
-    requestId: request.id,
-    method: request.method,
-    route: request.routeOptions.url ?? null,
-    status,
-    durationMs: Math.round(reply.elapsedTime * 10) / 10,
-    address: clientAddress(request),
-    actor: admitted?.actor.kind,
-    userId: admitted !== null && 'access' in admitted ? admitted.access.userId : undefined,
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** When it came, by the process's own clock. */
+    arrivedMs: number
   }
-  log[level](line, 'request.answered')
+}
+
+export type RequestLog = ReturnType<typeof createRequestLog>
+
+/** What is said about requests. Fastify's own logger would make a child, two listeners and two readings of the clock for each. */
+export function createRequestLog(log: Logger) {
+  return {
+    /** One line an answer; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
+    answered(reply: FastifyReply): void {
+      const { request, statusCode: status } = reply
+      const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
+      const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
+      if (!log.isLevelEnabled(level)) return
+      // A request that the router refuses is none of ours yet: it has no `admitted`, not even null.
+      const admitted = request.admitted ?? null
+      const line = {
+        requestId: request.id,
+        method: request.method,
+        route: request.routeOptions.url ?? null,
+        status,
+        durationMs: Math.round((performance.now() - (request.arrivedMs || performance.now())) * 10) / 10,
+        address: clientAddress(request),
+        actor: admitted?.actor.kind,
+        userId: admitted !== null && 'access' in admitted ? admitted.access.userId : undefined,
+      }
+      log[level](line, 'request.answered')
+    },
+
+    /** Why, for the operator: the caller is told no more than they need. */
+    refused(request: FastifyRequest, fault: Fault, error: unknown): void {
+      const { id: requestId } = request
+      if (fault.status >= 500) log.error({ requestId, err: error, code: fault.code }, 'request.failed')
+      else if (fault.internal) log.debug({ requestId, code: fault.code, why: fault.internal }, 'request.refused')
+    },
+  }
 }
 
 /** Unique across processes by the random part, and cheap: every request gets one, few are ever looked at. */

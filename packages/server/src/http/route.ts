@@ -69,15 +69,15 @@ export type Conflict = { code: 'conflict'; decision: number; when: string }
 export const conflict = (decision: number, when: string): Conflict => ({ code: 'conflict', decision, when })
 
 /** Which permission a route needs is checked before its handler runs. Every route has to say. */
-export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call): Promise<Answer> }
-export type OperatorRoute = RouteShape & { needs: 'operator'; handler(call: OperatorCall): Promise<Answer> }
+export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call): Answer | Promise<Answer> }
+export type OperatorRoute = RouteShape & { needs: 'operator'; handler(call: OperatorCall): Answer | Promise<Answer> }
 export type Route = MemberRoute | OperatorRoute
 
 type Typed<Needs, C, Q extends TSchema, B extends TSchema> = Omit<RouteShape, 'query' | 'body'> & {
   needs: Needs
   query?: Q
   body?: B
-  handler(call: C): Promise<Answer>
+  handler(call: C): Answer | Promise<Answer>
 }
 
 /** A `?force=true` that nobody reads would be worse than one that is refused. */

@@ -1,11 +1,5 @@
 import type { Socket } from 'node:net'
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  LogController,
-} from 'fastify'
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { Fault, notFound } from '../kernel/faults.ts'
 import type { KeyUses } from '../store/key-uses.ts'
@@ -17,7 +11,7 @@ import { faultOf } from './fault-of.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createMethodTable } from './methods.ts'
 import { sendProblem } from './problems.ts'
-import { createRequestIds, logAnswer } from './request-log.ts'
+import { createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'
 import type { Answer, Route } from './route.ts'
 import { createValidatorCompiler } from './validation.ts'
 
@@ -35,9 +29,9 @@ export function createHttpServer(deps: {
   trustedProxies: readonly string[] | null
   log: Logger
 }): FastifyInstance {
+  const log = createRequestLog(deps.log)
+  const answerError = errorAnswer(log)
   const app: FastifyInstance = fastify({
-    loggerInstance: deps.log as FastifyBaseLogger,
-    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
     bodyLimit: deps.limits.requestBytesMax,
     requestTimeout: deps.limits.requestMsMax ?? requestMsMax,
     http: {
@@ -50,8 +44,6 @@ export function createHttpServer(deps: {
     },
     trustProxy: deps.trustedProxies === null ? false : [...deps.trustedProxies],
     genReqId: createRequestIds(),
-    // A child logger for each request costs as much as looking its key up; our lines name the request themselves.
-    childLoggerFactory: (logger) => logger,
     forceCloseConnections: 'idle',
     // While we stop, what still arrives on an open connection is served and the connection closed after it.
     return503OnClosing: false,
@@ -66,17 +58,18 @@ export function createHttpServer(deps: {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, readJson)
   app.decorateRequest('admitted', null)
+  app.decorateRequest('arrivedMs', 0)
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
   app.addHook('onRequest', prepare)
   app.setErrorHandler(answerError)
-  app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply))
+  app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply, log))
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
   app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
   // Node takes its own listener off the socket of a CONNECT: a client that is gone by then would end the process.
   app.server.on('connection', (socket) => socket.on('error', () => {}))
   hangUpWhenStopping(app)
-  for (const route of deps.routes) addRoute(app, route, deps)
+  for (const route of deps.routes) addRoute(app, route, { ...deps, log })
   return app
 }
 
@@ -100,13 +93,17 @@ function hangUpWhenStopping(app: FastifyInstance): void {
 
 /** For processes without the API: no routes of the table, the same way of answering. */
 export function createProbeServer(log: Logger): FastifyInstance {
-  const app: FastifyInstance = fastify({ loggerInstance: log as FastifyBaseLogger, forceCloseConnections: 'idle' })
-  app.setErrorHandler(answerError)
-  app.setNotFoundHandler(async (_request, reply) => answerNoRoute([], reply))
+  const app: FastifyInstance = fastify({ forceCloseConnections: 'idle' })
+  const requestLog = createRequestLog(log)
+  app.decorateRequest('arrivedMs', 0)
+  app.setErrorHandler(errorAnswer(requestLog))
+  app.setNotFoundHandler(async (_request, reply) => answerNoRoute([], reply, requestLog))
   return app
 }
 
-function addRoute(app: FastifyInstance, route: Route, deps: { authenticate: Authenticate; keyUses: KeyUses }): void {
+type RouteDeps = { authenticate: Authenticate; keyUses: KeyUses; log: RequestLog }
+
+function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   app.route({
     method: route.method,
     url: route.path,
@@ -114,35 +111,39 @@ function addRoute(app: FastifyInstance, route: Route, deps: { authenticate: Auth
     onRequest: gateOf(route, deps),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
-      run(route, request)
-        .then((answer) => send(reply, answer))
-        .catch((error) => reply.send(error))
+      const answer = run(route, request)
+      if (!(answer instanceof Promise)) return send(reply, answer, deps.log)
+      answer.then((ready) => send(reply, ready, deps.log)).catch((error) => reply.send(error))
     },
   })
 }
 
-function send(reply: FastifyReply, answer: Answer): unknown {
+function send(reply: FastifyReply, answer: Answer, log: RequestLog): void {
   reply.code(answer.status)
   // A list may still be refused, for its cursor or because the database is away: its line waits for the first page.
   if ('list' in answer) {
-    return sendList(reply, answer.list, reply.request.query as PageQuery).then(() => logAnswer(reply))
+    sendList(reply, answer.list, reply.request.query as PageQuery)
+      .then(() => log.answered(reply))
+      .catch((error) => reply.send(error))
+    return
   }
-  logAnswer(reply)
-  if (answer.status === 204) return reply.send()
+  log.answered(reply)
+  if (answer.status === 204) return void reply.send()
   if (answer.status === 201) reply.header('location', answer.location)
-  return reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
+  reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
 }
 
-function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const fault = faultOf(error)
-  if (fault.status >= 500) request.log.error({ requestId: request.id, err: error, code: fault.code }, 'request.failed')
-  else if (fault.internal)
-    request.log.debug({ requestId: request.id, code: fault.code, why: fault.internal }, 'request.refused')
-  sendProblem(reply, fault)
-  logAnswer(reply)
-}
+const errorAnswer =
+  (log: RequestLog) =>
+  (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const fault = faultOf(error)
+    log.refused(request, fault, error)
+    sendProblem(reply, fault)
+    log.answered(reply)
+  }
 
 function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+  request.arrivedMs = performance.now()
   // Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way.
   reply.header('cache-control', 'no-store')
   const { host } = request.headers
@@ -151,7 +152,7 @@ function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Er
   else done()
 }
 
-function answerNoRoute(allowed: readonly string[], reply: FastifyReply): void {
+function answerNoRoute(allowed: readonly string[], reply: FastifyReply, log: RequestLog): void {
   const fault =
     allowed.length === 0
       ? notFound('no route has this path')
@@ -160,5 +161,5 @@ function answerNoRoute(allowed: readonly string[], reply: FastifyReply): void {
           headers: { allow: allowed.join(', ') },
         })
   sendProblem(reply, fault)
-  logAnswer(reply)
+  log.answered(reply)
 }

@@ -3,9 +3,10 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { hashApiKey, mintApiKey } from '../../src/domain/api-key.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
-import { findAccess } from '../../src/store/access.ts'
+import { type Access, findAccess, type Presented } from '../../src/store/access.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
 import { insertApiKey, revokeApiKey } from '../../src/store/api-keys.ts'
+import type { Database } from '../../src/store/database.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi, testOperator } from '../support/installation.ts'
 
@@ -40,9 +41,18 @@ async function addKey(
   return { id, hash, apiKey }
 }
 
+/** As the server asks, but with a promise. */
+function askingOf(db: Database) {
+  const lookup = createAccessLookup(db)
+  return (presented: Presented) =>
+    new Promise<Access | null>((resolve, reject) => {
+      lookup(presented, (error, access) => (error === null ? resolve(access) : reject(error)))
+    })
+}
+
 test('all tokens of one tick are asked for in one statement', async () => {
   const { db, lookups } = counting()
-  const lookup = createAccessLookup(db)
+  const lookup = askingOf(db)
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'member' }])
   const key = await addKey(orgId, userId)
@@ -62,7 +72,7 @@ test('all tokens of one tick are asked for in one statement', async () => {
 
 test('more tokens than one statement should carry are asked for in as few as it takes', async () => {
   const { db, lookups } = counting()
-  const lookup = createAccessLookup(db)
+  const lookup = askingOf(db)
   const found = await Promise.all(
     Array.from({ length: 600 }, () => lookup({ kind: 'key', hash: hashApiKey('unknown') })),
   )
@@ -102,7 +112,7 @@ test('answers never cross: hundreds of keys and logins at once, each sees its ow
 
 test('a statement that fails fails the requests it was asked for, and the next one works', async () => {
   const { db } = counting()
-  const lookup = createAccessLookup(db)
+  const lookup = askingOf(db)
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'member' }])
   await api.db`alter table keyhook.memberships rename to memberships_away`

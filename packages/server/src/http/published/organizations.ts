@@ -46,7 +46,7 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
       description: 'The organizations that the caller can reach.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
-      async handler({ access, query }) {
+      handler({ access, query }) {
         // Authentication has just read the one organization a key reaches: there is nothing left to ask the database.
         if (access.kind === 'key' && query.cursor === undefined) {
           return { status: 200, body: [record(access.membership.organization)] }
