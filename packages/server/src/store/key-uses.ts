@@ -16,12 +16,15 @@ const laterMs = 20_000
 /** A burst of distinct keys is written early instead of growing the map. */
 const rememberedMax = 20_000
 const statementMax = 2_000
+/** A key that was noted within this time is not noted again: looking it up costs more than all else that is done here. */
+const justNotedMs = 500
 
 export function createKeyUses(deps: { db: Database; now: () => Date; onError: (error: unknown) => void }): KeyUses {
   let soon = new Map<KeyId, KeyUse>()
   let later = new Map<KeyId, KeyUse>()
   let written = new Set<KeyId>()
   let writing: Promise<void> = Promise.resolve()
+  const justNoted = createJustNoted()
 
   function write(uses: KeyUse[]): Promise<void> {
     // One after the other: an older batch must not be overtaken.
@@ -48,6 +51,7 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
   }
 
   const timers = [
+    setInterval(justNoted.forget, justNotedMs),
     setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
     setInterval(() => void writeLater(), laterMs),
   ]
@@ -55,6 +59,7 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
 
   return {
     note(orgId, keyId) {
+      if (justNoted.has(keyId)) return
       const uses = written.has(keyId) ? later : soon
       const use = uses.get(keyId)
       if (use === undefined) uses.set(keyId, { orgId, keyId, at: deps.now() })
@@ -66,6 +71,29 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
       for (const timer of timers) clearInterval(timer)
       await writeSoon()
       await writeLater()
+    },
+  }
+}
+
+/**
+ * Which keys were noted a moment ago, by six of their random characters. Two keys that are alike in those (one pair in a
+ * thousand million) share the moment, and one of them is noted a moment later.
+ */
+function createJustNoted() {
+  const places = 16_384
+  const prints = new Int32Array(places)
+  return {
+    /** And from now on it is. */
+    has(keyId: KeyId): boolean {
+      let print = 0
+      for (let at = keyId.length - 6; at < keyId.length; at++) print = (print << 5) ^ keyId.charCodeAt(at)
+      const place = (print ^ (print >>> 14)) & (places - 1)
+      if (prints[place] === print) return true
+      prints[place] = print
+      return false
+    },
+    forget(): void {
+      prints.fill(0)
     },
   }
 }

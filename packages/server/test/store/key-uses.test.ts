@@ -111,3 +111,15 @@ test('a database that is away costs the note and nothing else', async () => {
   await api.db`alter table keyhook.away rename to api_key_uses`
   expect(errors).toHaveLength(1)
 })
+
+test('a key in constant use is noted again every half second, each of many at once', async () => {
+  const ids = await addKeys(50)
+  let at = new Date('2026-01-02T00:00:00Z')
+  const uses = createKeyUses({ db: api.db, now: () => at, onError: () => expect.unreachable() })
+  for (const id of ids) uses.note(orgId, id)
+  await setTimeout(700)
+  at = new Date('2026-01-02T00:00:01Z')
+  for (let round = 0; round < 3; round++) for (const id of ids) uses.note(orgId, id)
+  await uses.close()
+  for (const id of ids) expect(await lastUsed(id)).toEqual(at)
+})
