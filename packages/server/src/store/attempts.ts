@@ -1,4 +1,5 @@
 import type { OrgId } from '../kernel/ids.ts'
+import { plainArray, textArray } from './array-literal.ts'
 import type { Database } from './database.ts'
 
 export type SettledAttempt = {
@@ -28,26 +29,27 @@ export type SettledAttempt = {
 }
 
 const columnsOf = (settled: readonly SettledAttempt[]) => ({
-  laneId: settled.map((one) => one.laneId),
-  orgId: settled.map((one) => one.orgId),
-  token: settled.map((one) => one.token),
-  eventSeq: settled.map((one) => one.eventSeq),
-  attemptId: settled.map((one) => one.attemptId),
-  status: settled.map((one) => one.status),
-  durationUs: settled.map((one) => one.durationUs),
-  dnsUs: settled.map((one) => one.dnsUs),
-  connectUs: settled.map((one) => one.connectUs),
-  tlsUs: settled.map((one) => one.tlsUs),
-  firstByteUs: settled.map((one) => one.firstByteUs),
-  address: settled.map((one) => one.address),
-  requestHeaders: settled.map((one) => one.requestHeaders),
-  responseStatus: settled.map((one) => one.responseStatus),
-  responseHeaders: settled.map((one) => one.responseHeaders),
-  responseBody: settled.map((one) => one.responseBody),
-  // As numbers: the driver takes an array of booleans for one boolean.
-  responseComplete: settled.map((one) => (one.responseComplete === null ? null : Number(one.responseComplete))),
-  errorCode: settled.map((one) => one.errorCode),
-  errorDetail: settled.map((one) => one.errorDetail),
+  laneId: plainArray(settled.map((one) => one.laneId)),
+  orgId: plainArray(settled.map((one) => one.orgId)),
+  token: plainArray(settled.map((one) => one.token)),
+  eventSeq: plainArray(settled.map((one) => one.eventSeq)),
+  attemptId: plainArray(settled.map((one) => one.attemptId)),
+  status: plainArray(settled.map((one) => one.status)),
+  durationUs: plainArray(settled.map((one) => one.durationUs)),
+  dnsUs: plainArray(settled.map((one) => one.dnsUs)),
+  connectUs: plainArray(settled.map((one) => one.connectUs)),
+  tlsUs: plainArray(settled.map((one) => one.tlsUs)),
+  firstByteUs: plainArray(settled.map((one) => one.firstByteUs)),
+  address: plainArray(settled.map((one) => one.address)),
+  requestHeaders: textArray(settled.map((one) => one.requestHeaders)),
+  responseStatus: plainArray(settled.map((one) => one.responseStatus)),
+  responseHeaders: textArray(settled.map((one) => one.responseHeaders)),
+  responseBody: textArray(settled.map((one) => one.responseBody)),
+  responseComplete: plainArray(
+    settled.map((one) => (one.responseComplete === null ? null : String(one.responseComplete))),
+  ),
+  errorCode: plainArray(settled.map((one) => one.errorCode)),
+  errorDetail: textArray(settled.map((one) => one.errorDetail)),
 })
 
 /*
@@ -65,7 +67,7 @@ export const settleFinished = async (db: Database, settled: readonly SettledAtte
         ${c.laneId}::bigint[], ${c.orgId}::text[], ${c.token}::bigint[], ${c.eventSeq}::bigint[], ${c.attemptId}::uuid[],
         ${c.status}::text[], ${c.durationUs}::int[], ${c.dnsUs}::int[], ${c.connectUs}::int[], ${c.tlsUs}::int[],
         ${c.firstByteUs}::int[], ${c.address}::text[], ${c.requestHeaders}::text[], ${c.responseStatus}::int[],
-        ${c.responseHeaders}::text[], ${c.responseBody}::text[], ${c.responseComplete}::int[],
+        ${c.responseHeaders}::text[], ${c.responseBody}::text[], ${c.responseComplete}::boolean[],
         ${c.errorCode}::text[], ${c.errorDetail}::text[]
       ) as i (
         lane_id, org_id, token, event_seq, id, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
@@ -83,7 +85,7 @@ export const settleFinished = async (db: Database, settled: readonly SettledAtte
     )
     select org_id, lane_id, id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us,
       first_byte_us, address, request_headers, response_status, response_headers, response_body,
-      response_complete = 1, error_code, error_detail
+      response_complete, error_code, error_detail
     from gone`
   return result.count
 }
@@ -97,9 +99,9 @@ export const settleForRetry = async (db: Database, settled: readonly SettledAtte
         ${c.laneId}::bigint[], ${c.orgId}::text[], ${c.token}::bigint[], ${c.eventSeq}::bigint[], ${c.attemptId}::uuid[],
         ${c.status}::text[], ${c.durationUs}::int[], ${c.dnsUs}::int[], ${c.connectUs}::int[], ${c.tlsUs}::int[],
         ${c.firstByteUs}::int[], ${c.address}::text[], ${c.requestHeaders}::text[], ${c.responseStatus}::int[],
-        ${c.responseHeaders}::text[], ${c.responseBody}::text[], ${c.responseComplete}::int[],
+        ${c.responseHeaders}::text[], ${c.responseBody}::text[], ${c.responseComplete}::boolean[],
         ${c.errorCode}::text[], ${c.errorDetail}::text[],
-        ${settled.map((one) => one.tries)}::int[], ${settled.map((one) => one.retryMs)}::bigint[]
+        ${plainArray(settled.map((one) => one.tries))}::int[], ${plainArray(settled.map((one) => one.retryMs))}::bigint[]
       ) as i (
         lane_id, org_id, token, event_seq, id, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
         request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail,
@@ -120,7 +122,7 @@ export const settleForRetry = async (db: Database, settled: readonly SettledAtte
     )
     select w.org_id, w.lane_id, w.id, w.event_seq, w.attempt, w.status, w.started_at, w.duration_us, w.dns_us, w.connect_us,
       w.tls_us, w.first_byte_us, w.address, w.request_headers, w.response_status, w.response_headers, w.response_body,
-      w.response_complete = 1, w.error_code, w.error_detail, case when l.ended_at is null then w.due_at end
+      w.response_complete, w.error_code, w.error_detail, case when l.ended_at is null then w.due_at end
     from waiting w join keyhook.lanes l on l.id = w.lane_id and l.org_id = w.org_id`
   return result.count
 }

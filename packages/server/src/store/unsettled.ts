@@ -1,5 +1,6 @@
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId } from '../kernel/ids.ts'
+import { plainArray } from './array-literal.ts'
 import type { Database } from './database.ts'
 
 /** What a lane wants next: deliveries after the newest it has read, and retries whose time has come. */
@@ -66,7 +67,7 @@ export const readDue = async (db: Database, requests: readonly ReadRequest[]): P
   return deliveriesOf(rows)
 }
 
-export function deliveriesOf(rows: readonly DueRow[]): DueDelivery[] {
+function deliveriesOf(rows: readonly DueRow[]): DueDelivery[] {
   const bodies = new Map<string, Buffer>()
   for (const row of rows) if (row.body !== null) bodies.set(`${row.org_id} ${row.event_seq}`, Buffer.from(row.body))
   const deliveries = rows.map((row) => ({
@@ -102,10 +103,10 @@ export const beginAttempts = async (db: Database, attempts: readonly BegunAttemp
   const rows = await db<{ id: string }[]>`
     with input as materialized (
       select * from unnest(
-        ${attempts.map((one) => one.laneId)}::bigint[], ${attempts.map((one) => one.orgId)}::text[],
-        ${attempts.map((one) => one.token)}::bigint[], ${attempts.map((one) => one.eventSeq)}::bigint[],
-        ${attempts.map((one) => one.attempt)}::int[], ${attempts.map((one) => one.tries)}::int[],
-        ${attempts.map((one) => one.attemptId)}::uuid[], ${attempts.map((one) => one.startedAtMs)}::bigint[]
+        ${plainArray(attempts.map((one) => one.laneId))}::bigint[], ${plainArray(attempts.map((one) => one.orgId))}::text[],
+        ${plainArray(attempts.map((one) => one.token))}::bigint[], ${plainArray(attempts.map((one) => one.eventSeq))}::bigint[],
+        ${plainArray(attempts.map((one) => one.attempt))}::int[], ${plainArray(attempts.map((one) => one.tries))}::int[],
+        ${plainArray(attempts.map((one) => one.attemptId))}::uuid[], ${plainArray(attempts.map((one) => one.startedAtMs))}::bigint[]
       ) as i (lane_id, org_id, token, event_seq, attempt, try, attempt_id, started_ms)
     ), fence as materialized (
       select l.id, l.org_id, i.started_seq

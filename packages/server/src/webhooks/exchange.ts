@@ -14,7 +14,7 @@ export type Exchange = ConnectionFacts & {
   retryAfterMs: number | null
 }
 
-/** Headers as JSON; the body as text, cut at the cap. `complete` is false when more came or should have come. */
+/** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
 export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
 
 /** A verdict on a response that was read to its end. */

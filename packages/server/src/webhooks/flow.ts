@@ -1,3 +1,4 @@
+import { recordHeaders } from '../domain/recorded-headers.ts'
 import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
 import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
@@ -8,7 +9,6 @@ import type { Exchange } from './exchange.ts'
 import { createGroup } from './group.ts'
 import { canStart, hasWork, isIdle, type Lane, readRequest, takeIn, takeNext, wantsRead } from './lane.ts'
 import type { Persist } from './persist.ts'
-import { recordedHeaders } from './request.ts'
 import { createTurns } from './turns.ts'
 import { nextWidth } from './width.ts'
 
@@ -178,7 +178,7 @@ export function createFlow(deps: {
     leaveStart(one)
     inFlight -= 1
     const { lane, delivery, begun } = one
-    const headers = recordedHeaders(lane.sender.headers(delivery, begun.startedAtMs))
+    const headers = recordHeaders(lane.sender.headers(delivery, begun.startedAtMs))
     lane.settling += 1
     settles.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
   }
@@ -199,7 +199,7 @@ export function createFlow(deps: {
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
       lane.settling += 1
-      settles.add({ lane, ...settled(begun, exchange, recordedHeaders(headers), tries, retryMs) })
+      settles.add({ lane, ...settled(begun, exchange, recordHeaders(headers), tries, retryMs) })
       deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
       if (turns.size > 0) scheduleStart()
       consider(lane)
@@ -332,7 +332,7 @@ const unknownOutcome: Exchange = {
 function interrupted(lane: Lane, left: Leftover): SettledAttempt {
   const { laneId, orgId, webhook } = lane.leased
   const begun = { laneId, orgId, token: left.token, eventSeq: left.eventSeq, attempt: left.attempts, tries: left.tries }
-  const headers = webhook === null ? '{}' : recordedHeaders(lane.sender.headers(left, left.startedAtMs))
+  const headers = webhook === null ? '' : recordHeaders(lane.sender.headers(left, left.startedAtMs))
   const record = { ...begun, attemptId: left.attemptId, startedAtMs: left.startedAtMs }
   return settled(record, unknownOutcome, headers, left.tries, webhook === null ? null : 0)
 }

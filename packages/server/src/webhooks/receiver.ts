@@ -1,4 +1,5 @@
 import { Client, type Dispatcher } from 'undici'
+import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
 import { type Exchange, judge, type RecordedResponse, recordedText, retryAfterOf } from './exchange.ts'
 import { SendError, type Stage, sendErrorOf } from './send-error.ts'
@@ -187,9 +188,19 @@ class Attempt implements Dispatcher.DispatchHandler {
     if (this.#firstByteUs === null) return null
     return {
       status: this.#status,
-      headers: JSON.stringify(this.#headers),
+      headers: recordHeaders(flatten(this.#headers)),
       body: recordedText(this.#kept),
       complete: ended && this.#bytes === this.#keptBytes,
     }
   }
+}
+
+function flatten(headers: Readonly<Record<string, string | string[] | undefined>>): FlatHeaders {
+  const flat: FlatHeaders = []
+  for (const name in headers) {
+    const value = headers[name]
+    if (typeof value === 'string') flat.push(name, value)
+    else for (const one of value ?? []) flat.push(name, one)
+  }
+  return flat
 }

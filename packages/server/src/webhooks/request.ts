@@ -33,10 +33,3 @@ export function createRequestHeaders(options: { serviceName: string; standardWeb
     return headers
   }
 }
-
-/** The headers as they are recorded. Built by hand: this runs for every attempt, and none of the values needs escaping. */
-export function recordedHeaders(headers: FlatHeaders): string {
-  let text = '{'
-  for (let i = 0; i < headers.length; i += 2) text += `${i === 0 ? '' : ','}"${headers[i]}":"${headers[i + 1]}"`
-  return `${text}}`
-}

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { composeDispatcher } from '../../src/compose.ts'
+import { readHeaders } from '../../src/domain/recorded-headers.ts'
 import { settleFinished } from '../../src/store/attempts.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
@@ -35,7 +36,7 @@ test('a dispatcher that is killed loses nothing: its attempts read interrupted, 
   const interrupted = rows.filter((row) => row.status === 'interrupted')
   expect(interrupted.length).toBeGreaterThanOrEqual(seen)
   // Every request that a receiver ever saw has a row, and the row shows what was sent.
-  const signatures = rows.map((row) => JSON.parse(row.request_headers)['webhook-signature'])
+  const signatures = rows.map((row) => readHeaders(row.request_headers)['webhook-signature'])
   for (const request of receiver.received) expect(signatures).toContain(request.headers['webhook-signature'])
   expect(interrupted[0]!.error_code).toBe('interrupted')
   expect(new Set(receiver.received.map(eventIdOf))).toEqual(new Set(ids))

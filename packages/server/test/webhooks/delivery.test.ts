@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import { readHeaders } from '../../src/domain/recorded-headers.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
@@ -24,7 +25,7 @@ test('an event arrives at its webhook, and the attempt is on record', async () =
     response_body: 'ok',
     address: '127.0.0.1',
   })
-  const sent = JSON.parse(attempt!.request_headers)
+  const sent = readHeaders(attempt!.request_headers)
   expect(sent['X-Service-Signature']).toBe(receiver.received[0]!.headers['x-service-signature'])
 })
 

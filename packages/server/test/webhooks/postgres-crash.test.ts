@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { readHeaders } from '../../src/domain/recorded-headers.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { connect } from '../../src/store/database.ts'
@@ -144,7 +145,7 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
   for (const [key, requests] of Map.groupBy(receiver.received, keyOf)) {
     const attempts = byDelivery.get(key)!
     expect(requests.length, `requests seen for ${key}`).toBeLessThanOrEqual(attempts.length)
-    const recorded = attempts.map((one) => JSON.parse(one.headers)['webhook-signature'])
+    const recorded = attempts.map((one) => readHeaders(one.headers)['webhook-signature'])
     for (const request of requests) expect(recorded).toContain(request.headers['webhook-signature'])
   }
   // The kill cut off what was in flight.

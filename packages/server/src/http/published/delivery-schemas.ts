@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { eventTypes } from '../../domain/event-types.ts'
+import { readHeaders } from '../../domain/recorded-headers.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
 import type { HistoryRow } from '../../store/deliveries.ts'
@@ -120,7 +121,7 @@ export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
   request: {
     method: 'POST',
     url,
-    headers: row.request_headers === null ? null : JSON.parse(row.request_headers),
+    headers: row.request_headers === null ? null : readHeaders(row.request_headers),
     address: row.address,
     timings: {
       dns_ms: millis(row.dns_us),
@@ -135,7 +136,7 @@ export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
       ? null
       : {
           status: row.response_status,
-          headers: JSON.parse(row.response_headers ?? '{}'),
+          headers: readHeaders(row.response_headers ?? ''),
           body: row.response_body ?? '',
           body_truncated: row.response_complete === false,
         },

@@ -39,7 +39,7 @@ export const failedSilently: Outcome = {
   tlsUs: null,
   firstByteUs: null,
   address: null,
-  requestHeaders: '{}',
+  requestHeaders: '',
   responseStatus: null,
   responseHeaders: null,
   responseBody: null,

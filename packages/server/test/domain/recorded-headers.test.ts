@@ -1,0 +1,27 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { readHeaders, recordHeaders } from '../../src/domain/recorded-headers.ts'
+
+const name = fc.oneof(fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/), fc.constant('__proto__'))
+/** Whatever a header's value may hold on the wire: anything but the end of a line. */
+const value = fc.string({ unit: 'binary' }).filter((text) => !/[\r\n\0]/.test(text))
+
+test('what is recorded is read back, repeated headers as a list', () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(name, value), { maxLength: 20 }), (pairs) => {
+      const read = readHeaders(recordHeaders(pairs.flat()))
+      for (const [one] of pairs) {
+        const values = pairs.filter(([other]) => other === one).map(([, text]) => text)
+        expect(Object.getOwnPropertyDescriptor(read, one)?.value).toEqual(values.length === 1 ? values[0] : values)
+      }
+      expect(Object.keys(read).length).toBe(new Set(pairs.map(([one]) => one)).size)
+    }),
+  )
+})
+
+test('records of before, in JSON, are still read', () => {
+  expect(readHeaders('{"content-type":"text/plain","set-cookie":["a=1","b=2"]}')).toEqual({
+    'content-type': 'text/plain',
+    'set-cookie': ['a=1', 'b=2'],
+  })
+})
