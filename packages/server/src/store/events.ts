@@ -16,51 +16,48 @@ export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number)
   return Number(row!.last_seq)
 }
 
+/*
+ * Events, their deliveries and the word that there are some, in one statement: a publisher is often in a hurry, and holds up
+ * the next one of its organization.
+ */
+
+/** With one delivery for every webhook that is subscribed right now, however many there are. */
 export const insertEvents = async (
   tx: Transaction,
   orgId: OrgId,
   firstSeq: number,
   events: readonly StoredEvent[],
-  sample: boolean,
 ): Promise<void> => {
   await tx`
-    insert into keyhook.events (org_id, seq, id, type, body, sample)
-    select ${orgId}, ${firstSeq} + n - 1, id, type, body, ${sample}
-    from unnest(
-      ${events.map((event) => event.id)}::text[],
-      ${events.map((event) => event.type)}::text[],
-      ${events.map((event) => event.body)}::text[]
-    ) with ordinality as e (id, type, body, n)`
-}
-
-/** One delivery for every webhook that is subscribed right now, in one statement however many there are. */
-export const insertDeliveries = async (
-  tx: Transaction,
-  orgId: OrgId,
-  firstSeq: number,
-  types: readonly EventType[],
-): Promise<number> => {
-  const inserted = await tx`
-    with wake as (
-      insert into keyhook.wakes (org_id, first_seq, last_seq)
-      values (${orgId}, ${firstSeq}, ${firstSeq + types.length - 1})
+    with input as materialized (
+      select ${firstSeq} + n - 1 as seq, id, type, body
+      from unnest(
+        ${events.map((event) => event.id)}::text[],
+        ${events.map((event) => event.type)}::text[],
+        ${events.map((event) => event.body)}::text[]
+      ) with ordinality as e (id, type, body, n)
+    ), written as (
+      insert into keyhook.events (org_id, seq, id, type, body) select ${orgId}, seq, id, type, body from input
+    ), wake as (
+      insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${firstSeq}, ${firstSeq + events.length - 1})
     )
     insert into keyhook.deliveries (org_id, event_seq, lane_id)
-    select ${orgId}, ${firstSeq} + e.n - 1, w.lane_id
-    from unnest(${[...types]}::text[]) with ordinality as e (type, n)
-    join keyhook.webhooks w on w.org_id = ${orgId} and w.deleted_at is null and e.type = any (w.event_types)`
-  return inserted.count
+    select ${orgId}, i.seq, w.lane_id
+    from input i join keyhook.webhooks w on w.org_id = ${orgId} and w.deleted_at is null and i.type = any (w.event_types)`
 }
 
 /** A sample goes to the webhook that asked for it, subscribed or not. */
-export const insertSampleDelivery = async (
+export const insertSample = async (
   tx: Transaction,
   orgId: OrgId,
   seq: number,
+  { id, type, body }: StoredEvent,
   webhookId: WebhookId,
 ): Promise<void> => {
   await tx`
-    with wake as (
+    with written as (
+      insert into keyhook.events (org_id, seq, id, type, body, sample) values (${orgId}, ${seq}, ${id}, ${type}, ${body}, true)
+    ), wake as (
       insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${seq}, ${seq})
     )
     insert into keyhook.deliveries (org_id, event_seq, lane_id)

@@ -1,7 +1,7 @@
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
 import type { Database, Transaction } from './database.ts'
-import { type DueDelivery, type DueRow, deliveriesOf } from './unsettled.ts'
+import type { DueDelivery, DueRow } from './unsettled.ts'
 
 /**
  * Ends the lane of a deleted webhook. Starting an attempt takes the lock of the same row and looks for this mark, so
@@ -37,10 +37,10 @@ export type WokenLane = { laneId: number; headSeq: number; held: boolean; wasSeq
 /** Beyond this many deliveries they are read lane by lane, as there is room for them. */
 export const freshMax = 256
 
-type WokenRow = { lane_id: string; was_seq: string; head_seq: string; held: boolean } & Omit<
-  DueRow,
-  'event_seq' | 'lane_id'
-> & { event_seq: string | null }
+/** A lane that was woken, once for each delivery that is new to it; and, once, each event that is delivered. */
+type WokenRow =
+  | { lane_id: string; org_id: OrgId; was_seq: string; head_seq: string; held: boolean; event_seq: string | null }
+  | ({ lane_id: null } & Pick<DueRow, 'org_id' | 'event_seq' | 'id' | 'type' | 'published_ms'> & { body: string })
 
 /**
  * Tells lanes of what has been published. A wake that can be seen is committed, and so are the deliveries that it stands
@@ -49,11 +49,11 @@ type WokenRow = { lane_id: string; was_seq: string; head_seq: string; held: bool
 export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLane[]> => {
   const rows = await db<WokenRow[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), taken as (
-      delete from keyhook.wakes w using (
-        select org_id, first_seq from keyhook.wakes order by org_id, first_seq limit ${wakesMax} for update skip locked
-      ) t
-      where w.org_id = t.org_id and w.first_seq = t.first_seq
-      returning w.org_id, w.first_seq, w.last_seq
+      -- By their place, which a row that is never updated keeps: a join would look through all that were taken before.
+      delete from keyhook.wakes where ctid = any (array(
+        select ctid from keyhook.wakes order by org_id, first_seq limit ${wakesMax} for update skip locked
+      ))
+      returning org_id, first_seq, last_seq
     ), published as materialized (
       -- \`offset 0\` keeps this a descent of the index for every wake: given the choice, a planner that thinks of averages
       -- reads the whole history of an organization instead.
@@ -76,38 +76,43 @@ export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLa
           due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
       from locked k where l.id = k.id and l.org_id = k.org_id
       returning l.id, l.org_id, k.was_seq, l.head_seq, l.lease_owner is not null as held
-    )
-    select w.id as lane_id, w.org_id, w.was_seq, w.head_seq, w.held,
-      p.event_seq, 0 as attempt, 0 as try, p.id, p.type, p.published_ms, p.body
-    from quick, woken w
-    left join (
-      select p.org_id, p.lane_id, p.event_seq, e.id, e.type,
-        (extract(epoch from e.created_at) * 1000)::bigint as published_ms,
-        case when row_number() over (partition by p.org_id, p.event_seq) = 1 then e.body end as body
-      from published p
-      cross join lateral (
-        select e.id, e.type, e.created_at, e.body from keyhook.events e
-        where e.org_id = p.org_id and e.seq = p.event_seq
-        offset 0
-      ) e
-      where (select count(*) from published) <= ${freshMax}
-    ) p on p.lane_id = w.id and p.org_id = w.org_id`
+    ), little as materialized (select count(*) <= ${freshMax} as enough from published)
+    select w.id as lane_id, w.org_id, w.was_seq, w.head_seq, w.held, p.event_seq,
+      null::text as id, null::text as type, null::bigint as published_ms, null::text as body
+    from quick cross join little cross join woken w
+    left join published p on p.lane_id = w.id and p.org_id = w.org_id and little.enough
+    union all
+    select null, t.org_id, null, null, null, e.seq, e.id, e.type, (extract(epoch from e.created_at) * 1000)::bigint, e.body
+    from little cross join taken t
+    cross join lateral (
+      select e.seq, e.id, e.type, e.created_at, e.body from keyhook.events e
+      where e.org_id = t.org_id and e.seq >= t.first_seq and e.seq <= t.last_seq
+      offset 0
+    ) e
+    where little.enough`
   return wokenOf(rows)
 }
 
 function wokenOf(rows: readonly WokenRow[]): WokenLane[] {
+  const events = new Map<string, Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>>()
+  for (const row of rows) {
+    if (row.lane_id !== null) continue
+    const event = { eventId: row.id, eventType: row.type, publishedAtMs: Number(row.published_ms) }
+    events.set(`${row.org_id} ${row.event_seq}`, { ...event, body: Buffer.from(row.body) })
+  }
   const woken = new Map<number, WokenLane>()
   for (const row of rows) {
+    if (row.lane_id === null) continue
     const laneId = Number(row.lane_id)
-    if (woken.has(laneId)) continue
-    woken.set(laneId, { laneId, headSeq: Number(row.head_seq), held: row.held, wasSeq: Number(row.was_seq) })
-  }
-  const published = rows.filter((row): row is WokenRow & DueRow => row.event_seq !== null)
-  for (const one of deliveriesOf(published)) {
-    const lane = woken.get(one.laneId)!
+    const { held } = row
+    const lane = woken.get(laneId) ?? { laneId, headSeq: Number(row.head_seq), held, wasSeq: Number(row.was_seq) }
+    woken.set(laneId, lane)
+    if (row.event_seq === null) continue
+    const event = events.get(`${row.org_id} ${row.event_seq}`)!
     lane.fresh ??= []
-    lane.fresh.push(one)
+    lane.fresh.push({ laneId, eventSeq: Number(row.event_seq), ...event, attempts: 0, tries: 0 })
   }
+  for (const { fresh } of woken.values()) fresh?.sort((a, b) => a.eventSeq - b.eventSeq)
   return [...woken.values()]
 }
 

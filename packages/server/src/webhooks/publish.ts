@@ -4,14 +4,7 @@ import { eventBody, type NewEvent, type ReportedEvent } from '../domain/events.t
 import { Fault } from '../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
 import type { Transaction } from '../store/database.ts'
-import {
-  findEventsById,
-  insertDeliveries,
-  insertEvents,
-  insertSampleDelivery,
-  type StoredEvent,
-  takeSequence,
-} from '../store/events.ts'
+import { findEventsById, insertEvents, insertSample, type StoredEvent, takeSequence } from '../store/events.ts'
 
 /**
  * Writes the event and one delivery per subscribed webhook in the caller's transaction: they are there if, and only if,
@@ -61,22 +54,14 @@ export async function publishSample(
 ): Promise<{ id: Id<'evt'> }> {
   const id = newId('evt')
   const seq = await takeSequence(tx, webhook.orgId, 1)
-  await insertEvents(
-    tx,
-    webhook.orgId,
-    seq,
-    [stored({ id, type: sample.type, data: { test: true, ...sample.data } })],
-    true,
-  )
-  await insertSampleDelivery(tx, webhook.orgId, seq, webhook.webhookId)
+  const event = stored({ id, type: sample.type, data: { test: true, ...sample.data } })
+  await insertSample(tx, webhook.orgId, seq, event, webhook.webhookId)
   return { id }
 }
 
 async function write(tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> {
   const firstSeq = (await takeSequence(tx, orgId, events.length)) - events.length + 1
-  await insertEvents(tx, orgId, firstSeq, events, false)
-  const types = events.map((event) => event.type)
-  await insertDeliveries(tx, orgId, firstSeq, types)
+  await insertEvents(tx, orgId, firstSeq, events)
 }
 
 const stored = (event: { id: string; type: EventType; data: object }): StoredEvent => ({
