@@ -9,7 +9,7 @@ import { connect } from '../src/store/database.ts'
 import { openEmbedded } from '../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
 import { measureIsolation, measureLatency } from './deliver-latency.ts'
-import { startPeer } from './deliver-peer.ts'
+import { type Peer, startPeer } from './deliver-peer.ts'
 import { addOrganization, clearBacklog, fillAttempts, fillBacklog, firstPageMs, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 import { postgresCpuUs } from './postgres-cpu.ts'
@@ -27,18 +27,21 @@ export async function benchDeliver(): Promise<void> {
   const receiver = await startPeer('./deliver-receiver.ts')
   const [{ port }] = (await once(receiver.child, 'message')) as [{ port: number }]
   const key = randomBytes(32)
+  const url = `https://127.0.0.1:${port}`
   const profile = process.env.BENCH_PROFILE ? ['--cpu-prof', `--cpu-prof-dir=${process.env.BENCH_PROFILE}`] : []
-  const sender = await startPeer('./deliver-sender.ts', profile)
-  const world: World = { db, masterKeys: createMasterKeys([key]), url: `https://127.0.0.1:${port}`, receiver, sender }
+  const startSender = async () => {
+    const peer = await startPeer('./deliver-sender.ts', profile)
+    await peer.ask({ setup: { target: embedded.connection, masterKey: key.toString('base64'), url, environment: {} } })
+    return peer
+  }
+  const sender = await startSender()
+  const world: World = { db, masterKeys: createMasterKeys([key]), url, receiver, sender }
   try {
     await migrate(db, await readMigrations())
-    await sender.ask({
-      setup: { target: embedded.connection, masterKey: key.toString('base64'), url: world.url, environment: {} },
-    })
     const perSecond = only.includes('throughput') ? await throughput(world, 'with nothing stored') : 6_000
     if (only.includes('latency')) await measureLatency(world, Number(process.env.BENCH_RATE ?? perSecond / 3))
     if (only.includes('isolation')) await measureIsolation(world)
-    if (only.includes('memory')) await memory(world)
+    if (only.includes('memory')) await memory(world, startSender)
     if (only.includes('growth')) await growth(world, perSecond)
   } finally {
     sender.child.disconnect()
@@ -57,7 +60,7 @@ async function throughput(world: World, when: string): Promise<number> {
   const org = await addOrganization(world, 64, '/w')
   const results: { bare: Rate; engine: Rate }[] = []
   for (let turn = 0; turn <= turns; turn++) {
-    await fillBacklog(world, org, 60_000 / 64 + (10_000 * seconds) / 64)
+    await fillBacklog(world, org, (8_000 * (seconds + 6)) / 64)
     const result = { bare: await rate(world, 'bare'), engine: await rate(world, 'engine') }
     // The first turn warms both sides up and is not counted.
     if (turn > 0) results.push(result)
@@ -91,8 +94,7 @@ type Rate = { perSecond: number; cpuUs: number; postgresUs: number; connections:
 /** Requests that arrived per second, and what each cost the sending process: the second holds on a busy machine too. */
 async function rate({ db, sender, receiver }: World, run: 'bare' | 'engine'): Promise<Rate> {
   await sender.ask({ run })
-  // Both sides open their connections first: what is compared is sending.
-  await sleep(2_000)
+  await untilConnected(receiver)
   const begun = performance.now()
   const before = await receiver.ask<Received>({ ask: 'count' })
   const postgresBefore = await postgresCpuUs(db)
@@ -107,17 +109,30 @@ async function rate({ db, sender, receiver }: World, run: 'bare' | 'engine'): Pr
   return { perSecond, cpuUs, postgresUs, connections: after.connections - before.connections }
 }
 
-/** A million deliveries waiting: they must not all be in memory. */
-async function memory(world: World): Promise<void> {
+/** Both sides open their connections first: what is compared is sending. The engine opens more only as receivers prove fast. */
+async function untilConnected(receiver: World['receiver']): Promise<void> {
+  let opened = -1
+  for (let i = 0; i < 10; i++) {
+    const { connections } = await receiver.ask<Received>({ ask: 'count' })
+    if (i > 1 && connections - opened < 3) return
+    opened = connections
+    await sleep(1_000)
+  }
+}
+
+/** A million deliveries waiting: they must not all be in memory. Of a process that has done nothing else. */
+async function memory(world: World, startSender: () => Promise<Peer>): Promise<void> {
   const org = await addOrganization(world, 64, '/w')
   await fillBacklog(world, org, 1_000_000 / 64)
-  await world.sender.ask({ run: 'engine' })
+  const sender = await startSender()
+  await sender.ask({ run: 'engine' })
   let most = 0
-  for (let i = 0; i < 10; i++) {
+  for (let i = 0; i < 20; i++) {
     await sleep(500)
-    most = Math.max(most, (await world.sender.ask<Usage>({ ask: 'usage' })).rssMb)
+    most = Math.max(most, (await sender.ask<Usage>({ ask: 'usage' })).rssMb)
   }
-  await world.sender.ask({ run: 'stop' })
+  await sender.ask({ run: 'stop' })
+  sender.child.disconnect()
   await clearBacklog(world)
   console.log(`memory with 1,000,000 deliveries waiting: ${most} MB resident while sending (bar 400 MB)`)
 }

@@ -3,7 +3,7 @@ import type { Database } from './database.ts'
 
 /** Not a promise: a request would pay for one at each step on its way, together as much as its look-up costs. */
 export type AccessLookup = (presented: Presented, done: AccessFound) => void
-export type AccessFound = (error: unknown, access: Access | null) => void
+type AccessFound = (error: unknown, access: Access | null) => void
 
 type Waiting = { presented: Presented; done: AccessFound }
 
