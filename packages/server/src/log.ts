@@ -22,7 +22,9 @@ function gathering(destination: ReturnType<typeof pino.destination>): { write(li
     destination.flushSync()
   }
   setInterval(pass, gatherMs).unref()
-  process.once('exit', flushSync)
+  // Before the destination's own listeners, which close it.
+  process.prependOnceListener('beforeExit', pass)
+  process.prependOnceListener('exit', flushSync)
   return {
     write(line) {
       lines.push(line)
