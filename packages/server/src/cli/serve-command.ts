@@ -75,12 +75,12 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
     })
-    url = await listen(api.app, config)
+    url = await listen(api.app, { ...config, setting: 'PORT' })
     installation.announce(url)
   } else if (config.metricsPort !== null) {
     const probes = composeProbes(installation, log, metrics)
     parts.defer(() => probes.close())
-    await listen(probes, { host: config.host, port: config.metricsPort })
+    await listen(probes, { host: config.host, port: config.metricsPort, setting: 'KEYHOOK_METRICS_PORT' })
   }
   const facts = { url, organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
   output.result(
@@ -96,18 +96,18 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
 
 async function listen(
   app: ReturnType<typeof composeApi>['app'],
-  config: { host: string; port: number },
+  { host, port, setting }: { host: string; port: number; setting: string },
 ): Promise<string> {
   try {
-    return publicUrl(await app.listen({ host: config.host, port: config.port }), config.host)
+    return publicUrl(await app.listen({ host, port }), host)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'EADDRINUSE')
-      throw new Mistake(`PORT: ${config.port} is taken on ${config.host}. Set PORT to a free one.`)
+      throw new Mistake(`${setting}: ${port} is taken on ${host}. Set ${setting} to a free one.`)
     if (code === 'EACCES')
-      throw new Mistake(`PORT: this user may not listen on ${config.port}. Set PORT to 1024 or above.`)
+      throw new Mistake(`${setting}: this user may not listen on ${port}. Set ${setting} to 1024 or above.`)
     if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
-      throw new Mistake(`HOST: "${config.host}" is not an address of this machine.`)
+      throw new Mistake(`HOST: "${host}" is not an address of this machine.`)
     throw error
   }
 }

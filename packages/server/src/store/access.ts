@@ -66,7 +66,7 @@ export async function findAccess(db: Database, presented: readonly Presented[]):
 }
 
 /*
- * Written out once, not built for each batch: that alone would cost Node as much as reading the answer.
+ * Written out once, not built for each batch: nothing is asked as often as this.
  *
  * A revoked key, and one whose creator has left, have no line, so they have no access; there is no other check. The
  * key's own row says the role: the schema keeps it what the membership says.

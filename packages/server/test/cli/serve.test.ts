@@ -139,6 +139,11 @@ test('a port that is taken and an address that is not ours are mistakes, named i
     2,
     expect.stringMatching(/^PORT: \d+ is taken on 127\.0\.0\.1\. [^\n]+\n$/),
   ])
+  const probes = await keyhook(['serve', '--role', 'dispatcher'], { ...environment, KEYHOOK_METRICS_PORT: port })
+  expect([probes.code, probes.stderr]).toEqual([
+    2,
+    expect.stringMatching(/^KEYHOOK_METRICS_PORT: \d+ is taken [^\n]+\n$/),
+  ])
   const elsewhere = await keyhook(['serve', '--role', 'api'], { ...environment, PORT: '0', HOST: '192.0.2.1' })
   expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringMatching(/^HOST: [^\n]+\n$/)])
 })

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { composeDispatcher, composeHints } from '../../src/compose.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
-import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { type Person, startApi, startApiForTest, type TestApi } from '../support/installation.ts'
 import { deliveryEnvironment, until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 
@@ -219,4 +219,15 @@ test('metrics answer callers on this machine, and nobody who comes through a pro
   expect(reply.status).toBe(200)
   expect(reply.text).toContain('keyhook_delivery_attempts_total')
   expect((await call(`${api.url}/metrics`, { headers: { 'x-forwarded-for': '8.8.8.8' } })).status).toBe(404)
+})
+
+test('with a token set, metrics ask for it: none at all, a wrong one, the right one', async () => {
+  const guarded = await startApiForTest({ KEYHOOK_METRICS_TOKEN: 'a-token-of-more-than-16-characters' })
+  const ask = (token?: string) => call(`${guarded.url}/metrics`, token === undefined ? {} : { token })
+  const without = await ask()
+  // RFC 6750, 3.1: no error code for a request that shows nothing.
+  expect([without.status, without.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
+  const wrong = await ask('a-token-of-more-than-16-charactres')
+  expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, expect.stringContaining('invalid_token')])
+  expect((await ask('a-token-of-more-than-16-characters')).status).toBe(200)
 })
