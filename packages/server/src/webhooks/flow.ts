@@ -1,8 +1,8 @@
-import { recordHeaders } from '../domain/recorded-headers.ts'
 import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
 import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
 import type { BegunAttempt, DueDelivery, Leftover } from '../store/unsettled.ts'
+import { interrupted, settled, unknownOutcome, withoutWords } from './attempt-record.ts'
 import { type Clock, pause } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import type { Exchange } from './exchange.ts'
@@ -178,7 +178,7 @@ export function createFlow(deps: {
     leaveStart(one)
     inFlight -= 1
     const { lane, delivery, begun } = one
-    const headers = recordHeaders(lane.sender.headers(delivery, begun.startedAtMs))
+    const headers = lane.sender.headers(delivery, begun.startedAtMs)
     lane.settling += 1
     settles.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
   }
@@ -199,7 +199,7 @@ export function createFlow(deps: {
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
       lane.settling += 1
-      settles.add({ lane, ...settled(begun, exchange, recordHeaders(headers), tries, retryMs) })
+      settles.add({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
       deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
       if (turns.size > 0) scheduleStart()
       consider(lane)
@@ -275,64 +275,4 @@ export function createFlow(deps: {
       return turns.size
     },
   }
-}
-
-const settled = (
-  begun: BegunAttempt,
-  exchange: Exchange,
-  requestHeaders: string,
-  tries: number,
-  retryMs: number | null,
-): SettledAttempt => ({
-  laneId: begun.laneId,
-  orgId: begun.orgId,
-  token: begun.token,
-  eventSeq: begun.eventSeq,
-  attemptId: begun.attemptId,
-  status: exchange.status,
-  durationUs: exchange.durationUs,
-  dnsUs: exchange.dnsUs,
-  connectUs: exchange.connectUs,
-  tlsUs: exchange.tlsUs,
-  firstByteUs: exchange.firstByteUs,
-  address: exchange.address,
-  requestHeaders,
-  responseStatus: exchange.response?.status ?? null,
-  responseHeaders: exchange.response?.headers ?? null,
-  responseBody: exchange.response?.body ?? null,
-  responseComplete: exchange.response?.complete ?? null,
-  errorCode: exchange.error?.code ?? null,
-  errorDetail: exchange.error?.detail ?? null,
-  tries,
-  retryMs,
-})
-
-const withoutWords = (attempt: SettledAttempt): SettledAttempt => ({
-  ...attempt,
-  responseHeaders: null,
-  responseBody: null,
-  responseComplete: false,
-  errorDetail: null,
-})
-
-const unknownOutcome: Exchange = {
-  status: 'interrupted',
-  durationUs: null,
-  firstByteUs: null,
-  address: null,
-  dnsUs: null,
-  connectUs: null,
-  tlsUs: null,
-  response: null,
-  error: { code: 'interrupted', detail: 'The dispatcher stopped before the outcome was known.' },
-  gone: false,
-  retryAfterMs: null,
-}
-
-function interrupted(lane: Lane, left: Leftover): SettledAttempt {
-  const { laneId, orgId, webhook } = lane.leased
-  const begun = { laneId, orgId, token: left.token, eventSeq: left.eventSeq, attempt: left.attempts, tries: left.tries }
-  const headers = webhook === null ? '' : recordHeaders(lane.sender.headers(left, left.startedAtMs))
-  const record = { ...begun, attemptId: left.attemptId, startedAtMs: left.startedAtMs }
-  return settled(record, unknownOutcome, headers, left.tries, webhook === null ? null : 0)
 }
