@@ -1,5 +1,6 @@
 import type { RetrySchedule } from '../../src/domain/retry-schedule.ts'
 import type { LeasedLane } from '../../src/store/lanes.ts'
+import { unknownOutcome } from '../../src/webhooks/attempt-record.ts'
 import type { DispatchStore } from '../../src/webhooks/dispatch-store.ts'
 import { createDispatcher, type Dispatcher, type DispatcherLimits } from '../../src/webhooks/dispatcher.ts'
 import type { Exchange } from '../../src/webhooks/exchange.ts'
@@ -180,15 +181,8 @@ function senderOf(world: World, host: Host, { laneId }: LeasedLane): LaneSender 
 }
 
 const exchangeOf = (status: Exchange['status'], ms: number): Exchange => ({
+  ...unknownOutcome,
   status,
   durationUs: ms * 1_000,
-  firstByteUs: null,
-  address: null,
-  dnsUs: null,
-  connectUs: null,
-  tlsUs: null,
-  response: null,
   error: status === 'succeeded' ? null : { code: status === 'failed' ? 'timeout' : 'interrupted', detail: '' },
-  gone: false,
-  retryAfterMs: null,
 })
