@@ -3,6 +3,7 @@ import { type ConnectionOptions, type SecureContext, type TLSSocket, connect as 
 import type { AddressGuard } from './address-guard.ts'
 import type { Address, Resolve } from './resolve.ts'
 import { SendError, type SendErrorCode, type Stage, sendErrorOf } from './send-error.ts'
+import type { TlsSessions } from './tls-sessions.ts'
 
 /** What is known about the connection that an attempt used. Times are null on a connection that was there already. */
 export type ConnectionFacts = {
@@ -16,7 +17,7 @@ type Target = { hostname: string; port: number }
 
 type Connected = (error: SendError | null, socket: TLSSocket | null) => void
 /** Opens a connection and writes what it learns into `facts`. The function it returns gives up. */
-export type Connect = (target: Target, facts: ConnectionFacts, done: Connected) => () => void
+export type Connect = (target: Target, sessions: TlsSessions, facts: ConnectionFacts, done: Connected) => () => void
 
 const late: Record<Exclude<Stage, 'exchange'>, SendErrorCode> = {
   dns: 'dns_timeout',
@@ -34,7 +35,7 @@ export function createConnect(deps: {
   secureContext: SecureContext
   connectMsMax: number
 }): Connect {
-  return (target, facts, done) => {
+  return (target, sessions, facts, done) => {
     let stage: Exclude<Stage, 'exchange'> = 'dns'
     let since = performance.now()
     let socket: TLSSocket | null = null
@@ -66,6 +67,7 @@ export function createConnect(deps: {
       const permitted = addresses.filter(({ address }) => deps.allows(address))
       if (permitted.length === 0) return finish(forbidden(target.hostname, addresses))
       stage = 'connect'
+      const offered = sessions.offer()
       const options: ConnectionOptions & { autoSelectFamily: boolean } = {
         host: target.hostname,
         port: target.port,
@@ -77,6 +79,7 @@ export function createConnect(deps: {
             : (answer as (e: null, a: string, f: number) => void)(null, permitted[0]!.address, permitted[0]!.family),
         autoSelectFamily: permitted.length > 1,
         secureContext: deps.secureContext,
+        session: offered?.ticket,
         ALPNProtocols: ['http/1.1'],
       }
       const opening = tlsConnect(options)
@@ -87,8 +90,10 @@ export function createConnect(deps: {
         facts.address = opening.remoteAddress ?? null
         stage = 'tls'
         if (facts.address === null || !deps.allows(facts.address)) {
-          finish(new SendError('address_forbidden', `The connection leads to ${facts.address}.`))
+          return finish(new SendError('address_forbidden', `The connection leads to ${facts.address}.`))
         }
+        // Not before: on its way from a dead address to the next Node forgets that somebody waits for tickets.
+        sessions.follow(opening, offered)
       })
       opening.once('secureConnect', () => {
         facts.tlsUs = lap()

@@ -3,6 +3,7 @@ import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
 import { type Exchange, judge, type RecordedResponse, recordedText, retryAfterOf } from './exchange.ts'
 import { SendError, type Stage, sendErrorOf } from './send-error.ts'
+import { createTlsSessions } from './tls-sessions.ts'
 
 export type SendLimits = {
   /** Over everything: name, connection, request, response, body. */
@@ -27,10 +28,11 @@ export type Receiver = {
 
 type Connection = { client: Client; facts: ConnectionFacts; stage: Stage; fresh: boolean }
 
-export function createReceiver(url: URL, deps: { connect: Connect; limits: SendLimits }): Receiver {
+export function createReceiver(url: URL, deps: { connect: Connect; limits: SendLimits; now(): number }): Receiver {
   const { limits } = deps
   const target = { hostname: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) }
   const path = url.pathname + url.search
+  const sessions = createTlsSessions(deps.now)
   const idle: Connection[] = []
   const busy = new Map<Connection, (error: SendError) => void>()
   let closed = false
@@ -43,7 +45,7 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
         connection.facts = noFacts()
         connection.stage = 'connect'
         connection.fresh = true
-        deps.connect(target, connection.facts, (error, socket) => {
+        deps.connect(target, sessions, connection.facts, (error, socket) => {
           if (error !== null) return callback(error, null)
           connection.stage = 'exchange'
           callback(null, socket!)
@@ -72,6 +74,9 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
       const connection = takeConnection()
       const attempt = new Attempt(connection, limits, (exchange, reusable) => {
         busy.delete(connection)
+        // A receiver may choke on a session in its handshake or right after it; one bad ticket must not fail every attempt.
+        const connected = exchange.connectUs !== null
+        if (connected && exchange.status === 'failed' && exchange.response === null) sessions.drop()
         if (reusable && !closed) idle.push(connection)
         else connection.client.destroy(null, () => {})
         done(exchange)

@@ -1,37 +1,17 @@
-import { readFileSync } from 'node:fs'
 import type { AddressInfo, Socket } from 'node:net'
 import { createServer } from 'node:net'
 import type { TLSSocket } from 'node:tls'
-import { createSecureContext } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { createAddressGuard, readNetwork } from '../../src/webhooks/address-guard.ts'
-import { createConnect } from '../../src/webhooks/connector.ts'
 import type { Exchange } from '../../src/webhooks/exchange.ts'
 import { createReceiver } from '../../src/webhooks/receiver.ts'
 import { createResolve, type Resolve } from '../../src/webhooks/resolve.ts'
-import { type CertificateName, caFile, receiverFor, startHostile } from './support/receiver.ts'
-
-const attemptMsMax = 1_500
-const limits = {
-  attemptMsMax,
-  responseKeptBytesMax: 16_384,
-  responseBytesMax: 1_048_576,
-  responseHeaderBytesMax: 16_384,
-}
-const local = ['127.0.0.0/8', '::1/128'].map((cidr) => readNetwork(cidr)!)
-
-const connectWith = (options: { resolve?: Resolve; allowed?: typeof local } = {}) =>
-  createConnect({
-    resolve: options.resolve ?? createResolve(),
-    allows: createAddressGuard(options.allowed ?? local),
-    secureContext: createSecureContext({ ca: readFileSync(caFile) }),
-    connectMsMax: 600,
-  })
+import { type CertificateName, receiverFor, startHostile } from './support/receiver.ts'
+import { connectWith, limits } from './support/sender.ts'
 
 /** One attempt through the real sender, and how long it took. */
 async function attempt(url: string, connect = connectWith()): Promise<Exchange & { tookMs: number }> {
-  const receiver = createReceiver(new URL(url), { connect, limits })
+  const receiver = createReceiver(new URL(url), { connect, limits, now: Date.now })
   onTestFinished(() => receiver.close())
   const begun = performance.now()
   const exchange = await new Promise<Exchange>((done) =>
@@ -121,7 +101,7 @@ test.each(hostile)('a receiver that %s: %s, within the deadline', async (_what, 
   const exchange = await attempt(receiver.url)
   expect(exchange.status).toBe('failed')
   expect(exchange.error?.code).toBe(code)
-  expect(exchange.tookMs).toBeLessThan(attemptMsMax + 1_500)
+  expect(exchange.tookMs).toBeLessThan(limits.attemptMsMax + 1_500)
   expect(exchange.response?.body.length ?? 0).toBeLessThanOrEqual(limits.responseKeptBytesMax)
 })
 
@@ -224,6 +204,7 @@ describe('the guard stands before every connection', () => {
     const sender = createReceiver(new URL(`https://a.receiver.test:${port}/`), {
       connect: connectWith({ resolve: names(['127.0.0.1'], ['169.254.169.254']) }),
       limits,
+      now: Date.now,
     })
     onTestFinished(() => sender.close())
     const send = () => new Promise<Exchange>((done) => sender.send([], Buffer.from('{}'), done))
@@ -242,7 +223,7 @@ test('the hosts file is read, and localhost is known without asking anybody', as
 
 test('a connection is kept for the next request to the same receiver', async () => {
   const receiver = await receiverFor()
-  const sender = createReceiver(new URL(receiver.url), { connect: connectWith(), limits })
+  const sender = createReceiver(new URL(receiver.url), { connect: connectWith(), limits, now: Date.now })
   onTestFinished(() => sender.close())
   const send = () => new Promise<Exchange>((done) => sender.send([], Buffer.from('{}'), done))
   const first = await send()

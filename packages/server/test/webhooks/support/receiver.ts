@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { createServer as createHttpsServer } from 'node:https'
+import { createServer as createHttpsServer, type Server, type ServerOptions } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
@@ -26,19 +26,26 @@ export type Receiver = {
   /** Most requests that were being answered at the same moment. */
   readonly atOnce: number
   readonly connections: number
+  /** One for each of them. */
+  handshakes: ('full' | 'resumed')[]
   close(): Promise<void>
 }
 
 /** An honest receiver: reads the request, notes it, answers what it is told to. */
 async function startReceiver(
   reply: (request: Received, count: number) => Reply | Promise<Reply> = () => ({}),
-  { name = 'receiver' as CertificateName, port = 0 } = {},
+  {
+    name = 'receiver' as CertificateName,
+    port = 0,
+    tls = {} as ServerOptions,
+    prepare = (_server: Server): void => {},
+  } = {},
 ): Promise<Receiver> {
   const received: Received[] = []
   let open = 0
   let atOnce = 0
-  let connections = 0
-  const server = createHttpsServer({ ...certificate(name) }, (request, response) => {
+  const handshakes: Receiver['handshakes'] = []
+  const server = createHttpsServer({ ...certificate(name), ...tls }, (request, response) => {
     open += 1
     atOnce = Math.max(atOnce, open)
     const chunks: Buffer[] = []
@@ -53,9 +60,10 @@ async function startReceiver(
       response.writeHead(status, answered).end(body)
     })
   })
-  server.on('secureConnection', () => {
-    connections += 1
+  server.on('secureConnection', (socket) => {
+    handshakes.push(socket.isSessionReused() ? 'resumed' : 'full')
   })
+  prepare(server)
   await new Promise<void>((done) => server.listen(port, '127.0.0.1', done))
   return {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
@@ -64,8 +72,9 @@ async function startReceiver(
       return atOnce
     },
     get connections() {
-      return connections
+      return handshakes.length
     },
+    handshakes,
     close: () =>
       new Promise<void>((done) => {
         server.close(() => done())

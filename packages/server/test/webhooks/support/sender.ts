@@ -1,0 +1,23 @@
+import { readFileSync } from 'node:fs'
+import { createSecureContext } from 'node:tls'
+import { createAddressGuard, readNetwork } from '../../../src/webhooks/address-guard.ts'
+import { createConnect } from '../../../src/webhooks/connector.ts'
+import { createResolve, type Resolve } from '../../../src/webhooks/resolve.ts'
+import { caFile } from './receiver.ts'
+
+export const limits = {
+  attemptMsMax: 1_500,
+  responseKeptBytesMax: 16_384,
+  responseBytesMax: 1_048_576,
+  responseHeaderBytesMax: 16_384,
+}
+const local = ['127.0.0.0/8', '::1/128'].map((cidr) => readNetwork(cidr)!)
+
+/** What opens the connections of the real sender, to receivers on this machine. */
+export const connectWith = (options: { resolve?: Resolve; allowed?: typeof local } = {}) =>
+  createConnect({
+    resolve: options.resolve ?? createResolve(),
+    allows: createAddressGuard(options.allowed ?? local),
+    secureContext: createSecureContext({ ca: readFileSync(caFile) }),
+    connectMsMax: 600,
+  })
