@@ -1,7 +1,6 @@
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
 import type { Database, Transaction } from './database.ts'
-import type { DueDelivery, DueRow } from './unsettled.ts'
 
 /**
  * Ends the lane of a deleted webhook. Starting an attempt takes the lock of the same row and looks for this mark, so
@@ -27,94 +26,6 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
  * They do not wait for the disk (synchronous_commit off for the one statement). What a crash of the server could take back is
  * found again by looking; and beginning an attempt does wait, which makes everything that was written before it durable too.
  */
-
-/**
- * `held`: somebody has its lease, and has to be told. `fresh`: what has been published for it after `wasSeq`, in full, as
- * long as that is little; its holder then need not ask for it.
- */
-export type WokenLane = { laneId: number; headSeq: number; held: boolean; wasSeq?: number; fresh?: DueDelivery[] }
-
-/** Beyond this many deliveries they are read lane by lane, as there is room for them. */
-export const freshMax = 256
-
-/** A lane that was woken, once for each delivery that is new to it; and, once, each event that is delivered. */
-type WokenRow =
-  | { lane_id: string; org_id: OrgId; was_seq: string; head_seq: string; held: boolean; event_seq: string | null }
-  | ({ lane_id: null } & Pick<DueRow, 'org_id' | 'event_seq' | 'id' | 'type' | 'published_ms'> & { body: string })
-
-/**
- * Tells lanes of what has been published. A wake that can be seen is committed, and so are the deliveries that it stands
- * for; one that another dispatcher is passing on is skipped. No publisher is waited for, and none waits for this.
- */
-export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLane[]> => {
-  const rows = await db<WokenRow[]>`
-    with quick as materialized (select set_config('synchronous_commit', 'off', true)), taken as (
-      -- By their place, which a row that is never updated keeps: a join would look through all that were taken before.
-      delete from keyhook.wakes where ctid = any (array(
-        select ctid from keyhook.wakes order by org_id, first_seq limit ${wakesMax} for update skip locked
-      ))
-      returning org_id, first_seq, last_seq
-    ), published as materialized (
-      -- \`offset 0\` keeps this a descent of the index for every wake: given the choice, a planner that thinks of averages
-      -- reads the whole history of an organization instead.
-      select t.org_id, d.lane_id, d.event_seq
-      from taken t
-      cross join lateral (
-        select d.lane_id, d.event_seq from keyhook.deliveries d
-        where d.org_id = t.org_id and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
-        offset 0
-      ) d
-    ), locked as materialized (
-      select l.id, l.org_id, l.head_seq as was_seq, h.head_seq
-      from keyhook.lanes l
-      join (select org_id, lane_id, max(event_seq) as head_seq from published group by org_id, lane_id) h
-        on h.lane_id = l.id and h.org_id = l.org_id
-      order by l.id for no key update of l
-    ), woken as (
-      update keyhook.lanes l
-      set head_seq = greatest(l.head_seq, k.head_seq),
-          due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
-      from locked k where l.id = k.id and l.org_id = k.org_id
-      returning l.id, l.org_id, k.was_seq, l.head_seq, l.lease_owner is not null as held
-    ), little as materialized (select count(*) <= ${freshMax} as enough from published)
-    select w.id as lane_id, w.org_id, w.was_seq, w.head_seq, w.held, p.event_seq,
-      null::text as id, null::text as type, null::bigint as published_ms, null::text as body
-    from quick cross join little cross join woken w
-    left join published p on p.lane_id = w.id and p.org_id = w.org_id and little.enough
-    union all
-    select null, t.org_id, null, null, null, e.seq, e.id, e.type, (extract(epoch from e.created_at) * 1000)::bigint, e.body
-    from little cross join taken t
-    cross join lateral (
-      select e.seq, e.id, e.type, e.created_at, e.body from keyhook.events e
-      where e.org_id = t.org_id and e.seq >= t.first_seq and e.seq <= t.last_seq
-      offset 0
-    ) e
-    where little.enough`
-  return wokenOf(rows)
-}
-
-function wokenOf(rows: readonly WokenRow[]): WokenLane[] {
-  const events = new Map<string, Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>>()
-  for (const row of rows) {
-    if (row.lane_id !== null) continue
-    const event = { eventId: row.id, eventType: row.type, publishedAtMs: Number(row.published_ms) }
-    events.set(`${row.org_id} ${row.event_seq}`, { ...event, body: Buffer.from(row.body) })
-  }
-  const woken = new Map<number, WokenLane>()
-  for (const row of rows) {
-    if (row.lane_id === null) continue
-    const laneId = Number(row.lane_id)
-    const { held } = row
-    const lane = woken.get(laneId) ?? { laneId, headSeq: Number(row.head_seq), held, wasSeq: Number(row.was_seq) }
-    woken.set(laneId, lane)
-    if (row.event_seq === null) continue
-    const event = events.get(`${row.org_id} ${row.event_seq}`)!
-    lane.fresh ??= []
-    lane.fresh.push({ laneId, eventSeq: Number(row.event_seq), ...event, attempts: 0, tries: 0 })
-  }
-  for (const { fresh } of woken.values()) fresh?.sort((a, b) => a.eventSeq - b.eventSeq)
-  return [...woken.values()]
-}
 
 export type LeasedLane = {
   laneId: number

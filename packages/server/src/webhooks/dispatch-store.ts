@@ -10,9 +10,8 @@ import {
   type RenewedLane,
   releaseLanes,
   renewLanes,
-  type WokenLane,
-  wakeLanes,
 } from '../store/lanes.ts'
+import { type News, readNews, type Seen, type WokenLane, wakeLanes } from '../store/news.ts'
 import {
   type BegunAttempt,
   beginAttempts,
@@ -25,6 +24,7 @@ import {
 
 /** All that a dispatcher asks of the database. A port, so that the same dispatcher runs in a simulation. */
 export type DispatchStore = {
+  news(seen: Seen): Promise<News>
   wake(): Promise<WokenLane[]>
   lease(request: LeaseRequest): Promise<LeasedLane[]>
   leftovers(lanes: readonly { laneId: number; orgId: OrgId; token: number }[]): Promise<Leftover[]>
@@ -41,6 +41,7 @@ export type DispatchStore = {
 const wakesAtOnce = 1_000
 
 export const createDispatchStore = (db: Database): DispatchStore => ({
+  news: (seen) => readNews(db, seen, wakesAtOnce),
   wake: () => wakeLanes(db, wakesAtOnce),
   lease: (request) => leaseLanes(db, request),
   leftovers: (lanes) => findLeftovers(db, lanes),

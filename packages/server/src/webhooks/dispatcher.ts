@@ -4,7 +4,8 @@ import { type Clock, pause, within } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createFlow, type FlowObserver } from './flow.ts'
 import { createGroup } from './group.ts'
-import { hasRoom, hasWork, isIdle, type Lane, type LaneSender, openLane, takeFresh } from './lane.ts'
+import { createHearing } from './hearing.ts'
+import { hasRoom, hasWork, isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
 import { createPersist } from './persist.ts'
 import { createRounds } from './rounds.ts'
 
@@ -66,6 +67,7 @@ export function createDispatcher(deps: {
   let looking = false
   let lookAgain = false
   let leaseAgain = false
+  let writeDue = false
   /** The last look left lanes to others for want of room. */
   let full = false
 
@@ -87,6 +89,18 @@ export function createDispatcher(deps: {
     },
     onLost: drop,
     mend: deps.mend,
+  })
+
+  const hearing = createHearing({
+    store,
+    clock,
+    lanes,
+    tell,
+    tellHolders: deps.tellHolders,
+    onWriteDue() {
+      writeDue = true
+      void look({ forLanes: false })
+    },
   })
 
   function giveBack(lane: Lane): void {
@@ -166,17 +180,9 @@ export function createDispatcher(deps: {
     try {
       do {
         lookAgain = false
-        let elsewhere = false
-        for (const woken of await store.wake()) {
-          const lane = lanes.get(woken.laneId)
-          if (!woken.held) leaseAgain = true
-          else if (lane === undefined) elsewhere = true
-          // While it is being given back the release itself will notice.
-          if (lane === undefined || lane.releasing) continue
-          takeFresh(lane, woken)
-          tell(lane, woken)
-        }
-        if (elsewhere) deps.tellHolders()
+        const inWriting = leaseAgain || writeDue
+        writeDue = false
+        if (await hearing.hear(inWriting)) leaseAgain = true
         if (!leaseAgain) continue
         leaseAgain = false
         await lease()

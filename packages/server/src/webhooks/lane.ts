@@ -1,4 +1,5 @@
-import type { LeasedLane, WokenLane } from '../store/lanes.ts'
+import type { LeasedLane } from '../store/lanes.ts'
+import type { LaneNews } from '../store/news.ts'
 import type { DueDelivery } from '../store/unsettled.ts'
 import type { Exchange } from './exchange.ts'
 import type { FlatHeaders } from './receiver.ts'
@@ -123,17 +124,19 @@ export const readRequest = (lane: Lane) => ({
 })
 
 /**
- * News that came with all that is new saves the lane a read: if it had read everything before, and knows of everything
- * before, for another dispatcher may have been told of some. A lane of a deleted webhook sends nothing.
+ * News that was read in full saves the lane a read: if it has read everything that it knows of, and was told of nothing in
+ * writing that it does not know, for that would be missing here. A lane of a deleted webhook sends nothing.
  */
-export function takeFresh(lane: Lane, { wasSeq, headSeq, fresh }: WokenLane): void {
-  const caughtUp = lane.readSeq >= lane.headSeq && wasSeq === lane.headSeq && !lane.reading
-  if (fresh === undefined || !caughtUp || lane.gone || lane.leased.webhook === null) return
+export function takeFresh(lane: Lane, { writtenSeq, fresh }: LaneNews): void {
+  const isCaughtUp = lane.readSeq >= lane.headSeq && writtenSeq <= lane.headSeq && !lane.reading
+  if (!isCaughtUp || lane.gone || lane.leased.webhook === null) return
   if (lane.firsts.length + fresh.length > readAhead(lane)) return
-  lane.firsts.push(...fresh.filter((one) => one.eventSeq > lane.readSeq))
-  // A read may have gone beyond the news already: never back.
-  lane.readSeq = Math.max(lane.readSeq, headSeq)
-  lane.headSeq = headSeq
+  // A read may have gone beyond the news already: never back, and nothing twice.
+  const unread = fresh.filter((one) => one.eventSeq > lane.readSeq)
+  if (unread.length === 0) return
+  lane.firsts.push(...unread)
+  lane.readSeq = unread.at(-1)!.eventSeq
+  lane.headSeq = lane.readSeq
 }
 
 /** Takes in what a read found. A page that was not full says that there is nothing more for now. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
-import { freshMax } from '../../src/store/lanes.ts'
+import { freshMax } from '../../src/store/news.ts'
 import { ensurePartitions } from '../../src/store/partitions.ts'
 import { redeliver } from '../../src/store/redeliveries.ts'
 import type { BegunAttempt } from '../../src/store/unsettled.ts'
@@ -60,10 +60,14 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       model.publish(org)
       await world.publishOne(org)
     },
-    () =>
-      both('wake', store.wake(), model.statements.wake(), (lanes) =>
-        lanes.map(({ fresh, ...lane }) => ({ ...lane, fresh: fresh?.map((one) => one.eventSeq) })),
-      ),
+    async (draw) => {
+      const seen = new Map(draw.chance(0.5) ? [[draw.pick(orgs), draw.int(1, 6)]] : [])
+      await both('news', store.news(seen), model.statements.news(seen), ({ lanes, seen, complete }) => [
+        ...lanes.map(({ fresh, ...lane }) => ({ ...lane, fresh: fresh.map((one) => one.eventSeq).join() })),
+        { complete, seen: [...seen].sort().join() },
+      ])
+    },
+    () => both('wake', store.wake(), model.statements.wake(), (lanes) => lanes),
     async (draw) => {
       const exceptOrgs = draw.chance(0.2) ? [draw.pick(orgs)] : []
       const request = { owner: 'a', lanesMax: 100, leaseMs: draw.chance(0.6) ? forEver : 0, exceptOrgs }

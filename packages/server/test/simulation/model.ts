@@ -86,28 +86,39 @@ export function createModel(now: () => number, freshMax = 12) {
     tries: row?.tries ?? 0,
   })
 
+  const deliveriesOf = ({ orgId, eventSeq }: (typeof wakes)[number]) =>
+    [...lanes.values()].flatMap((lane) =>
+      lane.orgId === orgId && deliveries.get(lane.id)!.includes(eventSeq) ? [{ lane, eventSeq }] : [],
+    )
+
   const statements: Statements = {
+    news(seen) {
+      const told = wakes.filter(({ orgId, eventSeq }) => eventSeq > (seen.get(orgId) ?? 0))
+      const fresh = new Map<LaneRow, DueDelivery[]>()
+      for (const { lane, eventSeq } of told.flatMap(deliveriesOf)) {
+        fresh.set(lane, [...(fresh.get(lane) ?? []), dueDelivery(lane.id, eventSeq)])
+      }
+      if ([...fresh.values()].flat().length > freshMax) return { lanes: [], seen: new Map(), complete: false }
+      return {
+        lanes: [...fresh].map(([{ id, headSeq, owner }, deliveries]) => {
+          const inOrder = deliveries.toSorted((a, b) => a.eventSeq - b.eventSeq)
+          return { laneId: id, writtenSeq: headSeq, held: owner !== null, fresh: inOrder }
+        }),
+        seen: new Map(told.map(({ orgId, eventSeq }) => [orgId, eventSeq])),
+        complete: true,
+      }
+    },
+
     wake: () =>
       lazily(() => {
-        const woken = new Map<LaneRow, { wasSeq: number; seqs: number[] }>()
-        for (const { orgId, eventSeq } of wakes) {
-          for (const lane of lanes.values()) {
-            if (lane.orgId !== orgId || !deliveries.get(lane.id)!.includes(eventSeq)) continue
-            const news = woken.get(lane) ?? { wasSeq: lane.headSeq, seqs: [] }
-            woken.set(lane, { ...news, seqs: [...news.seqs, eventSeq] })
-            lane.headSeq = Math.max(lane.headSeq, eventSeq)
-            if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
-          }
+        const woken = new Set<LaneRow>()
+        for (const { lane, eventSeq } of wakes.flatMap(deliveriesOf)) {
+          woken.add(lane)
+          lane.headSeq = Math.max(lane.headSeq, eventSeq)
+          if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
         }
         wakes = []
-        const published = [...woken.values()].reduce((sum, { seqs }) => sum + seqs.length, 0)
-        return [...woken].map(([{ id, headSeq, owner }, { wasSeq, seqs }]) => ({
-          laneId: id,
-          headSeq,
-          held: owner !== null,
-          wasSeq,
-          ...(published <= freshMax && { fresh: seqs.toSorted((a, b) => a - b).map((seq) => dueDelivery(id, seq)) }),
-        }))
+        return [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
       }),
 
     lease: ({ owner, lanesMax, leaseMs, exceptOrgs = [] }) =>

@@ -114,6 +114,7 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
   }
   const { statements } = model
   return {
+    news: (seen) => say('news', [...seen], () => statements.news(seen)),
     wake: () => say('wake', '', () => statements.wake()),
     lease: (request) =>
       say('lease', request, () => {

@@ -20,25 +20,19 @@ function caughtUp(seq: number): Lane {
   return openLane(leased, sender, 32)
 }
 
-const news = (wasSeq: number, headSeq: number, seqs: number[]) => ({
-  laneId: 1,
-  held: true,
-  wasSeq,
-  headSeq,
-  fresh: seqs.map(delivery),
-})
+const news = (writtenSeq: number, seqs: number[]) => ({ laneId: 1, held: true, writtenSeq, fresh: seqs.map(delivery) })
 const waiting = (lane: Lane) => lane.firsts.map((one) => one.eventSeq)
 
-test('news that comes in full is taken without a read', () => {
+test('news that was read in full is taken without a read', () => {
   const lane = caughtUp(5)
-  takeFresh(lane, news(5, 7, [6, 7]))
+  takeFresh(lane, news(5, [6, 7]))
   expect(waiting(lane)).toEqual([6, 7])
   expect([lane.readSeq, lane.headSeq]).toEqual([7, 7])
 })
 
-test('news with a gap before it is not: another dispatcher was told of what is missing', () => {
+test('news with a gap before it is not: what is missing was told in writing, to another dispatcher', () => {
   const lane = caughtUp(5)
-  takeFresh(lane, news(6, 7, [7]))
+  takeFresh(lane, news(6, [7]))
   expect(waiting(lane)).toEqual([])
   expect(lane.readSeq).toBe(5)
 })
@@ -46,11 +40,11 @@ test('news with a gap before it is not: another dispatcher was told of what is m
 test('nor is news that comes while the lane is being read, or that it has no room for', () => {
   const reading = caughtUp(5)
   reading.reading = true
-  takeFresh(reading, news(5, 6, [6]))
+  takeFresh(reading, news(5, [6]))
   expect(waiting(reading)).toEqual([])
   const full = caughtUp(5)
   const many = Array.from({ length: 300 }, (_, i) => 6 + i)
-  takeFresh(full, news(5, 305, many))
+  takeFresh(full, news(5, many))
   expect(full.readSeq).toBe(5)
 })
 
@@ -59,14 +53,14 @@ test('a read that went beyond the news is not undone by it: nothing waits twice'
   lane.headSeq = 6
   const request = readRequest(lane)
   takeIn(lane, request, [6, 7, 8].map(delivery))
-  takeFresh(lane, news(6, 7, [7]))
-  takeFresh(lane, news(7, 8, [8]))
+  takeFresh(lane, news(6, [7]))
+  takeFresh(lane, news(7, [8]))
   expect(waiting(lane)).toEqual([6, 7, 8])
 })
 
 test('a lane whose webhook is deleted takes nothing', () => {
   const lane = caughtUp(5)
   Object.assign(lane.leased, { webhook: null })
-  takeFresh(lane, news(5, 6, [6]))
+  takeFresh(lane, news(5, [6]))
   expect(waiting(lane)).toEqual([])
 })

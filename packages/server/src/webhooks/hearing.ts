@@ -1,0 +1,79 @@
+import type { OrgId } from '../kernel/ids.ts'
+import type { LaneNews } from '../store/news.ts'
+import type { Clock } from './clock.ts'
+import type { DispatchStore } from './dispatch-store.ts'
+import { type Lane, takeFresh } from './lane.ts'
+
+/** What was heard is written to the lanes so much later: no delivery waits for it, and it costs less for many events at once. */
+const writeAfterMs = 100
+
+/**
+ * How a dispatcher hears of what has been published. News of lanes that it holds it takes as it is, without writing anything;
+ * all other news is written to the lanes, where whoever holds them or takes them finds it.
+ */
+export function createHearing(deps: {
+  store: Pick<DispatchStore, 'news' | 'wake'>
+  clock: Clock
+  lanes: ReadonlyMap<number, Lane>
+  tell(lane: Lane, news: { headSeq: number }): void
+  /** News was written for lanes that others hold. */
+  tellHolders(): void
+  /** It is time to write down what was heard. */
+  onWriteDue(): void
+}) {
+  const { store, clock, lanes } = deps
+  /** Empty when lanes are taken, which only ever follows a writing: so none of them can have missed what was seen. */
+  const seen = new Map<OrgId, number>()
+  let writing: (() => void) | null = null
+
+  const isHere = ({ laneId }: LaneNews) => {
+    const lane = lanes.get(laneId)
+    // Of one that is being given back nobody here can say any more whose news it is.
+    return lane !== undefined && !lane.releasing
+  }
+
+  function take(news: LaneNews): void {
+    const lane = lanes.get(news.laneId)!
+    takeFresh(lane, news)
+    deps.tell(lane, { headSeq: news.fresh.at(-1)!.eventSeq })
+  }
+
+  function writeLater(): void {
+    writing ??= clock.after(writeAfterMs, () => {
+      writing = null
+      deps.onWriteDue()
+    })
+  }
+
+  /** Says whether free lanes have news. */
+  async function write(): Promise<boolean> {
+    writing?.()
+    writing = null
+    const woken = await store.wake()
+    seen.clear()
+    for (const { laneId, headSeq } of woken) {
+      const lane = lanes.get(laneId)
+      // While it is being given back the release itself will notice.
+      if (lane !== undefined && !lane.releasing) deps.tell(lane, { headSeq })
+    }
+    if (woken.some(({ laneId, held }) => held && !lanes.has(laneId))) deps.tellHolders()
+    return woken.some(({ held }) => !held)
+  }
+
+  return {
+    /** Says whether free lanes have news. */
+    async hear(inWriting: boolean): Promise<boolean> {
+      if (inWriting || lanes.size === 0) return write()
+      const news = await store.news(seen)
+      const here = news.lanes.filter(isHere)
+      for (const one of here) take(one)
+      const isAllHeld = news.lanes.every((one) => one.held && (isHere(one) || !lanes.has(one.laneId)))
+      if (!news.complete || !isAllHeld) return write()
+      // Only now, and only of what lanes here have got or others have to hear for themselves: what counts as seen is not
+      // shown again.
+      for (const [orgId, seq] of news.seen) seen.set(orgId, seq)
+      if (here.length > 0) writeLater()
+      return false
+    },
+  }
+}

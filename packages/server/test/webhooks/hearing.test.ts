@@ -1,0 +1,103 @@
+import { expect, test } from 'vitest'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import { createHearing } from '../../src/webhooks/hearing.ts'
+import { type Lane, openLane } from '../../src/webhooks/lane.ts'
+import { createModel } from '../simulation/model.ts'
+
+const org = 'org_one' as OrgId
+
+/** Two lanes of one organization; the first is held here, the second by whoever is named. */
+function hearingTest(secondOwner: string | null) {
+  const model = createModel(() => 1_000)
+  const [here, other] = [model.addLane(org), model.addLane(org)]
+  Object.assign(model.lanes.get(other)!, { owner: secondOwner })
+  Object.assign(model.lanes.get(here)!, { dueMs: 0 })
+  const [leased] = model.statements.lease({ owner: 'us', lanesMax: 1, leaseMs: 1_000 })
+  const lane = openLane(leased!, { width: { now: 4, bestUs: 1 } } as Lane['sender'], 32)
+  const timers: (() => void)[] = []
+  const database = { isAway: false }
+  const counts = { toldHolders: 0, writesDue: 0 }
+  const hearing = createHearing({
+    store: {
+      news: async (seen) => model.statements.news(seen),
+      async wake() {
+        if (database.isAway) throw new Error('PostgreSQL is away')
+        return model.statements.wake()
+      },
+    },
+    clock: {
+      now: () => 1_000,
+      soon: (run) => run(),
+      after(_ms, run) {
+        timers.push(run)
+        return () => {}
+      },
+    },
+    lanes: new Map([[here, lane]]),
+    tell(told, { headSeq }) {
+      told.headSeq = Math.max(told.headSeq, headSeq)
+    },
+    tellHolders() {
+      counts.toldHolders += 1
+    },
+    onWriteDue() {
+      counts.writesDue += 1
+    },
+  })
+  return {
+    model,
+    hearing,
+    lane,
+    waiting: () => lane.firsts.map((one) => one.eventSeq),
+    written: (id = here) => model.lanes.get(id)!.headSeq,
+    other,
+    timers,
+    database,
+    counts,
+  }
+}
+
+test('news of a lane that is held here is taken once and at once, and written down later', async () => {
+  const { model, hearing, waiting, written, timers, counts } = hearingTest('them')
+  model.publish(org)
+  expect(await hearing.hear(false)).toBe(false)
+  model.publish(org)
+  await hearing.hear(false)
+  await hearing.hear(false)
+  expect(waiting()).toEqual([1, 2])
+  expect([written(), timers.length]).toEqual([0, 1])
+  timers[0]!()
+  expect(counts.writesDue).toBe(1)
+  await hearing.hear(true)
+  expect([written(), waiting()]).toEqual([2, [1, 2]])
+})
+
+test('others hear of their own lanes themselves, and are told once it is written', async () => {
+  const { model, hearing, written, other, counts } = hearingTest('them')
+  model.publish(org)
+  await hearing.hear(false)
+  expect([written(other), counts.toldHolders]).toEqual([0, 0])
+  await hearing.hear(true)
+  expect([written(other), counts.toldHolders]).toEqual([1, 1])
+})
+
+test('a free lane is told in writing at once, so that somebody takes it', async () => {
+  const { model, hearing, waiting, written, other } = hearingTest(null)
+  model.publish(org)
+  expect(await hearing.hear(false)).toBe(true)
+  expect([waiting(), written(other), model.lanes.get(other)!.dueMs]).toEqual([[1], 1, 1_000])
+})
+
+test('news of a lane that is being given back is not forgotten when it cannot be written', async () => {
+  const { model, hearing, lane, waiting, database } = hearingTest('them')
+  model.publish(org)
+  lane.releasing = true
+  database.isAway = true
+  await expect(hearing.hear(false)).rejects.toThrow()
+  expect(waiting()).toEqual([])
+  lane.releasing = false
+  database.isAway = false
+  model.publish(org)
+  await hearing.hear(false)
+  expect(waiting()).toEqual([1, 2])
+})
