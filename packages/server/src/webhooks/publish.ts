@@ -59,6 +59,10 @@ export async function publishSample(
   return { id }
 }
 
+/**
+ * Two statements, because the second sees the webhooks that there are once the lock is held. One alone would see those from
+ * before its wait: of two publishers, the later could miss a webhook that the earlier has written to.
+ */
 async function write(tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> {
   const firstSeq = (await takeSequence(tx, orgId, events.length)) - events.length + 1
   await insertEvents(tx, orgId, firstSeq, events)

@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { NewEvent } from '../../src/domain/events.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
-import { insertWebhook } from '../../src/store/webhooks.ts'
+import { deleteWebhook, insertWebhook } from '../../src/store/webhooks.ts'
 import { publish, publishReported } from '../../src/webhooks/publish.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
+import { until } from './support/delivery-test.ts'
 
 let api: TestApi
 let orgId: OrgId
@@ -82,6 +83,30 @@ test('whoever sees an event sees all its deliveries, at any moment', async () =>
   await watching
   expect(incomplete).toEqual([])
 })
+
+/*
+ * Seen to fail when the sequence is taken and the deliveries are written in one statement: `added` then gets the event
+ * before and misses the one after it, and `removed` gets one that is newer than its deletion.
+ */
+test('an event goes to the webhooks that there are when its turn comes, not when its publisher began to wait', async () => {
+  const removed = await addWebhook(['database.created'])
+  let waiting: Promise<{ id: string }> | undefined
+  const { added, before } = await api.db.begin(async (tx) => {
+    await publish(tx, created())
+    waiting = api.db.begin((other) => publish(other, created()))
+    await until(async () => (await blocked()).length === 1, 'the second publisher to wait')
+    const added = await addWebhook(['database.created'])
+    await api.db.begin((other) => deleteWebhook(other, orgId, removed))
+    return { added, before: await publish(tx, created()) }
+  })
+  const after = await waiting!
+  expect(await deliveriesOf(before.id)).toContain(added)
+  expect(await deliveriesOf(after.id)).toContain(added)
+  expect(await deliveriesOf(after.id)).not.toContain(removed)
+})
+
+const blocked = () => api.db`
+  select pid from pg_stat_activity where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0`
 
 // Invariant 2. Seen to fail without the primary key of `deliveries`.
 test('the unique key refuses a second delivery of one event to one webhook', async () => {
