@@ -1,13 +1,13 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { mintApiKey } from '../src/domain/api-key.ts'
+import { type MintedKey, mintApiKey } from '../src/domain/api-key.ts'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
 import { createOrganization, createUser, setMember } from '../src/operator/directory.ts'
-import { connect, type Database } from '../src/store/database.ts'
+import { type ConnectionTarget, connect, type Database } from '../src/store/database.ts'
 import { openEmbedded } from '../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
-import { startChild } from './child.ts'
+import { type Child, startChild } from './child.ts'
 import { createLoad, type Load } from './load.ts'
 import { median } from './median.ts'
 
@@ -16,55 +16,89 @@ const usedKeys = 5_000
 const turns = Number(process.env.BENCH_TURNS ?? 9)
 /** Until the compiler has seen enough of either side; before, its threads take a tenth of a core from the server. */
 const warmUpTurns = 4
+type LocalTarget = Exclude<ConnectionTarget, { url: string }>
+
+const path = '/api/v1/organizations'
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 
-/** What authentication costs: GET /api/v1/organizations with an API key, against bare Fastify with the same bytes. */
+/**
+ * What authentication costs: GET /api/v1/organizations with an API key, against bare Fastify with the same bytes. Keyhook
+ * runs twice, on a database of 100,000 keys and on one of a million: all sides take turns, so that whatever else the machine
+ * does falls on all of them.
+ */
 export async function benchAuth(): Promise<void> {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-bench-'))
   const embedded = await openEmbedded({ dataDir, purpose: 'serve', note: console.log })
-  const db = connect(embedded.connection, { name: 'bench', connectionsMax: 4 })
+  const children: Child[] = []
+  const start = async (script: string, settings: object): Promise<Child> => {
+    const child = await startChild(new URL(script, import.meta.url), settings)
+    children.push(child)
+    return child
+  }
   try {
-    await migrate(db, await readMigrations())
-    const tokens = await fillWithUsedKeys(db)
+    const keys = Array.from({ length: usedKeys }, () => mintApiKey('kh'))
+    const tokens = keys.map((key) => key.apiKey)
+    const few = await prepare(embedded.connection, 'few', keys, 100_000)
+    const many = await prepare(embedded.connection, 'many', keys, 1_000_000)
+    const api = {
+      few: await start('api-server.ts', { target: few }),
+      many: await start('api-server.ts', { target: many }),
+    }
+    const sample = await fetch(api.few.url + path, { headers: { authorization: `Bearer ${tokens[0]}` } })
+    const body = await sample.text()
+    const bare = await start('bare-server.ts', { body })
+    const tick = await start('tick-server.ts', { body, target: few })
     const load = createLoad({ connections: 64, seconds: 3 })
     console.log(`${load.client}; ${turns} turns a side, in turns; ${usedKeys} different keys in use`)
-    const few = await compare(load, embedded.connection, db, tokens, 100_000)
-    const many = await compare(load, embedded.connection, db, tokens, 1_000_000)
-    console.log(`ratio at 1,000,000 keys over ratio at 100,000: ${(many / few).toFixed(3)} (bar 0.95)`)
+    report(await takeTurns(load, tokens, { bare, tick, ...api }))
   } finally {
-    await db.end()
+    for (const child of children) await child.stop()
     await embedded.stop()
     await rm(await realpath(join(dataDir, 'postgres')), { recursive: true, force: true })
     await rm(dataDir, { recursive: true, force: true })
   }
 }
 
-async function compare(load: Load, target: object, db: Database, tokens: string[], keys: number): Promise<number> {
-  await fillUpTo(db, keys)
-  const api = await startChild(new URL('api-server.ts', import.meta.url), { target })
-  const path = '/api/v1/organizations'
-  const sample = await fetch(api.url + path, { headers: { authorization: `Bearer ${tokens[0]}` } })
-  const bare = await startChild(new URL('bare-server.ts', import.meta.url), { body: await sample.text() })
-  const results: { bare: number; keyhook: number }[] = []
+type Side = 'bare' | 'tick' | 'few' | 'many'
+type Turn = Record<Side, number>
+
+async function takeTurns(load: Load, tokens: readonly string[], sides: Record<Side, Child>): Promise<Turn[]> {
+  const results: Turn[] = []
   for (let turn = -warmUpTurns; turn < turns; turn++) {
-    const result = {
-      bare: await load.requestsPerSecond(bare.url + path, tokens),
-      keyhook: await load.requestsPerSecond(api.url + path, tokens),
-    }
-    if (turn >= 0) results.push(result)
+    const rates: [string, number][] = []
+    for (const [side, { url }] of Object.entries(sides))
+      rates.push([side, await load.requestsPerSecond(url + path, tokens)])
+    if (turn >= 0) results.push(Object.fromEntries(rates) as Turn)
   }
-  await api.stop()
-  await bare.stop()
-  const ratio = median(results.map((result) => result.keyhook / result.bare))
-  const rate = (side: 'bare' | 'keyhook') =>
-    Math.round(median(results.map((result) => result[side]))).toLocaleString('en')
-  console.log(
-    `${keys.toLocaleString('en')} keys: bare Fastify ${rate('bare')}/s, Keyhook ${rate('keyhook')}/s, ratio ${ratio.toFixed(3)} (bar 0.80, goal 0.90)`,
-  )
-  return ratio
+  return results
 }
 
-async function fillWithUsedKeys(db: Database): Promise<string[]> {
+function report(results: readonly Turn[]): void {
+  const rate = (side: Side) => `${Math.round(median(results.map((turn) => turn[side]))).toLocaleString('en')}/s`
+  const ratio = (side: Side, to: Side) => median(results.map((turn) => turn[side] / turn[to])).toFixed(3)
+  console.log(`bare Fastify ${rate('bare')}`)
+  console.log(
+    `with an empty statement a tick ${rate('tick')}, ratio ${ratio('tick', 'bare')}: the limit of asking at all`,
+  )
+  console.log(`Keyhook, 100,000 keys ${rate('few')}, ratio ${ratio('few', 'bare')} (bar 0.80, goal 0.90)`)
+  console.log(`Keyhook, 1,000,000 keys ${rate('many')}, over 100,000 keys ${ratio('many', 'few')} (bar 0.95)`)
+}
+
+/** A database of its own with so many keys, of which some are in use. */
+async function prepare(cluster: LocalTarget, name: string, keys: MintedKey[], count: number): Promise<LocalTarget> {
+  const admin = connect(cluster, { name: 'bench', connectionsMax: 1 })
+  await admin.unsafe(`create database ${name}`)
+  await admin.end()
+  const target = { ...cluster, database: name }
+  const db = connect(target, { name: 'bench', connectionsMax: 4 })
+  await migrate(db, await readMigrations())
+  await fillWithUsedKeys(db, keys)
+  await fillUpTo(db, count)
+  await db.end()
+  return target
+}
+
+async function fillWithUsedKeys(db: Database, keys: readonly MintedKey[]): Promise<void> {
   const orgIds: OrgId[] = []
   for (let n = 0; n < organizations; n++) {
     const { id } = await db.begin((tx) => createOrganization(tx, operator, { name: `Organization ${n}` }))
@@ -72,16 +106,14 @@ async function fillWithUsedKeys(db: Database): Promise<string[]> {
     await setMember(db, operator, { orgId: id, userId: user.id, role: 'admin' })
     orgIds.push(id)
   }
-  const minted = Array.from({ length: usedKeys }, () => mintApiKey('kh'))
   await db`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
     select u.org_id, u.id, 'bench', u.key_prefix, decode(u.hash, 'hex'), m.user_id, m.role
     from unnest(
-      ${minted.map((_, n) => orgIds[n % organizations]!)}::text[], ${minted.map(() => newId('key'))}::text[],
-      ${minted.map((key) => key.keyPrefix)}::text[], ${minted.map((key) => key.hash)}::text[]
+      ${keys.map((_, n) => orgIds[n % organizations]!)}::text[], ${keys.map(() => newId('key'))}::text[],
+      ${keys.map((key) => key.keyPrefix)}::text[], ${keys.map((key) => key.hash)}::text[]
     ) as u (org_id, id, key_prefix, hash)
     join keyhook.memberships m using (org_id)`
-  return minted.map((key) => key.apiKey)
 }
 
 /** Keys that nobody uses: they make the index as deep as it would be. */

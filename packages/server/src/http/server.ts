@@ -41,6 +41,8 @@ export function createHttpServer(deps: {
       requireHostHeader: false,
       // Of two Authorization headers Node would take the first and whoever stands in front of us perhaps the second.
       joinDuplicateHeaders: true,
+      // A request without a body gets a stream that has ended, instead of one that has to be read to its end.
+      optimizeEmptyRequests: true,
     },
     trustProxy: deps.trustedProxies === null ? false : [...deps.trustedProxies],
     genReqId: createRequestIds(),
