@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { Readable } from 'node:stream'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { Fault, notFound } from '../kernel/faults.ts'
@@ -64,6 +65,7 @@ export function createHttpServer(deps: {
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
   app.addHook('onRequest', prepare)
+  app.addHook('preParsing', givePayload)
   app.setErrorHandler(answerError)
   app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply, log))
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
@@ -152,6 +154,17 @@ function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Er
   // Only HTTP/1.0 may do without one.
   if (host === undefined ? request.raw.httpVersion !== '1.0' : !isHost(host)) done(hostFault())
   else done()
+}
+
+/** A stream that has ended already says so to nobody, and whoever parses a body waits for its end. */
+function givePayload(
+  request: FastifyRequest,
+  _reply: FastifyReply,
+  payload: Readable,
+  done: (error: null, payload: Readable) => void,
+): void {
+  const isParsed = request.method !== 'GET' && request.method !== 'HEAD'
+  done(null, isParsed && request.raw.readableEnded ? Readable.from([]) : payload)
 }
 
 function answerNoRoute(allowed: readonly string[], reply: FastifyReply, log: RequestLog): void {

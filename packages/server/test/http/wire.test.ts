@@ -386,6 +386,17 @@ test.each(queries)('?%s is answered 422 and names the parameter', async (query, 
   expect(problem.errors?.map((error) => 'parameter' in error && error.parameter).sort()).toEqual(parameters.sort())
 })
 
+test.each([
+  ['POST', 'keys', 422],
+  ['POST', 'nowhere', 404],
+  ['DELETE', 'keys', 405],
+  ['GET', 'keys', 200],
+])('a %s to %s that names a JSON type and has no body is answered at once', async (method, place, status) => {
+  const path = place === 'keys' ? keys : `/${place}`
+  const reply = await sendRaw(api.url, `${method} ${path} HTTP/1.1\r\n${authorized}${json}\r\n`)
+  expect(reply.status).toBe(status)
+})
+
 test('a DELETE may carry a JSON type without a body', async () => {
   const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
   const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${json}\r\n`)

@@ -197,6 +197,9 @@ test('an event is explained: where it went, where it did not and why, with each 
   const other = await webhookTo(undefined, ['invoice.paid'])
   const { body } = await report(created())
   const late = await webhookTo()
+  // Its creation began before the event, and came to be seen after it.
+  const unseen = await webhookTo()
+  await api.db`update keyhook.webhooks set created_at = now() - interval '1 hour' where id = ${unseen.webhook.id}`
   type Explained = {
     delivered_to: { webhook_id: string; status: string; attempts: { response_status: number }[] }[]
     not_delivered_to: { webhook_id: string; reason: string }[]
@@ -211,6 +214,7 @@ test('an event is explained: where it went, where it did not and why, with each 
   const reason = (id: string) => explained.not_delivered_to.find((one) => one.webhook_id === id)?.reason
   expect(reason(other.webhook.id)).toBe('not_subscribed')
   expect(reason(late.webhook.id)).toBe('webhook_created_later')
+  expect(reason(unseen.webhook.id)).toBe('webhook_created_later')
   expect((await call(`${platform}/events/nothing`, { token: member.token })).status).toBe(404)
 })
 

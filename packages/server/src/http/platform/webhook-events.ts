@@ -118,7 +118,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
               .map((row) => deliveryOf(row, byLane.get(row.lane_id) ?? [])),
             not_delivered_to: webhooks
               .filter((row) => !row.addressed)
-              .map((row) => ({ webhook_id: row.id, url: row.url, reason: reasonOf(row) })),
+              .map((row) => ({ webhook_id: row.id, url: row.url, reason: reasonOf(row, event.sample) })),
           },
         }
       },
@@ -126,10 +126,12 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
   ]
 }
 
-function reasonOf(row: EventWebhookRow): (typeof reasons)[number] {
+function reasonOf(row: EventWebhookRow, isSample: boolean): (typeof reasons)[number] {
   if (!row.subscribed) return 'not_subscribed'
   if (row.created_later) return 'webhook_created_later'
-  return row.deleted ? 'webhook_deleted' : 'sample_for_another_webhook'
+  if (row.deleted) return 'webhook_deleted'
+  // A webhook says when its creation began; one that was there, subscribed and passed over was not there to see yet.
+  return isSample ? 'sample_for_another_webhook' : 'webhook_created_later'
 }
 
 const deliveryOf = (row: EventWebhookRow, attempts: readonly EventAttemptRow[]) => ({
