@@ -1,6 +1,7 @@
+import type { EventType } from '../domain/event-types.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import type { Database } from './database.ts'
-import type { DueDelivery, DueRow } from './unsettled.ts'
+import type { DueDelivery } from './unsettled.ts'
 
 /*
  * How lanes learn of what has been published. Whoever holds lanes reads the news, which writes nothing and so costs little
@@ -12,21 +13,27 @@ import type { DueDelivery, DueRow } from './unsettled.ts'
 export type Seen = ReadonlyMap<OrgId, number>
 
 /** `writtenSeq`: the newest delivery that the lane was told of in writing. `fresh`: those that it was not, in full. */
-export type LaneNews = { laneId: number; writtenSeq: number; held: boolean; fresh: DueDelivery[] }
+export type LaneNews = { laneId: number; writtenSeq: number; fresh: DueDelivery[] }
 
-/** `complete`: there is no more than this. Where there is, none of it is given, and lanes read for themselves. */
-export type News = { lanes: LaneNews[]; seen: Map<OrgId, number>; complete: boolean }
+/**
+ * `lanes`: those of the one who asks. `forFree`: some of the news is for lanes that nobody holds. `complete`: there is no more
+ * than this; where there is, none of it is given, and lanes read for themselves.
+ */
+export type News = { lanes: LaneNews[]; seen: Map<OrgId, number>; forFree: boolean; complete: boolean }
 
 /** Beyond this many deliveries they are read lane by lane, as there is room for them. */
 export const freshMax = 256
 
-/** A delivery that is new to a lane; or, once, an event that is delivered; or the word that there are too many. */
-type NewsRow =
-  | { lane_id: string; org_id: OrgId; written_seq: string; held: boolean; event_seq: string }
-  | ({ lane_id: null; org_id: OrgId } & Pick<DueRow, 'event_seq' | 'id' | 'type' | 'published_ms'> & { body: string })
-  | { lane_id: null; org_id: null }
+type EventRow = { id: string; type: EventType; published_ms: string; body: string }
+type NewsRow = { org_id: OrgId; seq: string } & (
+  | { what: 'seen' }
+  | ({ what: 'event' } & EventRow)
+  | { what: 'delivery'; lane_id: string; written_seq: string }
+  | { what: 'for_free' | 'incomplete' }
+)
 
-export const readNews = async (db: Database, seen: Seen, wakesMax: number): Promise<News> => {
+/** Of an event that goes to many lanes the body crosses the wire once; of one that goes to lanes of others, not at all. */
+export const readNews = async (db: Database, owner: string, seen: Seen, wakesMax: number): Promise<News> => {
   const rows = await db<NewsRow[]>`
     with told as materialized (
       select w.org_id, greatest(w.first_seq, s.seq + 1) as first_seq, w.last_seq
@@ -47,53 +54,54 @@ export const readNews = async (db: Database, seen: Seen, wakesMax: number): Prom
       limit ${freshMax + 1}
     ), little as materialized (
       select (select count(*) from told) < ${wakesMax} and (select count(*) from published) <= ${freshMax} as enough
+    ), concerned as materialized (
+      select p.org_id, p.lane_id, p.event_seq, l.head_seq, l.lease_owner
+      from little cross join published p join keyhook.lanes l on l.id = p.lane_id and l.org_id = p.org_id
+      where little.enough and (l.lease_owner is null or l.lease_owner = ${owner})
     )
-    select l.id as lane_id, l.org_id, l.head_seq as written_seq, l.lease_owner is not null as held, p.event_seq,
+    select 'seen' as what, t.org_id, t.last_seq as seq, null::bigint as lane_id, null::bigint as written_seq,
       null::text as id, null::text as type, null::bigint as published_ms, null::text as body
-    from little cross join published p join keyhook.lanes l on l.id = p.lane_id and l.org_id = p.org_id
-    where little.enough
+    from little cross join told t where little.enough
     union all
-    select null, t.org_id, null, null, e.seq, e.id, e.type, (extract(epoch from e.created_at) * 1000)::bigint, e.body
-    from little cross join told t
+    select 'delivery', org_id, event_seq, lane_id, head_seq, null, null, null, null
+    from concerned where lease_owner is not null
+    union all
+    select 'event', e.org_id, e.seq, null, null, e.id, e.type, (extract(epoch from e.created_at) * 1000)::bigint, e.body
+    from (select distinct org_id, event_seq from concerned where lease_owner is not null) c
     cross join lateral (
-      select e.seq, e.id, e.type, e.created_at, e.body from keyhook.events e
-      where e.org_id = t.org_id and e.seq >= t.first_seq and e.seq <= t.last_seq
-      offset 0
+      select e.* from keyhook.events e where e.org_id = c.org_id and e.seq = c.event_seq offset 0
     ) e
-    where little.enough
     union all
-    select null, null, null, null, null, null, null, null, null from little where not little.enough`
+    select 'for_free', null, null, null, null, null, null, null, null
+    where exists (select from concerned where lease_owner is null)
+    union all
+    select 'incomplete', null, null, null, null, null, null, null, null from little where not little.enough`
   return newsOf(rows)
 }
 
 function newsOf(rows: readonly NewsRow[]): News {
   const events = new Map<string, Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>>()
-  const seen = new Map<OrgId, number>()
-  let complete = true
-  for (const row of rows) {
-    if (row.lane_id !== null) continue
-    if (row.org_id === null) {
-      complete = false
-      continue
-    }
-    const event = { eventId: row.id, eventType: row.type, publishedAtMs: Number(row.published_ms) }
-    events.set(`${row.org_id} ${row.event_seq}`, { ...event, body: Buffer.from(row.body) })
-    seen.set(row.org_id, Math.max(seen.get(row.org_id) ?? 0, Number(row.event_seq)))
-  }
   const lanes = new Map<number, LaneNews>()
+  const news: News = { lanes: [], seen: new Map(), forFree: false, complete: true }
   for (const row of rows) {
-    if (row.lane_id === null) continue
-    const laneId = Number(row.lane_id)
-    let lane = lanes.get(laneId)
-    if (lane === undefined) {
-      lane = { laneId, writtenSeq: Number(row.written_seq), held: row.held, fresh: [] }
-      lanes.set(laneId, lane)
+    if (row.what === 'incomplete') news.complete = false
+    else if (row.what === 'for_free') news.forFree = true
+    else if (row.what === 'seen') news.seen.set(row.org_id, Math.max(news.seen.get(row.org_id) ?? 0, Number(row.seq)))
+    else if (row.what === 'event') {
+      const event = { eventId: row.id, eventType: row.type, publishedAtMs: Number(row.published_ms) }
+      events.set(`${row.org_id} ${row.seq}`, { ...event, body: Buffer.from(row.body) })
     }
-    const event = events.get(`${row.org_id} ${row.event_seq}`)!
-    lane.fresh.push({ laneId, eventSeq: Number(row.event_seq), ...event, attempts: 0, tries: 0 })
+  }
+  for (const row of rows) {
+    if (row.what !== 'delivery') continue
+    const laneId = Number(row.lane_id)
+    const lane = lanes.get(laneId) ?? { laneId, writtenSeq: Number(row.written_seq), fresh: [] }
+    lanes.set(laneId, lane)
+    const event = events.get(`${row.org_id} ${row.seq}`)!
+    lane.fresh.push({ laneId, eventSeq: Number(row.seq), ...event, attempts: 0, tries: 0 })
   }
   for (const { fresh } of lanes.values()) fresh.sort((a, b) => a.eventSeq - b.eventSeq)
-  return { lanes: [...lanes.values()], seen, complete }
+  return { ...news, lanes: [...lanes.values()] }
 }
 
 /** `held`: somebody has its lease, and has to be told. */

@@ -24,7 +24,7 @@ import {
 
 /** All that a dispatcher asks of the database. A port, so that the same dispatcher runs in a simulation. */
 export type DispatchStore = {
-  news(seen: Seen): Promise<News>
+  news(owner: string, seen: Seen): Promise<News>
   wake(): Promise<WokenLane[]>
   lease(request: LeaseRequest): Promise<LeasedLane[]>
   leftovers(lanes: readonly { laneId: number; orgId: OrgId; token: number }[]): Promise<Leftover[]>
@@ -41,7 +41,7 @@ export type DispatchStore = {
 const wakesAtOnce = 1_000
 
 export const createDispatchStore = (db: Database): DispatchStore => ({
-  news: (seen) => readNews(db, seen, wakesAtOnce),
+  news: (owner, seen) => readNews(db, owner, seen, wakesAtOnce),
   wake: () => wakeLanes(db, wakesAtOnce),
   lease: (request) => leaseLanes(db, request),
   leftovers: (lanes) => findLeftovers(db, lanes),

@@ -93,6 +93,7 @@ export function createDispatcher(deps: {
 
   const hearing = createHearing({
     store,
+    owner: deps.owner,
     clock,
     lanes,
     tell,

@@ -13,6 +13,7 @@ const writeAfterMs = 100
  */
 export function createHearing(deps: {
   store: Pick<DispatchStore, 'news' | 'wake'>
+  owner: string
   clock: Clock
   lanes: ReadonlyMap<number, Lane>
   tell(lane: Lane, news: { headSeq: number }): void
@@ -26,14 +27,7 @@ export function createHearing(deps: {
   const seen = new Map<OrgId, number>()
   let writing: (() => void) | null = null
 
-  const isHere = ({ laneId }: LaneNews) => {
-    const lane = lanes.get(laneId)
-    // Of one that is being given back nobody here can say any more whose news it is.
-    return lane !== undefined && !lane.releasing
-  }
-
-  function take(news: LaneNews): void {
-    const lane = lanes.get(news.laneId)!
+  function take(lane: Lane, news: LaneNews): void {
     takeFresh(lane, news)
     deps.tell(lane, { headSeq: news.fresh.at(-1)!.eventSeq })
   }
@@ -64,15 +58,23 @@ export function createHearing(deps: {
     /** Says whether free lanes have news. */
     async hear(inWriting: boolean): Promise<boolean> {
       if (inWriting || lanes.size === 0) return write()
-      const news = await store.news(seen)
-      const here = news.lanes.filter(isHere)
-      for (const one of here) take(one)
-      const isAllHeld = news.lanes.every((one) => one.held && (isHere(one) || !lanes.has(one.laneId)))
-      if (!news.complete || !isAllHeld) return write()
+      const news = await store.news(deps.owner, seen)
+      let isTaken = false
+      let isLeaving = false
+      for (const one of news.lanes) {
+        const lane = lanes.get(one.laneId)
+        // Of one that is being given back nobody here can say any more whose news it is.
+        if (lane?.releasing) isLeaving = true
+        else if (lane !== undefined) {
+          take(lane, one)
+          isTaken = true
+        }
+      }
+      if (!news.complete || news.forFree || isLeaving) return write()
       // Only now, and only of what lanes here have got or others have to hear for themselves: what counts as seen is not
       // shown again.
       for (const [orgId, seq] of news.seen) seen.set(orgId, seq)
-      if (here.length > 0) writeLater()
+      if (isTaken) writeLater()
       return false
     },
   }

@@ -62,15 +62,22 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
     },
     async (draw) => {
       const seen = new Map(draw.chance(0.5) ? [[draw.pick(orgs), draw.int(1, 6)]] : [])
-      await both('news', store.news(seen), model.statements.news(seen), ({ lanes, seen, complete }) => [
+      const owner = draw.pick(['a', 'b'])
+      const modelled = model.statements.news(owner, seen)
+      await both('news', store.news(owner, seen), modelled, ({ lanes, seen, ...rest }) => [
         ...lanes.map(({ fresh, ...lane }) => ({ ...lane, fresh: fresh.map((one) => one.eventSeq).join() })),
-        { complete, seen: [...seen].sort().join() },
+        { ...rest, seen: [...seen].sort().join() },
       ])
     },
     () => both('wake', store.wake(), model.statements.wake(), (lanes) => lanes),
     async (draw) => {
       const exceptOrgs = draw.chance(0.2) ? [draw.pick(orgs)] : []
-      const request = { owner: 'a', lanesMax: 100, leaseMs: draw.chance(0.6) ? forEver : 0, exceptOrgs }
+      const request = {
+        owner: draw.pick(['a', 'b']),
+        lanesMax: 100,
+        leaseMs: draw.chance(0.6) ? forEver : 0,
+        exceptOrgs,
+      }
       const modelled = model.statements.lease(request)
       const real = await both('lease', store.lease(request), modelled, (lanes) =>
         lanes.map(({ laneId, cursorSeq, headSeq, asked, takenOver, webhook }) => {

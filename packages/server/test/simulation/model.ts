@@ -92,19 +92,20 @@ export function createModel(now: () => number, freshMax = 12) {
     )
 
   const statements: Statements = {
-    news(seen) {
+    news(owner, seen) {
       const told = wakes.filter(({ orgId, eventSeq }) => eventSeq > (seen.get(orgId) ?? 0))
+      const published = told.flatMap(deliveriesOf)
+      if (published.length > freshMax) return { lanes: [], seen: new Map(), forFree: false, complete: false }
       const fresh = new Map<LaneRow, DueDelivery[]>()
-      for (const { lane, eventSeq } of told.flatMap(deliveriesOf)) {
-        fresh.set(lane, [...(fresh.get(lane) ?? []), dueDelivery(lane.id, eventSeq)])
+      for (const { lane, eventSeq } of published) {
+        if (lane.owner === owner) fresh.set(lane, [...(fresh.get(lane) ?? []), dueDelivery(lane.id, eventSeq)])
       }
-      if ([...fresh.values()].flat().length > freshMax) return { lanes: [], seen: new Map(), complete: false }
       return {
-        lanes: [...fresh].map(([{ id, headSeq, owner }, deliveries]) => {
-          const inOrder = deliveries.toSorted((a, b) => a.eventSeq - b.eventSeq)
-          return { laneId: id, writtenSeq: headSeq, held: owner !== null, fresh: inOrder }
+        lanes: [...fresh].map(([{ id, headSeq }, deliveries]) => {
+          return { laneId: id, writtenSeq: headSeq, fresh: deliveries.toSorted((a, b) => a.eventSeq - b.eventSeq) }
         }),
         seen: new Map(told.map(({ orgId, eventSeq }) => [orgId, eventSeq])),
+        forFree: published.some(({ lane }) => lane.owner === null),
         complete: true,
       }
     },
@@ -271,7 +272,8 @@ export function createModel(now: () => number, freshMax = 12) {
       onDisk()
       const lane = lanes.get(laneId)!
       const key = keyOf(laneId, eventSeq)
-      const last = attempts.findLast((one) => one.laneId === laneId && one.eventSeq === eventSeq)
+      const made = attempts.filter((one) => one.laneId === laneId && one.eventSeq === eventSeq)
+      const last = made.sort((a, b) => a.attempt - b.attempt).at(-1)
       const row = unsettled.get(key)
       if (lane.ended || last === undefined || row?.dueMs === sending) return false
       const again = { laneId, orgId: lane.orgId, eventSeq, token: 0, startedAtMs: now(), attemptId: last.attemptId }

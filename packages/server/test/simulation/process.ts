@@ -114,7 +114,7 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
   }
   const { statements } = model
   return {
-    news: (seen) => say('news', [...seen], () => statements.news(seen)),
+    news: (owner, seen) => say('news', [...seen], () => statements.news(owner, seen)),
     wake: () => say('wake', '', () => statements.wake()),
     lease: (request) =>
       say('lease', request, () => {

@@ -18,8 +18,9 @@ function hearingTest(secondOwner: string | null) {
   const database = { isAway: false }
   const counts = { toldHolders: 0, writesDue: 0 }
   const hearing = createHearing({
+    owner: 'us',
     store: {
-      news: async (seen) => model.statements.news(seen),
+      news: async (owner, seen) => model.statements.news(owner, seen),
       async wake() {
         if (database.isAway) throw new Error('PostgreSQL is away')
         return model.statements.wake()

@@ -20,7 +20,7 @@ function caughtUp(seq: number): Lane {
   return openLane(leased, sender, 32)
 }
 
-const news = (writtenSeq: number, seqs: number[]) => ({ laneId: 1, held: true, writtenSeq, fresh: seqs.map(delivery) })
+const news = (writtenSeq: number, seqs: number[]) => ({ laneId: 1, writtenSeq, fresh: seqs.map(delivery) })
 const waiting = (lane: Lane) => lane.firsts.map((one) => one.eventSeq)
 
 test('news that was read in full is taken without a read', () => {
