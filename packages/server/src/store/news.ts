@@ -32,15 +32,20 @@ type NewsRow = { org_id: OrgId; seq: string } & (
   | { what: 'for_free' | 'incomplete' }
 )
 
-/** Of an event that goes to many lanes the body crosses the wire once; of one that goes to lanes of others, not at all. */
+/**
+ * Of an event that goes to many lanes the body crosses the wire once; of one that goes to lanes of others, not at all. What is
+ * given stands in subqueries, so that the planner cannot see it: it would plan the statement anew each time, for little news
+ * and known names, which costs as much as running it.
+ */
 export const readNews = async (db: Database, owner: string, seen: Seen, wakesMax: number): Promise<News> => {
   const rows = await db<NewsRow[]>`
     with told as materialized (
       select w.org_id, greatest(w.first_seq, s.seq + 1) as first_seq, w.last_seq
       from keyhook.wakes w
-      left join unnest(${[...seen.keys()]}::text[], ${[...seen.values()]}::bigint[]) as s (org_id, seq) on s.org_id = w.org_id
+      left join unnest((select ${[...seen.keys()]}::text[]), (select ${[...seen.values()]}::bigint[])) as s (org_id, seq)
+        on s.org_id = w.org_id
       where s.seq is null or w.last_seq > s.seq
-      limit ${wakesMax}
+      limit (select ${wakesMax}::bigint)
     ), published as materialized (
       -- \`offset 0\` keeps this a descent of the index for every wake: given the choice, a planner that thinks of averages
       -- reads the whole history of an organization instead.
@@ -51,13 +56,13 @@ export const readNews = async (db: Database, owner: string, seen: Seen, wakesMax
         where d.org_id = t.org_id and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
         offset 0
       ) d
-      limit ${freshMax + 1}
+      limit (select ${freshMax + 1}::bigint)
     ), little as materialized (
       select (select count(*) from told) < ${wakesMax} and (select count(*) from published) <= ${freshMax} as enough
     ), concerned as materialized (
       select p.org_id, p.lane_id, p.event_seq, l.head_seq, l.lease_owner
       from little cross join published p join keyhook.lanes l on l.id = p.lane_id and l.org_id = p.org_id
-      where little.enough and (l.lease_owner is null or l.lease_owner = ${owner})
+      where little.enough and (l.lease_owner is null or l.lease_owner = (select ${owner}::text))
     )
     select 'seen' as what, t.org_id, t.last_seq as seq, null::bigint as lane_id, null::bigint as written_seq,
       null::text as id, null::text as type, null::bigint as published_ms, null::text as body

@@ -18,7 +18,7 @@ export type DueDelivery = {
   tries: number
 }
 
-export type DueRow = {
+type DueRow = {
   lane_id: string
   org_id: string
   event_seq: string
