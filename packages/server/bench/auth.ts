@@ -16,10 +16,10 @@ const usedKeys = 5_000
 const turns = Number(process.env.BENCH_TURNS ?? 9)
 /** Until the compiler has seen enough of either side; before, its threads take a tenth of a core from the server. */
 const warmUpTurns = 4
-type LocalTarget = Exclude<ConnectionTarget, { url: string }>
-
 const path = '/api/v1/organizations'
 const operator = { kind: 'operator', tokenId: null, address: null } as const
+
+type LocalTarget = Exclude<ConnectionTarget, { url: string }>
 
 /**
  * What authentication costs: GET /api/v1/organizations with an API key, against bare Fastify with the same bytes. Keyhook

@@ -8,8 +8,8 @@ import { type Lane, takeFresh } from './lane.ts'
 const writeAfterMs = 100
 
 /**
- * How a dispatcher hears of what has been published. News of lanes that it holds it takes as it is, without writing anything;
- * all other news is written to the lanes, where whoever holds them or takes them finds it.
+ * How a dispatcher hears of what has been published. News of lanes that it holds it takes as it is, and writes it to them
+ * later. News of free lanes is written at once, so that somebody takes them; of lanes that others hold, those hear themselves.
  */
 export function createHearing(deps: {
   store: Pick<DispatchStore, 'news' | 'wake'>
