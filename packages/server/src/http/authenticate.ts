@@ -1,8 +1,8 @@
 import { hashApiKey, isApiKey } from '../domain/api-key.ts'
 import type { Actor } from '../domain/audit.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import type { Login } from '../login/login.ts'
-import type { Access } from '../store/access.ts'
+import { type Login, localIssuerName } from '../login/login.ts'
+import type { Access, NamedUser } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
 
@@ -44,13 +44,12 @@ export function createAuthenticate(deps: {
   async function asLogin(token: string, orgId: OrgId | null, address: string): Promise<Authenticated> {
     const login = await deps.loginTokens.verify(token)
     if (login === null || login.operator) throw invalidToken('not a valid login token of a user')
-    const { subject, verifiedEmail, tokenId } = login
-    const presented = { kind: 'login', subject, verifiedEmail, orgId } as const
+    const presented = { kind: 'login', names: namedUser(login), orgId } as const
     const access = await new Promise<Access | null>((resolve, reject) => {
       deps.lookup(presented, (error, found) => (error === null ? resolve(found) : reject(error)))
     })
     if (access === null) throw invalidToken('the login token is good, but no user belongs to it')
-    return { access, actor: { kind: 'login', userId: access.userId, tokenId, address } }
+    return { access, actor: { kind: 'login', userId: access.userId, tokenId: login.tokenId, address } }
   }
 
   return {
@@ -72,6 +71,10 @@ export function createAuthenticate(deps: {
     },
   }
 }
+
+/** User ids are shown to members and in the audit log: at an issuer whose subjects people choose, anybody could be one. */
+const namedUser = ({ issuer, subject, verifiedEmail }: Login): NamedUser =>
+  issuer === localIssuerName ? { userId: subject } : { subject, verifiedEmail }
 
 function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined || !/^bearer\b/i.test(authorization)) throw authenticationRequired()

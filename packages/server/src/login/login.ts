@@ -8,5 +8,8 @@ export type Login = {
   operator: boolean
 }
 
+/** The subjects of the local issuer are our user ids. No OpenID issuer can have this name: theirs are URLs. */
+export const localIssuerName = 'urn:keyhook:local'
+
 /** `verify` answers null for a token that is not valid. It throws only when it cannot tell, which is our outage. */
 export type TokenIssuer = { issuer: string; verify(token: string): Promise<Login | null> }

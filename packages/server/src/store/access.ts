@@ -3,10 +3,11 @@ import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
 import type { Database } from './database.ts'
 import type { OrganizationRow } from './organizations.ts'
 
-/** What a request shows: the hash of its API key (hex), or who its login token says it is and which organization it asks for. */
-export type Presented =
-  | { kind: 'key'; hash: string }
-  | { kind: 'login'; subject: string; verifiedEmail: string | null; orgId: OrgId | null }
+/** What a request shows: the hash of its API key (hex), or whom its login token names and which organization it asks for. */
+export type Presented = { kind: 'key'; hash: string } | { kind: 'login'; names: NamedUser; orgId: OrgId | null }
+
+/** The local issuer names users by our ids; an OpenID issuer has names of its own, and must not pass one off as ours. */
+export type NamedUser = { userId: string } | { subject: string; verifiedEmail: string | null }
 
 /**
  * What the database says about it, now. A key always comes with the one organization it belongs to; a login comes with
@@ -89,16 +90,17 @@ const keyLines = `
   from k join keyhook.organizations o on o.id = k.org_id`
 
 /**
- * A login is matched by our own user id (local tokens), by the subject recorded for the user, or, for a user who has no
- * subject recorded, by an e-mail address that the issuer says it verified. In that order, one user at most.
+ * A login of the local issuer is matched by our own user id. One of an OpenID issuer is matched by the subject recorded
+ * for the user or else, for a user who has none recorded, by an e-mail address that the issuer says it verified. What an
+ * issuer does not name is null and matches nobody.
  */
 const loginLines = `
   select e'login\\x1f' || p.n || e'\\x1f\\x1f' || u.id || e'\\x1f' || coalesce(m.role, '') || e'\\x1f' || coalesce(o.id, '') ||
     e'\\x1f' || coalesce(trunc(date_part('epoch', o.created_at) * 1000)::bigint, 0) || e'\\x1f' || coalesce(o.name, '')
-  from unnest($2::text[], $3::text[], $4::text[]) with ordinality as p (subject, email, org_id, n)
+  from unnest($2::text[], $3::text[], $4::text[], $5::text[]) with ordinality as p (user_id, subject, email, org_id, n)
   cross join lateral (
     select c.id from (
-      select id, 1 as preference from keyhook.users where id = p.subject and removed_at is null
+      select id, 1 as preference from keyhook.users where id = p.user_id and removed_at is null
       union all
       select id, 2 from keyhook.users where subject = p.subject and removed_at is null
       union all
@@ -122,8 +124,9 @@ const askByKeyOrLogin = (db: Database, hashes: readonly string[], logins: readon
     keyAndLoginStatement,
     [
       hashes.join(),
-      logins.map((login) => login.subject),
-      logins.map((login) => login.verifiedEmail),
+      logins.map(({ names }) => ('userId' in names ? names.userId : null)),
+      logins.map(({ names }) => ('subject' in names ? names.subject : null)),
+      logins.map(({ names }) => ('subject' in names ? names.verifiedEmail : null)),
       logins.map((login) => login.orgId),
     ],
     { prepare: true },

@@ -61,7 +61,7 @@ test('all tokens of one tick are asked for in one statement', async () => {
   const asked = Array.from({ length: 200 }, (_, i) =>
     i % 2 === 0
       ? lookup({ kind: 'key', hash: key.hash })
-      : lookup({ kind: 'login', subject: userId, verifiedEmail: null, orgId }),
+      : lookup({ kind: 'login', names: { userId }, orgId }),
   )
   const found = await Promise.all(asked)
   expect(lookups() - before).toBe(1)
@@ -117,12 +117,12 @@ test('a statement that fails fails the requests it was asked for, and the next o
   const { userId } = await api.person([{ orgId, role: 'member' }])
   await api.db`alter table keyhook.memberships rename to memberships_away`
   const failed = await Promise.allSettled([
-    lookup({ kind: 'login', subject: userId, verifiedEmail: null, orgId }),
+    lookup({ kind: 'login', names: { userId }, orgId }),
     lookup({ kind: 'key', hash: hashApiKey('x') }),
   ])
   expect(failed.map((one) => one.status)).toEqual(['rejected', 'rejected'])
   await api.db`alter table keyhook.memberships_away rename to memberships`
-  expect(await lookup({ kind: 'login', subject: userId, verifiedEmail: null, orgId })).toMatchObject({ userId })
+  expect(await lookup({ kind: 'login', names: { userId }, orgId })).toMatchObject({ userId })
 })
 
 test('access follows the database at once: role, membership, user, key', async () => {
@@ -136,7 +136,7 @@ test('access follows the database at once: role, membership, user, key', async (
   const roles = async () => {
     const found = await findAccess(api.db, [
       { kind: 'key', hash: key.hash },
-      { kind: 'login', subject: userId, verifiedEmail: null, orgId },
+      { kind: 'login', names: { userId }, orgId },
     ])
     return found.map((access) => (access === null ? 'nobody' : (access.membership?.role ?? 'no member')))
   }
