@@ -38,14 +38,18 @@ function decodeCursor(cursor: string, isKey: (text: string) => boolean): string 
   throw invalid([{ parameter: 'cursor', detail: 'must be a cursor that a Link header of this list gave you' }])
 }
 
-/** Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. */
+/**
+ * Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. What goes wrong before
+ * the first page is there is thrown; later it can no longer be answered, only told to `onBrokenOff`.
+ */
 export async function sendList<Row>(
   reply: FastifyReply,
   listing: Listing<Row>,
   query: PageQuery,
+  onBrokenOff: (error: unknown) => void,
 ): Promise<FastifyReply> {
   reply.type('application/json; charset=utf-8')
-  if (query.limit === undefined && query.cursor === undefined) return sendWhole(reply, listing)
+  if (query.limit === undefined && query.cursor === undefined) return sendWhole(reply, listing, onBrokenOff)
   return sendPage(reply, listing, query)
 }
 
@@ -66,10 +70,16 @@ async function sendPage<Row>(reply: FastifyReply, listing: Listing<Row>, query: 
   return reply.send(jsonArray(shown, listing))
 }
 
-async function sendWhole<Row>(reply: FastifyReply, listing: Listing<Row>): Promise<FastifyReply> {
+async function sendWhole<Row>(
+  reply: FastifyReply,
+  listing: Listing<Row>,
+  onBrokenOff: (error: unknown) => void,
+): Promise<FastifyReply> {
   const first = await listing.page({ before: null, limit: streamPageRows })
   if (first.length < streamPageRows) return reply.send(jsonArray(first, listing))
-  return reply.send(Readable.from(chunks(first, listing), { objectMode: false, highWaterMark: 64 * 1024 }))
+  const stream = Readable.from(chunks(first, listing), { objectMode: false, highWaterMark: 64 * 1024 })
+  // A client that hangs up ends the stream without an error.
+  return reply.send(stream.on('error', onBrokenOff))
 }
 
 /**

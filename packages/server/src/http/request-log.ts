@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Fault } from '../kernel/faults.ts'
 import { clientAddress } from './client-address.ts'
+import { faultOf } from './fault-of.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -22,19 +23,12 @@ export function createRequestLog(log: Logger) {
       const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
       const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
       if (!log.isLevelEnabled(level)) return
-      // A request that the router refuses is none of ours yet: it has no `admitted`, not even null.
-      const admitted = request.admitted ?? null
-      const line = {
-        requestId: request.id,
-        method: request.method,
-        route: request.routeOptions.url ?? null,
-        status,
-        durationMs: Math.round((performance.now() - (request.arrivedMs || performance.now())) * 10) / 10,
-        address: clientAddress(request),
-        actor: admitted?.actor.kind,
-        userId: admitted !== null && 'access' in admitted ? admitted.access.userId : undefined,
-      }
-      log[level](line, 'request.answered')
+      log[level](lineOf(reply), 'request.answered')
+    },
+
+    /** Its status had left already: the caller sees an answer without an end, and only this line says why. */
+    brokenOff(reply: FastifyReply, error: unknown): void {
+      log.error({ ...lineOf(reply), err: error, code: faultOf(error).code }, 'request.failed')
     },
 
     /** Why, for the operator: the caller is told no more than they need. */
@@ -43,6 +37,21 @@ export function createRequestLog(log: Logger) {
       if (fault.status >= 500) log.error({ requestId, err: error, code: fault.code }, 'request.failed')
       else if (fault.internal) log.debug({ requestId, code: fault.code, why: fault.internal }, 'request.refused')
     },
+  }
+}
+
+function lineOf({ request, statusCode: status }: FastifyReply) {
+  // A request that the router refuses is none of ours yet: it has no `admitted`, not even null.
+  const admitted = request.admitted ?? null
+  return {
+    requestId: request.id,
+    method: request.method,
+    route: request.routeOptions.url ?? null,
+    status,
+    durationMs: Math.round((performance.now() - (request.arrivedMs || performance.now())) * 10) / 10,
+    address: clientAddress(request),
+    actor: admitted?.actor.kind,
+    userId: admitted !== null && 'access' in admitted ? admitted.access.userId : undefined,
   }
 }
 

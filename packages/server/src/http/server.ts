@@ -38,7 +38,7 @@ export function createHttpServer(deps: {
     http: {
       // Slow requests are looked for this often; Node's own half minute would double how long they may take.
       connectionsCheckingInterval: Math.ceil((deps.limits.requestMsMax ?? requestMsMax) / 10),
-      // Node refuses a request without a Host with an empty body; `requireHost` says the same as a problem.
+      // Node refuses a request without a Host with an empty body; `prepare` says the same as a problem.
       requireHostHeader: false,
       // Of two Authorization headers Node would take the first and whoever stands in front of us perhaps the second.
       joinDuplicateHeaders: true,
@@ -126,7 +126,7 @@ function send(reply: FastifyReply, answer: Answer, log: RequestLog): void {
   reply.code(answer.status)
   // A list may still be refused, for its cursor or because the database is away: its line waits for the first page.
   if ('list' in answer) {
-    sendList(reply, answer.list, reply.request.query as PageQuery)
+    sendList(reply, answer.list, reply.request.query as PageQuery, (error) => log.brokenOff(reply, error))
       .then(() => log.answered(reply))
       .catch((error) => reply.send(error))
     return

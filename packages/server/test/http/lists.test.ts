@@ -4,11 +4,13 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId, type OrgId } from '../../src/kernel/ids.ts'
+import { captureLog } from '../support/captured-log.ts'
 import { call, type Reply } from '../support/client.ts'
 import { type Person, startApi, type TestApi } from '../support/installation.ts'
 
 const rows = 25_000
 
+const captured = captureLog()
 let api: TestApi
 let orgId: OrgId
 let owner: Person
@@ -17,7 +19,8 @@ let expected: string[]
 
 beforeAll(async () => {
   // One connection for everything but authentication: whoever held it would hold up all others.
-  api = await startApi({ KEYHOOK_DATABASE_CONNECTIONS: '1', KEYHOOK_KEYS_PER_ORG_MAX: '100000' })
+  const environment = { KEYHOOK_DATABASE_CONNECTIONS: '1', KEYHOOK_KEYS_PER_ORG_MAX: '100000' }
+  api = await startApi(environment, captured.log)
   orgId = await api.organization()
   owner = await api.person([{ orgId, role: 'owner' }])
   keys = `${api.url}/api/v1/organizations/${orgId}/api-keys`
@@ -137,7 +140,7 @@ describe('a client that does not read', () => {
   })
 })
 
-test('a list that breaks off in the middle cannot be taken for a whole one', async () => {
+test('a list that breaks off in the middle cannot be taken for a whole one, and the log says why', async () => {
   const reading = fetch(`${keys}?status=all`, { headers: { authorization: `Bearer ${owner.token}` } })
   const response = await reading
   const reader = response.body!.getReader()
@@ -148,4 +151,13 @@ test('a list that breaks off in the middle cannot be taken for a whole one', asy
   })()
   await expect(rest).rejects.toThrow()
   await api.db`alter table keyhook.away rename to api_keys`
+  expect(captured.lines().filter((line) => line.level === 50)).toEqual([
+    expect.objectContaining({
+      msg: 'request.failed',
+      requestId: expect.stringMatching(/^req_/),
+      route: '/api/v1/organizations/:orgId/api-keys',
+      userId: owner.userId,
+      err: expect.objectContaining({ message: expect.stringContaining('api_keys') }),
+    }),
+  ])
 })

@@ -59,9 +59,7 @@ test('all tokens of one tick are asked for in one statement', async () => {
   await lookup({ kind: 'key', hash: key.hash })
   const before = lookups()
   const asked = Array.from({ length: 200 }, (_, i) =>
-    i % 2 === 0
-      ? lookup({ kind: 'key', hash: key.hash })
-      : lookup({ kind: 'login', names: { userId }, orgId }),
+    i % 2 === 0 ? lookup({ kind: 'key', hash: key.hash }) : lookup({ kind: 'login', names: { userId }, orgId }),
   )
   const found = await Promise.all(asked)
   expect(lookups() - before).toBe(1)
