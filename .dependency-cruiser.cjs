@@ -7,19 +7,45 @@ const only = (name, from, allowed) => ({
   to: { path: src, pathNot: allowed.map((room) => `${src}/${room}`) },
 })
 
+const basis = ['kernel/', 'domain/', 'store/']
+const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'metrics.ts']
+
+const rooms = [
+  only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
+  only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
+  only('store-knows-no-http', 'store/', basis),
+  only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
+  only('webhooks-are-above-store', 'webhooks/', [...basis, 'webhooks/']),
+  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publish']),
+  only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
+  only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
+  only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
+  only('settings-know-what-is-valid', 'settings/', [
+    'domain/',
+    'login/issuer-url',
+    'webhooks/address-guard',
+    'settings/',
+  ]),
+  only('config-reads-settings', 'config.ts', ['settings/']),
+  only('log-imports-nothing-of-ours', 'log.ts', []),
+  only('metrics-watch-the-engine', 'metrics.ts', ['webhooks/']),
+  only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
+  only('compose-is-below-the-command-line', 'compose.ts', [...services, 'startup/']),
+  only('command-line-is-below-main', 'cli/', [...services, 'listen/', 'startup/', 'compose.ts', 'log.ts', 'cli/']),
+  only('main-starts-the-command-line', 'main.ts', ['cli/']),
+]
+
 module.exports = {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
     { name: 'no-orphans', severity: 'error', from: { orphan: true, path: src }, to: {} },
-    only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
-    only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
-    only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
-    only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
-    only('webhooks-are-above-store', 'webhooks/', ['kernel/', 'domain/', 'store/', 'webhooks/']),
-    only('platform-is-above-store', 'platform/', ['kernel/', 'domain/', 'store/', 'platform/', 'webhooks/publish']),
-    only('operator-is-above-store', 'operator/', ['kernel/', 'domain/', 'store/', 'operator/']),
-    only('http-is-above-store', 'http/', ['kernel/', 'domain/', 'store/', 'login/', 'http/']),
-    only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
+    ...rooms,
+    {
+      name: 'every-room-has-a-rule',
+      severity: 'error',
+      from: { path: src, pathNot: rooms.map((room) => room.from.path) },
+      to: {},
+    },
     {
       name: 'domain-does-no-io',
       severity: 'error',
