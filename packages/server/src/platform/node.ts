@@ -17,12 +17,11 @@ import { createProvisioning } from './provisioning.ts'
 import { recover, sweep } from './recovery.ts'
 import { createRemoval } from './removal.ts'
 import { createRestoring } from './restoring.ts'
-import { type BackupSchedule, runBackupSchedule } from './scheduled-backups.ts'
+import { type BackupSchedule, keepBackupSchedule } from './scheduled-backups.ts'
 import { watchOthers } from './takeover.ts'
 
 const placersMax = 2
 const workersMax = 4
-const schedulePassMs = 60_000
 /** Every night rather than once a month: a node that was down on the first makes up for it on the second. */
 const invoicingCron = '20 0 * * *'
 
@@ -71,8 +70,8 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   const work = { db, queue, handlers, log }
   const patiently = <T>(say: () => Promise<T>) =>
     persist(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
-  let timer: NodeJS.Timeout | undefined
   let watching: Promise<void> | undefined
+  let scheduling: Promise<void> | undefined
 
   async function begin(): Promise<void> {
     void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
@@ -89,21 +88,10 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await workOn(boss, anyNode, placersMax, work)
     await patiently(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
-    scheduleBackups()
-    const { patienceSeconds } = options
+    const { patienceSeconds, backupSchedule } = options
+    if (backupSchedule !== null) scheduling = keepBackupSchedule(common, backupSchedule)
     watching = watchOthers({ ...work, boss, node, presence, patienceSeconds, signal })
     log.info({ node }, 'platform.ready')
-  }
-
-  function scheduleBackups(): void {
-    const { backupSchedule } = options
-    if (backupSchedule === null) return
-    const pass = () =>
-      void runBackupSchedule({ db, queue, node }, backupSchedule).catch((err) =>
-        log.warn({ err }, 'backups.not_scheduled'),
-      )
-    timer = setInterval(pass, schedulePassMs)
-    pass()
   }
 
   const ready = begin().catch((error: unknown) => {
@@ -114,11 +102,11 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     ready,
     async close() {
       closing.abort()
-      clearInterval(timer)
       turns.end(new Error('Keyhook is stopping'))
       await ready.catch(() => {})
       await presence.withdraw().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
       await watching
+      await scheduling
       await queue.close()
       await driver.close()
       await held.hold.release()

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
 import { moveBackup } from '../domain/backup.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
@@ -10,13 +12,29 @@ import type { JobQueue } from './jobs/queue.ts'
 /** Nobody asked: the operator's settings did. */
 const schedule = { kind: 'operator', tokenId: null, address: null } as const
 
+type Deps = { db: Database; queue: JobQueue; node: string }
+
+const passEveryMs = 60_000
+
 export type BackupSchedule = { everyHours: number; keep: number }
 
-/** One pass over the databases of this node: begins the backups that are due and lets go of those beyond the number kept. */
-export async function runBackupSchedule(
-  deps: { db: Database; queue: JobQueue; node: string },
-  { everyHours, keep }: BackupSchedule,
+/**
+ * Passes until it is told to stop, with a pause after each: one that takes longer than the pause must not be joined by a
+ * second, which would make both slower.
+ */
+export async function keepBackupSchedule(
+  deps: Deps & { signal: AbortSignal; log: Logger; pauseMs?: number },
+  settings: BackupSchedule,
 ): Promise<void> {
+  const { signal, log, pauseMs = passEveryMs } = deps
+  while (!signal.aborted) {
+    await runBackupSchedule(deps, settings).catch((err) => log.warn({ err }, 'backups.not_scheduled'))
+    await sleep(pauseMs, undefined, { signal }).catch(() => {})
+  }
+}
+
+/** One pass over the databases of this node: begins the backups that are due and lets go of those beyond the number kept. */
+export async function runBackupSchedule(deps: Deps, { everyHours, keep }: BackupSchedule): Promise<void> {
   for (const { org_id, id } of await databasesDueForBackup(deps.db, deps.node, everyHours)) {
     await begin(deps, org_id, id).catch((error: unknown) => {
       // Somebody asked for one at this very moment.
@@ -25,8 +43,6 @@ export async function runBackupSchedule(
   }
   for (const { org_id, id } of await expiredBackups(deps.db, deps.node, keep)) await expire(deps, org_id, id)
 }
-
-type Deps = { db: Database; queue: JobQueue; node: string }
 
 async function begin({ db, queue, node }: Deps, orgId: OrgId, databaseId: DatabaseId): Promise<void> {
   await db.begin(async (tx) => {

@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import type { JobQueue } from '../../src/platform/jobs/queue.ts'
+import { keepBackupSchedule } from '../../src/platform/scheduled-backups.ts'
+import type { Installation } from '../../src/startup/open.ts'
+import { expiredBackups } from '../../src/store/backups.ts'
+import type { Executor } from '../../src/store/database.ts'
+import { databasesDueForBackup } from '../../src/store/databases.ts'
+import { createInstallation, people } from '../support/installation.ts'
+import { until } from './support/customer.ts'
+import { testLog } from './support/platform.ts'
+
+let installation: Installation
+let orgId: OrgId
+beforeAll(async () => {
+  installation = await createInstallation()
+  const who = people(installation)
+  orgId = await who.organization()
+  const { userId } = await who.person()
+  await installation.db`
+    insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
+    select ${orgId}, 'db_' || n, 'shop', 'available', 'here', 'localhost', 1, ${userId} from generate_series(1, 20) n`
+})
+afterAll(() => installation.close())
+
+/** Years of nights: `each` backups of every database, an hour apart, of which all but the last few are deleted. */
+async function nights(each: number): Promise<void> {
+  const { db } = installation
+  await db`
+    insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256, created_at)
+    select d.org_id, 'bak_' || d.id || '_' || lpad(n::text, 8, '0'), d.id, d.node, 'scheduled',
+      case when n <= ${each} - 3 then 'deleted' else 'completed' end, 1, '', now() - make_interval(hours => ${each} - n)
+    from keyhook.databases d, generate_series(1, ${each}::int) n`
+  await db`analyze keyhook.backups`
+  await db`analyze keyhook.databases`
+}
+
+type Plan = {
+  'Relation Name'?: string
+  'Index Name'?: string
+  'Actual Rows': number
+  'Actual Loops': number
+  'Rows Removed by Filter'?: number
+  Plans?: Plan[]
+}
+
+/** The same statement, explained instead of answered. */
+async function planOf(ask: (db: Executor) => unknown): Promise<Plan[]> {
+  const { db } = installation
+  const explaining = (strings: TemplateStringsArray, ...values: never[]) => {
+    const [first, ...rest] = strings
+    const text = [`explain (analyze, format json) ${first}`, ...rest]
+    return db(Object.assign(text, { raw: text }), ...values)
+  }
+  const [row] = (await ask(explaining as unknown as Executor)) as [{ 'QUERY PLAN': [{ Plan: Plan }] }]
+  const all = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(all)]
+  return all(row['QUERY PLAN'][0].Plan)
+}
+
+/** How many backups were read, and by which indexes. */
+function reading(plan: Plan[]) {
+  const read = (node: Plan) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops']
+  return {
+    indexes: plan
+      .flatMap((node) => node['Index Name'] ?? [])
+      .filter((name) => name.startsWith('backups'))
+      .sort(),
+    rows: plan.reduce((sum, node) => sum + (node['Relation Name'] === 'backups' ? read(node) : 0), 0),
+  }
+}
+
+test('which databases are due, and which backups have expired, is found without reading the backups of years', async () => {
+  await nights(1_000)
+  const due = reading(await planOf((db) => databasesDueForBackup(db, 'here', 24)))
+  expect(due.indexes).toContain('backups_scheduled')
+  expect(due.rows).toBeLessThanOrEqual(20)
+  const expired = reading(await planOf((db) => expiredBackups(db, 'here', 2)))
+  expect(expired.indexes).toContain('backups_scheduled_completed')
+  expect(expired.rows).toBeLessThanOrEqual(60)
+})
+
+test('a pass over the databases that takes long is not joined by a second one', async () => {
+  const { db } = installation
+  const closing = new AbortController()
+  onTestFinished(() => closing.abort())
+  await db.begin(async (tx) => {
+    const waiting = async () => {
+      const [row] = await tx<[{ count: number }]>`
+        select count(*)::int as count from pg_locks where relation = 'keyhook.databases'::regclass and not granted`
+      return row.count
+    }
+    await tx`lock keyhook.databases in access exclusive mode`
+    const deps = { db, queue: {} as JobQueue, node: 'nowhere', signal: closing.signal, log: testLog(), pauseMs: 1 }
+    void keepBackupSchedule(deps, { everyHours: 24, keep: 1 })
+    await until(waiting, (count) => count > 0)
+    for (let look = 0; look < 50; look++) expect(await waiting()).toBe(1)
+  })
+})
