@@ -48,7 +48,7 @@ export const serverSettings = {
     'KEYHOOK_DATABASE_CONNECTIONS',
     '10',
     integer(1, 1_000, 'a number of connections'),
-    'Most PostgreSQL connections per process; authentication keeps two more of its own.',
+    'Most PostgreSQL connections that a process shares among its work. Besides these it has up to 2 for authentication (`api`), 7 for deliveries (`dispatcher`) and 5 for jobs (`jobs`; `api` from the first job that it hands out).',
   ),
   dataDir: setting(
     'KEYHOOK_DATA_DIR',
