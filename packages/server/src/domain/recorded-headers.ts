@@ -13,8 +13,6 @@ export function recordHeaders(flat: readonly string[]): string {
 export type ReadHeaders = Record<string, string | string[]>
 
 export function readHeaders(record: string): ReadHeaders {
-  // Records of before.
-  if (record.startsWith('{')) return JSON.parse(record)
   const headers: ReadHeaders = {}
   for (const line of record.split('\n')) {
     const end = line.indexOf(': ')

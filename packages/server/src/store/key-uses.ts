@@ -11,7 +11,7 @@ export type KeyUses = {
 
 /** A key that has not been seen for a while is written soon, so that "is it in use at all?" has an answer at once. */
 const soonMs = 2_000
-/** A key in constant use is written this often: every write makes a new version of its row, which lookups then step over. */
+/** A key in constant use is written this often: every write makes a new version of its row of uses, and an old one to clean up. */
 const laterMs = 20_000
 /** A burst of distinct keys is written early instead of growing the map. */
 const rememberedMax = 20_000

@@ -1,8 +1,9 @@
 /** Time as the engine sees it: an argument, so that a simulation can run a day in a second. */
 export type Clock = {
   now(): number
-  /** Runs it after everything that is ready now; the function it returns takes it back. */
+  /** Runs it after everything that is ready now. */
   soon(run: () => void): void
+  /** The function it returns takes it back. */
   after(ms: number, run: () => void): () => void
 }
 
