@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { operator } from '../domain/audit.ts'
 import { durationSeconds } from '../domain/duration.ts'
 import { isRole, roles } from '../domain/roles.ts'
 import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
@@ -8,9 +9,6 @@ import type { Database } from '../store/database.ts'
 import { userExists } from '../store/users.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
-
-/** Nobody is logged in at a command line: what it does is the operator's doing. */
-const operator = { kind: 'operator', tokenId: null, address: null } as const
 
 const json = ['--json', 'Print one line of JSON'] as const
 

@@ -1,18 +1,17 @@
 import type { Command } from 'commander'
+import { operator } from '../domain/audit.ts'
 import { type EventType, eventTypes } from '../domain/event-types.ts'
 import { isEventId } from '../domain/events.ts'
 import { isId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
 import { recordAudit } from '../store/audit.ts'
 import { existingOrganizations } from '../store/events.ts'
+import { createHints } from '../webhooks/hints.ts'
 import { publishReported } from '../webhooks/publish.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 type Options = { org: string; type: string; data: string; id?: string; json?: boolean }
-
-/** Nobody is logged in at a command line: what it does is the operator's doing. */
-const operator = { kind: 'operator', tokenId: null, address: null } as const
 
 export function addEventCommands(program: Command, environment: Environment): void {
   program
@@ -36,7 +35,7 @@ export function addEventCommands(program: Command, environment: Environment): vo
           await recordAudit(tx, { ...entry, details: { events: 1 } })
           return ids
         })
-        await db`select pg_notify('keyhook_wake', '')`.catch(() => {})
+        createHints({ db, onError() {} }).give()
         output.result({ id }, `Published ${id}.`)
       }),
     )

@@ -1,13 +1,11 @@
 import type { Command } from 'commander'
+import { operator } from '../domain/audit.ts'
 import { type Month, monthPeriod } from '../domain/invoice.ts'
 import { issueInvoice, payInvoice } from '../platform/invoices.ts'
 import type { InvoiceRow } from '../store/invoices.ts'
 import { idOption } from './directory-commands.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
-
-/** Nobody is logged in at a command line: what it does is the operator's doing. */
-const operator = { kind: 'operator', tokenId: null, address: null } as const
 
 const json = ['--json', 'Print one line of JSON'] as const
 

@@ -1,3 +1,4 @@
+import { operator } from '../domain/audit.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
 import { createOrganization, createUser, setMemberIn } from '../operator/directory.ts'
 import type { Database, Executor } from '../store/database.ts'
@@ -13,10 +14,9 @@ export async function ensureFirstOrganization(db: Database): Promise<FirstOrgani
   return db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.first_start', 0))`
     if ((await countOrganizations(tx)) > 0) return findFirst(tx)
-    const actor = { kind: 'operator', tokenId: null, address: null } as const
-    const organization = await createOrganization(tx, actor, { name: 'First organization' })
+    const organization = await createOrganization(tx, operator, { name: 'First organization' })
     const owner = await createUser(tx, { email: 'owner@localhost', name: 'Owner', subject: null })
-    await setMemberIn(tx, actor, { orgId: organization.id, userId: owner.id, role: 'owner' })
+    await setMemberIn(tx, operator, { orgId: organization.id, userId: owner.id, role: 'owner' })
     return { orgId: organization.id, ownerId: owner.id, isNew: true }
   })
 }

@@ -63,6 +63,16 @@ test('the same id twice is one event; with other content it is refused, with exi
   expect(await beside.json(...words)).toEqual(named)
 })
 
+test('the dispatchers of other processes are told before the command ends', async () => {
+  const hints = composeHints(beside.api, pino({ level: 'silent' }))
+  const heard: string[] = []
+  hints.hear((kind) => heard.push(kind))
+  onTestFinished(await hints.listen())
+  await beside.json(...event('{"invoice_id":"inv_3"}'))
+  await until(() => heard.length > 0)
+  expect(heard).toEqual(['work'])
+})
+
 test('it reaches a subscribed webhook through the dispatcher of another process, signed like any other', async () => {
   const { api } = beside
   const log = pino({ level: 'silent' })
