@@ -10,7 +10,7 @@ import { ensureQueues, type JobQueue } from './jobs/queue.ts'
 import { anyNode, givenUp, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
 import { createTurns } from './jobs/turns.ts'
-import { polling, workOn } from './jobs/worker.ts'
+import { polling, workOn, workOnShort } from './jobs/worker.ts'
 import { persist } from './persist.ts'
 import { createPresence } from './presence.ts'
 import { createProvisioning } from './provisioning.ts'
@@ -22,6 +22,8 @@ import { watchOthers } from './takeover.ts'
 
 const placersMax = 2
 const workersMax = 4
+/** Beside those, which may all be at backups and restores. */
+const shortWorkersMax = 2
 /** Every night rather than once a month: a node that was down on the first makes up for it on the second. */
 const invoicingCron = '20 0 * * *'
 
@@ -85,6 +87,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     if (count > 0) log.info({ count }, 'jobs.reclaimed')
     await patiently(() => recover(common))
     await workOn(boss, mine, workersMax, work)
+    await workOnShort(boss, mine, shortWorkersMax, work)
     await workOn(boss, anyNode, placersMax, work)
     await patiently(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)

@@ -21,9 +21,18 @@ export const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true
 /** Room may come free, and a node that is being restarted comes back: half a minute of patience. */
 const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 
+/**
+ * Who goes first in a node's queue. Backups and restores take as long as a database is large, and a schedule asks for
+ * many at once: whoever makes or removes a database does not wait for them. For a restore somebody waits.
+ */
+export const priorities = { backup: 0, restore: 1, short: 2 } as const
+
+const priorityOf = (kind: PlatformJob['kind']): number =>
+  kind === 'backup.take' ? priorities.backup : kind === 'restore.run' ? priorities.restore : priorities.short
+
 export function policyOf(kind: PlatformJob['kind']) {
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds: 30 * seconds.day }
   const removes = kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
   const patience = removes ? always : kind === 'database.place' ? searching : attempts
-  return { ...common, ...patience, deleteAfterSeconds: seconds.hour }
+  return { ...common, ...patience, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
 }

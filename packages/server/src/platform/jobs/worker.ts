@@ -4,7 +4,7 @@ import type { PlatformJob } from '../../domain/platform-job.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { StepFailure } from '../driver.ts'
 import type { JobQueue, TakenJob } from './queue.ts'
-import { givenUp } from './queue-names.ts'
+import { givenUp, priorities } from './queue-names.ts'
 
 /** Writes an outcome and ends the job, both or neither. */
 export type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
@@ -36,6 +36,17 @@ export async function workOn(boss: PgBoss, name: string, concurrency: number, de
   await boss.work(givenUp(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
     settleFailure(givenUp(name), job!, reasonFrom(job!.sourceOutput), deps),
   )
+}
+
+/** More workers on a queue, for work that does not take long: the removal that ends a backup cannot wait for its worker. */
+export async function workOnShort(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
+  const options = {
+    ...polling,
+    includeMetadata: true,
+    localConcurrency: concurrency,
+    minPriority: priorities.short,
+  } as const
+  await boss.work(name, options, async ([job]: TakenJob[]) => attempt(name, job!, deps))
 }
 
 async function attempt(queue: string, job: TakenJob, deps: WorkDeps): Promise<void> {

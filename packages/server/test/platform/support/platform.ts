@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
-import { composeApi, composeJobQueue, composePlatformNode } from '../../../src/compose.ts'
+import { composeApi, composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../../src/compose.ts'
 import { readConfig } from '../../../src/config.ts'
+import type { DatabaseDriver } from '../../../src/platform/driver.ts'
 import type { JobQueue } from '../../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../../src/startup/open.ts'
 import { call } from '../../support/client.ts'
@@ -46,7 +47,10 @@ export async function serveCustomer(installation: Installation, queue?: JobQueue
 }
 
 /** A whole platform in this process: API, jobs, and real PostgreSQL instances on loopback. */
-export async function startPlatform(more: Record<string, string> = {}) {
+export async function startPlatform(
+  more: Record<string, string> = {},
+  around: (driver: DatabaseDriver) => DatabaseDriver = (driver) => driver,
+) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
   const installation = await createInstallation({
@@ -56,7 +60,8 @@ export async function startPlatform(more: Record<string, string> = {}) {
     ...more,
   })
   const queue = composeJobQueue(installation, testLog())
-  const node = await composePlatformNode(installation, testLog(), queue)
+  const driver = around(composeDatabaseDriver(installation.config, testLog()))
+  const node = await composePlatformNode(installation, testLog(), queue, driver)
   await node.ready
   const customer = await serveCustomer(installation, queue)
   return {
