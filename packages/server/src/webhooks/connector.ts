@@ -65,7 +65,7 @@ export function createConnect(deps: {
     const open = (addresses: Address[]) => {
       if (over) return
       const permitted = addresses.filter(({ address }) => deps.allows(address))
-      if (permitted.length === 0) return finish(forbidden(target.hostname, addresses))
+      if (permitted.length === 0) return finish(forbidden(target.hostname))
       stage = 'connect'
       const offered = sessions.offer()
       const options: ConnectionOptions & { autoSelectFamily: boolean } = {
@@ -87,11 +87,10 @@ export function createConnect(deps: {
       opening.setNoDelay(true)
       opening.once('connect', () => {
         facts.connectUs = lap()
-        facts.address = opening.remoteAddress ?? null
         stage = 'tls'
-        if (facts.address === null || !deps.allows(facts.address)) {
-          return finish(new SendError('address_forbidden', `The connection leads to ${facts.address}.`))
-        }
+        const address = opening.remoteAddress
+        if (address === undefined || !deps.allows(address)) return finish(forbidden(target.hostname))
+        facts.address = address
         // Not before: on its way from a dead address to the next Node forgets that somebody waits for tickets.
         sessions.follow(opening, offered)
       })
@@ -125,8 +124,6 @@ export function createConnect(deps: {
   }
 }
 
-const forbidden = (hostname: string, addresses: readonly Address[]): SendError =>
-  new SendError(
-    'address_forbidden',
-    `${hostname} leads to ${addresses.map(({ address }) => address).join(', ')}, where deliveries may not go.`,
-  )
+/** Not which: the record is the customer's to read, and the name may be known to our own network only. */
+const forbidden = (hostname: string): SendError =>
+  new SendError('address_forbidden', `${hostname} leads to no address that deliveries may go to.`)

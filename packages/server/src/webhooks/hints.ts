@@ -23,31 +23,35 @@ export type Hints = {
 
 export function createHints(deps: { db: Database; onError(error: unknown): void }): Hints {
   const listeners = new Set<Listener>()
-  let timer: NodeJS.Timeout | null = null
-  let saidAt = 0
-
   const tellHere = (kind: Kind) => {
     for (const listener of listeners) listener(kind)
   }
 
-  function tellOthers(): void {
-    timer = null
-    saidAt = performance.now()
-    deps.db`select pg_notify(${channel}, '')`.catch(deps.onError)
+  function tellingOthers(payload: '' | 'held'): () => void {
+    let timer: NodeJS.Timeout | null = null
+    let saidAt = 0
+    const tell = () => {
+      timer = null
+      saidAt = performance.now()
+      deps.db`select pg_notify(${channel}, ${payload})`.catch(deps.onError)
+    }
+    return () => {
+      if (timer !== null) return
+      const waitMs = saidAt + notifyMsMin - performance.now()
+      if (waitMs <= 0) return tell()
+      timer = setTimeout(tell, waitMs)
+      timer.unref()
+    }
   }
+
+  const tellOthers = tellingOthers('')
 
   return {
     give() {
       tellHere('work')
-      if (timer !== null) return
-      const waitMs = saidAt + notifyMsMin - performance.now()
-      if (waitMs <= 0) return tellOthers()
-      timer = setTimeout(tellOthers, waitMs)
-      timer.unref()
+      tellOthers()
     },
-    giveHolders() {
-      deps.db`select pg_notify(${channel}, 'held')`.catch(deps.onError)
-    },
+    giveHolders: tellingOthers('held'),
     hear(listener) {
       listeners.add(listener)
       return () => listeners.delete(listener)

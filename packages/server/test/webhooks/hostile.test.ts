@@ -198,6 +198,16 @@ describe('the guard stands before every connection', () => {
     expect(exchange.tlsUs).not.toBeNull()
   })
 
+  test('the record of a forbidden name does not say where it leads', async () => {
+    const connect = connectWith({ resolve: names(['10.1.2.3', '169.254.169.254']) })
+    const { error, address } = await attempt('https://db.internal.test/', connect)
+    expect(error).toEqual({
+      code: 'address_forbidden',
+      detail: 'db.internal.test leads to no address that deliveries may go to.',
+    })
+    expect(address).toBeNull()
+  })
+
   test('a name that changes between look-ups is judged anew for every connection', async () => {
     const receiver = await receiverFor(() => ({ headers: { connection: 'close' } }))
     const port = new URL(receiver.url).port
