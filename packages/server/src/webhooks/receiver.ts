@@ -23,6 +23,9 @@ export type Receiver = {
   send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void): void
   /** Ends every attempt that is on its way; each is reported as interrupted. */
   interrupt(): void
+  /** Closes connections that carry nothing; those that do are kept as always. */
+  closeIdle(): void
+  /** And keeps no connection any more. */
   close(): void
 }
 
@@ -69,6 +72,10 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
     }
   }
 
+  function closeIdle(): void {
+    for (const connection of idle.splice(0)) connection.client.destroy(null, () => {})
+  }
+
   return {
     send(headers, body, done) {
       const connection = takeConnection()
@@ -87,9 +94,10 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
     interrupt() {
       for (const cut of [...busy.values()]) cut(new SendError('interrupted', 'The dispatcher is stopping.'))
     },
+    closeIdle,
     close() {
       closed = true
-      for (const connection of idle.splice(0)) connection.client.destroy(null, () => {})
+      closeIdle()
     },
   }
 }

@@ -39,6 +39,8 @@ export function createSenders(deps: {
       receiver,
       headers: (delivery, startedAtMs) => deps.requestHeaders(signer, delivery, startedAtMs),
       send(headers, body, done) {
+        // A lane may have been held for a minute with nothing sent, while PostgreSQL was away: then it was swept out.
+        if (!kept.has(leased.laneId)) kept.set(leased.laneId, sender)
         sender.inFlight += 1
         receiver.send(headers, body, (exchange) => {
           sender.inFlight -= 1
@@ -55,7 +57,7 @@ export function createSenders(deps: {
     const before = deps.now() - keptMs
     for (const [laneId, sender] of kept) {
       if (sender.inFlight > 0 || sender.usedAt > before) continue
-      sender.receiver.close()
+      sender.receiver.closeIdle()
       kept.delete(laneId)
     }
   }, keptMs / 4)
