@@ -34,5 +34,8 @@ const uuidTime = (ms: number): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8)}`
 }
 
+/** When it was made, by the clock of its maker. */
+export const uuid7Ms = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
+
 /** The smallest id of that millisecond: where a range of ids that is a range of time begins. */
 export const uuid7Floor = (ms: number): string => `${uuidTime(ms)}-0000-0000-000000000000`

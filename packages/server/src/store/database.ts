@@ -40,7 +40,6 @@ const connectionLost = new Set([
   'CONNECT_TIMEOUT',
   'ECONNREFUSED',
   'ECONNRESET',
-  'ENOENT',
   'EPIPE',
   'ETIMEDOUT',
   'ENOTFOUND',
@@ -50,9 +49,18 @@ const connectionLost = new Set([
 /** True when PostgreSQL could not be reached or is going away: try again later, nothing is wrong with the request. */
 export function isUnavailable(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  // SQLSTATE class 08: connection exceptions; 57P0x: shutdown or start-up; 53300: no connection left.
+  // Of a file that is missing it says nothing; of a socket that is missing, that nobody listens.
+  if (code === 'ENOENT') return (error as NodeJS.ErrnoException).syscall === 'connect'
+  // SQLSTATE class 08: connection exceptions; 57P0x: shutdown or start-up; 53300: no connection left; 25006: a standby.
   return connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)
 }
+
+/**
+ * True when PostgreSQL was reached and cannot store what it was given: wrong data (SQLSTATE 22), a broken constraint (23),
+ * too much of it (54), or more than it can cope with (XX). Everything else that it refuses may be taken another time.
+ */
+export const isDataRefused = (error: unknown): boolean =>
+  error instanceof postgres.PostgresError && /^(22|23|54|XX)/.test(error.code)
 
 /** True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it. */
 export const isRefusal = (error: unknown): error is Error =>

@@ -109,11 +109,11 @@ const leasedLane = (row: LeasedRow): LeasedLane => ({
 })
 
 export type HeldLane = { laneId: number; token: number }
-export type RenewedLane = { laneId: number; headSeq: number; asked: number; ended: boolean }
+export type RenewedLane = { laneId: number; headSeq: number; asked: number }
 
 /** Keeps the leases, and says what has happened to the lanes since. A lane that is not in the answer is lost. */
 export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
-  const rows = await db<{ id: string; head_seq: string; asked: number; ended: boolean }[]>`
+  const rows = await db<{ id: string; head_seq: string; asked: number }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), locked as materialized (
       select l.id, l.org_id
       from keyhook.lanes l
@@ -124,13 +124,8 @@ export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseM
     )
     update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond'
     from quick, locked k where l.id = k.id and l.org_id = k.org_id
-    returning l.id, l.head_seq, l.asked, l.ended_at is not null as ended`
-  return rows.map((row) => ({
-    laneId: Number(row.id),
-    headSeq: Number(row.head_seq),
-    asked: row.asked,
-    ended: row.ended,
-  }))
+    returning l.id, l.head_seq, l.asked`
+  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
 
 /** What a lane that has room does not know yet. Cheap: only lanes with news answer. */

@@ -22,21 +22,26 @@ const listPartitions = async (db: Executor): Promise<string[]> => {
 }
 
 /** Last week is there for attempts that began before midnight on Sunday. */
-const neededPartitions = (nowMs: number, here: readonly string[]): number[] => {
+const neededPartitions = (nowMs: number, attemptsMs: readonly number[], here: readonly string[]): number[] => {
   const weeks = Array.from({ length: weeksAhead + 2 }, (_, i) => weekOf(nowMs) - 1 + i)
-  return weeks.filter((week) => !here.includes(nameOf(week)))
+  return [...new Set([...weeks, ...attemptsMs.map(weekOf)])].filter((week) => !here.includes(nameOf(week)))
 }
 
 /**
  * Makes this week's partition and the next few, long before they are needed. A table is made first and attached then:
  * `create table … partition of` would wait for every reader, a dump of an hour included, with all deliveries behind it.
+ * `attemptsMs`: weeks of attempts that are to be stored, whatever the clock said when they were begun.
  */
-export async function ensurePartitions(db: Database, nowMs: number): Promise<string[]> {
-  if (neededPartitions(nowMs, await listPartitions(db)).length === 0) return []
+export async function ensurePartitions(
+  db: Database,
+  nowMs: number,
+  attemptsMs: readonly number[] = [],
+): Promise<string[]> {
+  if (neededPartitions(nowMs, attemptsMs, await listPartitions(db)).length === 0) return []
   return db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.partitions', 0))`
     // Again under the lock: another node may have made them while we waited.
-    const missing = neededPartitions(nowMs, await listPartitions(tx))
+    const missing = neededPartitions(nowMs, attemptsMs, await listPartitions(tx))
     for (const week of missing) {
       const name = `keyhook.${nameOf(week)}`
       const range = `from ('${uuid7Floor(startOf(week))}') to ('${uuid7Floor(startOf(week + 1))}')`

@@ -54,9 +54,11 @@ export function createDispatcher(deps: {
   schedule: RetrySchedule
   /** Null when the lane cannot be sent from here, because no key opens its secret. */
   open(leased: LeasedLane): LaneSender | null
-  /** Sees to what a statement was refused for, such as a partition that is missing. */
-  mend(error: unknown): Promise<void>
+  /** Sees to what a statement about these attempts was refused for, such as a partition that is missing. */
+  mend(attemptIds: readonly string[]): Promise<void>
   isUnavailable(error: unknown): boolean
+  /** What was to be stored cannot be stored: saying it again changes nothing. */
+  isDataRefused(error: unknown): boolean
   onError(error: unknown, what: string): void
   observe: FlowObserver
   tellHolders(): void
@@ -64,6 +66,7 @@ export function createDispatcher(deps: {
   const { store, clock, limits } = deps
   const lanes = new Map<number, Lane>()
   let stopping = false
+  let over = false
   let looking = false
   let lookAgain = false
   let leaseAgain = false
@@ -72,7 +75,12 @@ export function createDispatcher(deps: {
   let full = false
 
   const rounds = createRounds({ clock, onError: (error) => deps.onError(error, 'round') })
-  const persist = createPersist({ clock, isUnavailable: deps.isUnavailable, onRetry: deps.onError })
+  const persist = createPersist({
+    clock,
+    isUnavailable: deps.isUnavailable,
+    onRetry: deps.onError,
+    isOver: () => over,
+  })
   const releases = createGroup<Lane>({ clock, sizeMax: 500, atOnceMax: 1, run: release })
   const flow = createFlow({
     store,
@@ -89,6 +97,7 @@ export function createDispatcher(deps: {
     },
     onLost: drop,
     mend: deps.mend,
+    isDataRefused: deps.isDataRefused,
   })
 
   const hearing = createHearing({
@@ -132,11 +141,7 @@ export function createDispatcher(deps: {
     const wanted = idle.filter((lane) => !lane.gone)
     if (wanted.length === 0) return
     const released = new Set(
-      await persist(
-        'release',
-        () => store.release(wanted.map((lane) => ({ ...held(lane), abandon: false }))),
-        deps.mend,
-      ),
+      await persist('release', () => store.release(wanted.map((lane) => ({ ...held(lane), abandon: false })))),
     )
     for (const lane of wanted) if (released.has(lane.leased.laneId)) drop(lane)
     // The others have news, or are lost: the renewal says which.
@@ -150,7 +155,7 @@ export function createDispatcher(deps: {
     for (let start = 0; start < mine.length; start += lanesPerRenewal) {
       const chunk = mine.slice(start, start + lanesPerRenewal).filter((lane) => !lane.gone)
       if (chunk.length === 0) continue
-      const renewed = await persist('renew', () => store.renew(chunk.map(held), limits.leaseMs), deps.mend)
+      const renewed = await persist('renew', () => store.renew(chunk.map(held), limits.leaseMs))
       const byId = new Map(renewed.map((one) => [one.laneId, one]))
       for (const lane of chunk) {
         const now = byId.get(lane.leased.laneId)
@@ -214,23 +219,18 @@ export function createDispatcher(deps: {
       lanes.set(one.laneId, lane)
       return [lane]
     })
-    await interruptLeftovers(opened.filter((lane) => lane.leased.takenOver))
-    for (const lane of opened) {
-      if (lane.leased.webhook === null) lane.retriesDue = false
-      if (lane.leased.webhook === null) lane.readSeq = lane.headSeq
-      flow.consider(lane)
-    }
+    const taken = opened.filter((lane) => lane.leased.takenOver)
+    if (taken.length > 0) await interruptLeftovers(taken)
+    for (const lane of opened) flow.consider(lane)
     if (leased.length === lanesMax) leaseAgain = true
   }
 
   async function interruptLeftovers(taken: readonly Lane[]): Promise<void> {
-    if (taken.length === 0) return
-    const found = await persist('leftovers', () =>
-      store.leftovers(taken.map(({ leased: { laneId, orgId, token } }) => ({ laneId, orgId, token }))),
-    )
-    for (const lane of taken) {
-      const mine = found.filter((left) => left.laneId === lane.leased.laneId)
-      if (mine.length > 0) await flow.interruptLeftovers(lane, mine)
+    const keys = taken.map(({ leased: { laneId, orgId, token } }) => ({ laneId, orgId, token }))
+    const found = await persist('leftovers', () => store.leftovers(keys))
+    for (const left of found) {
+      const lane = lanes.get(left.laneId)
+      if (lane !== undefined) flow.interruptLeftover(lane, left)
     }
   }
 
@@ -293,7 +293,7 @@ export function createDispatcher(deps: {
       for (const lane of lanes.values()) lane.sender.interrupt()
       const handOver = async () => {
         // A lease that is on its way would come after we have given everything back.
-        while (looking) await pause(clock, 5)
+        while (looking && !over) await pause(clock, 5)
         await flow.settled()
         await releases.settled()
         const rest = [...lanes.values()]
@@ -306,6 +306,7 @@ export function createDispatcher(deps: {
         5_000,
         handOver().catch((error) => deps.onError(error, 'stop')),
       )
+      over = true
     },
     get lanes() {
       return lanes.size

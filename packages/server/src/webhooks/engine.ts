@@ -4,7 +4,7 @@ import { createSecureContext, getCACertificates } from 'node:tls'
 import type { Logger } from 'pino'
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import { type Database, isUnavailable, learnTypesOnce } from '../store/database.ts'
+import { type Database, isDataRefused, isUnavailable, learnTypesOnce } from '../store/database.ts'
 import { createAddressGuard, type Network } from './address-guard.ts'
 import { systemClock, within } from './clock.ts'
 import { createConnect } from './connector.ts'
@@ -76,10 +76,11 @@ export async function startEngine(deps: {
     limits: settings.limits,
     schedule: settings.schedule,
     open: (leased) => senders.open(leased),
-    async mend() {
-      await housekeeping.ensureRoom().catch((error) => onError(error, 'mend'))
+    async mend(attemptIds) {
+      await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'mend'))
     },
     isUnavailable,
+    isDataRefused,
     onError,
     observe: deps.observe,
     tellHolders: deps.hints.giveHolders,

@@ -3,7 +3,7 @@ import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
 import type { BegunAttempt, DueDelivery, Leftover } from '../store/unsettled.ts'
 import { interrupted, settled, unknownOutcome, withoutWords } from './attempt-record.ts'
-import { type Clock, pause } from './clock.ts'
+import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import type { Exchange } from './exchange.ts'
 import { createGroup } from './group.ts'
@@ -23,13 +23,15 @@ export type Attempted = {
 
 export type FlowObserver = {
   attempted(one: Attempted): void
-  /** Sizes of the groups in which attempts are begun and settled; `ours` counts those that the lease still covered. */
+  /** Sizes of the groups in which attempts are begun and settled; `ours` counts the attempts that the lease still covered. */
   grouped(kind: 'begin' | 'settle', size: number, ours: number): void
 }
 
 type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt }
+type Settling = SettledAttempt & { lane: Lane }
 
 const lanesPerRead = 256
+const beginningsMax = 2
 /** No request waits for a settlement, and what a statement costs is mostly the statement: a few milliseconds make few of them. */
 const settleGatherMs = 10
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
@@ -52,23 +54,26 @@ export function createFlow(deps: {
   onIdle(lane: Lane): void
   /** The database says that the lane is not ours any more, or that its webhook is gone. */
   onLost(lane: Lane): void
-  mend(error: unknown): Promise<void>
+  mend(attemptIds: readonly string[]): Promise<void>
+  isDataRefused(error: unknown): boolean
 }) {
   const { store, clock } = deps
   const turns = createTurns<Lane>((lane) => lane.leased.orgId)
   let inFlight = 0
-  let beginning = 0
+  const beginnings = new Set<Promise<unknown>>()
   let startScheduled = false
   let stopped = false
   let cutOff = false
+  /** Attempts that the database refuses, each written by itself. */
+  const setAside = new Set<Promise<void>>()
 
   const reads = createGroup<Lane>({ clock, sizeMax: lanesPerRead, atOnceMax: 2, run: readLanes })
-  const settles = createGroup<SettledAttempt & { lane: Lane }>({
+  const settles = createGroup<Settling>({
     clock,
     sizeMax: deps.groupMax,
     atOnceMax: 2,
     gather: { ms: settleGatherMs, size: deps.groupMax / 4 },
-    run: settleAttempts,
+    run: write,
   })
 
   /** Looks at a lane after something about it has changed, and sees to what it needs next. */
@@ -89,7 +94,7 @@ export function createFlow(deps: {
     const lanes = asked.filter((lane) => !lane.gone)
     if (lanes.length === 0) return
     const requests = lanes.map(readRequest)
-    const found = await deps.persist('read', () => store.read(requests), deps.mend)
+    const found = await deps.persist('read', () => store.read(requests))
     const byLane = new Map<number, DueDelivery[]>()
     for (const one of found) {
       const list = byLane.get(one.laneId)
@@ -104,7 +109,7 @@ export function createFlow(deps: {
   }
 
   function scheduleStart(): void {
-    if (startScheduled || beginning >= 2) return
+    if (startScheduled || beginnings.size >= beginningsMax) return
     startScheduled = true
     clock.soon(() => {
       startScheduled = false
@@ -114,7 +119,7 @@ export function createFlow(deps: {
 
   /** Takes turns until the group or the process is full, writes the group down, then sends it. */
   async function start(): Promise<void> {
-    if (stopped || beginning >= 2) return
+    if (stopped || beginnings.size >= beginningsMax) return
     const group: Starting[] = []
     const now = clock.now()
     while (group.length < deps.groupMax && inFlight < deps.inFlightMax) {
@@ -128,12 +133,13 @@ export function createFlow(deps: {
       if (canStart(lane)) turns.add(lane)
     }
     if (group.length === 0) return
-    beginning += 1
-    if (turns.size > 0) scheduleStart()
     const begun = group.map((one) => one.begun)
-    const mayGo = await deps.persist('begin', () => store.begin(begun), deps.mend)
-    beginning -= 1
-    deps.observe.grouped('begin', group.length, mayGo.size)
+    const beginning = deps.persist('begin', () => store.begin(begun))
+    beginnings.add(beginning)
+    if (turns.size > 0) scheduleStart()
+    const mayGo = await beginning
+    beginnings.delete(beginning)
+    deps.observe.grouped('begin', group.length, begun.filter((one) => mayGo.has(one.laneId)).length)
     for (const one of group) {
       if (!mayGo.has(one.lane.leased.laneId) || one.lane.gone) refuse(one)
       else if (cutOff) interrupt(one)
@@ -212,14 +218,11 @@ export function createFlow(deps: {
     return retryDelayMs(deps.schedule, tries, { retryAfterMs: exchange.retryAfterMs, random: deps.random() })
   }
 
-  async function settleAttempts(attempts: (SettledAttempt & { lane: Lane })[]): Promise<void> {
-    await write(attempts)
-    for (const { lane, retryMs } of attempts) {
-      lane.settling -= 1
-      if (retryMs === 0) lane.retriesDue = true
-      else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
-      consider(lane)
-    }
+  function afterSettling({ lane, retryMs }: Settling): void {
+    lane.settling -= 1
+    if (retryMs === 0) lane.retriesDue = true
+    else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
+    consider(lane)
   }
 
   function lookForRetries(lane: Lane): void {
@@ -227,33 +230,50 @@ export function createFlow(deps: {
     consider(lane)
   }
 
-  /** Halves a group that is refused until what is wrong stands alone; that one is recorded without the receiver's words. */
-  async function write(attempts: readonly SettledAttempt[], plain = false): Promise<void> {
+  /** Halves a group that cannot be stored until what is wrong stands alone, and holds up nobody else. */
+  async function write(attempts: readonly Settling[]): Promise<void> {
     let refusals = 0
     const onRefused = async (error: unknown) => {
-      await deps.mend(error)
+      if (!deps.isDataRefused(error)) return
+      await deps.mend(attempts.map((one) => one.attemptId))
       refusals += 1
-      if (refusals > 1 && !plain) throw error
+      if (refusals > 1) throw error
     }
+    let ours: number
     try {
-      const ours = await deps.persist('settle', () => store.settle(attempts), onRefused)
-      deps.observe.grouped('settle', attempts.length, ours)
+      ours = await deps.persist('settle', () => store.settle(attempts), onRefused)
     } catch {
-      if (attempts.length === 1) return write(attempts.map(withoutWords), true)
+      if (attempts.length === 1) return writeAside(attempts[0]!)
       const middle = attempts.length >> 1
       for (const half of [attempts.slice(0, middle), attempts.slice(middle)]) await write(half)
+      return
     }
+    deps.observe.grouped('settle', attempts.length, ours)
+    for (const one of attempts) afterSettling(one)
   }
 
-  /** Attempts that a holder before us began and never settled: nobody knows what came of them. */
-  async function interruptLeftovers(lane: Lane, leftovers: readonly Leftover[]): Promise<void> {
-    await write(leftovers.map((left) => interrupted(lane, left)))
-    lane.retriesDue = true
+  /** Recorded without the receiver's words, which may be what is wrong. Not waited for: it may never be taken. */
+  function writeAside(attempt: Settling): void {
+    const plain = withoutWords(attempt)
+    const onRefused = () => deps.mend([attempt.attemptId])
+    const written = deps
+      .persist('settle', () => store.settle([plain]), onRefused)
+      .then(() => {
+        setAside.delete(written)
+        afterSettling(attempt)
+      })
+    setAside.add(written)
+  }
+
+  /** An attempt that a holder before us began and never settled: nobody knows what came of it. */
+  function interruptLeftover(lane: Lane, left: Leftover): void {
+    lane.settling += 1
+    settles.add({ lane, ...interrupted(lane, left) })
   }
 
   return {
     consider,
-    interruptLeftovers,
+    interruptLeftover,
     forget: (lane: Lane) => turns.remove(lane),
     /** Nothing more is started; what is in flight goes on. */
     stop: () => {
@@ -264,8 +284,9 @@ export function createFlow(deps: {
       cutOff = true
     },
     async settled(): Promise<void> {
-      while (beginning > 0) await pause(clock, 5)
+      while (beginnings.size > 0) await Promise.all(beginnings)
       await settles.settled()
+      await Promise.all(setAside)
     },
     get inFlight() {
       return inFlight

@@ -8,7 +8,6 @@ export type Group<T> = {
   add(item: T): void
   /** Resolves when everything that was added has been written. */
   settled(): Promise<void>
-  readonly waiting: number
 }
 
 export function createGroup<T>(deps: {
@@ -68,8 +67,5 @@ export function createGroup<T>(deps: {
     },
     settled: () =>
       running === 0 && waiting.length === 0 ? Promise.resolve() : new Promise((done) => void idle.push(done)),
-    get waiting() {
-      return waiting.length
-    },
   }
 }

@@ -1,3 +1,4 @@
+import { uuid7Ms } from '../kernel/uuid7.ts'
 import type { Database } from '../store/database.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/old-events.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/partitions.ts'
@@ -67,7 +68,7 @@ export function createHousekeeping(deps: {
       every(tidyMs, 'tidy', tidy)
       void run('tidy', tidy)
     },
-    ensureRoom: () => ensurePartitions(deps.db, deps.now()),
+    ensureRoom: (attemptIds: readonly string[]) => ensurePartitions(deps.db, deps.now(), attemptIds.map(uuid7Ms)),
     /** Otherwise once an hour. */
     tidy: () => run('tidy', tidy),
     async stop(): Promise<void> {

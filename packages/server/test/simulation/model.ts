@@ -207,7 +207,7 @@ export function createModel(now: () => number, freshMax = 12) {
           const lane = heldBy(one)
           if (lane === undefined || lane.owner === null) return []
           lane.dueMs = now() + leaseMs
-          return [{ laneId: lane.id, headSeq: lane.headSeq, asked: lane.asked, ended: lane.ended }]
+          return [{ laneId: lane.id, headSeq: lane.headSeq, asked: lane.asked }]
         }),
       ),
 

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
+import { restlessMs } from './stopping.ts'
 import { type Plant, tell } from './story.ts'
 
 /*
@@ -89,4 +90,9 @@ test.each(plants)('the checks notice when %s', async (_what, plant) => {
     for (const seed of upTo(100)) await tell(seed, { plant })
   }
   await expect(found()).rejects.toThrow()
+})
+
+test('a process that is told to stop while PostgreSQL is away comes to rest', async () => {
+  // What it has under way when it gives up may still take as long as a lease; after that there is nothing left to wait for.
+  for (const seed of upTo(20)) expect(await restlessMs(seed), `seed ${seed}`).toBeLessThan(10_000)
 })
