@@ -1,11 +1,14 @@
-import { describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { composeRoutes } from '../../src/compose.ts'
 import type { UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
+import { issueInvoice } from '../../src/platform/invoices.ts'
 import { call } from '../support/client.ts'
 import { startApiForTest, testOperator } from '../support/installation.ts'
 import { ownedApi } from '../support/owned-api.ts'
 import { countRows } from '../support/rows.ts'
+import { recordUsage } from '../support/usage.ts'
+import { changesOf, hookBody, preparePlatform } from './support/changes.ts'
 
 type Entry = {
   id: string
@@ -19,7 +22,6 @@ type Made = { id: string; api_key: string; key_prefix: string }
 const api = ownedApi()
 
 const org = () => `${api.url}/api/v1/organizations/${api.orgId}`
-const hookBody = { url: 'https://example.com/', event_types: ['invoice.paid'] }
 const jtiOf = (token: string): string => JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()).jti
 
 async function entries(): Promise<Entry[]> {
@@ -29,10 +31,10 @@ async function entries(): Promise<Entry[]> {
 }
 
 /** What a piece of work left behind, newest first. */
-async function leftBy(work: () => Promise<unknown>): Promise<Entry[]> {
+async function leftBy<T>(work: () => Promise<T>): Promise<{ left: Entry[]; result: T }> {
   const before = new Set((await entries()).map((entry) => entry.id))
-  await work()
-  return (await entries()).filter((entry) => !before.has(entry.id))
+  const result = await work()
+  return { left: (await entries()).filter((entry) => !before.has(entry.id)), result }
 }
 
 const makeKey = (token = api.owner.token, name = 'audited') =>
@@ -40,19 +42,14 @@ const makeKey = (token = api.owner.token, name = 'audited') =>
 const makeHook = (token = api.owner.token) =>
   call<Made>(`${org()}/webhooks`, { token, body: hookBody }).then((reply) => reply.body)
 
-/** One call of every changing route under /api/v1; returns the id of what it changed. */
-const recipes: Record<string, (token: string) => Promise<() => Promise<string>>> = {
-  'POST /api/v1/organizations/:orgId/api-keys': async (token) => async () => (await makeKey(token)).id,
-  'DELETE /api/v1/organizations/:orgId/api-keys/:keyId': async (token) => {
-    const { id } = await makeKey()
-    return () => call(`${org()}/api-keys/${id}`, { token, method: 'DELETE' }).then(() => id)
-  },
-  'POST /api/v1/organizations/:orgId/webhooks': async (token) => async () => (await makeHook(token)).id,
-  'DELETE /api/v1/organizations/:orgId/webhooks/:webhookId': async (token) => {
-    const { id } = await makeHook()
-    return () => call(`${org()}/webhooks/${id}`, { token, method: 'DELETE' }).then(() => id)
-  },
-}
+const changes = changesOf(api)
+
+beforeAll(() => preparePlatform(api))
+// What one test leaves behind must not reach the limit of databases in the next.
+afterEach(
+  () => api.db`
+  update keyhook.databases set status = 'deleted', deleted_at = now(), password_verifier = null where status <> 'deleted'`,
+)
 
 test('every route that changes something names its audit action, and no read does', () => {
   for (const route of composeRoutes(api)) {
@@ -61,38 +58,29 @@ test('every route that changes something names its audit action, and no read doe
 })
 
 describe.each(['login', 'key'])('by %s', (kind) => {
-  test('every changing route of /api/v1 leaves exactly its entry: who, with what, from where, to what', async () => {
+  test('every route by which a member changes something leaves exactly its entry: who, with what, from where, to what', async () => {
     const key = await makeKey()
     const token = kind === 'key' ? key.api_key : api.owner.token
     const credential = kind === 'key' ? key.id : jtiOf(api.owner.token)
     const actor = { kind, user_id: api.owner.userId, credential, address: '127.0.0.1' }
-    const changing = composeRoutes(api).filter((one) => one.method !== 'GET' && one.path.startsWith('/api/v1/'))
-    expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(recipes).sort())
+    const changing = composeRoutes(api).filter((one) => one.audit !== null && one.needs !== 'operator')
+    expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(changes).sort())
     for (const route of changing) {
-      const change = await recipes[`${route.method} ${route.path}`]!(token)
-      let target = ''
-      const left = await leftBy(async () => {
-        target = await change()
-      })
+      const change = await changes[`${route.method} ${route.path}`]!(token)
+      const { left, result } = await leftBy(change)
+      const { target, details } = result
       expect(left).toEqual([
-        {
-          id: expect.any(String),
-          at: expect.any(String),
-          action: route.audit,
-          actor,
-          target_id: target,
-          details: expect.any(Object),
-        },
+        { id: expect.any(String), at: expect.any(String), action: route.audit, actor, target_id: target, details },
       ])
     }
   })
 })
 
 test('an entry says what was made, and never the secret of it', async () => {
-  const [entry] = await leftBy(() => makeKey(api.owner.token, 'deploy'))
-  expect(entry!.details).toEqual({ name: 'deploy', key_prefix: expect.stringMatching(/^kh_.{8}$/) })
-  const [hook] = await leftBy(() => makeHook())
-  expect(hook!.details).toEqual({ url: hookBody.url, event_types: hookBody.event_types })
+  const key = await leftBy(() => makeKey(api.owner.token, 'deploy'))
+  expect(key.left[0]!.details).toEqual({ name: 'deploy', key_prefix: expect.stringMatching(/^kh_.{8}$/) })
+  const hook = await leftBy(() => makeHook())
+  expect(hook.left[0]!.details).toEqual({ url: hookBody.url, event_types: hookBody.event_types })
 })
 
 test('what is refused or already done leaves no entry', async () => {
@@ -101,7 +89,7 @@ test('what is refused or already done leaves no entry', async () => {
   await call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
   await call(`${org()}/webhooks/${hook.id}`, { token: api.owner.token, method: 'DELETE' })
   const member = await api.person([{ orgId: api.orgId, role: 'member' }])
-  const left = await leftBy(async () => {
+  const { left } = await leftBy(async () => {
     await call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
     await call(`${org()}/webhooks/${hook.id}`, { token: api.owner.token, method: 'DELETE' })
     await call(`${org()}/api-keys`, { token: api.owner.token, body: { name: '' } })
@@ -115,7 +103,7 @@ test('what is refused or already done leaves no entry', async () => {
 test('of two revocations at the same time one leaves the entry, and both are answered 204', async () => {
   const key = await makeKey()
   const revoke = () => call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
-  const left = await leftBy(async () => {
+  const { left } = await leftBy(async () => {
     const replies = await Promise.all(Array.from({ length: 10 }, revoke))
     expect(replies.map((reply) => reply.status)).toEqual(Array(10).fill(204))
   })
@@ -126,7 +114,7 @@ test('members and users: adding, changing the role and removing each leave an en
   const person = await api.person()
   const actor = { kind: 'operator', user_id: null, credential: null, address: null }
   const member = { orgId: api.orgId, userId: person.userId }
-  const left = await leftBy(async () => {
+  const { left } = await leftBy(async () => {
     await setMember(api.db, testOperator, { ...member, role: 'member' })
     await setMember(api.db, testOperator, { ...member, role: 'admin' })
     await removeMember(api.db, testOperator, member)
@@ -144,9 +132,32 @@ test('members and users: adding, changing the role and removing each leave an en
   expect(left.at(-2)!.details).toEqual({ from: 'member', to: 'admin' })
 })
 
+test('reports of events and invoices leave entries of the operator, with the token where there is one', async () => {
+  const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
+  const { orgId, db, owner } = api
+  const event = { organization_id: orgId, type: 'backup.failed', data: {} }
+  const usage = { orgId, userId: owner.userId, name: 'shop', from: '2026-09-30T22:00:00Z', to: '2026-10-01T00:00:00Z' }
+  await recordUsage(db, usage)
+  const billing = { db, prices: { currency: 'EUR', hourPriceMinor: 5 }, now: () => new Date('2026-10-02T00:00:00Z') }
+  const { left, result } = await leftBy(async () => {
+    const reported = await call<{ id: string }>(`${api.url}/operator/v1/events`, { token, body: event })
+    const issued = await issueInvoice(billing, testOperator, { orgId, month: '2026-09' })
+    const invoice = issued!.invoice.id
+    await call(`${api.url}/operator/v1/invoices/${invoice}/pay`, { token, method: 'POST' })
+    return { reported: reported.body.id, invoice }
+  })
+  const commandLine = { kind: 'operator', user_id: null, credential: null, address: null }
+  const overHttp = { ...commandLine, credential: jtiOf(token), address: '127.0.0.1' }
+  expect(left.reverse().map(({ action, actor, target_id, details }) => [action, actor, target_id, details])).toEqual([
+    ['event.reported', overHttp, result.reported, { events: 1 }],
+    ['invoice.issued', commandLine, result.invoice, { month: '2026-09', currency: 'EUR', total_minor: 10 }],
+    ['invoice.paid', overHttp, result.invoice, { month: '2026-09' }],
+  ])
+})
+
 describe('a change whose audit entry cannot be written does not happen', () => {
-  test.each(Object.keys(recipes))('%s', async (name) => {
-    const change = await recipes[name]!(api.owner.token)
+  test.each(Object.keys(changes))('%s', async (name) => {
+    const change = await changes[name]!(api.owner.token)
     const before = [await countRows(api.db), await state()]
     await api.db.unsafe(`
       create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'no more entries'; end $$;
@@ -159,10 +170,10 @@ describe('a change whose audit entry cannot be written does not happen', () => {
     }
   })
 
-  test.each(Object.keys(recipes))(
+  test.each(Object.keys(changes))(
     '%s: nor does an entry stay behind when the change fails at the last moment',
     async (name) => {
-      const change = await recipes[name]!(api.owner.token)
+      const change = await changes[name]!(api.owner.token)
       const before = [await countRows(api.db), await state()]
       // Fails when the transaction commits: an entry that was written outside of it would survive.
       const trigger = (table: string) => `
@@ -170,7 +181,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
       deferrable initially deferred for each row execute function keyhook.refuse()`
       await api.db.unsafe(`
       create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'not today'; end $$;
-      ${trigger('api_keys')}; ${trigger('webhooks')}`)
+      ${tables.map(trigger).join(';')}`)
       try {
         await change()
         expect([await countRows(api.db), await state()]).toEqual(before)
@@ -180,9 +191,13 @@ describe('a change whose audit entry cannot be written does not happen', () => {
     },
   )
 
+  const tables = ['api_keys', 'webhooks', 'events', 'unsettled', 'recoveries', 'databases', 'backups', 'restores']
+
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
-      (select count(*) from keyhook.webhooks where deleted_at is null) as webhooks`
+      (select count(*) from keyhook.webhooks where deleted_at is null) as webhooks,
+      (select array_agg(status order by id) from keyhook.databases) as databases,
+      (select array_agg(status order by id) from keyhook.backups) as backups`
 })
 
 describe('the address', () => {

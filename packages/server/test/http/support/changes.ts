@@ -1,0 +1,140 @@
+import { pino } from 'pino'
+import { attemptUuid, type BackupId, type DatabaseId, newId, type WebhookId } from '../../../src/kernel/ids.ts'
+import { createJobQueue, ensureQueues } from '../../../src/platform/jobs/queue.ts'
+import { nodeQueue } from '../../../src/platform/jobs/queue-names.ts'
+import { ensurePartitions } from '../../../src/store/partitions.ts'
+import { call, type Reply } from '../../support/client.ts'
+import type { OwnedApi } from '../../support/owned-api.ts'
+
+/** What a change was made to (nothing, if it was refused), and what its audit entry has to tell besides. */
+type Changed = { target: string | undefined; details: Record<string, unknown> }
+/** Prepares everything and gives back the one call that makes the change. */
+type Recipe = (token: string) => Promise<() => Promise<Changed>>
+
+export const hookBody = { url: 'https://example.com/', event_types: ['invoice.paid'] }
+const node = 'of-no-machine'
+
+/** No node works on jobs here: what they would have made is written into the tables. */
+export async function preparePlatform({ db, target, url, orgId, owner }: OwnedApi): Promise<void> {
+  await ensurePartitions(db, Date.now())
+  const queue = createJobQueue({ target, supervise: false, log: pino({ level: 'silent' }) })
+  await ensureQueues(await queue.boss(), nodeQueue(node))
+  await queue.close()
+  // The first one opens the server's own queue, which writes down that it is there.
+  await call(`${url}/platform/v1/organizations/${orgId}/databases`, { token: owner.token, body: { name: 'first' } })
+}
+
+/** One call of every route by which a member changes something. */
+export function changesOf(api: OwnedApi): Record<string, Recipe> {
+  const published = () => `${api.url}/api/v1/organizations/${api.orgId}`
+  const platform = () => `${api.url}/platform/v1/organizations/${api.orgId}`
+  const post = <T>(url: string, token: string, body?: object): Promise<Reply<T>> =>
+    call<T>(url, { token, method: 'POST', ...(body && { body }) })
+  const remove = async (url: string, token: string, target: string): Promise<Changed> => {
+    await call(`${url}/${target}`, { token, method: 'DELETE' })
+    return { target, details: {} }
+  }
+
+  type Made = { id: string; key_prefix: string }
+  const key = async (token: string) => (await post<Made>(`${published()}/api-keys`, token, { name: 'audited' })).body
+  const webhook = async (token: string) => (await post<Made>(`${published()}/webhooks`, token, hookBody)).body
+
+  async function database(): Promise<DatabaseId> {
+    const id = newId('db')
+    await api.db`
+      insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
+      values (${api.orgId}, ${id}, 'shop', 'available', ${node}, '127.0.0.1', 1, ${api.owner.userId})`
+    return id
+  }
+
+  async function backup(): Promise<BackupId> {
+    const id = newId('bak')
+    await api.db`
+      insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256)
+      values (${api.orgId}, ${id}, ${await database()}, ${node}, 'requested', 'completed', 1, 'x')`
+    return id
+  }
+
+  async function delivery(webhookId: string) {
+    const id = newId('dlv')
+    await api.db`
+      insert into keyhook.attempts (org_id, lane_id, id, event_seq, attempt, status, started_at, request_headers)
+      select org_id, lane_id, ${attemptUuid(id)}, 1, 1, 'failed', now(), ''
+      from keyhook.webhooks where org_id = ${api.orgId} and id = ${webhookId as WebhookId}`
+    return id
+  }
+
+  return {
+    'POST /api/v1/organizations/:orgId/api-keys': async (token) => async () => {
+      const { id, key_prefix } = await key(token)
+      return { target: id, details: { name: 'audited', key_prefix } }
+    },
+    'DELETE /api/v1/organizations/:orgId/api-keys/:keyId': async (token) => {
+      const { id } = await key(api.owner.token)
+      return () => remove(`${published()}/api-keys`, token, id)
+    },
+    'POST /api/v1/organizations/:orgId/webhooks': async (token) => async () => {
+      const { id } = await webhook(token)
+      return { target: id, details: hookBody }
+    },
+    'DELETE /api/v1/organizations/:orgId/webhooks/:webhookId': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      return () => remove(`${published()}/webhooks`, token, id)
+    },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/test': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      return async () => {
+        await post(`${platform()}/webhooks/${id}/test`, token, { event_type: 'backup.failed' })
+        return { target: id, details: { event_type: 'backup.failed' } }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/deliveries/:deliveryId/redeliver': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      const attempt = await delivery(id)
+      return async () => {
+        await post(`${platform()}/webhooks/${id}/deliveries/${attempt}/redeliver`, token)
+        return { target: attempt, details: {} }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/recover': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      const stretch = { since: '2026-01-01T00:00:00.000Z', until: '2026-02-01T00:00:00.000Z' }
+      return async () => {
+        const { body } = await post<Made>(`${platform()}/webhooks/${id}/recover`, token, stretch)
+        return { target: id, details: { ...stretch, recovery: body.id } }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/databases': async (token) => async () => {
+      const { body } = await post<Made>(`${platform()}/databases`, token, { name: 'shop' })
+      return { target: body.id, details: { name: 'shop' } }
+    },
+    'DELETE /platform/v1/organizations/:orgId/databases/:databaseId': async (token) => {
+      const id = await database()
+      return () => remove(`${platform()}/databases`, token, id)
+    },
+    'POST /platform/v1/organizations/:orgId/databases/:databaseId/backups': async (token) => {
+      const id = await database()
+      return async () => {
+        const { body } = await post<Made>(`${platform()}/databases/${id}/backups`, token)
+        return { target: body.id, details: { database_id: id } }
+      }
+    },
+    'DELETE /platform/v1/organizations/:orgId/backups/:backupId': async (token) => {
+      const id = await backup()
+      return () => remove(`${platform()}/backups`, token, id)
+    },
+    'POST /platform/v1/organizations/:orgId/backups/:backupId/restore': async (token) => {
+      const id = await backup()
+      return async () => {
+        const asked = { name: 'again' }
+        const { body } = await post<{ restore?: Made; database?: Made }>(
+          `${platform()}/backups/${id}/restore`,
+          token,
+          asked,
+        )
+        const details = { backup_id: id, database_id: body.database?.id, ...asked }
+        return { target: body.restore?.id, details }
+      }
+    },
+  }
+}
