@@ -1,15 +1,17 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { runBackupSchedule } from '../../src/platform/scheduled-backups.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
+import { createBackupHold } from './support/held-backups.ts'
 import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
 
+const backups = createBackupHold()
 let platform: Platform
 let source: DatabaseBody & { password: string }
 beforeAll(async () => {
-  platform = await startPlatform()
+  platform = await startPlatform({}, backups.around)
   source = await platform.createDatabase('source')
 })
 afterAll(() => platform.close())
@@ -88,14 +90,18 @@ test('deleting a backup removes its archive; its path answers 404 from then on',
 test('deleting a database fails the backup that is being taken of it, and keeps the ones that it has', async () => {
   const database = await platform.createDatabase('doomed')
   const kept = await platform.takeBackup(database.id)
+  backups.hold()
+  onTestFinished(backups.release)
   const body = await platform.askForBackup(database.id)
+  await until(
+    async () => backups.held,
+    (held) => held.has(database.id),
+  )
   await platform.removeDatabase(database.id)
-  const ended = await platform.settledBackup(body.id)
-  if (ended.status === 'failed') {
-    expect((await platform.eventsAbout('backup_id', body.id)).map((event) => event.type)).toEqual(['backup.failed'])
-    expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
-  }
-  expect(['failed', 'completed']).toContain(ended.status)
+  const failure = 'The database was deleted.'
+  expect(await platform.settledBackup(body.id)).toMatchObject({ status: 'failed', failure })
+  expect((await platform.eventsAbout('backup_id', body.id)).map((event) => event.type)).toEqual(['backup.failed'])
+  expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
   const { restore, database: copy } = await platform.restoreBackup(kept.id, 'risen')
   expect(restore.status).toBe('completed')
   await platform.removeDatabase(copy.id)
