@@ -190,6 +190,14 @@ test('a delivery can be sent again, and everything that never arrived can be rec
   expect(job.redelivered).toBe(2)
   await until(() => receiver.received.length === 6)
   expect((await call(recover, { token: owner.token, body: { since: 'yesterday' } })).status).toBe(422)
+  for (const [body, pointer] of [
+    [{ since, until: since }, '/until'],
+    [{ since, until: '2000-01-31T12:00:00Z', dry_run: true }, '/until'],
+    [{ since: '2999-01-01T00:00:00Z' }, '/since'],
+  ] as const) {
+    const refused = await call(recover, { token: owner.token, body })
+    expect([refused.status, refused.body], pointer).toMatchObject([422, { errors: [{ pointer }] }])
+  }
 })
 
 test('an event is explained: where it went, where it did not and why, with each attempt', async () => {

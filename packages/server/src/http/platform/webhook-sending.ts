@@ -123,7 +123,13 @@ export function webhookSendingRoutes(deps: {
             }),
           ),
           until: Type.Optional(
-            mark(chosen(39), Type.String({ maxLength: 40, description: 'Events before this; now when absent.' })),
+            mark(
+              chosen(39),
+              Type.String({
+                maxLength: 40,
+                description: 'Events before this, which is later than `since`; now when absent.',
+              }),
+            ),
           ),
           dry_run: Type.Optional(mark(chosen(39), Type.Boolean({ description: 'Count, and send nothing.' }))),
         },
@@ -146,6 +152,14 @@ export function webhookSendingRoutes(deps: {
         const laneId = await laneOf(orgId, hook)
         const since = readMoment('/since', body.since)
         const until = body.until === undefined ? new Date() : readMoment('/until', body.until)
+        // A stretch that is none was meant as another one: "0 matching" would read as if nothing had been missed.
+        if (since >= until) {
+          throw invalid([
+            body.until === undefined
+              ? { pointer: '/since', detail: 'must lie in the past, or `until` after it' }
+              : { pointer: '/until', detail: 'must be later than `since`' },
+          ])
+        }
         const matching = await countRecoverable(db, orgId, laneId, since, until)
         if (body.dry_run === true) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
