@@ -101,7 +101,10 @@ export type EventWebhookRow = {
   waiting_until: Date | null
 }
 
-/** All webhooks of the organization, with what decided whether the event went to them. */
+/**
+ * The webhooks of the organization, with what decided whether the event went to them. Those that were gone before it are
+ * left out: they stay as rows for ever. By the event's own row, whose time is finer than a `Date`.
+ */
 export const listWebhooksOfEvent = (
   db: Database,
   orgId: OrgId,
@@ -116,5 +119,8 @@ export const listWebhooksOfEvent = (
   left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
   left join keyhook.unsettled u
     on u.lane_id = w.lane_id and u.event_seq = ${event.seq} and u.org_id = w.org_id and u.due_at > '-infinity'
-  where w.org_id = ${orgId}
+  where w.org_id = ${orgId} and (
+    w.deleted_at is null or d.lane_id is not null
+    or w.deleted_at > (select created_at from keyhook.events where org_id = ${orgId} and seq = ${event.seq})
+  )
   order by w.id`

@@ -226,6 +226,26 @@ test('an event is explained: where it went, where it did not and why, with each 
   expect((await call(`${platform}/events/nothing`, { token: member.token })).status).toBe(404)
 })
 
+test('webhooks that were deleted before an event are no part of its explanation, those deleted after it are', async () => {
+  const remove = async ({ webhook }: Awaited<ReturnType<typeof webhookTo>>) => {
+    const path = `${published}/webhooks/${webhook.id}`
+    expect((await call(path, { method: 'DELETE', token: owner.token })).status).toBe(204)
+    return webhook.id
+  }
+  const before = [await remove(await webhookTo()), await remove(await webhookTo(undefined, ['invoice.paid']))]
+  const [served, unsubscribed] = [await webhookTo(), await webhookTo(undefined, ['invoice.paid'])]
+  const { body } = await report(created())
+  const after = [await remove(served), await remove(unsubscribed)]
+  type Listed = { webhook_id: string }[]
+  const { body: explained } = await call<{ delivered_to: Listed; not_delivered_to: Listed }>(
+    `${platform}/events/${body.id}`,
+    { token: owner.token },
+  )
+  const ids = [...explained.delivered_to, ...explained.not_delivered_to].map((one) => one.webhook_id)
+  expect(ids).toEqual(expect.arrayContaining(after))
+  expect(ids.filter((id) => before.includes(id))).toEqual([])
+})
+
 test('metrics answer callers on this machine, and nobody who comes through a proxy', async () => {
   const reply = await call(`${api.url}/metrics`)
   expect(reply.status).toBe(200)

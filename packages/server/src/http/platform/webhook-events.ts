@@ -78,7 +78,7 @@ const eventRecord = Type.Object(
           },
           { additionalProperties: false },
         ),
-        { description: 'The webhooks it does not go to.' },
+        { description: 'The webhooks it does not go to, except those that were deleted before it.' },
       ),
     ),
   },
