@@ -109,15 +109,15 @@ function newsOf(rows: readonly NewsRow[]): News {
   return { ...news, lanes: [...lanes.values()] }
 }
 
-/** `held`: somebody has its lease, and has to be told. */
-export type WokenLane = { laneId: number; headSeq: number; held: boolean }
+/** `held`: somebody has its lease, and has to be told. `more`: there were as many wakes as are taken at once. */
+export type Woken = { lanes: { laneId: number; headSeq: number; held: boolean }[]; more: boolean }
 
 /**
  * Tells lanes of what has been published, in writing. A wake that can be seen is committed, and so are the deliveries that
  * it stands for; one that another dispatcher is passing on is skipped. No publisher is waited for, and none waits for this.
  */
-export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLane[]> => {
-  const rows = await db<{ id: string; head_seq: string; held: boolean }[]>`
+export const wakeLanes = async (db: Database, wakesMax: number): Promise<Woken> => {
+  const rows = await db<{ id: string; head_seq: string; held: boolean; wakes: number }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), taken as (
       -- By their place, which a row that is never updated keeps: a join would look through all that were taken before.
       delete from keyhook.wakes where ctid = any (array(
@@ -143,6 +143,7 @@ export const wakeLanes = async (db: Database, wakesMax: number): Promise<WokenLa
     set head_seq = greatest(l.head_seq, k.head_seq),
         due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
     from quick, locked k where l.id = k.id and l.org_id = k.org_id
-    returning l.id, l.head_seq, l.lease_owner is not null as held`
-  return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
+    returning l.id, l.head_seq, l.lease_owner is not null as held, (select count(*)::int from taken) as wakes`
+  const lanes = rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
+  return { lanes, more: rows[0]?.wakes === wakesMax }
 }

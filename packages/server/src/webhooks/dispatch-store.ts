@@ -11,7 +11,7 @@ import {
   releaseLanes,
   renewLanes,
 } from '../store/lanes.ts'
-import { type News, readNews, type Seen, type WokenLane, wakeLanes } from '../store/news.ts'
+import { type News, readNews, type Seen, type Woken, wakeLanes } from '../store/news.ts'
 import {
   type BegunAttempt,
   beginAttempts,
@@ -25,7 +25,7 @@ import {
 /** All that a dispatcher asks of the database. A port, so that the same dispatcher runs in a simulation. */
 export type DispatchStore = {
   news(owner: string, seen: Seen): Promise<News>
-  wake(): Promise<WokenLane[]>
+  wake(): Promise<Woken>
   lease(request: LeaseRequest): Promise<LeasedLane[]>
   leftovers(lanes: readonly { laneId: number; orgId: OrgId; token: number }[]): Promise<Leftover[]>
   read(requests: readonly ReadRequest[]): Promise<DueDelivery[]>

@@ -186,12 +186,14 @@ export function createDispatcher(deps: {
     try {
       do {
         lookAgain = false
-        const inWriting = leaseAgain || writeDue
-        writeDue = false
-        if (await hearing.hear(inWriting)) leaseAgain = true
-        if (!leaseAgain) continue
+        // Taken before we listen: whoever asks for lanes meanwhile has to wait for the next writing.
+        const wantsLanes = leaseAgain
+        const inWriting = wantsLanes || writeDue
         leaseAgain = false
-        await lease()
+        writeDue = false
+        const { forFree, more } = await hearing.hear(inWriting)
+        if (more) leaseAgain = true
+        if (wantsLanes || forFree) await lease()
       } while ((lookAgain || leaseAgain) && !stopping)
     } catch (error) {
       deps.onError(error, 'look')
@@ -249,8 +251,11 @@ export function createDispatcher(deps: {
   }
 
   function lookForRetries(): void {
+    const before = clock.now() - retryLookMs
     for (const lane of lanes.values()) {
-      if (lane.releasing || lane.retriesDue || lane.idleSince !== null || !hasRoom(lane)) continue
+      // One that has been idle for so long is about to be given back, and is found again by its due time.
+      const isLeaving = lane.idleSince !== null && lane.idleSince <= before
+      if (lane.releasing || lane.retriesDue || isLeaving) continue
       lane.retriesDue = true
       flow.consider(lane)
     }

@@ -7,6 +7,9 @@ import { type Lane, takeFresh } from './lane.ts'
 /** What was heard is written to the lanes so much later: no delivery waits for it, and it costs less for many events at once. */
 const writeAfterMs = 100
 
+/** `forFree`: free lanes have news. `more`: not everything that there is to tell was told yet. */
+type Heard = { forFree: boolean; more: boolean }
+
 /**
  * How a dispatcher hears of what has been published. News of lanes that it holds it takes as it is, and writes it to them
  * later. News of free lanes is written at once, so that somebody takes them; of lanes that others hold, those hear themselves.
@@ -39,11 +42,10 @@ export function createHearing(deps: {
     })
   }
 
-  /** Says whether free lanes have news. */
-  async function write(): Promise<boolean> {
+  async function write(): Promise<Heard> {
     writing?.()
     writing = null
-    const woken = await store.wake()
+    const { lanes: woken, more } = await store.wake()
     seen.clear()
     for (const { laneId, headSeq } of woken) {
       const lane = lanes.get(laneId)
@@ -51,21 +53,20 @@ export function createHearing(deps: {
       if (lane !== undefined && !lane.releasing) deps.tell(lane, { headSeq })
     }
     if (woken.some(({ laneId, held }) => held && !lanes.has(laneId))) deps.tellHolders()
-    return woken.some(({ held }) => !held)
+    return { forFree: woken.some(({ held }) => !held), more }
   }
 
   return {
-    /** Says whether free lanes have news. */
-    async hear(inWriting: boolean): Promise<boolean> {
+    async hear(inWriting: boolean): Promise<Heard> {
       if (inWriting || lanes.size === 0) return write()
       const news = await store.news(deps.owner, seen)
       let isTaken = false
       let isLeaving = false
       for (const one of news.lanes) {
         const lane = lanes.get(one.laneId)
-        // Of one that is being given back nobody here can say any more whose news it is.
-        if (lane?.releasing) isLeaving = true
-        else if (lane !== undefined) {
+        // Of one that is being given back, or was lost meanwhile, nobody here can say any more whose news it is.
+        if (lane === undefined || lane.releasing) isLeaving = true
+        else {
           take(lane, one)
           isTaken = true
         }
@@ -75,7 +76,7 @@ export function createHearing(deps: {
       // shown again.
       for (const [orgId, seq] of news.seen) seen.set(orgId, seq)
       if (isTaken) writeLater()
-      return false
+      return { forFree: false, more: false }
     },
   }
 }

@@ -69,7 +69,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
         { ...rest, seen: [...seen].sort().join() },
       ])
     },
-    () => both('wake', store.wake(), model.statements.wake(), (lanes) => lanes),
+    () => both('wake', store.wake(), model.statements.wake(), ({ lanes }) => lanes),
     async (draw) => {
       const exceptOrgs = draw.chance(0.2) ? [draw.pick(orgs)] : []
       const request = {

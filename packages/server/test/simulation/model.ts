@@ -119,7 +119,8 @@ export function createModel(now: () => number, freshMax = 12) {
           if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
         }
         wakes = []
-        return [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
+        const told = [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
+        return { lanes: told, more: false }
       }),
 
     lease: ({ owner, lanesMax, leaseMs, exceptOrgs = [] }) =>

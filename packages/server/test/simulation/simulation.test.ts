@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { restlessMs } from './stopping.ts'
 import { type Plant, tell } from './story.ts'
+import { sentAfterTakingOver } from './taking-over.ts'
 
 /*
  * The real dispatcher in a world where everything else is simulated: time, PostgreSQL, receivers, and what goes wrong with
@@ -95,4 +96,8 @@ test.each(plants)('the checks notice when %s', async (_what, plant) => {
 test('a process that is told to stop while PostgreSQL is away comes to rest', async () => {
   // What it has under way when it gives up may still take as long as a lease; after that there is nothing left to wait for.
   for (const seed of upTo(20)) expect(await restlessMs(seed), `seed ${seed}`).toBeLessThan(10_000)
+})
+
+test('a lane that is taken over while news is on its way misses nothing of it', async () => {
+  expect(await sentAfterTakingOver()).toEqual([1, 2])
 })

@@ -65,7 +65,12 @@ export function createTimeline(startMs: number) {
       const endMs = nowMs + msMax
       while (!isOver()) {
         const planned = pop()
-        if (planned === undefined || planned.atMs > endMs) return false
+        if (planned === undefined) return false
+        if (planned.atMs > endMs) {
+          push(planned)
+          nowMs = endMs
+          return false
+        }
         const { host, run } = planned
         if (run === null || host?.alive === false) continue
         nowMs = Math.max(nowMs, planned.atMs)

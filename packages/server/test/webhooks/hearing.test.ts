@@ -61,7 +61,7 @@ function hearingTest(secondOwner: string | null) {
 test('news of a lane that is held here is taken once and at once, and written down later', async () => {
   const { model, hearing, waiting, written, timers, counts } = hearingTest('them')
   model.publish(org)
-  expect(await hearing.hear(false)).toBe(false)
+  expect(await hearing.hear(false)).toMatchObject({ forFree: false })
   model.publish(org)
   await hearing.hear(false)
   await hearing.hear(false)
@@ -85,7 +85,7 @@ test('others hear of their own lanes themselves, and are told once it is written
 test('a free lane is told in writing at once, so that somebody takes it', async () => {
   const { model, hearing, waiting, written, other } = hearingTest(null)
   model.publish(org)
-  expect(await hearing.hear(false)).toBe(true)
+  expect(await hearing.hear(false)).toMatchObject({ forFree: true })
   expect([waiting(), written(other), model.lanes.get(other)!.dueMs]).toEqual([[1], 1, 1_000])
 })
 

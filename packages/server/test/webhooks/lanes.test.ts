@@ -130,10 +130,10 @@ test('a publisher of the same organization that is still open does not hide what
     await held
   })
   await sleep(100)
-  expect((await wakeLanes(world.db, 10)).map((lane) => lane.headSeq)).toEqual([2])
+  expect((await wakeLanes(world.db, 10)).lanes.map((lane) => lane.headSeq)).toEqual([2])
   release()
   await open
-  expect((await wakeLanes(world.db, 10)).map((lane) => lane.headSeq)).toEqual([3])
+  expect((await wakeLanes(world.db, 10)).lanes.map((lane) => lane.headSeq)).toEqual([3])
 })
 
 test('a deleted webhook hears nothing more, however much was waiting for it', async () => {
