@@ -2,6 +2,7 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Database } from '../store/database.ts'
 import { acquire } from '../store/embedded/acquire.ts'
+import { forgetNodes } from '../store/nodes.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
 import { createBackingUp } from './backing-up.ts'
 import type { DatabaseDriver } from './driver.ts'
@@ -12,7 +13,7 @@ import { reclaimAll } from './jobs/reclaim.ts'
 import { createTurns } from './jobs/turns.ts'
 import { polling, workOn, workOnShort } from './jobs/worker.ts'
 import { persist } from './persist.ts'
-import { createPresence } from './presence.ts'
+import { createPresence, goneSeconds } from './presence.ts'
 import { createProvisioning } from './provisioning.ts'
 import { recover, sweep } from './recovery.ts'
 import { createRemoval } from './removal.ts'
@@ -82,6 +83,9 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await patiently(() => ensureQueues(boss, mine))
     // After its queue, into which whoever places a database here puts the job.
     await patiently(presence.begin)
+    // Every node asks after all the others each second. Machines come and go with restarts, so this is often enough.
+    const gone = await patiently(() => forgetNodes(db, goneSeconds))
+    if (gone.length > 0) log.info({ gone }, 'nodes.forgotten')
     // Placing twice at the same time is harmless: the row is locked, and placed once.
     const count = await patiently(() => reclaimAll(boss, [mine, givenUp(mine), anyNode, givenUp(anyNode)]))
     if (count > 0) log.info({ count }, 'jobs.reclaimed')

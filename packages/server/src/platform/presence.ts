@@ -11,6 +11,9 @@ const announceMs = 1_000
  */
 export const silentSeconds = 5
 
+/** Long enough for whatever a machine may be down for. */
+export const goneSeconds = 86_400
+
 export type Presence = {
   /** The first announcement; from then on it is repeated. Only once work that is sent here will be found here. */
   begin(): Promise<void>

@@ -31,3 +31,18 @@ export const silentNodes = (db: Executor, self: string, silentSeconds: number) =
   from keyhook.nodes
   where id <> ${self} and seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
   order by id`
+
+/**
+ * Machines that are gone for good: not heard of for so long, and nothing of anybody's is there. One that comes back all
+ * the same says its name again, and finds its queue as it was.
+ */
+export const forgetNodes = async (db: Executor, silentSeconds: number): Promise<string[]> => {
+  const rows = await db<{ id: string }[]>`
+    delete from keyhook.nodes n
+    where n.seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
+      and not exists (select 1 from keyhook.databases d where d.node = n.id and d.status <> 'deleted')
+      -- A restore goes to where its backup is, and whoever waits for one has to learn that the node is away.
+      and not exists (select 1 from keyhook.backups b where b.node = n.id and b.status <> 'deleted')
+    returning n.id`
+  return rows.map((row) => row.id)
+}

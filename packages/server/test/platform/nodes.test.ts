@@ -33,3 +33,26 @@ test('a database that does not fit on one node goes to another, and all work on 
   expect(await namesIn(other.archives)).toEqual([])
   expect(await namesIn(platform.home)).toEqual([here.id])
 })
+
+test('a machine that is gone for a day is forgotten when another starts, unless databases or backups are there', async () => {
+  const { db, orgId } = platform
+  const { userId } = await platform.person()
+  await db`
+    insert into keyhook.nodes (id, databases_max, seen_at)
+    select id, 1, now() - make_interval(hours => hours)
+    from (values ('empty', 25), ('resting', 23), ('with-database', 25), ('with-backup', 25)) as n (id, hours)`
+  await db`
+    insert into keyhook.databases (org_id, id, name, status, node, created_by, deleted_at)
+    values (${orgId}, 'db_1', 'kept', 'failed', 'with-database', ${userId}, null),
+      (${orgId}, 'db_2', 'gone', 'deleted', 'empty', ${userId}, now()),
+      (${orgId}, 'db_3', 'gone', 'deleted', 'with-backup', ${userId}, now())`
+  await db`
+    insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256)
+    values (${orgId}, 'bak_1', 'db_2', 'empty', 'requested', 'deleted', 1, ''),
+      (${orgId}, 'bak_2', 'db_3', 'with-backup', 'requested', 'completed', 1, '')`
+  const other = await startNode(platform)
+  await other.ready
+  const known = await db<{ id: string }[]>`
+    select id from keyhook.nodes where seen_at < now() - interval '1 hour' order by id`
+  expect(known.map((row) => row.id)).toEqual(['resting', 'with-backup', 'with-database'])
+})
