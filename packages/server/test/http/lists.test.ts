@@ -140,6 +140,16 @@ describe('a client that does not read', () => {
   })
 })
 
+test('a client that hangs up on a long list is no failure of ours in the log', async () => {
+  const before = captured.lines().length
+  const left = () => captured.lines().slice(before)
+  const sockets = Array.from({ length: 20 }, readNothing)
+  for (const socket of sockets) socket.on('error', () => {}).once('connect', () => socket.end(() => socket.destroy()))
+  const answers = () => left().filter((line) => line.msg === 'request.answered')
+  await expect.poll(() => answers().length, { timeout: 10_000 }).toBe(sockets.length)
+  expect(left().filter((line) => Number(line.level) >= 40)).toEqual([])
+})
+
 test('a list that breaks off in the middle cannot be taken for a whole one, and the log says why', async () => {
   const reading = fetch(`${keys}?status=all`, { headers: { authorization: `Bearer ${owner.token}` } })
   const response = await reading
