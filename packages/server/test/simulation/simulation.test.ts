@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
+import { retriedAfterMs } from './steady.ts'
 import { restlessMs } from './stopping.ts'
 import { type Plant, tell } from './story.ts'
 import { sentAfterTakingOver } from './taking-over.ts'
@@ -100,4 +101,8 @@ test('a process that is told to stop while PostgreSQL is away comes to rest', as
 
 test('a lane that is taken over while news is on its way misses nothing of it', async () => {
   expect(await sentAfterTakingOver()).toEqual([1, 2])
+})
+
+test.each([200, 700, 900])('a retry of a lane that gets an event every %i ms goes out in its time', async (everyMs) => {
+  expect(await retriedAfterMs(everyMs)).toBeLessThan(5_000)
 })
