@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { createSecureContext, getCACertificates } from 'node:tls'
 import type { Logger } from 'pino'
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
@@ -16,6 +15,7 @@ import { createHousekeeping } from './housekeeping.ts'
 import type { SendLimits } from './receiver.ts'
 import { createRequestHeaders } from './request.ts'
 import { createResolve } from './resolve.ts'
+import { createDeliveryContext } from './secure-context.ts'
 import { createSenders } from './senders.ts'
 
 export type DeliverySettings = {
@@ -51,9 +51,7 @@ export async function startEngine(deps: {
     connect: createConnect({
       resolve: createResolve(),
       allows: createAddressGuard(settings.allowNetworks),
-      secureContext: createSecureContext({
-        ca: [...getCACertificates('default'), ...(settings.extraCa === null ? [] : [settings.extraCa])],
-      }),
+      secureContext: createDeliveryContext(settings.extraCa),
       connectMsMax: settings.connectMsMax,
     }),
     limits: settings.send,

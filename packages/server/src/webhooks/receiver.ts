@@ -1,3 +1,4 @@
+import type { TLSSocket } from 'node:tls'
 import { Client, type Dispatcher } from 'undici'
 import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
@@ -29,7 +30,15 @@ export type Receiver = {
   close(): void
 }
 
-type Connection = { client: Client; facts: ConnectionFacts; stage: Stage; fresh: boolean }
+type Connection = {
+  client: Client
+  facts: ConnectionFacts
+  stage: Stage
+  fresh: boolean
+  socket: TLSSocket | null
+  /** What the socket had received before the attempt that it carries. */
+  bytesBefore: number
+}
 
 export function createReceiver(url: URL, deps: { connect: Connect; limits: SendLimits; now(): number }): Receiver {
   const { limits } = deps
@@ -38,10 +47,19 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
   const sessions = createTlsSessions(deps.now)
   const idle: Connection[] = []
   const busy = new Map<Connection, (error: SendError) => void>()
+  /** A body in chunks takes more than its bytes, and there are headers. */
+  const allBytesMax = 2 * limits.responseBytesMax + 4 * limits.responseHeaderBytesMax
   let closed = false
 
   function openConnection(): Connection {
-    const connection: Connection = { client: undefined as never, facts: noFacts(), stage: 'dns', fresh: true }
+    const connection: Connection = {
+      client: undefined as never,
+      facts: noFacts(),
+      stage: 'dns',
+      fresh: true,
+      socket: null,
+      bytesBefore: 0,
+    }
     connection.client = new Client(url.origin, {
       // undici may have to connect again on the same client; each time the facts are of the newest socket.
       connect: (_options, callback) => {
@@ -51,6 +69,9 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
         deps.connect(target, sessions, connection.facts, (error, socket) => {
           if (error !== null) return callback(error, null)
           connection.stage = 'exchange'
+          connection.socket = socket
+          connection.bytesBefore = socket!.bytesRead
+          socket!.on('readable', () => watch(connection, socket!))
           callback(null, socket!)
         })
       },
@@ -62,6 +83,12 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
       bodyTimeout: 0,
     })
     return connection
+  }
+
+  /** Not all that a receiver sends is a body: interim responses, chunk extensions and the like have no end either. */
+  function watch(connection: Connection, socket: TLSSocket): void {
+    if (socket.bytesRead - connection.bytesBefore <= allBytesMax) return
+    busy.get(connection)?.(new SendError('response_too_large', `The response is over ${allBytesMax} bytes in all.`))
   }
 
   function takeConnection(): Connection {
@@ -89,6 +116,7 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
         done(exchange)
       })
       busy.set(connection, (error) => attempt.cut(error))
+      connection.bytesBefore = connection.socket?.bytesRead ?? 0
       connection.client.dispatch({ path, method: 'POST', headers, body }, attempt)
     },
     interrupt() {

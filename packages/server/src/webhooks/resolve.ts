@@ -1,11 +1,15 @@
 import { Resolver } from 'node:dns'
 import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import ipaddr from 'ipaddr.js'
 
 export type Address = { address: string; family: 4 | 6 }
 
 /** Every address that a name has right now. Rejects when it has none. */
 export type Resolve = (hostname: string) => { addresses: Promise<Address[]>; cancel(): void }
+
+/** As RFC 8305 waits for the other family; more than its 50 ms, because nobody looks at a page. */
+const otherFamilyMs = 250
 
 /*
  * Not dns.lookup: it runs getaddrinfo on four threads that the whole process shares, and four names whose servers do not
@@ -31,10 +35,23 @@ async function lookUp(resolver: Resolver, hostsFile: string, hostname: string): 
       { address: '::1', family: 6 },
     ]
   }
-  const [v4, v6] = await Promise.allSettled([ask(resolver, 4, hostname), ask(resolver, 6, hostname)])
-  const found = [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])]
-  if (found.length === 0 && v4.status === 'rejected') throw v4.reason
-  return found
+  const [v4, v6] = [ask(resolver, 4, hostname), ask(resolver, 6, hostname)]
+  const answered = Promise.allSettled([v4, v6])
+  // Some name servers never answer for the family that a name does not have. A name with addresses does not wait for them.
+  const first = await Promise.any([v4, v6].map(someAddresses)).catch(() => null)
+  if (first !== null) return Promise.race([answered.then(found), sleep(otherFamilyMs, first, { ref: false })])
+  const [four] = await answered
+  if (four.status === 'rejected') throw four.reason
+  return []
+}
+
+const found = (answers: readonly PromiseSettledResult<Address[]>[]): Address[] =>
+  answers.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+
+async function someAddresses(answer: Promise<Address[]>): Promise<Address[]> {
+  const addresses = await answer
+  if (addresses.length === 0) throw new Error('no address')
+  return addresses
 }
 
 const ask = (resolver: Resolver, family: 4 | 6, hostname: string): Promise<Address[]> =>

@@ -17,6 +17,8 @@ export type TlsSessions = {
  */
 const verifiedMsMax = 600_000
 
+const ticketsMax = 256
+
 export function createTlsSessions(now: () => number): TlsSessions {
   let newest: TlsSession | null = null
   let droppedAtMs = Number.NEGATIVE_INFINITY
@@ -42,7 +44,10 @@ export function createTlsSessions(now: () => number): TlsSessions {
         if (!socket.authorized) return
         verifiedAtMs = socket.isSessionReused() ? (offered?.verifiedAtMs ?? null) : now()
       })
+      let tickets = 0
       socket.on('session', (ticket) => {
+        // Nobody needs so many; one that goes on sending them keeps us busy for as long as it likes.
+        if (++tickets > ticketsMax) return socket.destroy()
         // A copy of its own: a ticket is a small window on a large buffer, which would be kept with it.
         if (verifiedAtMs !== null) keep({ ticket: Buffer.from(new Uint8Array(ticket).buffer), verifiedAtMs })
       })

@@ -1,12 +1,13 @@
+import { createSocket } from 'node:dgram'
 import type { AddressInfo, Socket } from 'node:net'
 import { createServer } from 'node:net'
-import type { TLSSocket } from 'node:tls'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Exchange } from '../../src/webhooks/exchange.ts'
 import { createReceiver } from '../../src/webhooks/receiver.ts'
 import { createResolve, type Resolve } from '../../src/webhooks/resolve.ts'
-import { type CertificateName, receiverFor, startHostile } from './support/receiver.ts'
+import { type CertificateName, certificate, receiverFor, startHostile } from './support/receiver.ts'
 import { connectWith, limits } from './support/sender.ts'
 
 /** One attempt through the real sender, and how long it took. */
@@ -26,9 +27,9 @@ const drip = (socket: TLSSocket, bytes: string) => {
   const timer = setInterval(() => socket.write('x'), 50)
   socket.on('close', () => clearInterval(timer))
 }
-const flood = (socket: TLSSocket) => {
-  const chunk = Buffer.alloc(65_536, 'x')
-  socket.write(`${ok}content-length: 1073741824\r\n\r\n`)
+const flood = (socket: TLSSocket, start: string, drop: string) => {
+  const chunk = Buffer.from(drop.repeat(65_536 / drop.length))
+  socket.write(start)
   const pour = () => {
     while (!socket.destroyed && socket.write(chunk));
     socket.once('drain', pour)
@@ -45,7 +46,18 @@ const hostile: [string, string, (socket: TLSSocket) => void][] = [
     (socket) => void socket.write(`${ok}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n`),
   ],
   ['never answers', 'timeout', () => {}],
-  ['sends a gigabyte', 'response_too_large', flood],
+  ['sends a gigabyte', 'response_too_large', (socket) => flood(socket, `${ok}content-length: 1073741824\r\n\r\n`, 'x')],
+  [
+    'sends 1xx as fast as it can',
+    'response_too_large',
+    (socket) => flood(socket, '', 'HTTP/1.1 103 Early Hints\r\nlink: <x>\r\n\r\n'),
+  ],
+  [
+    'sends a chunk whose extension has no end',
+    'response_too_large',
+    (socket) => flood(socket, `${ok}transfer-encoding: chunked\r\n\r\n1;`, 'x'),
+  ],
+  ['sends empty lines for ever', 'response_too_large', (socket) => flood(socket, '', '\r\n')],
   [
     'sends a gzip bomb',
     'response_encoded',
@@ -103,6 +115,26 @@ test.each(hostile)('a receiver that %s: %s, within the deadline', async (_what, 
   expect(exchange.error?.code).toBe(code)
   expect(exchange.tookMs).toBeLessThan(limits.attemptMsMax + 1_500)
   expect(exchange.response?.body.length ?? 0).toBeLessThanOrEqual(limits.responseKeptBytesMax)
+})
+
+test('a receiver of TLS 1.2 cannot have us shake hands again and again', async () => {
+  let again = 0
+  const tls = { ...certificate('receiver'), maxVersion: 'TLSv1.2' as const }
+  const server = createTlsServer(tls, (socket) => {
+    socket.on('error', () => {})
+    const renegotiate = () => {
+      socket.renegotiate({}, (error) => {
+        if (error !== null) return socket.destroy()
+        again += 1
+        if (again < 10) renegotiate()
+      })
+    }
+    socket.once('data', renegotiate)
+  })
+  onTestFinished(() => void server.close())
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  await attempt(`https://127.0.0.1:${(server.address() as AddressInfo).port}/`)
+  expect(again).toBe(0)
 })
 
 test('a receiver that answers before it has read the request has answered', async () => {
@@ -222,6 +254,25 @@ describe('the guard stands before every connection', () => {
     expect((await send()).error?.code).toBe('address_forbidden')
     expect(receiver.received.length).toBe(1)
   })
+})
+
+test('a name server that never answers for the family that a name does not have holds nothing up', async () => {
+  const server = createSocket('udp4')
+  onTestFinished(() => void server.close())
+  server.on('message', (query, { port, address }) => {
+    const nameEnd = query.indexOf(0, 12)
+    const isForV4 = query.readUInt16BE(nameEnd + 1) === 1
+    if (!isForV4) return
+    const header = Buffer.from([query[0]!, query[1]!, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0])
+    const answer = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7])
+    server.send(Buffer.concat([header, query.subarray(12, nameEnd + 5), answer]), port, address)
+  })
+  await new Promise<void>((done) => server.bind(0, '127.0.0.1', done))
+  const { addresses, cancel } = createResolve({ servers: [`127.0.0.1:${server.address().port}`] })('hook.example.test')
+  // A connection may take 5 s by default, and the resolver itself would wait as long for the answer that never comes.
+  const late = new Promise<string>((done) => setTimeout(() => done('too late'), 3_500).unref())
+  expect(await Promise.race([addresses, late])).toEqual([{ address: '192.0.2.7', family: 4 }])
+  cancel()
 })
 
 test('the hosts file is read, and localhost is known without asking anybody', async () => {

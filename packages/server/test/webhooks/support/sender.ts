@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { createSecureContext } from 'node:tls'
 import { createAddressGuard, readNetwork } from '../../../src/webhooks/address-guard.ts'
 import { createConnect } from '../../../src/webhooks/connector.ts'
 import { createResolve, type Resolve } from '../../../src/webhooks/resolve.ts'
+import { createDeliveryContext } from '../../../src/webhooks/secure-context.ts'
 import { caFile } from './receiver.ts'
 
 export const limits = {
@@ -18,6 +18,6 @@ export const connectWith = (options: { resolve?: Resolve; allowed?: typeof local
   createConnect({
     resolve: options.resolve ?? createResolve(),
     allows: createAddressGuard(options.allowed ?? local),
-    secureContext: createSecureContext({ ca: readFileSync(caFile) }),
+    secureContext: createDeliveryContext(readFileSync(caFile, 'utf8')),
     connectMsMax: 600,
   })
