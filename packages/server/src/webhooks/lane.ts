@@ -26,6 +26,8 @@ export type Lane = {
   retriesDue: boolean
   firsts: DueDelivery[]
   retries: DueDelivery[]
+  /** How large bodies are, by the largest that was read lately. */
+  bodyBytes: number
   reading: boolean
   /** Retries that are being begun: until that is on disk, another read would find them again. */
   retriesStarting: number
@@ -51,6 +53,7 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   retriesDue: true,
   firsts: [],
   retries: [],
+  bodyBytes: 0,
   reading: false,
   retriesStarting: 0,
   starting: 0,
@@ -79,13 +82,20 @@ export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing &
 
 /**
  * Rounds ahead of what is in flight: many for a receiver that has shown itself fast, so that a read is worth its statement;
- * next to none for the others, of which there may be thousands.
+ * next to none for the others, of which there may be thousands. And few of what is large: it is all in memory.
  */
 const readAhead = (lane: Lane): number => {
   const width = Math.floor(lane.sender.width.now)
-  return width < 4 ? 4 : Math.min(readAheadMax, 10 * width)
+  const rounds = width < 4 ? 4 : Math.min(readAheadMax, 10 * width)
+  return Math.max(1, Math.min(rounds, Math.floor(aheadBytesMax / lane.bodyBytes)))
 }
 const readAheadMax = 200
+const aheadBytesMax = 512 * 1_024
+
+/** The largest of before counts for half: bodies may have become small again. */
+function learnSize(lane: Lane, read: readonly DueDelivery[]): void {
+  lane.bodyBytes = read.reduce((most, { body }) => Math.max(most, body.length), Math.floor(lane.bodyBytes / 2))
+}
 
 const wantsFirsts = (lane: Lane): boolean => lane.readSeq < lane.headSeq && lane.firsts.length <= readAhead(lane) / 2
 const wantsRetries = (lane: Lane): boolean =>
@@ -134,6 +144,7 @@ export function takeFresh(lane: Lane, { writtenSeq, fresh }: LaneNews): void {
   // A read may have gone beyond the news already: never back, and nothing twice.
   const unread = fresh.filter((one) => one.eventSeq > lane.readSeq)
   if (unread.length === 0) return
+  learnSize(lane, unread)
   lane.firsts.push(...unread)
   lane.readSeq = unread.at(-1)!.eventSeq
   lane.headSeq = lane.readSeq
@@ -143,6 +154,7 @@ export function takeFresh(lane: Lane, { writtenSeq, fresh }: LaneNews): void {
 export function takeIn(lane: Lane, request: ReturnType<typeof readRequest>, found: readonly DueDelivery[]): void {
   const firsts = found.filter((one) => one.attempts === 0)
   const retries = found.filter((one) => one.attempts > 0)
+  if (found.length > 0) learnSize(lane, found)
   lane.firsts.push(...firsts)
   lane.retries.push(...retries)
   if (request.firstsMax > 0) {

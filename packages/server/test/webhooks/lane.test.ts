@@ -64,3 +64,20 @@ test('a lane whose webhook is deleted takes nothing', () => {
   takeFresh(lane, news(5, [6]))
   expect(waiting(lane)).toEqual([])
 })
+
+test('a fast lane reads many small bodies ahead and few large ones, and many again when they are small', () => {
+  const lane = caughtUp(0)
+  lane.sender.width.now = 32
+  lane.headSeq = 10_000
+  const aheadAfter = (bytes: number) => {
+    takeIn(lane, readRequest(lane), [{ ...delivery(1), body: Buffer.alloc(bytes) }])
+    lane.firsts = []
+    lane.readSeq = 0
+    return readRequest(lane).firstsMax
+  }
+  expect(aheadAfter(300)).toBe(200)
+  expect(aheadAfter(64 * 1_024)).toBe(8)
+  expect(aheadAfter(1_024 * 1_024)).toBe(1)
+  for (let reads = 0; reads < 12; reads++) aheadAfter(300)
+  expect(aheadAfter(300)).toBe(200)
+})
