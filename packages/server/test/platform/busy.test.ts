@@ -1,4 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { PlatformJob } from '../../src/domain/platform-job.ts'
+import { newId } from '../../src/kernel/ids.ts'
+import { ensureQueues } from '../../src/platform/jobs/queue.ts'
+import { nodeQueue } from '../../src/platform/jobs/queue-names.ts'
 import { until } from './support/customer.ts'
 import { createBackupHold } from './support/held-backups.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
@@ -11,6 +15,24 @@ beforeAll(async () => {
 afterAll(async () => {
   backups.release()
   await platform.close()
+})
+
+test('in the queue of a node short work goes first, then restores, for which somebody waits, then backups', async () => {
+  const { queue, db, orgId } = platform
+  const boss = await queue.boss()
+  const name = nodeQueue('elsewhere')
+  await ensureQueues(boss, name)
+  await db.begin(async (tx) => {
+    const there = { node: 'elsewhere' }
+    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: newId('bak') }, there)
+    await queue.enqueue(tx, { kind: 'restore.run', orgId, restoreId: newId('rst') }, there)
+    await queue.enqueue(tx, { kind: 'database.remove', orgId, databaseId: newId('db') }, there)
+  })
+  const kinds: string[] = []
+  for (let [job] = await boss.fetch<PlatformJob>(name); job; [job] = await boss.fetch<PlatformJob>(name)) {
+    kinds.push(job.data.kind)
+  }
+  expect(kinds).toEqual(['database.remove', 'restore.run', 'backup.take'])
 })
 
 test('databases are made and removed while every worker that takes backups is at one', async () => {
