@@ -11,19 +11,20 @@ export const readNetwork = (cidr: string): Network | null => {
   return ipaddr.parseCIDR(cidr)
 }
 
+/** All that IANA has given out of IPv6 for addresses of hosts; the rest is for later, and leads wherever a network likes. */
+const globalUnicast: Network = ipaddr.parseCIDR('2000::/3')
+
 /** Special-purpose networks that ipaddr.js calls unicast (IANA registries, RFC 6890 and its updates). */
 const forbiddenNetworks = [
   '192.0.0.0/24',
   '192.88.99.0/24',
   '198.18.0.0/15',
   '240.0.0.0/4',
-  '100::/64',
   '2001::/23',
   '2001:db8::/32',
   '3fff::/20',
-  '5f00::/16',
-  'fec0::/10',
-  '64:ff9b:1::/48',
+  // Azure's own services, under a public address from inside its networks only.
+  '168.63.129.16/32',
 ].map((cidr) => ipaddr.parseCIDR(cidr))
 
 /**
@@ -45,7 +46,9 @@ const permitted = (address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network
   isPublic(address) || inside(address, allowed)
 
 const isPublic = (address: ipaddr.IPv4 | ipaddr.IPv6): boolean =>
-  address.range() === 'unicast' && !inside(address, forbiddenNetworks)
+  address.range() === 'unicast' &&
+  (address.kind() === 'ipv4' || inside(address, [globalUnicast])) &&
+  !inside(address, forbiddenNetworks)
 
 const inside = (address: ipaddr.IPv4 | ipaddr.IPv6, networks: readonly Network[]): boolean =>
   networks.some(([network, bits]) => network.kind() === address.kind() && address.match([network, bits] as never))

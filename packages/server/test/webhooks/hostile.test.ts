@@ -74,6 +74,12 @@ const hostile: [string, string, (socket: TLSSocket) => void][] = [
     (socket) => void socket.write(`${ok}transfer-encoding: chunked\r\n\r\nzz\r\n`),
   ],
   [
+    'says 100 Continue although nobody asked',
+    'response_malformed',
+    (socket) => void socket.write(`HTTP/1.1 100 Continue\r\n\r\n${ok}content-length: 0\r\n\r\n`),
+  ],
+  ['answers with a status that is none', 'response_malformed', (socket) => void socket.write('HTTP/1.1 099 x\r\n\r\n')],
+  [
     'sends a thousand headers',
     'response_headers_too_large',
     (socket) => void socket.write(`${ok}${'x-header: 0123456789012345\r\n'.repeat(1_000)}\r\n`),
