@@ -25,6 +25,7 @@ type AuthenticateMember = (
 type Done = (error: unknown, authenticated: Authenticated | null) => void
 
 /** The header's grammar (RFC 6750, 2.1), with the scheme in any case (RFC 9110, 11.1). */
+const bearerScheme = /^bearer(?![^\s,])/i
 const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i
 
 export function createAuthenticate(deps: {
@@ -77,7 +78,7 @@ const namedUser = ({ issuer, subject, verifiedEmail }: Login): NamedUser =>
   issuer === localIssuerName ? { userId: subject } : { subject, verifiedEmail }
 
 function bearerToken(authorization: string | undefined): string {
-  if (authorization === undefined || !/^bearer\b/i.test(authorization)) throw authenticationRequired()
+  if (authorization === undefined || !bearerScheme.test(authorization)) throw authenticationRequired()
   const token = bearer.exec(authorization)?.[1]
   if (token === undefined) throw invalidToken('the header is not "Bearer <token>"')
   return token

@@ -163,6 +163,7 @@ const credentials: [name: string, header: string | null, code: string, challenge
   ['no header', null, 'auth.required', 'Bearer realm="keyhook"'],
   ['another scheme', 'Basic dXNlcjpwYXNz', 'auth.required', 'Bearer realm="keyhook"'],
   ['a scheme that only starts alike', 'BearerX abc', 'auth.required', 'Bearer realm="keyhook"'],
+  ['a scheme that has a hyphen', 'Bearer-X abc', 'auth.required', 'Bearer realm="keyhook"'],
   ['a scheme without a token', 'Bearer', 'auth.invalid_token', 'Bearer realm="keyhook", error="invalid_token"'],
   ['garbage', 'Bearer garbage', 'auth.invalid_token', 'Bearer realm="keyhook", error="invalid_token"'],
   ['two tokens', 'Bearer abc def', 'auth.invalid_token', 'Bearer realm="keyhook", error="invalid_token"'],
