@@ -120,6 +120,29 @@ describe('a rule that is broken is answered 422 with a pointer at the field, and
   })
 })
 
+test.each([
+  '0000-01-01T00:00:00Z',
+  '0001-01-01T00:00:00+14:00',
+  '9999-12-31T23:59:59-12:00',
+  '2026-02-30T00:00:00Z',
+  '2026-13-01T00:00:00Z',
+  '2026-01-31',
+])('a recovery since %s is answered 422 at the field', async (since) => {
+  const hooks = `/organizations/${api.orgId}/webhooks`
+  const { token } = api.owner
+  const made = await call<{ id: string }>(`${api.url}/api/v1${hooks}`, { token, raw: hook({}) })
+  const recover = `${api.url}/platform/v1${hooks}/${made.body.id}/recover`
+  for (const [body, pointer] of [
+    [{ since }, '/since'],
+    [{ since: '0001-01-01T00:00:00Z', until: since, dry_run: true }, '/until'],
+  ] as const) {
+    const reply = await call<Problem>(recover, { token, body })
+    expect([reply.status, pointersOf(reply.body)]).toEqual([422, [pointer]])
+  }
+  const ever = { since: '0001-01-01T00:00:00Z', until: '9999-12-31T23:59:59Z', dry_run: true }
+  expect((await call(recover, { token, body: ever })).status).toBe(202)
+})
+
 const bytes = (...parts: (string | number[])[]): Uint8Array =>
   Buffer.concat(parts.map((part) => Buffer.from(part as string)))
 

@@ -193,8 +193,18 @@ export function webhookSendingRoutes(deps: {
 
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 
+/** What PostgreSQL and the audit log can both write down. */
+const firstMoment = new Date('0001-01-01T00:00:00Z')
+const lastMoment = new Date('9999-12-31T23:59:59.999Z')
+
 function readMoment(pointer: string, text: string): Date {
   const at = new Date(text)
-  if (rfc3339.test(text) && !Number.isNaN(at.getTime())) return at
+  if (rfc3339.test(text) && isDay(text.slice(0, 10)) && at >= firstMoment && at <= lastMoment) return at
   throw invalid([{ pointer, detail: 'must be a time such as 2026-01-31T12:00:00Z' }])
+}
+
+/** JavaScript takes February 30 for March 2. */
+function isDay(day: string): boolean {
+  const at = new Date(day)
+  return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)
 }
