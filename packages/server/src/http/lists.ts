@@ -79,6 +79,8 @@ async function sendWhole<Row>(
   if (first.length < streamPageRows) return reply.send(jsonArray(first, listing))
   // The client has left. Fastify would take a stream that its socket ends before the first byte for a failure of ours.
   if (reply.raw.destroyed) return reply.hijack()
+  // Nothing of the body leaves for HEAD: the rest of the list would be read for nobody.
+  if (reply.request.method === 'HEAD') return reply.send(Readable.from([]))
   const stream = Readable.from(chunks(first, listing), { objectMode: false, highWaterMark: 64 * 1024 })
   // A client that hangs up ends the stream without an error.
   return reply.send(stream.on('error', onBrokenOff))
