@@ -1,5 +1,6 @@
-import { type ServerResponse, STATUS_CODES } from 'node:http'
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
+import type { FastifyRequest } from 'fastify'
 import { Fault } from '../kernel/faults.ts'
 import { problemOf } from './problems.ts'
 
@@ -47,8 +48,11 @@ export function answerExpectation(response: ServerResponse): void {
   response.writeHead(status, head).end(body)
 }
 
-/** Node keeps the answer that a socket is busy with here. */
-type Socket = Duplex & { _httpMessage?: ServerResponse | null }
+/** Node keeps the answer that a socket is busy with here, and the request that is arriving on it. */
+type Socket = Duplex & {
+  _httpMessage?: ServerResponse | null
+  parser?: { incoming: IncomingMessage | null } | null
+}
 /** Each is told once, though what follows the first broken thing is broken too. */
 const told = new WeakSet<Socket>()
 
@@ -71,7 +75,25 @@ export function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): 
       answerBrokenHttp(error, socket)
     })
   } else if (busy?.headersSent) socket.destroy()
+  // Answered before all of it was here: what is wrong with the rest would be a second answer to one request.
+  else if (!busy && socket.parser?.incoming?.complete === false) dismiss(socket, '')
   else dismiss(socket, rawAnswer(codes[error.code ?? ''] ?? 'request.malformed'))
+}
+
+/**
+ * The body of a request that is answered without it. So much of it is read and thrown away as a body may have, for clients
+ * that write all of it before they look at the answer; whoever sends more is hung up on.
+ */
+export function skipBody(request: FastifyRequest): void {
+  const { raw } = request
+  // Node calls a request without a body complete only later, but its stream has ended.
+  if (raw.complete || raw.readableEnded) return
+  const bytesMax = request.routeOptions.bodyLimit
+  let bytes = 0
+  raw.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+    if (bytes > bytesMax) raw.socket.destroy()
+  })
 }
 
 /** Not destroyed at once: the answer would be lost with what is still arriving. */

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
@@ -7,7 +8,15 @@ import type { KeyUses } from '../store/key-uses.ts'
 import { gateOf, run } from './admit.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readJson } from './body.ts'
-import { answerBrokenHttp, answerExpectation, hostFault, isHost, noProxy, requestMsMax } from './broken-http.ts'
+import {
+  answerBrokenHttp,
+  answerExpectation,
+  hostFault,
+  isHost,
+  noProxy,
+  requestMsMax,
+  skipBody,
+} from './broken-http.ts'
 import { faultOf } from './fault-of.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createMethodTable } from './methods.ts'
@@ -31,13 +40,17 @@ export function createHttpServer(deps: {
   log: Logger
 }): FastifyInstance {
   const log = createRequestLog(deps.log)
-  const answerError = errorAnswer(log)
+  const refuse = refusal(log)
+  const answerError = errorAnswer(log, refuse)
+  const arriveMsMax = deps.limits.requestMsMax ?? requestMsMax
   const app: FastifyInstance = fastify({
     bodyLimit: deps.limits.requestBytesMax,
-    requestTimeout: deps.limits.requestMsMax ?? requestMsMax,
+    requestTimeout: arriveMsMax,
     http: {
+      // Node's own is a minute, and of the two limits it takes the larger one for the whole request.
+      headersTimeout: arriveMsMax,
       // Slow requests are looked for this often; Node's own half minute would double how long they may take.
-      connectionsCheckingInterval: Math.ceil((deps.limits.requestMsMax ?? requestMsMax) / 10),
+      connectionsCheckingInterval: Math.ceil(arriveMsMax / 10),
       // Node refuses a request without a Host with an empty body; `prepare` says the same as a problem.
       requireHostHeader: false,
       // Of two Authorization headers Node would take the first and whoever stands in front of us perhaps the second.
@@ -65,9 +78,13 @@ export function createHttpServer(deps: {
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
   app.addHook('onRequest', prepare)
+  // Not as Fastify's handler for it, which comes after the body has been read.
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
+    else done()
+  })
   app.addHook('preParsing', givePayload)
   app.setErrorHandler(answerError)
-  app.setNotFoundHandler(async (request, reply) => answerNoRoute(methods.at(request.url), reply, log))
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
   app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
   // Node takes its own listener off the socket of a CONNECT: a client that is gone by then would end the process.
@@ -82,13 +99,18 @@ export function createHttpServer(deps: {
  * not on those that become idle a moment later, nor on those that have not said a word yet, such as a browser's spare.
  */
 function hangUpWhenStopping(app: FastifyInstance): void {
-  const sockets = new Set<Socket>()
+  const lastAnswers = new Map<Socket, ServerResponse | null>()
   app.server.on('connection', (socket: Socket) => {
-    sockets.add(socket)
-    socket.once('close', () => sockets.delete(socket))
+    lastAnswers.set(socket, null)
+    socket.once('close', () => lastAnswers.delete(socket))
   })
+  app.server.on('request', ({ socket }, response) => lastAnswers.set(socket, response))
   app.addHook('preClose', (done) => {
-    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+    for (const [socket, answer] of lastAnswers) {
+      if (socket.bytesRead === 0) socket.destroy()
+      // Its client must not send another request meanwhile. Only the last says so: Node hangs up after an answer that does.
+      else if (answer !== null) answer.shouldKeepAlive = false
+    }
     const sweep = setInterval(() => app.server.closeIdleConnections(), 50)
     app.server.once('close', () => clearInterval(sweep))
     done()
@@ -99,9 +121,10 @@ function hangUpWhenStopping(app: FastifyInstance): void {
 export function createProbeServer(log: Logger): FastifyInstance {
   const app: FastifyInstance = fastify({ forceCloseConnections: 'idle' })
   const requestLog = createRequestLog(log)
+  const refuse = refusal(requestLog)
   app.decorateRequest('arrivedMs', 0)
-  app.setErrorHandler(errorAnswer(requestLog))
-  app.setNotFoundHandler(async (_request, reply) => answerNoRoute([], reply, requestLog))
+  app.setErrorHandler(errorAnswer(requestLog, refuse))
+  app.setNotFoundHandler(async (_request, reply) => refuse(reply, noRoute([])))
   return app
 }
 
@@ -137,20 +160,34 @@ function send(reply: FastifyReply, answer: Answer, log: RequestLog): void {
   reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
 }
 
-const errorAnswer =
-  (log: RequestLog) =>
-  (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    const fault = faultOf(error)
-    log.refused(request, fault, error)
+type Refuse = (reply: FastifyReply, fault: Fault) => void
+
+const refusal =
+  (log: RequestLog): Refuse =>
+  (reply, fault) => {
+    skipBody(reply.request)
     sendProblem(reply, fault)
     log.answered(reply)
   }
+
+const errorAnswer =
+  (log: RequestLog, refuse: Refuse) =>
+  (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const fault = faultOf(error)
+    log.refused(request, fault, error)
+    refuse(reply, fault)
+  }
+
+const isRead = (method: string): boolean => method === 'GET' || method === 'HEAD'
 
 function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
   request.arrivedMs = performance.now()
   // Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way.
   reply.header('cache-control', 'no-store')
-  const { host } = request.headers
+  const { host, upgrade } = request.headers
+  // There is nothing else to speak here, and Node loses what came in one packet with such a request.
+  if (upgrade !== undefined) reply.header('connection', 'close')
+  if (isRead(request.method)) skipBody(request)
   // Only HTTP/1.0 may do without one.
   if (host === undefined ? request.raw.httpVersion !== '1.0' : !isHost(host)) done(hostFault())
   else done()
@@ -163,18 +200,13 @@ function givePayload(
   payload: Readable,
   done: (error: null, payload: Readable) => void,
 ): void {
-  const isParsed = request.method !== 'GET' && request.method !== 'HEAD'
-  done(null, isParsed && request.raw.readableEnded ? Readable.from([]) : payload)
+  done(null, !isRead(request.method) && request.raw.readableEnded ? Readable.from([]) : payload)
 }
 
-function answerNoRoute(allowed: readonly string[], reply: FastifyReply, log: RequestLog): void {
-  const fault =
-    allowed.length === 0
-      ? notFound('no route has this path')
-      : new Fault('request.method_not_allowed', {
-          public: `This path takes ${allowed.join(', ')}.`,
-          headers: { allow: allowed.join(', ') },
-        })
-  sendProblem(reply, fault)
-  log.answered(reply)
-}
+const noRoute = (allowed: readonly string[]): Fault =>
+  allowed.length === 0
+    ? notFound('no route has this path')
+    : new Fault('request.method_not_allowed', {
+        public: `This path takes ${allowed.join(', ')}.`,
+        headers: { allow: allowed.join(', ') },
+      })

@@ -1,7 +1,10 @@
 import { setTimeout } from 'node:timers/promises'
 import { pino } from 'pino'
+import Type from 'typebox'
 import { expect, onTestFinished, test } from 'vitest'
+import { chosen } from '../../src/http/basis.ts'
 import type { Problem } from '../../src/http/problems.ts'
+import { operatorRoute, type Route } from '../../src/http/route.ts'
 import { createHttpServer } from '../../src/http/server.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { call } from '../support/client.ts'
@@ -12,17 +15,38 @@ import { openRaw } from '../support/raw-http.ts'
  * Slow clients, clients that leave, and a server that stops.
  */
 
-async function startImpatient(): Promise<string> {
+const json = 'HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n'
+
+const forOperators = { needs: 'operator', basis: chosen(79), summary: '', description: '', faults: [] } as const
+
+const takesBody = operatorRoute({
+  ...forOperators,
+  method: 'POST',
+  path: '/taken',
+  audit: 'organization.created',
+  body: Type.Object({}),
+  success: { status: 202, description: '', schema: Type.Object({}) },
+  handler: async () => ({ status: 202, body: {} }),
+})
+
+async function startImpatient(routes: Route[] = []): Promise<string> {
+  return (await listen(routes)).url
+}
+
+async function listen(routes: Route[]) {
   const app = createHttpServer({
-    routes: [],
-    authenticate: { member: () => Promise.reject(new Error()), operator: () => Promise.reject(new Error()) },
+    routes,
+    authenticate: {
+      member: () => Promise.reject(new Error()),
+      operator: async (_, address) => ({ kind: 'operator', tokenId: 'x', address }),
+    },
     keyUses: { note() {}, async close() {} },
     limits: { requestBytesMax: 1_024, requestMsMax: 200 },
     trustedProxies: null,
     log: pino({ level: 'silent' }),
   })
   onTestFinished(() => app.close())
-  return app.listen({ host: '127.0.0.1', port: 0 })
+  return { app, url: await app.listen({ host: '127.0.0.1', port: 0 }) }
 }
 
 test('a client that dribbles its headers is answered 408 and hung up on', async () => {
@@ -34,6 +58,86 @@ test('a client that dribbles its headers is answered 408 and hung up on', async 
   expect(received()).toMatch(/^HTTP\/1\.1 408 /)
   const problem = JSON.parse(received().split('\r\n\r\n')[1]!) as Problem
   expect(problem.code).toBe('request.timeout')
+})
+
+test('a client that dribbles its body is answered 408 and hung up on', async () => {
+  const { socket, received, ended } = openRaw(await startImpatient([takesBody]))
+  socket.write(`POST /taken ${json}Content-Length: 1000\r\n\r\n{`)
+  const dribble = setInterval(() => socket.writable && socket.write(' '), 30)
+  await ended
+  clearInterval(dribble)
+  expect(received()).toMatch(/^HTTP\/1\.1 408 /)
+})
+
+test('a request that was refused and never ends is hung up on without a second answer', async () => {
+  const { socket, received, ended } = openRaw(await startImpatient())
+  socket.write(`POST /nothing ${json}Content-Length: 20\r\n\r\n{`)
+  await ended
+  expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 404'])
+})
+
+test('answers of requests that are in flight while the server stops all leave, and the last says that it closes', async () => {
+  const inFlight: PromiseWithResolvers<void>[] = []
+  const { app, url } = await listen([
+    operatorRoute({
+      ...forOperators,
+      method: 'GET',
+      path: '/slow',
+      audit: null,
+      success: { status: 200, description: '', schema: Type.Object({}) },
+      async handler() {
+        const held = Promise.withResolvers<void>()
+        inFlight.push(held)
+        await held.promise
+        return { status: 200, body: {} }
+      },
+    }),
+  ])
+  const { socket, received, ended } = openRaw(url)
+  socket.write('GET /slow HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(2))
+  await expect.poll(() => inFlight.length).toBe(2)
+  const closed = app.close()
+  await expect.poll(() => app.server.listening).toBe(false)
+  for (const held of inFlight) held.resolve()
+  await ended
+  await closed
+  expect(received().match(/HTTP\/1\.1 \d+|connection: [a-z-]+/gi)).toEqual([
+    'HTTP/1.1 200',
+    'Connection: keep-alive',
+    'HTTP/1.1 200',
+    'Connection: close',
+  ])
+})
+
+test('HEAD reads the first page of a long list and no more', async () => {
+  let pages = 0
+  const url = await startImpatient([
+    operatorRoute({
+      ...forOperators,
+      method: 'GET',
+      path: '/listed',
+      audit: null,
+      success: { status: 200, description: '', schema: Type.Array(Type.Object({})) },
+      handler: async () => ({
+        status: 200,
+        list: {
+          // Three pages, the last of them short.
+          page: async ({ limit }) => Array.from({ length: ++pages < 3 ? limit : 1 }, () => ({})),
+          keyOf: () => 'x',
+          record: () => ({}),
+          isKey: () => true,
+        },
+      }),
+    }),
+  ])
+  expect((await call<object[]>(`${url}/listed`)).body.length).toBeGreaterThan(2)
+  expect(pages).toBe(3)
+  pages = 0
+  const head = await call(`${url}/listed`, { method: 'HEAD' })
+  expect([head.status, head.headers.get('content-type')]).toEqual([200, 'application/json; charset=utf-8'])
+  // Were there more to come, it would have been asked for before the next request is answered.
+  await call(`${url}/nothing`)
+  expect(pages).toBe(1)
 })
 
 test('a client that leaves in the middle of its body is no error of ours in the log', async () => {
