@@ -31,7 +31,7 @@ export type Actor =
   | { kind: 'login'; userId: UserId; tokenId: string | null; address: string }
   | { kind: 'operator'; tokenId: string | null; address: string | null }
 
-/** What the operator does without a token to show: at a command line nobody is logged in. */
+/** What the operator does without a token to show: at a command line nobody is logged in, and settings do it by themselves. */
 export const operator = { kind: 'operator', tokenId: null, address: null } as const satisfies Actor
 
 export type AuditEntry = {

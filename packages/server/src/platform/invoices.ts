@@ -1,4 +1,4 @@
-import type { Actor } from '../domain/audit.ts'
+import { type Actor, operator } from '../domain/audit.ts'
 import { invoiceLines, monthOf, monthPeriod, moveInvoice, totalMinor } from '../domain/invoice.ts'
 import { Fault, invalid } from '../kernel/faults.ts'
 import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
@@ -18,8 +18,6 @@ import { publish } from '../webhooks/publish.ts'
 
 export type Prices = { currency: string; hourPriceMinor: number }
 export type Issued = { invoice: InvoiceRow; isNew: boolean }
-
-const scheduler = { kind: 'operator', tokenId: null, address: null } as const
 
 /** One invoice per organization and month, made once the month is over. Null when nothing was used in it. */
 export async function issueInvoice(
@@ -57,7 +55,7 @@ export async function issueInvoicesDue(deps: { db: Database; prices: Prices; now
   const thisMonth = monthPeriod(monthOf(deps.now()))!
   const issued: InvoiceId[] = []
   for (const { org_id: orgId, month } of await unbilledMonths(deps.db, thisMonth.from)) {
-    const result = await issueInvoice(deps, scheduler, { orgId, month })
+    const result = await issueInvoice(deps, operator, { orgId, month })
     if (result?.isNew) issued.push(result.invoice.id)
   }
   return issued

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { operator } from '../domain/audit.ts'
 import { moveBackup } from '../domain/backup.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
@@ -8,9 +9,6 @@ import { type Database, isUniqueViolation } from '../store/database.ts'
 import { databasesDueForBackup, lockDatabase } from '../store/databases.ts'
 import { restoresReading } from '../store/restores.ts'
 import type { JobQueue } from './jobs/queue.ts'
-
-/** Nobody asked: the operator's settings did. */
-const schedule = { kind: 'operator', tokenId: null, address: null } as const
 
 type Deps = { db: Database; queue: JobQueue; node: string }
 
@@ -51,7 +49,7 @@ async function begin({ db, queue, node }: Deps, orgId: OrgId, databaseId: Databa
     const id = newId('bak')
     await insertBackup(tx, orgId, { id, databaseId, node, origin: 'scheduled', createdBy: null })
     const details = { database_id: databaseId, origin: 'scheduled' }
-    await recordAudit(tx, { orgId, action: 'backup.created', actor: schedule, targetId: id, details })
+    await recordAudit(tx, { orgId, action: 'backup.created', actor: operator, targetId: id, details })
     await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id }, { node })
   })
 }
@@ -63,7 +61,7 @@ async function expire({ db, queue, node }: Deps, orgId: OrgId, backupId: BackupI
     if ((await restoresReading(tx, orgId, backupId)) > 0) return
     await markBackupDeleting(tx, orgId, backupId)
     const details = { origin: 'scheduled', why: 'retention' }
-    await recordAudit(tx, { orgId, action: 'backup.deleted', actor: schedule, targetId: backupId, details })
+    await recordAudit(tx, { orgId, action: 'backup.deleted', actor: operator, targetId: backupId, details })
     await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId }, { node })
   })
 }

@@ -16,8 +16,8 @@ export type ConnectionFacts = {
 type Target = { hostname: string; port: number }
 
 type Connected = (error: SendError | null, socket: TLSSocket | null) => void
-/** Opens a connection and writes what it learns into `facts`. The function it returns gives up. */
-export type Connect = (target: Target, sessions: TlsSessions, facts: ConnectionFacts, done: Connected) => () => void
+/** Opens a connection and writes what it learns into `facts`. */
+export type Connect = (target: Target, sessions: TlsSessions, facts: ConnectionFacts, done: Connected) => void
 
 const late: Record<Exclude<Stage, 'exchange'>, SendErrorCode> = {
   dns: 'dns_timeout',
@@ -120,7 +120,6 @@ export function createConnect(deps: {
         (error) => finish(sendErrorOf(error, 'dns')),
       )
     }
-    return () => finish(new SendError(late[stage], 'Given up while connecting.'))
   }
 }
 
