@@ -54,9 +54,9 @@ export async function fillBacklog({ db }: World, orgId: OrgId, events: number): 
 export async function clearBacklog({ db }: World): Promise<void> {
   await db`delete from keyhook.wakes`
   await db`
-    update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null
+    update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null, begun = null
     from keyhook.event_counters c where c.org_id = l.org_id`
-  await db`delete from keyhook.unsettled`
+  await db`delete from keyhook.retries`
 }
 
 /** How long the newest hundred attempts of a webhook take to read; the median of many webhooks. */

@@ -1,6 +1,7 @@
+import type { PendingQuery, Row } from 'postgres'
 import type { OrgId } from '../kernel/ids.ts'
 import { plainArray, textArray } from './array-literal.ts'
-import type { Database } from './database.ts'
+import { type Database, isUniqueViolation } from './database.ts'
 
 export type SettledAttempt = {
   laneId: number
@@ -8,6 +9,8 @@ export type SettledAttempt = {
   token: number
   eventSeq: number
   attemptId: string
+  attempt: number
+  startedAtMs: number
   status: 'succeeded' | 'failed' | 'interrupted'
   durationUs: number | null
   dnsUs: number | null
@@ -28,101 +31,78 @@ export type SettledAttempt = {
   retryMs: number | null
 }
 
-const columnsOf = (settled: readonly SettledAttempt[]) => ({
-  laneId: plainArray(settled.map((one) => one.laneId)),
-  orgId: plainArray(settled.map((one) => one.orgId)),
-  token: plainArray(settled.map((one) => one.token)),
-  eventSeq: plainArray(settled.map((one) => one.eventSeq)),
-  attemptId: plainArray(settled.map((one) => one.attemptId)),
-  status: plainArray(settled.map((one) => one.status)),
-  durationUs: plainArray(settled.map((one) => one.durationUs)),
-  dnsUs: plainArray(settled.map((one) => one.dnsUs)),
-  connectUs: plainArray(settled.map((one) => one.connectUs)),
-  tlsUs: plainArray(settled.map((one) => one.tlsUs)),
-  firstByteUs: plainArray(settled.map((one) => one.firstByteUs)),
-  address: plainArray(settled.map((one) => one.address)),
-  requestHeaders: textArray(settled.map((one) => one.requestHeaders)),
-  responseStatus: plainArray(settled.map((one) => one.responseStatus)),
-  responseHeaders: textArray(settled.map((one) => one.responseHeaders)),
-  responseBody: textArray(settled.map((one) => one.responseBody)),
-  responseComplete: plainArray(
-    settled.map((one) => (one.responseComplete === null ? null : String(one.responseComplete))),
-  ),
-  errorCode: plainArray(settled.map((one) => one.errorCode)),
-  errorDetail: textArray(settled.map((one) => one.errorDetail)),
-})
-
-/*
- * Both statements compare the lease that the attempt was begun under, in the row that they take away or change: a sender
- * that was paused past its lease finds nothing to settle, and records nothing. An attempt moves from `unsettled` to
- * `attempts` in one step, so a reader of both always sees it exactly once.
+/**
+ * Writes down what came of attempts, and puts those that are to be tried again in line, in one step. Compares the lease that
+ * each was begun under: a sender that was paused past it records nothing. Where the lane changes hands in the middle of the
+ * statement, whoever comes first has recorded the attempt: its id is the key. Says how many were ours to settle.
  */
-
-/** Attempts after which their delivery is finished, well or badly. Says how many were still ours to settle. */
-export const settleFinished = async (db: Database, settled: readonly SettledAttempt[]): Promise<number> => {
-  const c = columnsOf(settled)
-  const result = await db`
-    with input as materialized (
-      select * from unnest(
-        ${c.laneId}::bigint[], ${c.orgId}::text[], ${c.token}::bigint[], ${c.eventSeq}::bigint[], ${c.attemptId}::uuid[],
-        ${c.status}::text[], ${c.durationUs}::int[], ${c.dnsUs}::int[], ${c.connectUs}::int[], ${c.tlsUs}::int[],
-        ${c.firstByteUs}::int[], ${c.address}::text[], ${c.requestHeaders}::text[], ${c.responseStatus}::int[],
-        ${c.responseHeaders}::text[], ${c.responseBody}::text[], ${c.responseComplete}::boolean[],
-        ${c.errorCode}::text[], ${c.errorDetail}::text[]
-      ) as i (
-        lane_id, org_id, token, event_seq, id, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
-        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail
-      )
-    ), gone as (
-      delete from keyhook.unsettled u using input i
-      where u.lane_id = i.lane_id and u.event_seq = i.event_seq and u.org_id = i.org_id
-        and u.attempt_id = i.id and u.lease_token = i.token and u.due_at = '-infinity'
-      returning i.*, u.attempt, u.started_at
-    )
-    insert into keyhook.attempts (
-      org_id, lane_id, id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
-      address, request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail
-    )
-    select org_id, lane_id, id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us,
-      first_byte_us, address, request_headers, response_status, response_headers, response_body,
-      response_complete, error_code, error_detail
-    from gone`
-  return result.count
+export const settleAttempts = async (db: Database, settled: readonly SettledAttempt[]): Promise<number> => {
+  try {
+    return await write(db, settled, db``)
+  } catch (error) {
+    // Said twice, or already recorded by the next holder. To provide for it every time would cost a fifth of the statement.
+    if (!isUniqueViolation(error, /^attempts_.*pkey$/)) throw error
+    return write(db, settled, db`on conflict do nothing`)
+  }
 }
 
-/** Attempts after which their delivery waits in the lane for its next try. */
-export const settleForRetry = async (db: Database, settled: readonly SettledAttempt[]): Promise<number> => {
-  const c = columnsOf(settled)
-  const result = await db`
-    with input as materialized (
-      select * from unnest(
-        ${c.laneId}::bigint[], ${c.orgId}::text[], ${c.token}::bigint[], ${c.eventSeq}::bigint[], ${c.attemptId}::uuid[],
-        ${c.status}::text[], ${c.durationUs}::int[], ${c.dnsUs}::int[], ${c.connectUs}::int[], ${c.tlsUs}::int[],
-        ${c.firstByteUs}::int[], ${c.address}::text[], ${c.requestHeaders}::text[], ${c.responseStatus}::int[],
-        ${c.responseHeaders}::text[], ${c.responseBody}::text[], ${c.responseComplete}::boolean[],
-        ${c.errorCode}::text[], ${c.errorDetail}::text[],
-        ${plainArray(settled.map((one) => one.tries))}::int[], ${plainArray(settled.map((one) => one.retryMs))}::bigint[]
-      ) as i (
-        lane_id, org_id, token, event_seq, id, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
-        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail,
-        tries, retry_ms
-      )
+type Fragment = PendingQuery<Row[]>
+
+async function write(db: Database, settled: readonly SettledAttempt[], onConflict: Fragment): Promise<number> {
+  const waiting = settled.filter((one) => one.retryMs !== null)
+  if (waiting.length === 0) return (await record(db, settled, onConflict)).count
+  const [row] = await db<{ count: number }[]>`
+    with recorded as (
+      ${record(db, settled, onConflict)}
+      returning org_id, lane_id, event_seq, attempt, id, next_attempt_at
     ), waiting as (
-      update keyhook.unsettled u
-      set due_at = now() + i.retry_ms * interval '1 millisecond', try = i.tries
-      from input i
-      where u.lane_id = i.lane_id and u.event_seq = i.event_seq and u.org_id = i.org_id
-        and u.attempt_id = i.id and u.lease_token = i.token and u.due_at = '-infinity'
-      returning i.*, u.attempt, u.started_at, u.due_at
+      insert into keyhook.retries (org_id, lane_id, event_seq, due_at, attempt, try)
+      select r.org_id, r.lane_id, r.event_seq, r.next_attempt_at, r.attempt, w.tries
+      from recorded r
+      join unnest(
+        ${plainArray(waiting.map((one) => one.attemptId))}::uuid[], ${plainArray(waiting.map((one) => one.tries))}::int[]
+      ) as w (id, tries) on w.id = r.id
+      where r.next_attempt_at is not null
+      on conflict do nothing
     )
+    select count(*)::int as count from recorded`
+  return row!.count
+}
+
+/** Of a webhook that is deleted nothing is tried again. */
+function record(db: Database, settled: readonly SettledAttempt[], onConflict: Fragment) {
+  const plain = (column: (one: SettledAttempt) => number | string | null) => plainArray(settled.map(column))
+  const text = (column: (one: SettledAttempt) => string | null) => textArray(settled.map(column))
+  return db`
     insert into keyhook.attempts (
       org_id, lane_id, id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
       address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
       error_detail, next_attempt_at
     )
-    select w.org_id, w.lane_id, w.id, w.event_seq, w.attempt, w.status, w.started_at, w.duration_us, w.dns_us, w.connect_us,
-      w.tls_us, w.first_byte_us, w.address, w.request_headers, w.response_status, w.response_headers, w.response_body,
-      w.response_complete, w.error_code, w.error_detail, case when l.ended_at is null then w.due_at end
-    from waiting w join keyhook.lanes l on l.id = w.lane_id and l.org_id = w.org_id`
-  return result.count
+    select i.org_id, i.lane_id, i.id, i.event_seq, i.attempt, i.status, to_timestamp(i.started_ms / 1000.0), i.duration_us,
+      i.dns_us, i.connect_us, i.tls_us, i.first_byte_us, i.address, i.request_headers, i.response_status, i.response_headers,
+      i.response_body, i.response_complete, i.error_code, i.error_detail,
+      case when l.ended_at is null then now() + i.retry_ms * interval '1 millisecond' end
+    from unnest(
+      ${plain((one) => one.orgId)}::text[], ${plain((one) => one.laneId)}::bigint[], ${plain((one) => one.token)}::bigint[],
+      ${plain((one) => one.attemptId)}::uuid[], ${plain((one) => one.eventSeq)}::bigint[],
+      ${plain((one) => one.attempt)}::int[], ${plain((one) => one.status)}::text[],
+      ${plain((one) => one.startedAtMs)}::bigint[], ${plain((one) => one.durationUs)}::int[],
+      ${plain((one) => one.dnsUs)}::int[], ${plain((one) => one.connectUs)}::int[], ${plain((one) => one.tlsUs)}::int[],
+      ${plain((one) => one.firstByteUs)}::int[], ${plain((one) => one.address)}::text[],
+      ${text((one) => one.requestHeaders)}::text[], ${plain((one) => one.responseStatus)}::int[],
+      ${text((one) => one.responseHeaders)}::text[], ${text((one) => one.responseBody)}::text[],
+      ${plain((one) => (one.responseComplete === null ? null : String(one.responseComplete)))}::boolean[],
+      ${plain((one) => one.errorCode)}::text[], ${text((one) => one.errorDetail)}::text[],
+      ${plain((one) => one.retryMs)}::bigint[]
+    ) as i (
+      org_id, lane_id, token, id, event_seq, attempt, status, started_ms, duration_us, dns_us, connect_us, tls_us,
+      first_byte_us, address, request_headers, response_status, response_headers, response_body, response_complete,
+      error_code, error_detail, retry_ms
+    )
+    -- By the id alone, which no two lanes share, and each for itself (\`offset 0\`): a planner without statistics would
+    -- otherwise go through all lanes of the organization for every attempt.
+    cross join lateral (select l.lease_token, l.ended_at from keyhook.lanes l where l.id = i.lane_id offset 0) l
+    where l.lease_token = i.token
+    ${onConflict}`
 }

@@ -66,8 +66,11 @@ export const isDataRefused = (error: unknown): boolean =>
 export const isRefusal = (error: unknown): error is Error =>
   error instanceof postgres.PostgresError && /^(28...|3D000|42501)$/.test(error.code)
 
-export const isUniqueViolation = (error: unknown, constraint: string): boolean =>
-  error instanceof postgres.PostgresError && error.code === '23505' && error.constraint_name === constraint
+export const isUniqueViolation = (error: unknown, constraint: string | RegExp): boolean => {
+  if (!(error instanceof postgres.PostgresError) || error.code !== '23505') return false
+  const name = error.constraint_name ?? ''
+  return typeof constraint === 'string' ? name === constraint : constraint.test(name)
+}
 
 /** True when `lock_timeout` has passed: somebody holds what was asked for. */
 export const isLockTimeout = (error: unknown): boolean =>

@@ -36,10 +36,21 @@ export const findLane = async (
   return row === undefined ? null : { laneId: Number(row.lane_id), url: row.url }
 }
 
+/** Whether an attempt is on its way to the webhook, be it deleted or not. */
+export const isSending = async (db: Database, orgId: OrgId, webhookId: WebhookId): Promise<boolean> => {
+  const [row] = await db<{ sending: boolean }[]>`
+    select exists (
+      select 1 from keyhook.sending where lane_id = (
+        select id from keyhook.lanes where org_id = ${orgId} and webhook_id = ${webhookId}
+      )
+    ) as sending`
+  return row!.sending
+}
+
 /** Sorts after every id there is. Always a bound, so that every page is one descent of the index. */
 const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-/** Attempts newest first: those that have ended, and those on their way. An attempt is in exactly one of the two tables. */
+/** Attempts newest first: those that have ended, and those on their way. An attempt is exactly one of the two. */
 export const listAttempts = (
   db: Database,
   orgId: OrgId,
@@ -58,11 +69,11 @@ export const listAttempts = (
     )
     union all
     (
-      select attempt_id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
+      select id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
         null, null, null, null, null, null, null, null
-      from keyhook.unsettled
-      where lane_id = ${laneId} and org_id = ${orgId} and due_at = '-infinity' and attempt_id < ${before ?? afterAllIds}
-      order by attempt_id desc limit ${limit}
+      from keyhook.sending
+      where lane_id = ${laneId} and org_id = ${orgId} and id < ${before ?? afterAllIds}
+      order by id desc limit ${limit}
     )
   ) r
   join keyhook.events e on e.org_id = ${orgId} and e.seq = r.event_seq
@@ -82,10 +93,10 @@ export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string
   join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq and a.org_id = d.org_id
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   union all
-  select u.lane_id, u.attempt_id, u.attempt, 'sending', u.started_at, null, null, null, null
-  from keyhook.unsettled u
-  join keyhook.deliveries d on d.lane_id = u.lane_id and d.event_seq = u.event_seq and d.org_id = u.org_id
-  where d.org_id = ${orgId} and d.event_seq = ${eventSeq} and u.due_at = '-infinity'
+  select s.lane_id, s.id, s.attempt, 'sending', s.started_at, null, null, null, null
+  from keyhook.sending s
+  join keyhook.deliveries d on d.lane_id = s.lane_id and d.event_seq = s.event_seq and d.org_id = s.org_id
+  where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   order by 2`
 
 export type EventWebhookRow = {
@@ -113,12 +124,11 @@ export const listWebhooksOfEvent = (
   select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
     w.created_at > ${event.created_at} as created_later, w.deleted_at is not null as deleted,
     d.lane_id is not null as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
-    u.due_at as waiting_until
+    r.due_at as waiting_until
   from keyhook.webhooks w
   left join keyhook.lanes l on l.id = w.lane_id and l.org_id = w.org_id
   left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
-  left join keyhook.unsettled u
-    on u.lane_id = w.lane_id and u.event_seq = ${event.seq} and u.org_id = w.org_id and u.due_at > '-infinity'
+  left join keyhook.retries r on r.lane_id = w.lane_id and r.event_seq = ${event.seq} and r.org_id = w.org_id
   where w.org_id = ${orgId} and (
     w.deleted_at is null or d.lane_id is not null
     or w.deleted_at > (select created_at from keyhook.events where org_id = ${orgId} and seq = ${event.seq})

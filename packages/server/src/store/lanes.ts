@@ -15,8 +15,7 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
       where org_id = ${orgId} and webhook_id = ${webhookId} and ended_at is null
       returning id
     )
-    delete from keyhook.unsettled u using ended
-    where u.org_id = ${orgId} and u.lane_id = ended.id and u.due_at > '-infinity'`
+    delete from keyhook.retries r using ended where r.org_id = ${orgId} and r.lane_id = ended.id`
 }
 
 /*
@@ -35,7 +34,7 @@ export type LeasedLane = {
   cursorSeq: number
   headSeq: number
   asked: number
-  /** The dispatcher before us left attempts behind that nobody settled. */
+  /** The dispatcher before us may have left attempts behind that nobody settled. */
   takenOver: boolean
   /** Null once the webhook is deleted. */
   webhook: { url: string; secret: Sealed } | null
@@ -63,17 +62,15 @@ export const leaseLanes = async (
     ), candidates as materialized (
       select id, org_id from due order by turn, due_at limit ${lanesMax}
     ), locked as materialized (
-      select l.id, l.org_id, exists (
-        select 1 from keyhook.unsettled u where u.lane_id = l.id and u.org_id = l.org_id and u.due_at = '-infinity'
-      ) as taken_over
+      select l.id, l.org_id, l.begun is not null as taken_over
       from keyhook.lanes l join candidates c on c.id = l.id and c.org_id = l.org_id
       where l.due_at <= now()
       order by l.id for no key update of l skip locked
     ), leased as (
       update keyhook.lanes l
       set lease_owner = ${owner}, lease_token = greatest(l.lease_token + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
-        due_at = now() + ${leaseMs} * interval '1 millisecond'
-      from locked k where l.id = k.id and l.org_id = k.org_id
+        due_at = now() + ${leaseMs} * interval '1 millisecond', begun_no = 0
+      from locked k where l.id = k.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.head_seq, l.asked, k.taken_over
     )
     select leased.*, w.url, w.secret_key_id, w.secret_box
@@ -123,7 +120,7 @@ export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseM
       order by l.id for no key update of l
     )
     update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond'
-    from quick, locked k where l.id = k.id and l.org_id = k.org_id
+    from quick, locked k where l.id = k.id
     returning l.id, l.head_seq, l.asked`
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
@@ -143,37 +140,40 @@ export const peekLanes = async (
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
 
+/** `begunNo`: the last beginning. `abandon`: given back as it is, with whatever is in it. */
+export type ReleasedLane = HeldLane & { asked: number; begunNo: number; abandon: boolean }
+
 /**
  * Gives lanes back. A lane that was told of new deliveries meanwhile, or asked to send one again, is not given back: the
- * comparison is with the locked row, so there is no moment in which news could fall between two looks.
+ * comparison is with the locked row, so there is no moment in which news could fall between two looks. One that is not
+ * abandoned has settled all that it began, and so has nothing on its way; if anything was begun since it said so, because it
+ * said so on a connection that was given up, it is not given back either.
  */
-export const releaseLanes = async (
-  db: Database,
-  held: readonly (HeldLane & { asked: number; abandon: boolean })[],
-): Promise<number[]> => {
+export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), given as materialized (
       select l.id, l.org_id, h.abandon = 1 as abandon
       from unnest(
         ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[],
-        ${held.map((lane) => lane.asked)}::int[], ${held.map((lane) => Number(lane.abandon))}::int[]
-      ) as h (id, token, asked, abandon)
+        ${held.map((lane) => lane.asked)}::int[], ${held.map((lane) => lane.begunNo)}::bigint[],
+        ${held.map((lane) => Number(lane.abandon))}::int[]
+      ) as h (id, token, asked, begun_no, abandon)
       join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
-      where h.abandon = 1 or l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked)
+      where h.abandon = 1 or (
+        l.begun_no = h.begun_no and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked))
+      )
       order by l.id for no key update of l
     )
     update keyhook.lanes l set
       lease_owner = null,
+      begun = case when g.abandon then l.begun end,
       due_at = case
         -- Of a deleted webhook only an attempt without an outcome matters.
-        when l.ended_at is not null then (
-          select min(u.due_at) from keyhook.unsettled u
-          where u.lane_id = l.id and u.org_id = l.org_id and u.due_at = '-infinity'
-        )
+        when l.ended_at is not null then case when g.abandon and l.begun is not null then now() end
         when g.abandon then now()
-        else (select min(u.due_at) from keyhook.unsettled u where u.lane_id = l.id and u.org_id = l.org_id)
+        else (select min(r.due_at) from keyhook.retries r where r.lane_id = l.id and r.org_id = l.org_id)
       end
-    from quick, given g where l.id = g.id and l.org_id = g.org_id
+    from quick, given g where l.id = g.id
     returning l.id`
   return rows.map((row) => Number(row.id))
 }

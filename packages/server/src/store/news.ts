@@ -1,7 +1,7 @@
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import type { Database } from './database.ts'
-import type { DueDelivery } from './unsettled.ts'
+import type { DueDelivery } from './due.ts'
 
 /*
  * How lanes learn of what has been published. Whoever holds lanes reads the news, which writes nothing and so costs little
@@ -142,7 +142,7 @@ export const wakeLanes = async (db: Database, wakesMax: number): Promise<Woken> 
     update keyhook.lanes l
     set head_seq = greatest(l.head_seq, k.head_seq),
         due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
-    from quick, locked k where l.id = k.id and l.org_id = k.org_id
+    from quick, locked k where l.id = k.id
     returning l.id, l.head_seq, l.lease_owner is not null as held, (select count(*)::int from taken) as wakes`
   const lanes = rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
   return { lanes, more: rows[0]?.wakes === wakesMax }

@@ -34,6 +34,8 @@ export const deleteFinishedEvents = async (
       select e.seq from keyhook.events e
       where e.org_id = ${orgId} and e.seq > ${afterSeq} and e.seq <= ${upToSeq}
       order by e.seq limit ${eventsAtOnce} for update skip locked
+    ), sending as materialized (
+      select lane_id, event_seq from keyhook.sending where org_id = ${orgId}
     ), finished as materialized (
       select s.seq from looked s
       where not exists (
@@ -42,21 +44,22 @@ export const deleteFinishedEvents = async (
         where d.org_id = ${orgId} and d.event_seq = s.seq and (
           (l.cursor_seq < d.event_seq and l.ended_at is null)
           or exists (
-            select 1 from keyhook.unsettled u
-            where u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.org_id = d.org_id
+            select 1 from keyhook.retries r
+            where r.lane_id = d.lane_id and r.event_seq = d.event_seq and r.org_id = d.org_id
               -- The retry of a webhook that was deleted while its last attempt was on its way is nobody's business.
-              and (l.ended_at is null or u.due_at = '-infinity')
+              and l.ended_at is null
           )
+          or exists (select 1 from sending s where s.lane_id = d.lane_id and s.event_seq = d.event_seq)
           or exists (
             select 1 from keyhook.attempts a
             where a.lane_id = d.lane_id and a.event_seq = d.event_seq and a.org_id = d.org_id
           )
         )
       )
-    ), unsettled as (
-      delete from keyhook.unsettled u using finished f, keyhook.deliveries d
+    ), retries as (
+      delete from keyhook.retries r using finished f, keyhook.deliveries d
       where d.org_id = ${orgId} and d.event_seq = f.seq
-        and u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.org_id = d.org_id
+        and r.lane_id = d.lane_id and r.event_seq = d.event_seq and r.org_id = d.org_id
     ), deliveries as (
       delete from keyhook.deliveries d using finished f where d.org_id = ${orgId} and d.event_seq = f.seq
     ), events as (

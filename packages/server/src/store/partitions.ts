@@ -68,8 +68,7 @@ export async function dropPartitions(db: Database, olderThanMs: number): Promise
 
 async function findOldestBegun(db: Database): Promise<number> {
   const [row] = await db<{ ms: string | null }[]>`
-    select (extract(epoch from min(started_at)) * 1000)::bigint as ms
-    from keyhook.unsettled where due_at = '-infinity'`
+    select (extract(epoch from min(started_at)) * 1000)::bigint as ms from keyhook.sending`
   return row?.ms == null ? Number.POSITIVE_INFINITY : Number(row.ms)
 }
 

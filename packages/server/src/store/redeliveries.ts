@@ -3,8 +3,8 @@ import type { Database, Executor, Transaction } from './database.ts'
 import { askLane } from './lanes.ts'
 
 /*
- * The lane is asked before its deliveries are touched: dispatchers lock the lane first too, and the other way round the
- * two would wait for each other, with the beginnings of a whole group of lanes behind them.
+ * The lane is asked before its deliveries are looked at: dispatchers lock the lane first too, and so nothing begins between
+ * the look and what is done about it. The other way round the two would also wait for each other.
  */
 
 export type RedeliveryOutcome = 'asked' | 'on_its_way' | 'no_such_delivery'
@@ -16,10 +16,8 @@ export const redeliver = async (
   webhookId: WebhookId,
   attemptId: string,
 ): Promise<RedeliveryOutcome> => {
-  const [known] = await tx<{ lane_id: string; event_seq: string; attempt: number }[]>`
-    select a.lane_id, a.event_seq, (
-      select max(b.attempt) from keyhook.attempts b where b.lane_id = a.lane_id and b.event_seq = a.event_seq
-    ) as attempt
+  const [known] = await tx<{ lane_id: string; event_seq: string }[]>`
+    select a.lane_id, a.event_seq
     from keyhook.webhooks w
     join keyhook.attempts a on a.lane_id = w.lane_id and a.org_id = w.org_id
     where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null and a.id = ${attemptId}`
@@ -27,11 +25,14 @@ export const redeliver = async (
   const laneId = Number(known.lane_id)
   await askLane(tx, orgId, laneId)
   const asked = await tx`
-    insert into keyhook.unsettled
-      (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
-    values (${orgId}, ${laneId}, ${known.event_seq}, now(), 0, ${known.attempt}, 0, ${attemptId}, now())
-    on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
-    where unsettled.due_at > '-infinity'`
+    insert into keyhook.retries (org_id, lane_id, event_seq, due_at, attempt, try)
+    select ${orgId}, ${laneId}, ${known.event_seq}, now(), max(a.attempt), 0
+    from keyhook.attempts a where a.lane_id = ${laneId} and a.event_seq = ${known.event_seq}
+    having not exists (
+      select 1 from keyhook.sending s
+      where s.lane_id = ${laneId} and s.org_id = ${orgId} and s.event_seq = ${known.event_seq}
+    )
+    on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0`
   return asked.count === 1 ? 'asked' : 'on_its_way'
 }
 
@@ -81,13 +82,10 @@ const neverSucceeded = (
       select 1 from keyhook.attempts a
       where a.lane_id = d.lane_id and a.event_seq = d.event_seq and a.status = 'succeeded'
     )
-    and not exists (
-      select 1 from keyhook.unsettled u
-      where u.lane_id = d.lane_id and u.event_seq = d.event_seq and u.due_at = '-infinity'
-    )
+    and d.event_seq not in (select s.event_seq from keyhook.sending s where s.lane_id = ${laneId} and s.org_id = ${orgId})
     and (
       exists (select 1 from keyhook.attempts a where a.lane_id = d.lane_id and a.event_seq = d.event_seq)
-      or exists (select 1 from keyhook.unsettled u where u.lane_id = d.lane_id and u.event_seq = d.event_seq)
+      or exists (select 1 from keyhook.retries r where r.lane_id = d.lane_id and r.event_seq = d.event_seq)
     )`
 
 export const countRecoverable = async (
@@ -121,17 +119,12 @@ export const stepRecovery = async (tx: Transaction): Promise<boolean> => {
       ${neverSucceeded(tx, job.org_id, job.lane_id, job.since, job.until, job.cursor_seq)}
       order by d.event_seq limit ${recoveryStepDeliveries}
     ), put as (
-      insert into keyhook.unsettled
-        (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
-      select ${job.org_id}, ${job.lane_id}, f.event_seq, now(), 0, coalesce(last.attempt, 0), 0,
-        coalesce(last.id, gen_random_uuid()), now()
+      insert into keyhook.retries (org_id, lane_id, event_seq, due_at, attempt, try)
+      select ${job.org_id}, ${job.lane_id}, f.event_seq, now(), coalesce((
+        select max(a.attempt) from keyhook.attempts a where a.lane_id = ${job.lane_id} and a.event_seq = f.event_seq
+      ), 0), 0
       from found f
-      left join lateral (
-        select a.attempt, a.id from keyhook.attempts a
-        where a.lane_id = ${job.lane_id} and a.event_seq = f.event_seq order by a.attempt desc limit 1
-      ) last on true
       on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0
-      where unsettled.due_at > '-infinity'
       returning 1
     )
     select count(*)::int as looked, max(event_seq) as up_to, (select count(*)::int from put) as put from found`

@@ -1,8 +1,7 @@
 import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
-import type { BegunAttempt, Leftover } from '../store/unsettled.ts'
+import type { BegunAttempt } from '../store/beginnings.ts'
 import type { Exchange } from './exchange.ts'
-import type { Lane } from './lane.ts'
 import type { FlatHeaders } from './receiver.ts'
 
 /** An attempt as it is settled: what was begun, what was sent, what came of it, and when the next is due. */
@@ -18,6 +17,8 @@ export const settled = (
   token: begun.token,
   eventSeq: begun.eventSeq,
   attemptId: begun.attemptId,
+  attempt: begun.attempt,
+  startedAtMs: begun.startedAtMs,
   status: exchange.status,
   durationUs: exchange.durationUs,
   dnsUs: exchange.dnsUs,
@@ -57,13 +58,4 @@ export const unknownOutcome: Exchange = {
   error: { code: 'interrupted', detail: 'The dispatcher stopped before the outcome was known.' },
   gone: false,
   retryAfterMs: null,
-}
-
-/** An attempt that a holder before us began and never settled. */
-export function interrupted(lane: Lane, left: Leftover): SettledAttempt {
-  const { laneId, orgId, webhook } = lane.leased
-  const begun = { laneId, orgId, token: left.token, eventSeq: left.eventSeq, attempt: left.attempts, tries: left.tries }
-  const headers = webhook === null ? [] : lane.sender.headers(left, left.startedAtMs)
-  const record = { ...begun, attemptId: left.attemptId, startedAtMs: left.startedAtMs }
-  return settled(record, unknownOutcome, headers, left.tries, webhook === null ? null : 0)
 }

@@ -5,7 +5,7 @@ import type { DispatchStore } from './dispatch-store.ts'
 import { createFlow, type FlowObserver } from './flow.ts'
 import { createGroup } from './group.ts'
 import { createHearing } from './hearing.ts'
-import { hasRoom, hasWork, isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
+import { hasRoom, hasWork, isBusy, isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
 import { createPersist } from './persist.ts'
 import { createRounds } from './rounds.ts'
 
@@ -135,7 +135,7 @@ export function createDispatcher(deps: {
     if (lanes.get(lane.leased.laneId) === lane) lanes.delete(lane.leased.laneId)
   }
 
-  const held = (lane: Lane) => ({ laneId: lane.leased.laneId, token: lane.leased.token, asked: lane.asked })
+  const held = ({ leased, asked, begunNo }: Lane) => ({ laneId: leased.laneId, token: leased.token, asked, begunNo })
 
   async function release(idle: Lane[]): Promise<void> {
     const wanted = idle.filter((lane) => !lane.gone)
@@ -211,6 +211,9 @@ export function createDispatcher(deps: {
     if (stopping || lanesMax <= 0) return
     const exceptOrgs = full ? [...new Set(Array.from(lanes.values(), (lane) => lane.leased.orgId))] : []
     const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs })
+    // Before any of them is opened: what a lane begins next takes the place of what is left in it.
+    const taken = leased.filter((one) => one.takenOver)
+    const left = taken.length === 0 ? [] : await persist('leftovers', () => store.leftovers(taken))
     const opened = leased.flatMap((one): Lane[] => {
       // A lease that ran out under us comes back with a new token: the old lane is done for.
       const old = lanes.get(one.laneId)
@@ -221,19 +224,12 @@ export function createDispatcher(deps: {
       lanes.set(one.laneId, lane)
       return [lane]
     })
-    const taken = opened.filter((lane) => lane.leased.takenOver)
-    if (taken.length > 0) await interruptLeftovers(taken)
+    for (const one of left) {
+      const lane = lanes.get(one.laneId)
+      if (lane !== undefined) flow.interruptLeftover(lane, one)
+    }
     for (const lane of opened) flow.consider(lane)
     if (leased.length === lanesMax) leaseAgain = true
-  }
-
-  async function interruptLeftovers(taken: readonly Lane[]): Promise<void> {
-    const keys = taken.map(({ leased: { laneId, orgId, token } }) => ({ laneId, orgId, token }))
-    const found = await persist('leftovers', () => store.leftovers(keys))
-    for (const left of found) {
-      const lane = lanes.get(left.laneId)
-      if (lane !== undefined) flow.interruptLeftover(lane, left)
-    }
   }
 
   /** Lanes that wait for their receivers and have room: somebody else may have been told of their news. */
@@ -263,7 +259,7 @@ export function createDispatcher(deps: {
 
   async function untilQuiet(msMax: number): Promise<void> {
     const until = clock.now() + msMax
-    while ([...lanes.values()].some((lane) => lane.inFlight + lane.starting > 0) && clock.now() < until) {
+    while ([...lanes.values()].some(isBusy) && clock.now() < until) {
       await pause(clock, 20)
     }
   }
@@ -294,8 +290,7 @@ export function createDispatcher(deps: {
       keep()
       await untilQuiet(limits.drainMsMax)
       letGo()
-      flow.cutOff()
-      for (const lane of lanes.values()) lane.sender.interrupt()
+      flow.cutOff(lanes.values())
       const handOver = async () => {
         // A lease that is on its way would come after we have given everything back.
         while (looking && !over) await pause(clock, 5)

@@ -1,13 +1,25 @@
 import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
 import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
-import type { BegunAttempt, DueDelivery, Leftover } from '../store/unsettled.ts'
-import { interrupted, settled, unknownOutcome, withoutWords } from './attempt-record.ts'
+import type { Beginning, BegunAttempt, Leftover } from '../store/beginnings.ts'
+import type { DueDelivery } from '../store/due.ts'
+import { settled, unknownOutcome, withoutWords } from './attempt-record.ts'
 import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import type { Exchange } from './exchange.ts'
 import { createGroup } from './group.ts'
-import { canStart, hasWork, isIdle, type Lane, readRequest, takeIn, takeNext, wantsRead } from './lane.ts'
+import {
+  canStart,
+  hasConnection,
+  hasWork,
+  isIdle,
+  type Lane,
+  readRequest,
+  type Starting,
+  takeIn,
+  takeNext,
+  wantsRead,
+} from './lane.ts'
 import type { Persist } from './persist.ts'
 import { createTurns } from './turns.ts'
 import { nextWidth } from './width.ts'
@@ -27,7 +39,6 @@ export type FlowObserver = {
   grouped(kind: 'begin' | 'settle', size: number, ours: number): void
 }
 
-type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt }
 type Settling = SettledAttempt & { lane: Lane }
 
 const lanesPerRead = 256
@@ -36,6 +47,8 @@ const beginningsMax = 2
 const settleGatherMs = 10
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
 const soonMs = 2_000
+/** How long an attempt that is on disk may wait for a connection before it gets one of its own. */
+const readyMsMax = 250
 
 /**
  * What happens to the deliveries of the lanes that are held: read ahead, begin (on disk), send, settle (on disk), and give
@@ -133,19 +146,27 @@ export function createFlow(deps: {
       if (canStart(lane)) turns.add(lane)
     }
     if (group.length === 0) return
-    const begun = group.map((one) => one.begun)
-    const beginning = deps.persist('begin', () => store.begin(begun))
+    const intents = beginningsOf(group)
+    const beginning = deps.persist('begin', () => store.begin(intents))
     beginnings.add(beginning)
     if (turns.size > 0) scheduleStart()
     const mayGo = await beginning
     beginnings.delete(beginning)
-    deps.observe.grouped('begin', group.length, begun.filter((one) => mayGo.has(one.laneId)).length)
+    deps.observe.grouped('begin', group.length, group.filter((one) => mayGo.has(one.lane.leased.laneId)).length)
+    const readyMs = clock.now()
     for (const one of group) {
+      leaveStart(one)
       if (!mayGo.has(one.lane.leased.laneId) || one.lane.gone) refuse(one)
       else if (cutOff) interrupt(one)
-      else send(one)
+      else {
+        one.readyMs = readyMs
+        one.lane.ready.push(one)
+      }
     }
-    for (const { lane } of group) consider(lane)
+    for (const { lane } of group) {
+      sendReady(lane)
+      consider(lane)
+    }
     if (turns.size > 0) scheduleStart()
   }
 
@@ -165,7 +186,8 @@ export function createFlow(deps: {
       attemptId: uuid7(now),
       startedAtMs: now,
     }
-    return { lane, delivery, begun }
+    lane.unsettled.set(begun.attemptId, begun)
+    return { lane, delivery, begun, readyMs: 0 }
   }
 
   function leaveStart({ lane, delivery }: Starting): void {
@@ -173,25 +195,34 @@ export function createFlow(deps: {
     if (delivery.attempts > 0) lane.retriesStarting -= 1
   }
 
-  function refuse(one: Starting): void {
-    leaveStart(one)
+  function refuse({ lane, begun }: Starting): void {
     inFlight -= 1
-    deps.onLost(one.lane)
+    lane.unsettled.delete(begun.attemptId)
+    deps.onLost(lane)
   }
 
   /** On disk, and too late to be sent: we are leaving, and whoever takes the lane next must find an outcome. */
-  function interrupt(one: Starting): void {
-    leaveStart(one)
+  function interrupt({ lane, delivery, begun }: Starting): void {
     inFlight -= 1
-    const { lane, delivery, begun } = one
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
-    lane.settling += 1
     settles.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
   }
 
-  function send(one: Starting): void {
-    const { lane, delivery, begun } = one
-    leaveStart(one)
+  /**
+   * A connection that becomes free takes the next at once, while all that belongs to it is at hand: what is begun ahead costs
+   * less to send than what has to find a connection. But nothing waits for long.
+   */
+  function sendReady(lane: Lane): void {
+    const before = clock.now() - readyMsMax
+    while (lane.ready.length > 0 && (hasConnection(lane) || lane.ready[0]!.readyMs <= before)) send(lane.ready.shift()!)
+    if (lane.ready.length === 0) return
+    lane.hurry ??= clock.after(lane.ready[0]!.readyMs - before, () => {
+      lane.hurry = null
+      sendReady(lane)
+    })
+  }
+
+  function send({ lane, delivery, begun }: Starting): void {
     lane.inFlight += 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
     lane.sender.send(headers, delivery.body, (exchange) => {
@@ -204,9 +235,9 @@ export function createFlow(deps: {
       })
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
-      lane.settling += 1
       settles.add({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
       deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
+      sendReady(lane)
       if (turns.size > 0) scheduleStart()
       consider(lane)
     })
@@ -218,8 +249,8 @@ export function createFlow(deps: {
     return retryDelayMs(deps.schedule, tries, { retryAfterMs: exchange.retryAfterMs, random: deps.random() })
   }
 
-  function afterSettling({ lane, retryMs }: Settling): void {
-    lane.settling -= 1
+  function afterSettling({ lane, attemptId, retryMs }: Settling): void {
+    lane.unsettled.delete(attemptId)
     if (retryMs === 0) lane.retriesDue = true
     else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
     consider(lane)
@@ -267,21 +298,35 @@ export function createFlow(deps: {
 
   /** An attempt that a holder before us began and never settled: nobody knows what came of it. */
   function interruptLeftover(lane: Lane, left: Leftover): void {
-    lane.settling += 1
-    settles.add({ lane, ...interrupted(lane, left) })
+    const { laneId, orgId, token, webhook } = lane.leased
+    const { eventSeq, attempts: attempt, tries, attemptId, startedAtMs } = left
+    const begun = { laneId, orgId, token, eventSeq, attempt, tries, attemptId, startedAtMs }
+    // Ours now: what begins next in this lane is written down beside it.
+    lane.unsettled.set(attemptId, begun)
+    const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)
+    settles.add({ lane, ...settled(begun, unknownOutcome, headers, tries, webhook === null ? null : 0) })
   }
 
   return {
     consider,
     interruptLeftover,
-    forget: (lane: Lane) => turns.remove(lane),
+    /** It is not ours any more. What was ready in it, whoever has it next finds on disk. */
+    forget(lane: Lane) {
+      turns.remove(lane)
+      inFlight -= lane.ready.length
+      lane.ready = []
+    },
     /** Nothing more is started; what is in flight goes on. */
     stop: () => {
       stopped = true
     },
-    /** Nothing more is sent either, not even what is being begun. */
-    cutOff: () => {
+    /** Nothing more is sent either, not even what is being begun, and what is on its way ends here. */
+    cutOff(lanes: Iterable<Lane>) {
       cutOff = true
+      for (const lane of lanes) {
+        for (const one of lane.ready.splice(0)) interrupt(one)
+        lane.sender.interrupt()
+      }
     },
     async settled(): Promise<void> {
       while (beginnings.size > 0) await Promise.all(beginnings)
@@ -296,4 +341,17 @@ export function createFlow(deps: {
       return turns.size
     },
   }
+}
+
+/** What begins, lane by lane, and beside it what each has on its way already. */
+function beginningsOf(group: readonly Starting[]): Beginning[] {
+  return Array.from(
+    Map.groupBy(group, ({ lane }) => lane),
+    ([lane, starting]) => {
+      const { laneId, orgId, token } = lane.leased
+      lane.begunNo += 1
+      const fresh = starting.map(({ begun }) => begun)
+      return { laneId, orgId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled.values()] }
+    },
+  )
 }

@@ -1,9 +1,10 @@
+import type { BegunAttempt } from '../store/beginnings.ts'
+import type { DueDelivery } from '../store/due.ts'
 import type { LeasedLane } from '../store/lanes.ts'
 import type { LaneNews } from '../store/news.ts'
-import type { DueDelivery } from '../store/unsettled.ts'
 import type { Exchange } from './exchange.ts'
 import type { FlatHeaders } from './receiver.ts'
-import type { Width } from './width.ts'
+import { isQuick, type Width } from './width.ts'
 
 /** How a lane reaches its receiver. Kept for a while after the lane is given back, so that its connections stay warm. */
 export type LaneSender = {
@@ -12,6 +13,9 @@ export type LaneSender = {
   send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void): void
   interrupt(): void
 }
+
+/** A delivery that has been taken from its lane to be sent. `readyMs`: when it was on disk. */
+export type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt; readyMs: number }
 
 /** A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. */
 export type Lane = {
@@ -32,10 +36,15 @@ export type Lane = {
   /** Retries that are being begun: until that is on disk, another read would find them again. */
   retriesStarting: number
   starting: number
-  /** The group in which they are being begun. */
+  /** The group in which they are being begun, and how many groups there were. */
   group: unknown
+  begunNo: number
+  /** On disk, and waiting for a connection to become free; and the timer that ends the wait. */
+  ready: Starting[]
+  hurry: (() => void) | null
   inFlight: number
-  settling: number
+  /** All that is begun or about to be, and whose outcome is not on disk yet; by the attempt's id. */
+  unsettled: Map<string, BegunAttempt>
   /** Since when it has had nothing to do; kept for a moment, because what comes next often comes soon. */
   idleSince: number | null
   releasing: boolean
@@ -58,23 +67,38 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   retriesStarting: 0,
   starting: 0,
   group: null,
+  begunNo: 0,
+  ready: [],
+  hurry: null,
   inFlight: 0,
-  settling: 0,
+  unsettled: new Map(),
   idleSince: null,
   releasing: false,
   gone: false,
 })
 
-const busy = (lane: Lane): number => lane.starting + lane.inFlight
+const busy = (lane: Lane): number => lane.starting + lane.ready.length + lane.inFlight
+
+/** What is begun ahead of a quick receiver, for each of its connections: they never wait for the disk. */
+const aheadPerConnection = 2
 
 /**
- * As many may be on their way to the disk as to the receiver: on a slow disk, beginning takes as long as sending, and a lane
- * that did one after the other would be half as fast. One that is down to a single request has a single one in either.
+ * As many may be on their way to the disk as to the receiver, and more where it is quick: on a slow disk, beginning takes as
+ * long as sending, and a lane that did one after the other would be half as fast. One that is down to a single request has a
+ * single one in either.
  */
 export const hasRoom = (lane: Lane): boolean => {
   const width = Math.floor(lane.sender.width.now)
-  return lane.inFlight < width && lane.starting < width && busy(lane) < (width > 1 ? lane.widthMax : 1)
+  if (busy(lane) >= (width > 1 ? lane.widthMax : 1)) return false
+  if (isQuick(lane.sender.width)) return lane.starting + lane.ready.length < aheadPerConnection * width
+  return lane.inFlight < width && lane.starting < width
 }
+
+/** What is on disk may leave. A quick receiver gets it on the connections that it has; no other is worth waiting for. */
+export const hasConnection = (lane: Lane): boolean =>
+  lane.inFlight < Math.floor(lane.sender.width.now) || !isQuick(lane.sender.width)
+
+export const isBusy = (lane: Lane): boolean => busy(lane) > 0
 
 export const hasWork = (lane: Lane): boolean => lane.firsts.length > 0 || lane.retries.length > 0
 
@@ -86,7 +110,7 @@ export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing &
  */
 const readAhead = (lane: Lane): number => {
   const width = Math.floor(lane.sender.width.now)
-  const rounds = width < 4 ? 4 : Math.min(readAheadMax, 10 * width)
+  const rounds = isQuick(lane.sender.width) || width >= 4 ? Math.min(readAheadMax, Math.max(40, 10 * width)) : 4
   return Math.max(1, Math.min(rounds, Math.floor(aheadBytesMax / lane.bodyBytes)))
 }
 const readAheadMax = 200
@@ -111,13 +135,7 @@ export const wantsRead = (lane: Lane): boolean =>
 
 /** Nothing to do, as far as is known. */
 export const isIdle = (lane: Lane): boolean =>
-  !lane.gone &&
-  !lane.releasing &&
-  !lane.reading &&
-  !hasWork(lane) &&
-  busy(lane) === 0 &&
-  lane.settling === 0 &&
-  !wantsRead(lane)
+  !lane.gone && !lane.releasing && !lane.reading && !hasWork(lane) && lane.unsettled.size === 0 && !wantsRead(lane)
 
 /** Retries first: they have waited longest. */
 export function takeNext(lane: Lane): DueDelivery {

@@ -1,5 +1,5 @@
 import type { Signer } from '../domain/signature.ts'
-import type { DueDelivery } from '../store/unsettled.ts'
+import type { DueDelivery } from '../store/due.ts'
 import type { FlatHeaders } from './receiver.ts'
 
 export type RequestHeaders = (signer: Signer, delivery: Sent, startedAtMs: number) => FlatHeaders

@@ -13,6 +13,8 @@ const fastUs = 250_000
 const slackUs = 1_000
 /** Up to here a fast receiver is not asked: a few connections queue nowhere but with us. */
 const easyWidth = 4
+/** A receiver that has answered so soon takes what comes next on the connection that it has just answered on. */
+const quickUs = 50_000
 /**
  * What fast receivers need in flight all together, by how long they take: enough for 3,000 answers a second, and never
  * fewer than this. Once the process itself is what is slow, further connections carry nothing and cost a handshake each,
@@ -20,6 +22,8 @@ const easyWidth = 4
  */
 const enoughPerSecond = 3_000
 const enoughAtLeast = 256
+
+export const isQuick = ({ bestUs }: Width): boolean => bestUs < quickUs
 
 /** `wanted`: the lane has more to send than it may. One that has not needs no further connection. `inFlight`: of all lanes. */
 type Bounds = { widthMax: number; wanted: boolean; inFlight: number }

@@ -191,7 +191,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
     },
   )
 
-  const tables = ['api_keys', 'webhooks', 'events', 'unsettled', 'recoveries', 'databases', 'backups', 'restores']
+  const tables = ['api_keys', 'webhooks', 'events', 'retries', 'recoveries', 'databases', 'backups', 'restores']
 
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,

@@ -1,4 +1,4 @@
-import type { BegunAttempt } from '../../src/store/unsettled.ts'
+import type { Beginning } from '../../src/store/beginnings.ts'
 import type { Model } from './model.ts'
 import type { Host } from './timeline.ts'
 
@@ -31,8 +31,8 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
       return violation
     },
     /** The database has taken these intents. */
-    begun(host: Host, attempts: readonly BegunAttempt[], mayGo: ReadonlySet<number>): void {
-      for (const { laneId, eventSeq, attempt, attemptId, token } of attempts) {
+    begun(host: Host, beginnings: readonly Beginning[], mayGo: ReadonlySet<number>): void {
+      for (const { laneId, eventSeq, attempt, attemptId, token } of beginnings.flatMap(({ fresh }) => fresh)) {
         if (!mayGo.has(laneId)) continue
         // Said once more, after an answer that was lost.
         if (begunIds.has(attemptId)) continue
@@ -74,27 +74,24 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
     },
     /** Every delivery is finished: nothing waits, nothing is on its way, and nothing was left out. */
     isFinished(): boolean {
-      for (const { laneId, dueMs } of model.unsettled.values()) {
-        // A retry of a webhook that was deleted while its last attempt was on its way is never looked at again.
-        if (!model.lanes.get(laneId)!.ended || dueMs === Number.NEGATIVE_INFINITY) return false
-      }
-      return [...model.lanes.values()].every(
-        (lane) => lane.ended || lane.cursorSeq >= (model.deliveries.get(lane.id)!.at(-1) ?? 0),
+      return (
+        model.retries.size === 0 &&
+        [...model.lanes.values()].every(
+          ({ id, ended, cursorSeq }) =>
+            model.sendingOf(id).length === 0 && (ended || cursorSeq >= (model.deliveries.get(id)!.at(-1) ?? 0)),
+        )
       )
     },
     unfinished: (): string =>
-      JSON.stringify({ unsettled: [...model.unsettled.values()], lanes: [...model.lanes.values()] }),
+      JSON.stringify({ retries: [...model.retries.values()], lanes: [...model.lanes.values()] }),
     atTheEnd(): void {
-      const byDelivery = Map.groupBy(model.attempts, (one) => `${one.laneId} ${one.eventSeq}`)
+      const byDelivery = Map.groupBy(model.attempts.values(), (one) => `${one.laneId} ${one.eventSeq}`)
       for (const [laneId, seqs] of model.deliveries) {
         if (model.lanes.get(laneId)!.ended) continue
         for (const eventSeq of seqs) checkDelivery(laneId, eventSeq, byDelivery.get(`${laneId} ${eventSeq}`) ?? [])
       }
-      const rows = new Map<string, number>()
-      for (const { attemptId } of model.attempts) rows.set(attemptId, (rows.get(attemptId) ?? 0) + 1)
       for (const { attemptId, laneId, eventSeq } of requests) {
-        const count = rows.get(attemptId) ?? 0
-        if (count !== 1) fail(`the request for event ${eventSeq} to lane ${laneId} has ${count} rows`)
+        if (!model.attempts.has(attemptId)) fail(`the request for event ${eventSeq} to lane ${laneId} has no row`)
       }
     },
   }

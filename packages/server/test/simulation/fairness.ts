@@ -41,9 +41,11 @@ export async function longestWaitMs(seed: number): Promise<number> {
     trace() {},
   }
   const { begin } = model.statements
-  model.statements.begin = (attempts) => {
-    for (const { laneId, eventSeq } of attempts) if (laneId === smallLane) begun.set(eventSeq, timeline.now())
-    return begin(attempts)
+  model.statements.begin = (beginnings) => {
+    for (const { laneId, eventSeq } of beginnings.flatMap(({ fresh }) => fresh)) {
+      if (laneId === smallLane) begun.set(eventSeq, timeline.now())
+    }
+    return begin(beginnings)
   }
   for (let i = 0; i < 20; i++) model.publish(busy)
   const { dispatcher, host, kill } = startProcess(world, 'process')

@@ -1,7 +1,8 @@
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
 import type { SettledAttempt } from '../../src/store/attempts.ts'
+import type { BegunAttempt, Leftover } from '../../src/store/beginnings.ts'
+import type { DueDelivery, ReadRequest } from '../../src/store/due.ts'
 import type { HeldLane, LeasedLane } from '../../src/store/lanes.ts'
-import type { DueDelivery, Leftover, ReadRequest } from '../../src/store/unsettled.ts'
 import type { DispatchStore } from '../../src/webhooks/dispatch-store.ts'
 
 /*
@@ -19,18 +20,10 @@ type LaneRow = {
   owner: string | null
   token: number
   ended: boolean
+  begun: readonly BegunAttempt[]
+  begunNo: number
 }
-type UnsettledRow = {
-  laneId: number
-  orgId: OrgId
-  eventSeq: number
-  dueMs: number
-  token: number
-  attempt: number
-  tries: number
-  attemptId: string
-  startedAtMs: number
-}
+type RetryRow = { laneId: number; eventSeq: number; dueMs: number; attempt: number; tries: number }
 type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
 
 /** Every method of the dispatcher's store, without the waiting. */
@@ -38,7 +31,6 @@ export type Statements = {
   [Name in keyof DispatchStore]: (...given: Parameters<DispatchStore[Name]>) => Awaited<ReturnType<DispatchStore[Name]>>
 }
 
-const sending = Number.NEGATIVE_INFINITY
 const keyOf = (laneId: number, eventSeq: number) => `${laneId} ${eventSeq}`
 
 export type Model = ReturnType<typeof createModel>
@@ -49,8 +41,8 @@ export function createModel(now: () => number, freshMax = 12) {
   const deliveries = new Map<number, number[]>()
   const publishedMs = new Map<string, number>()
   const lastSeq = new Map<OrgId, number>()
-  const unsettled = new Map<string, UnsettledRow>()
-  const attempts: AttemptRow[] = []
+  const retries = new Map<string, RetryRow>()
+  const attempts = new Map<string, AttemptRow>()
   let wakes: { orgId: OrgId; eventSeq: number }[] = []
   /** What a crash of the server could take back: commits that nobody has waited for, in their order. */
   let undo: (() => void)[] = []
@@ -70,12 +62,14 @@ export function createModel(now: () => number, freshMax = 12) {
     return change()
   }
 
-  const unsettledOf = (laneId: number) => [...unsettled.values()].filter((row) => row.laneId === laneId)
+  const retriesOf = (laneId: number) => [...retries.values()].filter((row) => row.laneId === laneId)
+  /** Attempts that are on their way. */
+  const sendingOf = (laneId: number) => lanes.get(laneId)!.begun.filter(({ attemptId }) => !attempts.has(attemptId))
   const heldBy = ({ laneId, token }: HeldLane) => {
     const lane = lanes.get(laneId)!
     return lane.token === token ? lane : undefined
   }
-  const dueDelivery = (laneId: number, eventSeq: number, row?: UnsettledRow): DueDelivery => ({
+  const dueDelivery = (laneId: number, eventSeq: number, row?: Pick<RetryRow, 'attempt' | 'tries'>): DueDelivery => ({
     laneId,
     eventSeq,
     eventId: `${eventSeq}`,
@@ -137,9 +131,9 @@ export function createModel(now: () => number, freshMax = 12) {
         })
         byTurn.sort((a, b) => a.turn - b.turn || a.lane.dueMs! - b.lane.dueMs!)
         return byTurn.slice(0, lanesMax).map(({ lane }): LeasedLane => {
-          const takenOver = unsettledOf(lane.id).some((row) => row.dueMs === sending)
+          const takenOver = lane.begun.length > 0
           const token = Math.max(lane.token + 1, Math.floor(now() * 1_000))
-          Object.assign(lane, { owner, token, dueMs: now() + leaseMs })
+          Object.assign(lane, { owner, token, dueMs: now() + leaseMs, begunNo: 0 })
           const { id, orgId, cursorSeq, headSeq, asked } = lane
           const webhook = lane.ended ? null : { url: '', secret: { keyId: '', box: Buffer.alloc(0) } }
           const webhookId = `wh_${id}` as WebhookId
@@ -148,13 +142,11 @@ export function createModel(now: () => number, freshMax = 12) {
       }),
 
     leftovers: (held) =>
-      held.flatMap(({ laneId, token }) =>
-        unsettledOf(laneId)
-          .filter((row) => row.dueMs === sending && row.token < token)
-          .map((row): Leftover => {
-            const { attemptId, startedAtMs } = row
-            return { ...dueDelivery(laneId, row.eventSeq, row), attemptId, startedAtMs, token: row.token }
-          }),
+      held.flatMap(({ laneId }) =>
+        sendingOf(laneId).map((begun): Leftover => {
+          const { attemptId, startedAtMs } = begun
+          return { ...dueDelivery(laneId, begun.eventSeq, begun), attemptId, startedAtMs }
+        }),
       ),
 
     read(requests) {
@@ -164,8 +156,8 @@ export function createModel(now: () => number, freshMax = 12) {
           .filter((eventSeq) => eventSeq > afterSeq)
           .slice(0, firstsMax)
           .map((eventSeq) => dueDelivery(laneId, eventSeq)),
-        ...unsettledOf(laneId)
-          .filter((row) => row.dueMs !== sending && row.dueMs <= now())
+        ...retriesOf(laneId)
+          .filter((row) => row.dueMs <= now())
           .sort((a, b) => a.dueMs - b.dueMs)
           .slice(0, retriesMax)
           .map((row) => dueDelivery(laneId, row.eventSeq, row)),
@@ -173,16 +165,19 @@ export function createModel(now: () => number, freshMax = 12) {
       return found.sort((a, b) => a.eventSeq - b.eventSeq)
     },
 
-    begin(begun) {
+    begin(beginnings) {
       onDisk()
       const mayGo = new Set<number>()
-      for (const { laneId, orgId, token, eventSeq, attempt, tries, attemptId, startedAtMs } of begun) {
+      for (const { laneId, token, no, fresh, unsettled } of beginnings) {
         const lane = heldBy({ laneId, token })
-        if (lane === undefined || lane.ended || lane.owner === null) continue
+        if (lane === undefined || lane.ended || lane.owner === null || lane.begunNo > no) continue
         mayGo.add(laneId)
-        if (attempt === 1) lane.cursorSeq = Math.max(lane.cursorSeq, eventSeq)
-        const row = { laneId, orgId, eventSeq, dueMs: sending, token, attempt, tries, attemptId, startedAtMs }
-        unsettled.set(keyOf(laneId, eventSeq), row)
+        Object.assign(lane, { begun: unsettled, begunNo: no })
+        for (const { eventSeq, attempt } of fresh) {
+          if (attempt === 1) lane.cursorSeq = Math.max(lane.cursorSeq, eventSeq)
+          else if ((retries.get(keyOf(laneId, eventSeq))?.attempt ?? 0) < attempt)
+            retries.delete(keyOf(laneId, eventSeq))
+        }
       }
       return mayGo
     },
@@ -190,14 +185,13 @@ export function createModel(now: () => number, freshMax = 12) {
     settle(settled: readonly SettledAttempt[]) {
       onDisk()
       let ours = 0
-      for (const { laneId, eventSeq, attemptId, token, status, tries, retryMs } of settled) {
-        const key = keyOf(laneId, eventSeq)
-        const row = unsettled.get(key)
-        if (row?.attemptId !== attemptId || row.token !== token || row.dueMs !== sending) continue
+      for (const { laneId, eventSeq, attemptId, attempt, token, status, tries, retryMs } of settled) {
+        const lane = heldBy({ laneId, token })
+        if (lane === undefined || attempts.has(attemptId)) continue
         ours += 1
-        if (retryMs === null) unsettled.delete(key)
-        else Object.assign(row, { dueMs: now() + retryMs, tries })
-        attempts.push({ laneId, eventSeq, attempt: row.attempt, attemptId, status })
+        attempts.set(attemptId, { laneId, eventSeq, attempt, attemptId, status })
+        if (retryMs === null || lane.ended || retries.has(keyOf(laneId, eventSeq))) continue
+        retries.set(keyOf(laneId, eventSeq), { laneId, eventSeq, dueMs: now() + retryMs, attempt, tries })
       }
       return ours
     },
@@ -224,13 +218,13 @@ export function createModel(now: () => number, freshMax = 12) {
         held.flatMap((one) => {
           const lane = heldBy(one)
           if (lane === undefined) return []
-          const isQuiet = lane.headSeq <= lane.cursorSeq && lane.asked === one.asked
-          if (!one.abandon && !lane.ended && !isQuiet) return []
-          const waiting = unsettledOf(lane.id).map((row) => row.dueMs)
-          const relevant = lane.ended ? waiting.filter((dueMs) => dueMs === sending) : waiting
+          const isQuiet = lane.ended || (lane.headSeq <= lane.cursorSeq && lane.asked === one.asked)
+          if (!one.abandon && !(isQuiet && lane.begunNo === one.begunNo)) return []
           lane.owner = null
-          lane.dueMs = relevant.length > 0 ? Math.min(...relevant) : null
-          if (one.abandon && !lane.ended) lane.dueMs = now()
+          if (!one.abandon) lane.begun = []
+          const waiting = lane.ended ? [] : retriesOf(lane.id).map((row) => row.dueMs)
+          if (one.abandon) lane.dueMs = !lane.ended || lane.begun.length > 0 ? now() : null
+          else lane.dueMs = waiting.length > 0 ? Math.min(...waiting) : null
           return [lane.id]
         }),
       ),
@@ -240,12 +234,13 @@ export function createModel(now: () => number, freshMax = 12) {
     statements,
     lanes,
     deliveries,
-    unsettled,
+    retries,
     attempts,
+    sendingOf,
     addLane(orgId: OrgId): number {
       const id = lanes.size + 1
       const nothing = { headSeq: 0, cursorSeq: 0, asked: 0, dueMs: null, owner: null, token: 0, ended: false }
-      lanes.set(id, { id, orgId, ...nothing })
+      lanes.set(id, { id, orgId, ...nothing, begun: [], begunNo: 0 })
       deliveries.set(id, [])
       return id
     },
@@ -267,18 +262,17 @@ export function createModel(now: () => number, freshMax = 12) {
       const lane = lanes.get(laneId)!
       lane.ended = true
       if (lane.owner === null) lane.dueMs = null
-      for (const row of unsettledOf(laneId)) if (row.dueMs !== sending) unsettled.delete(keyOf(laneId, row.eventSeq))
+      for (const { eventSeq } of retriesOf(laneId)) retries.delete(keyOf(laneId, eventSeq))
     },
     redeliver(laneId: number, eventSeq: number): boolean {
       onDisk()
       const lane = lanes.get(laneId)!
       const key = keyOf(laneId, eventSeq)
-      const made = attempts.filter((one) => one.laneId === laneId && one.eventSeq === eventSeq)
-      const last = made.sort((a, b) => a.attempt - b.attempt).at(-1)
-      const row = unsettled.get(key)
-      if (lane.ended || last === undefined || row?.dueMs === sending) return false
-      const again = { laneId, orgId: lane.orgId, eventSeq, token: 0, startedAtMs: now(), attemptId: last.attemptId }
-      unsettled.set(key, { attempt: last.attempt, ...again, ...row, dueMs: now(), tries: 0 })
+      const isIts = (one: { laneId: number; eventSeq: number }) => one.laneId === laneId && one.eventSeq === eventSeq
+      const made = [...attempts.values()].filter(isIts).map((one) => one.attempt)
+      if (lane.ended || made.length === 0 || sendingOf(laneId).some(isIts)) return false
+      const attempt = Math.max(...made)
+      retries.set(key, { laneId, eventSeq, attempt, ...retries.get(key), dueMs: now(), tries: 0 })
       lane.asked += 1
       if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
       return true

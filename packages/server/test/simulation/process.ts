@@ -82,6 +82,9 @@ export function startProcess(world: World, name: string): Process {
 const shown = [
   'laneId',
   'token',
+  'no',
+  'fresh',
+  'unsettled',
   'eventSeq',
   'attempt',
   'attempts',
@@ -104,7 +107,16 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
       timeline.after(database.latencyMs(), () => {
         // Of a process that died in the meantime, what had left it still arrives.
         if (!host.alive && random.chance(0.5)) return
-        if (database.isDown || random.chance(database.lossChance)) return answer(() => reject(unavailable))
+        if (database.isDown) return answer(() => reject(unavailable))
+        if (random.chance(database.lossChance)) {
+          // Given up by us; the server may be at it still, behind a lock, and be done when nobody thinks of it any more.
+          if (random.chance(0.3))
+            timeline.after(random.int(1, 4_000), () => {
+              if (database.isDown) return
+              trace(`${host.name} ${what} ${brief(given)}, late -> ${brief(statement())}`)
+            })
+          return answer(() => reject(unavailable))
+        }
         const result = statement()
         trace(`${host.name} ${what} ${brief(given)} -> ${brief(result)}`)
         // Done, and the connection is lost before anybody hears of it.
@@ -126,10 +138,10 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
       }),
     leftovers: (lanes) => say('leftovers', lanes, () => statements.leftovers(lanes)),
     read: (requests) => say('read', requests, () => statements.read(requests)),
-    begin: (attempts) =>
-      say('begin', attempts, () => {
-        const mayGo = statements.begin(attempts)
-        checks.begun(host, attempts, mayGo)
+    begin: (beginnings) =>
+      say('begin', beginnings, () => {
+        const mayGo = statements.begin(beginnings)
+        checks.begun(host, beginnings, mayGo)
         return mayGo
       }),
     settle: (attempts) => say('settle', attempts, () => statements.settle(attempts)),

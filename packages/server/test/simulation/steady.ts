@@ -13,7 +13,7 @@ export async function retriedAfterMs(everyMs: number): Promise<number> {
   world.receive = () => ({ status: answers++ === 0 ? 'failed' : 'succeeded', latencyMs: 1 })
   const { dispatcher } = startProcess(world, 'process')
   const beganMs = timeline.now()
-  const isRetried = () => model.attempts.some((one) => one.eventSeq === 1 && one.attempt === 2)
+  const isRetried = () => [...model.attempts.values()].some((one) => one.eventSeq === 1 && one.attempt === 2)
   while (!isRetried() && timeline.now() < beganMs + 60_000) {
     model.publish(org)
     dispatcher.hint()

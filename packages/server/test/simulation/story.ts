@@ -130,8 +130,8 @@ export async function tell(
     model.end(laneId)
   })
   often(6, () => {
-    if (model.attempts.length === 0) return
-    const { laneId, eventSeq } = random.pick(model.attempts)
+    if (model.attempts.size === 0) return
+    const { laneId, eventSeq } = random.pick([...model.attempts.values()])
     if (!model.redeliver(laneId, eventSeq)) return
     note(`event ${eventSeq} is asked for again at lane ${laneId}`)
     hint()

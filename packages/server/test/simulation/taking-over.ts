@@ -25,11 +25,11 @@ export async function sentAfterTakingOver(): Promise<number[]> {
   dispatcher.hint()
   // The news has been read and is on its way back.
   await pass(250)
-  model.statements.release([{ laneId: theirs, token: held!.token, asked: 0, abandon: true }])
+  model.statements.release([{ laneId: theirs, token: held!.token, asked: 0, begunNo: 0, abandon: true }])
   latencyMs = 1
   await pass(200)
   model.publish(org)
   dispatcher.hint()
   await pass(2_000)
-  return model.attempts.filter((one) => one.laneId === theirs).map((one) => one.eventSeq)
+  return [...model.attempts.values()].filter((one) => one.laneId === theirs).map((one) => one.eventSeq)
 }

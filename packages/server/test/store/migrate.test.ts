@@ -75,3 +75,30 @@ test('every migration file has a number of its own, and names are sorted by it',
   expect(new Set(numbers).size).toBe(numbers.length)
   expect(numbers.toSorted((a, b) => a - b)).toEqual(numbers)
 })
+
+test('what was on its way under the schema before, and what waited for its retry, is found under this one', async () => {
+  const db = await emptyDatabase()
+  const migrations = await readMigrations()
+  const change = migrations.findIndex(({ name }) => name === 'lanes_keep_what_is_on_its_way')
+  await migrate(db, migrations.slice(0, change))
+  await db.unsafe(`
+    insert into keyhook.organizations (id, name) values ('org_a', 'A');
+    insert into keyhook.users (id, email) values ('usr_a', 'a@example.com');
+    insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+      values ('org_a', 'wh_a', 'https://example.com/', '{database.created}', 'k', 'b', 'usr_a');
+    insert into keyhook.lanes (id, org_id, webhook_id) select lane_id, org_id, id from keyhook.webhooks;
+    insert into keyhook.unsettled (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
+      select 'org_a', id, n, case when n < 3 then '-infinity' else '2030-01-01Z' end::timestamptz, 1, n, n - 1,
+        ('01a1dfeb-1078-7058-b25c-00000000000' || n)::uuid, '2026-11-15T12:00:00.123Z'
+      from keyhook.lanes cross join generate_series(1, 3) n`)
+  await migrate(db, migrations)
+  expect(await db`select event_seq, attempt, try, id, started_at from keyhook.sending order by event_seq`).toEqual([
+    { event_seq: '1', attempt: 1, try: 0, id: '01a1dfeb-1078-7058-b25c-000000000001', started_at: startedAt },
+    { event_seq: '2', attempt: 2, try: 1, id: '01a1dfeb-1078-7058-b25c-000000000002', started_at: startedAt },
+  ])
+  expect(await db`select event_seq, attempt, try, due_at from keyhook.retries`).toEqual([
+    { event_seq: '3', attempt: 3, try: 2, due_at: new Date('2030-01-01Z') },
+  ])
+})
+
+const startedAt = new Date('2026-11-15T12:00:00.123Z')

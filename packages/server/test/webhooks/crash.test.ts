@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { composeDispatcher } from '../../src/compose.ts'
 import { readHeaders } from '../../src/domain/recorded-headers.ts'
-import { settleFinished } from '../../src/store/attempts.ts'
+import { settleAttempts } from '../../src/store/attempts.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
 import { deliveryEnvironment, deliveryTest, failedSilently, until } from './support/delivery-test.ts'
@@ -86,10 +86,8 @@ test('only the holder of the lease settles: an outcome that comes too late chang
   await world.startDispatcher()
   await world.publishOne()
   const [row] = await until(async () => {
-    const found = await world.db<
-      { lane_id: string; org_id: string; event_seq: string; attempt_id: string; lease_token: string }[]
-    >`
-      select lane_id, org_id, event_seq, attempt_id, lease_token from keyhook.unsettled where due_at = '-infinity'`
+    const found = await world.db<{ lane_id: string; event_seq: string; id: string; lease_token: string }[]>`
+      select s.lane_id, s.event_seq, s.id, l.lease_token from keyhook.sending s join keyhook.lanes l on l.id = s.lane_id`
     return found.length > 0 && found
   })
   const late = {
@@ -98,11 +96,13 @@ test('only the holder of the lease settles: an outcome that comes too late chang
     orgId: world.orgId,
     token: Number(row!.lease_token) - 1,
     eventSeq: Number(row!.event_seq),
-    attemptId: row!.attempt_id,
+    attemptId: row!.id,
+    attempt: 1,
+    startedAtMs: Date.now(),
     tries: 1,
     retryMs: null,
   }
-  expect(await settleFinished(world.db, [late])).toBe(0)
+  expect(await settleAttempts(world.db, [late])).toBe(0)
   await until(async () => (await world.attempts()).length === 1)
   expect((await world.attempts())[0]!.status).toBe('succeeded')
 })
@@ -123,8 +123,9 @@ test('no attempt starts after the deletion of a webhook was answered, in any pro
       select 1 from keyhook.attempts a join keyhook.webhooks w on w.lane_id = a.lane_id
       where w.id = ${webhook.id} and a.started_at > ${now}
       union all
-      select 1 from keyhook.unsettled u join keyhook.webhooks w on w.lane_id = u.lane_id
-      where w.id = ${webhook.id}`
+      select 1 from keyhook.sending s join keyhook.webhooks w on w.lane_id = s.lane_id where w.id = ${webhook.id}
+      union all
+      select 1 from keyhook.retries r join keyhook.webhooks w on w.lane_id = r.lane_id where w.id = ${webhook.id}`
     expect(later).toHaveLength(0)
   }
   await until(async () => {

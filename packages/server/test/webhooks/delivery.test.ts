@@ -36,9 +36,9 @@ test('no request leaves before its attempt is on disk', async () => {
   const receiver = await receiverFor(async (request) => {
     // Another connection looks, while the request is being answered: what it sees is committed.
     const [row] = await world.db<{ event_id: string }[]>`
-      select e.id as event_id from keyhook.unsettled u
-      join keyhook.events e on e.org_id = u.org_id and e.seq = u.event_seq
-      where u.due_at = '-infinity' and e.id = ${eventIdOf(request)}`
+      select e.id as event_id from keyhook.sending s
+      join keyhook.events e on e.org_id = s.org_id and e.seq = s.event_seq
+      where e.id = ${eventIdOf(request)}`
     seen.push(row?.event_id ?? 'nothing')
     return {}
   })
@@ -80,7 +80,7 @@ test('a failed attempt is tried again on schedule, with the same event id, until
   expect(rows.map((row) => row.next_attempt_at === null)).toEqual([false, false, true])
   await sleep(1_500)
   expect(receiver.received.length).toBe(3)
-  expect(await world.db`select 1 from keyhook.unsettled`).toHaveLength(0)
+  expect(await world.db`select 1 from keyhook.retries`).toHaveLength(0)
 })
 
 test('410 ends the retries of that delivery, and Retry-After lengthens the wait', async () => {

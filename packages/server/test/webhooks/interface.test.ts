@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { composeDispatcher, composeHints } from '../../src/compose.ts'
@@ -5,7 +6,7 @@ import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, startApiForTest, type TestApi } from '../support/installation.ts'
 import { deliveryEnvironment, until } from './support/delivery-test.ts'
-import { receiverFor } from './support/receiver.ts'
+import { type Reply, receiverFor } from './support/receiver.ts'
 
 let api: TestApi
 let orgId: OrgId
@@ -224,6 +225,28 @@ test('an event is explained: where it went, where it did not and why, with each 
   expect(reason(late.webhook.id)).toBe('webhook_created_later')
   expect(reason(unseen.webhook.id)).toBe('webhook_created_later')
   expect((await call(`${platform}/events/nothing`, { token: member.token })).status).toBe(404)
+})
+
+test('a webhook that was busy when it was deleted hears nothing after the answer', async () => {
+  for (let round = 0; round < 4; round++) {
+    const { receiver, webhook } = await webhookTo(() => ({ delayMs: 15 }))
+    await report(Array.from({ length: 300 }, () => created()))
+    await until(() => receiver.received.length >= 10 + 20 * round)
+    await call(`${published}/webhooks/${webhook.id}`, { method: 'DELETE', token: owner.token })
+    const heard = receiver.received.length
+    expect(heard).toBeLessThan(300)
+    await sleep(300)
+    expect(receiver.received.length).toBe(heard)
+  }
+})
+
+test('a receiver that hangs does not keep the deletion of its webhook waiting', async () => {
+  const { receiver, webhook } = await webhookTo(() => new Promise<Reply>(() => {}))
+  await report(created())
+  await until(() => receiver.received.length === 1)
+  const begun = performance.now()
+  await call(`${published}/webhooks/${webhook.id}`, { method: 'DELETE', token: owner.token })
+  expect(performance.now() - begun).toBeLessThan(2_500)
 })
 
 test('webhooks that were deleted before an event are no part of its explanation, those deleted after it are', async () => {

@@ -18,9 +18,13 @@ const silent = pino({ level: 'silent' })
 
 /** Deliveries that are not finished and that nobody would ever look at again, in one snapshot of the database. */
 const limbo = (db: Database) => db`
-  select 'a retry without a time' as why, u.lane_id, u.event_seq
-  from keyhook.unsettled u join keyhook.lanes l on l.id = u.lane_id and l.org_id = u.org_id
-  where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(u.due_at, now())))
+  select 'a retry without a time' as why, r.lane_id, r.event_seq
+  from keyhook.retries r join keyhook.lanes l on l.id = r.lane_id and l.org_id = r.org_id
+  where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(r.due_at, now())))
+  union all
+  select 'an attempt on its way that nobody would look for', s.lane_id, s.event_seq
+  from keyhook.sending s join keyhook.lanes l on l.id = s.lane_id and l.org_id = s.org_id
+  where l.due_at is null or (l.lease_owner is null and l.due_at > now())
   union all
   select 'a first attempt that no lane was told of', d.lane_id, d.event_seq
   from keyhook.deliveries d join keyhook.lanes l on l.id = d.lane_id and l.org_id = d.org_id

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { DueDelivery } from '../../src/store/unsettled.ts'
+import type { DueDelivery } from '../../src/store/due.ts'
 import { type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/lane.ts'
 
 const delivery = (eventSeq: number): DueDelivery => ({

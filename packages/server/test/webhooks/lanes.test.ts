@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { type BegunAttempt, beginAttempts, findLeftovers } from '../../src/store/beginnings.ts'
+import type { Database } from '../../src/store/database.ts'
 import { askLane, leaseLanes, releaseLanes } from '../../src/store/lanes.ts'
 import { wakeLanes } from '../../src/store/news.ts'
-import { type BegunAttempt, beginAttempts, findLeftovers } from '../../src/store/unsettled.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
@@ -26,8 +27,13 @@ async function leasedLane() {
     attemptId: uuid7(Date.now()),
     startedAtMs: Date.now(),
   }
-  const held = { laneId: lane!.laneId, token: lane!.token, asked: lane!.asked, abandon: false }
+  const held = { laneId: lane!.laneId, token: lane!.token, asked: lane!.asked, begunNo: 1, abandon: false }
   return { world, webhook, lane: lane!, first, held }
+}
+
+const begin = (db: Database, { laneId, orgId, token, ...rest }: BegunAttempt, no = 1) => {
+  const attempts = [{ laneId, orgId, token, ...rest }]
+  return beginAttempts(db, [{ laneId, orgId, token, no, fresh: attempts, unsettled: attempts }])
 }
 
 test('a lease that is held is not given to a second dispatcher; one that has run out is, with a higher token', async () => {
@@ -46,12 +52,12 @@ test('a lease that a crash of the server takes back is not given again under the
   await world.db`update keyhook.lanes set lease_token = ${lane.token - 1}, lease_owner = null, due_at = now()`
   const [again] = await leaseLanes(world.db, { owner: 'b', lanesMax: 10, leaseMs: 60_000 })
   expect(again!.token).toBeGreaterThan(lane.token)
-  expect((await beginAttempts(world.db, [first])).size).toBe(0)
+  expect((await begin(world.db, first)).size).toBe(0)
 })
 
 test('an attempt that was begun and never settled is found by the next holder, however the lane became free', async () => {
   const { world, webhook, first, held } = await leasedLane()
-  await beginAttempts(world.db, [first])
+  await begin(world.db, first)
   const next = async () => (await leaseLanes(world.db, { owner: 'b', lanesMax: 10, leaseMs: 60_000 }))[0]!
   const freed: (() => Promise<unknown>)[] = [
     () => releaseLanes(world.db, [{ ...held, abandon: true }]),
@@ -59,7 +65,7 @@ test('an attempt that was begun and never settled is found by the next holder, h
     async () => {
       await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
       const [row] = await world.db<{ lease_token: string }[]>`select lease_token from keyhook.lanes`
-      return releaseLanes(world.db, [{ ...held, token: Number(row!.lease_token), abandon: false }])
+      return releaseLanes(world.db, [{ ...held, token: Number(row!.lease_token), abandon: true }])
     },
   ]
   for (const free of freed) {
@@ -73,14 +79,14 @@ test('an attempt that was begun and never settled is found by the next holder, h
 
 test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {
   const { world, webhook, first, held } = await leasedLane()
-  expect((await beginAttempts(world.db, [{ ...first, token: first.token - 1 }])).size).toBe(0)
+  expect((await begin(world.db, { ...first, token: first.token - 1 })).size).toBe(0)
   await releaseLanes(world.db, [{ ...held, abandon: true }])
-  expect((await beginAttempts(world.db, [first])).size).toBe(0)
+  expect((await begin(world.db, first)).size).toBe(0)
   const [again] = await leaseLanes(world.db, { owner: 'a', lanesMax: 10, leaseMs: 60_000 })
   const renewed = { ...first, token: again!.token }
   await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
-  expect((await beginAttempts(world.db, [renewed])).size).toBe(0)
-  expect(await world.db`select 1 from keyhook.unsettled`).toHaveLength(0)
+  expect((await begin(world.db, renewed)).size).toBe(0)
+  expect(await world.db`select 1 from keyhook.sending`).toHaveLength(0)
 })
 
 test('a deletion that is not yet answered holds the beginning of an attempt until it is decided', async () => {
@@ -92,7 +98,7 @@ test('a deletion that is not yet answered holds the beginning of an attempt unti
     answered = true
   })
   await sleep(50)
-  const begun = await beginAttempts(world.db, [first])
+  const begun = await begin(world.db, first)
   expect(answered).toBe(true)
   expect(begun.size).toBe(0)
   await deleting
@@ -100,16 +106,36 @@ test('a deletion that is not yet answered holds the beginning of an attempt unti
 
 test('beginning the same attempt twice, after a lost connection, is beginning it once', async () => {
   const { world, first } = await leasedLane()
-  expect((await beginAttempts(world.db, [first])).size).toBe(1)
-  expect((await beginAttempts(world.db, [first])).size).toBe(1)
-  expect(await world.db`select attempt from keyhook.unsettled`).toEqual([{ attempt: 1 }])
+  expect((await begin(world.db, first)).size).toBe(1)
+  expect((await begin(world.db, first)).size).toBe(1)
+  expect(await world.db`select attempt from keyhook.sending`).toEqual([{ attempt: 1 }])
+})
+
+test('what was said on a connection that was given up, and comes late, changes nothing', async () => {
+  const { world, first, held } = await leasedLane()
+  const second = { ...first, attemptId: uuid7(Date.now()), attempt: 2 }
+  await begin(world.db, first, 1)
+  await begin(world.db, second, 2)
+  expect((await begin(world.db, first, 1)).size).toBe(0)
+  expect(await releaseLanes(world.db, [{ ...held, begunNo: 1 }])).toEqual([])
+  expect(await world.db`select id from keyhook.sending`).toEqual([{ id: second.attemptId }])
+  // The retry that waits because the attempt has failed is not the one that the attempt began as.
+  const retry = (attempt: number) => world.db`
+    insert into keyhook.retries (org_id, lane_id, event_seq, due_at, attempt, try)
+    values (${world.orgId}, ${held.laneId}, 1, now(), ${attempt}, ${attempt})`
+  await retry(2)
+  await begin(world.db, second, 2)
+  expect(await world.db`select attempt from keyhook.retries`).toEqual([{ attempt: 2 }])
+  await world.db`delete from keyhook.retries`
+  await retry(1)
+  await begin(world.db, second, 2)
+  expect(await world.db`select attempt from keyhook.retries`).toEqual([])
 })
 
 test('a lane with news is not given back: neither a new delivery nor a request to send again is slept through', async () => {
   const { world, first, held } = await leasedLane()
-  expect(await releaseLanes(world.db, [held])).toEqual([])
-  await beginAttempts(world.db, [first])
-  await world.db`delete from keyhook.unsettled`
+  expect(await releaseLanes(world.db, [{ ...held, begunNo: 0 }])).toEqual([])
+  await begin(world.db, first)
   await world.db.begin((tx) => askLane(tx, world.orgId, held.laneId))
   expect(await releaseLanes(world.db, [held])).toEqual([])
   expect(await releaseLanes(world.db, [{ ...held, asked: held.asked + 1 }])).toEqual([held.laneId])

@@ -85,7 +85,11 @@ test('a recovery that is killed half-way goes on after the restart, and sends ev
     })
   await until(async () => (await shown()).body.status === 'finished', 'the recovery')
   expect((await shown()).body.redelivered).toBe(failures)
-  await until(async () => (await world.db`select 1 from keyhook.unsettled`).length === 0, 'everything to be settled')
+  await until(
+    async () =>
+      (await world.db`select event_seq from keyhook.sending union select event_seq from keyhook.retries`).length === 0,
+    'everything to be settled',
+  )
   const again = await world.db<{ id: string; outcomes: string[] }[]>`
     select e.id, array_agg(a.status order by a.attempt) as outcomes from keyhook.attempts a
     join keyhook.events e on e.org_id = a.org_id and e.seq = a.event_seq
@@ -125,7 +129,7 @@ test('sending again locks the lane before the delivery, as beginning an attempt 
     }, 'the redelivery to wait for the lane')
     await sleep(20)
     await tx`set local lock_timeout = '2s'`
-    await tx`update keyhook.unsettled set due_at = due_at`
+    await tx`update keyhook.retries set due_at = due_at`
   })
   expect(await asking).toBe('asked')
 })

@@ -66,11 +66,11 @@ test('an attempt that was begun by a clock months ahead finds its week, and keep
   const other = await world.organization()
   await world.publishOne()
   const inTwoMonths = Date.now() + 60 * 86_400_000
+  const begun = `1 1 0 ${inTwoMonths} ${uuid7Floor(inTwoMonths)}`
   await world.db`
-    insert into keyhook.unsettled (org_id, lane_id, event_seq, due_at, lease_token, attempt, try, attempt_id, started_at)
-    select org_id, lane_id, 1, '-infinity', 0, 1, 0, ${uuid7Floor(inTwoMonths)}, ${new Date(inTwoMonths)}
-    from keyhook.webhooks where id = ${early.id}`
-  await world.db`update keyhook.lanes set cursor_seq = 1, lease_owner = 'gone', due_at = now(), lease_token = 1`
+    update keyhook.lanes
+    set cursor_seq = 1, lease_owner = 'gone', due_at = now(), lease_token = 1, begun = ${begun}
+    where webhook_id = ${early.id}`
   await world.addWebhook(receiver.url, { org: other })
   await world.startDispatcher()
   await world.publishOne(other)

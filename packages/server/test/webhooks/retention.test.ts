@@ -129,13 +129,12 @@ test('what is not finished is never lost, however old: a retry that waits, one n
   const begun = await world.publishOne()
   await until(() => receiver.received.length === 2)
   // As a killed process leaves it: the attempt is begun, the lane is held, and nobody renews.
-  const [left] = await world.db`select * from keyhook.unsettled where due_at = '-infinity'`
+  const [left] = await world.db<{ begun: string; event_seq: string }[]>`
+    select l.begun, s.event_seq from keyhook.lanes l join keyhook.sending s on s.lane_id = l.id`
   await first.stop()
-  await world.db`
-    update keyhook.unsettled set due_at = '-infinity', attempt = 1, try = 0, attempt_id = ${left!.attempt_id}
-    where event_seq = ${left!.event_seq}`
+  await world.db`delete from keyhook.retries where event_seq = ${left!.event_seq}`
   await world.db`delete from keyhook.attempts where event_seq = ${left!.event_seq}`
-  await world.db`update keyhook.lanes set lease_owner = 'killed', due_at = now()`
+  await world.db`update keyhook.lanes set begun = ${left!.begun}, lease_owner = 'killed', due_at = now()`
   const unbegun = await world.publishOne()
   const ids = [waiting, begun, unbegun]
   for (const id of ids) await age(world.db, id, 60)
@@ -147,7 +146,7 @@ test('what is not finished is never lost, however old: a retry that waits, one n
 
   broken = false
   hang = false
-  await world.db`update keyhook.unsettled set due_at = now() where due_at > '-infinity'`
+  await world.db`update keyhook.retries set due_at = now()`
   const heard = receiver.received.length
   await world.startDispatcher()
   await until(() => receiver.received.length === heard + 3, 'all three')
@@ -174,7 +173,7 @@ test('a retry of a webhook that was deleted in the middle of an attempt keeps no
   await age(world.db, id, 60)
   await tidy(world.db, 30)
   expect(await eventsLeft(world.db)).toEqual([])
-  expect(await world.db`select 1 from keyhook.unsettled`).toHaveLength(0)
+  expect(await world.db`select 1 from keyhook.retries`).toHaveLength(0)
 })
 
 test('an event that one webhook still waits for says of the others that their attempts have left the history', async () => {

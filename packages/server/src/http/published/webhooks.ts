@@ -10,6 +10,7 @@ import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../
 import { choice, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
+import { untilNothingIsOnItsWay } from './departures.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
 
 const path = '/api/v1/organizations/:orgId/webhooks'
@@ -85,7 +86,7 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
       basis: specified,
       choices: [
         choice(12, 'A webhook that is deleted already is answered 404.'),
-        choice(24, 'No attempt starts after this answer; one that is on its way may finish.'),
+        choice(24, 'No attempt starts after this answer, which waits up to half a second for those on their way.'),
       ],
       summary: 'Delete a webhook',
       description: 'Ends the webhook. Its paths answer 404 from then on.',
@@ -97,6 +98,7 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
           if (!(await deleteWebhook(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
           await recordAudit(tx, { orgId, action: 'webhook.deleted', actor, targetId: id })
         })
+        await untilNothingIsOnItsWay(deps.db, orgId, id)
         return { status: 204 }
       },
     }),

@@ -17,16 +17,22 @@ export async function age(db: Database, eventId: string, days: number): Promise<
   const [event] = await db<{ org_id: string; seq: string }[]>`
     update keyhook.events set created_at = created_at - ${back}::interval where id = ${eventId} returning org_id, seq`
   const { org_id, seq } = event!
+  // In that time lanes with nothing on its way were given back.
+  await db`
+    update keyhook.lanes l set begun = null
+    where org_id = ${org_id} and not exists (select 1 from keyhook.sending s where s.lane_id = l.id)`
   for (const { id } of await db<{ id: string }[]>`
     select id from keyhook.attempts where org_id = ${org_id} and event_seq = ${seq}`) {
     await db`
       update keyhook.attempts set id = ${aged(id, ms)}, started_at = started_at - ${back}::interval where id = ${id}`
   }
-  for (const { attempt_id } of await db<{ attempt_id: string }[]>`
-    select attempt_id from keyhook.unsettled where org_id = ${org_id} and event_seq = ${seq}`) {
+  for (const { lane_id, id, started_ms } of await db<{ lane_id: string; id: string; started_ms: string }[]>`
+    select lane_id, id, (extract(epoch from started_at) * 1000)::bigint as started_ms
+    from keyhook.sending where org_id = ${org_id} and event_seq = ${seq}`) {
     await db`
-      update keyhook.unsettled set attempt_id = ${aged(attempt_id, ms)}, started_at = started_at - ${back}::interval
-      where attempt_id = ${attempt_id}`
+      update keyhook.lanes
+      set begun = replace(replace(begun, ${id}, ${aged(id, ms)}), ${started_ms}, ${String(Number(started_ms) - ms)})
+      where id = ${lane_id}`
   }
 }
 

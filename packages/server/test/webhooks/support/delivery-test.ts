@@ -7,6 +7,7 @@ import type { EventType } from '../../../src/domain/event-types.ts'
 import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
 import type { Installation } from '../../../src/startup/open.ts'
 import type { SettledAttempt } from '../../../src/store/attempts.ts'
+import type { BegunAttempt } from '../../../src/store/beginnings.ts'
 import type { HistoryRow } from '../../../src/store/deliveries.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
 import { publish } from '../../../src/webhooks/publish.ts'
@@ -28,7 +29,7 @@ type AttemptRow = Omit<HistoryRow, 'event_id' | 'event_type' | 'request_headers'
   request_headers: string
 }
 
-type Outcome = Omit<SettledAttempt, 'laneId' | 'orgId' | 'token' | 'eventSeq' | 'attemptId' | 'tries' | 'retryMs'>
+type Outcome = Omit<SettledAttempt, keyof BegunAttempt | 'retryMs'>
 
 /** What is recorded of an attempt that failed without a word from its receiver. */
 export const failedSilently: Outcome = {

@@ -1,0 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { OrgId, WebhookId } from '../../kernel/ids.ts'
+import type { Database } from '../../store/database.ts'
+import { isSending } from '../../store/deliveries.ts'
+
+const lookMs = 20
+/** Twice as long as an attempt that is on disk may wait for its connection; most are over in a few milliseconds. */
+const waitMsMax = 500
+
+/**
+ * Waits until nothing is on its way to a webhook that has just been deleted, but not for a receiver that hangs. Nothing begins
+ * any more, in any process; what had begun may not have left yet, and whoever deletes a webhook expects to hear the last of it.
+ */
+export async function untilNothingIsOnItsWay(db: Database, orgId: OrgId, webhookId: WebhookId): Promise<void> {
+  const until = performance.now() + waitMsMax
+  while ((await isSending(db, orgId, webhookId)) && performance.now() < until) await sleep(lookMs)
+}
