@@ -106,10 +106,10 @@ const leasedLane = (row: LeasedRow): LeasedLane => ({
 })
 
 export type HeldLane = { laneId: number; token: number }
-export type RenewedLane = { laneId: number; headSeq: number; asked: number }
+export type LaneState = { laneId: number; headSeq: number; asked: number }
 
 /** Keeps the leases, and says what has happened to the lanes since. A lane that is not in the answer is lost. */
-export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
+export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<LaneState[]> => {
   const rows = await db<{ id: string; head_seq: string; asked: number }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), locked as materialized (
       select l.id, l.org_id
@@ -126,17 +126,14 @@ export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseM
 }
 
 /** What a lane that has room does not know yet. Cheap: only lanes with news answer. */
-export const peekLanes = async (
-  db: Database,
-  held: readonly (HeldLane & { headSeq: number; asked: number })[],
-): Promise<{ laneId: number; headSeq: number; asked: number }[]> => {
+export const peekLanes = async (db: Database, known: readonly LaneState[]): Promise<LaneState[]> => {
   const rows = await db<{ id: string; head_seq: string; asked: number }[]>`
     select l.id, l.head_seq, l.asked
     from unnest(
-      ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.headSeq)}::bigint[],
-      ${held.map((lane) => lane.asked)}::int[]
-    ) as h (id, head_seq, asked)
-    join keyhook.lanes l on l.id = h.id and (l.head_seq > h.head_seq or l.asked <> h.asked)`
+      ${known.map((lane) => lane.laneId)}::bigint[], ${known.map((lane) => lane.headSeq)}::bigint[],
+      ${known.map((lane) => lane.asked)}::int[]
+    ) as k (id, head_seq, asked)
+    join keyhook.lanes l on l.id = k.id and (l.head_seq > k.head_seq or l.asked <> k.asked)`
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
 

@@ -5,12 +5,12 @@ import type { Database } from '../store/database.ts'
 import { type DueDelivery, type ReadRequest, readDue } from '../store/due.ts'
 import {
   type HeldLane,
+  type LaneState,
   type LeasedLane,
   type LeaseRequest,
   leaseLanes,
   peekLanes,
   type ReleasedLane,
-  type RenewedLane,
   releaseLanes,
   renewLanes,
 } from '../store/lanes.ts'
@@ -25,10 +25,8 @@ export type DispatchStore = {
   read(requests: readonly ReadRequest[]): Promise<DueDelivery[]>
   begin(beginnings: readonly Beginning[]): Promise<Set<number>>
   settle(attempts: readonly SettledAttempt[]): Promise<number>
-  renew(held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]>
-  peek(
-    held: readonly (HeldLane & { headSeq: number; asked: number })[],
-  ): Promise<{ laneId: number; headSeq: number; asked: number }[]>
+  renew(held: readonly HeldLane[], leaseMs: number): Promise<LaneState[]>
+  peek(known: readonly LaneState[]): Promise<LaneState[]>
   release(held: readonly ReleasedLane[]): Promise<number[]>
 }
 
@@ -43,6 +41,6 @@ export const createDispatchStore = (db: Database): DispatchStore => ({
   begin: (beginnings) => beginAttempts(db, beginnings),
   settle: (attempts) => settleAttempts(db, attempts),
   renew: (held, leaseMs) => renewLanes(db, held, leaseMs),
-  peek: (held) => peekLanes(db, held),
+  peek: (known) => peekLanes(db, known),
   release: (held) => releaseLanes(db, held),
 })

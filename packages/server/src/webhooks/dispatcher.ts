@@ -3,9 +3,9 @@ import type { LeasedLane } from '../store/lanes.ts'
 import { type Clock, pause, within } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createFlow, type FlowObserver } from './flow.ts'
-import { createGroup } from './group.ts'
 import { createHearing } from './hearing.ts'
-import { hasRoom, hasWork, isBusy, isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
+import { hasRoom, hasWork, isBusy, isIdle, type Lane, type LaneSender } from './lane.ts'
+import { createLeases, lingerMs } from './leases.ts'
 import { createPersist } from './persist.ts'
 import { createRounds } from './rounds.ts'
 
@@ -30,17 +30,10 @@ export type Dispatcher = {
   readonly inFlight: number
 }
 
-const lanesPerLease = 500
-/** Lanes of organizations that have none here, taken although there is no room. */
-const strangersPerLease = 32
-/** Few: a statement that waits for one lane that is being written to holds up all those that it has already locked. */
-const lanesPerRenewal = 16
+const lanesPerPeek = 500
 const groupMax = 256
 /** Lanes with something in flight look for retries that have come due at least this often. */
 const retryLookMs = 1_000
-/** How long an idle lane is kept: taking and giving back cost a statement each, and a busy webhook is idle for moments. */
-const lingerMs = 1_000
-
 /**
  * Holds lanes and keeps them flowing. Two of these on one database share the lanes: a lane belongs to whoever holds its
  * lease, and every write shows the lease's token.
@@ -71,8 +64,6 @@ export function createDispatcher(deps: {
   let lookAgain = false
   let leaseAgain = false
   let writeDue = false
-  /** The last look left lanes to others for want of room. */
-  let full = false
 
   const rounds = createRounds({ clock, onError: (error) => deps.onError(error, 'round') })
   const persist = createPersist({
@@ -81,7 +72,6 @@ export function createDispatcher(deps: {
     onRetry: deps.onError,
     isOver: () => over,
   })
-  const releases = createGroup<Lane>({ clock, sizeMax: 500, atOnceMax: 1, run: release })
   const flow = createFlow({
     store,
     clock,
@@ -92,12 +82,25 @@ export function createDispatcher(deps: {
     groupMax,
     observe: deps.observe,
     onIdle(lane) {
-      if (lane.leased.webhook === null) giveBack(lane)
+      if (lane.leased.webhook === null && !stopping) leases.giveBack(lane)
       else lane.idleSince ??= clock.now()
     },
-    onLost: drop,
+    onLost: (lane) => leases.drop(lane),
     mend: deps.mend,
     isDataRefused: deps.isDataRefused,
+  })
+
+  const leases = createLeases({
+    store,
+    clock,
+    persist,
+    owner: deps.owner,
+    lanes,
+    flow,
+    limits: { ...limits, waitingMax: groupMax * 2 },
+    open: deps.open,
+    tell,
+    onRoom: () => void look({ forLanes: true }),
   })
 
   const hearing = createHearing({
@@ -112,60 +115,6 @@ export function createDispatcher(deps: {
       void look({ forLanes: false })
     },
   })
-
-  function giveBack(lane: Lane): void {
-    if (stopping || lane.releasing) return
-    lane.releasing = true
-    releases.add(lane)
-  }
-
-  /** Lanes that have had nothing to do for a while go back to whoever finds them due next. */
-  function giveBackIdle(): void {
-    const before = clock.now() - lingerMs
-    for (const lane of lanes.values()) {
-      if (lane.idleSince === null || lane.idleSince > before) continue
-      if (isIdle(lane)) giveBack(lane)
-      else lane.idleSince = null
-    }
-  }
-
-  function drop(lane: Lane): void {
-    lane.gone = true
-    flow.forget(lane)
-    if (lanes.get(lane.leased.laneId) === lane) lanes.delete(lane.leased.laneId)
-  }
-
-  const held = ({ leased, asked, begunNo }: Lane) => ({ laneId: leased.laneId, token: leased.token, asked, begunNo })
-
-  async function release(idle: Lane[]): Promise<void> {
-    const wanted = idle.filter((lane) => !lane.gone)
-    if (wanted.length === 0) return
-    const released = new Set(
-      await persist('release', () => store.release(wanted.map((lane) => ({ ...held(lane), abandon: false })))),
-    )
-    for (const lane of wanted) if (released.has(lane.leased.laneId)) drop(lane)
-    // The others have news, or are lost: the renewal says which.
-    const kept = wanted.filter((lane) => !lane.gone)
-    for (const lane of kept) lane.releasing = false
-    await renew(kept)
-    if (full) void look({ forLanes: true })
-  }
-
-  async function renew(mine: readonly Lane[]): Promise<void> {
-    for (let start = 0; start < mine.length; start += lanesPerRenewal) {
-      const chunk = mine.slice(start, start + lanesPerRenewal).filter((lane) => !lane.gone)
-      if (chunk.length === 0) continue
-      const renewed = await persist('renew', () => store.renew(chunk.map(held), limits.leaseMs))
-      const byId = new Map(renewed.map((one) => [one.laneId, one]))
-      for (const lane of chunk) {
-        const now = byId.get(lane.leased.laneId)
-        // One that is being given back is seen to there.
-        if (lane.releasing) continue
-        if (now === undefined) drop(lane)
-        else tell(lane, now)
-      }
-    }
-  }
 
   function tell(lane: Lane, news: { headSeq: number; asked?: number }): void {
     if (news.asked !== undefined && news.asked !== lane.asked) {
@@ -193,7 +142,7 @@ export function createDispatcher(deps: {
         writeDue = false
         const { forFree, more } = await hearing.hear(inWriting)
         if (more) leaseAgain = true
-        if (wantsLanes || forFree) await lease()
+        if ((wantsLanes || forFree) && !stopping && (await leases.lease())) leaseAgain = true
       } while ((lookAgain || leaseAgain) && !stopping)
     } catch (error) {
       deps.onError(error, 'look')
@@ -202,44 +151,15 @@ export function createDispatcher(deps: {
     }
   }
 
-  async function lease(): Promise<void> {
-    // No more than could be sent from right now: what one process cannot get to, another can. But one lane of every
-    // organization, or one whose receivers hang would keep the others from ever getting a turn here.
-    const room = Math.min(limits.inFlightMax - flow.inFlight, groupMax * 2 - flow.waiting, lanesPerLease)
-    full = room <= 0
-    const lanesMax = Math.min(full ? strangersPerLease : room, limits.lanesMax - lanes.size)
-    if (stopping || lanesMax <= 0) return
-    const exceptOrgs = full ? [...new Set(Array.from(lanes.values(), (lane) => lane.leased.orgId))] : []
-    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs })
-    // Before any of them is opened: what a lane begins next takes the place of what is left in it.
-    const taken = leased.filter((one) => one.takenOver)
-    const left = taken.length === 0 ? [] : await persist('leftovers', () => store.leftovers(taken))
-    const opened = leased.flatMap((one): Lane[] => {
-      // A lease that ran out under us comes back with a new token: the old lane is done for.
-      const old = lanes.get(one.laneId)
-      if (old !== undefined) drop(old)
-      const sender = one.webhook === null ? nobody : deps.open(one)
-      if (sender === null) return []
-      const lane = openLane(one, sender, limits.laneWidthMax)
-      lanes.set(one.laneId, lane)
-      return [lane]
-    })
-    for (const one of left) {
-      const lane = lanes.get(one.laneId)
-      if (lane !== undefined) flow.interruptLeftover(lane, one)
-    }
-    for (const lane of opened) flow.consider(lane)
-    if (leased.length === lanesMax) leaseAgain = true
-  }
-
   /** Lanes that wait for their receivers and have room: somebody else may have been told of their news. */
   async function peek(): Promise<void> {
     const open = [...lanes.values()].filter(
       (lane) => !lane.releasing && !lane.reading && !hasWork(lane) && hasRoom(lane),
     )
-    for (let start = 0; start < open.length; start += lanesPerLease) {
-      const chunk = open.slice(start, start + lanesPerLease)
-      for (const news of await store.peek(chunk.map((lane) => ({ ...held(lane), headSeq: lane.headSeq })))) {
+    for (let start = 0; start < open.length; start += lanesPerPeek) {
+      const chunk = open.slice(start, start + lanesPerPeek)
+      const known = chunk.map(({ leased, headSeq, asked }) => ({ laneId: leased.laneId, headSeq, asked }))
+      for (const news of await store.peek(known)) {
         const lane = lanes.get(news.laneId)
         if (lane !== undefined && !lane.releasing) tell(lane, news)
       }
@@ -259,9 +179,7 @@ export function createDispatcher(deps: {
 
   async function untilQuiet(msMax: number): Promise<void> {
     const until = clock.now() + msMax
-    while ([...lanes.values()].some(isBusy) && clock.now() < until) {
-      await pause(clock, 20)
-    }
+    while ([...lanes.values()].some(isBusy) && clock.now() < until) await pause(clock, 20)
   }
 
   return {
@@ -271,9 +189,9 @@ export function createDispatcher(deps: {
         await look({ forLanes: true })
         await peek()
       })
-      rounds.every(limits.leaseMs / 3, () => renew([...lanes.values()].filter((lane) => !lane.releasing)))
+      rounds.every(limits.leaseMs / 3, leases.renewAll)
       rounds.every(retryLookMs, lookForRetries)
-      rounds.every(lingerMs / 4, giveBackIdle)
+      rounds.every(lingerMs / 4, leases.giveBackIdle)
     },
     hint: () => void look({ forLanes: false }),
     hintHeld: () => void peek().catch((error) => deps.onError(error, 'peek')),
@@ -284,7 +202,7 @@ export function createDispatcher(deps: {
       // Leases are kept while we wait: a lane must not be taken from under a request that may still succeed.
       let letGo = () => {}
       const keep = () => {
-        renew([...lanes.values()].filter((lane) => !lane.releasing)).catch(() => {})
+        leases.renewAll().catch(() => {})
         letGo = clock.after(limits.leaseMs / 3, keep)
       }
       keep()
@@ -295,10 +213,7 @@ export function createDispatcher(deps: {
         // A lease that is on its way would come after we have given everything back.
         while (looking && !over) await pause(clock, 5)
         await flow.settled()
-        await releases.settled()
-        const rest = [...lanes.values()]
-        if (rest.length > 0) await store.release(rest.map((lane) => ({ ...held(lane), abandon: true })))
-        lanes.clear()
+        await leases.abandonAll()
       }
       // With the database away there is nobody to give anything back to: the leases run out by themselves.
       await within(
@@ -316,6 +231,3 @@ export function createDispatcher(deps: {
     },
   }
 }
-
-/** The lane of a deleted webhook: it is leased once more only to settle what was left, and sends nothing. */
-const nobody: LaneSender = { width: { now: 0, bestUs: 0 }, headers: () => [], send() {}, interrupt() {} }

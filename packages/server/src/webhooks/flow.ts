@@ -3,7 +3,7 @@ import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
 import type { Beginning, BegunAttempt, Leftover } from '../store/beginnings.ts'
 import type { DueDelivery } from '../store/due.ts'
-import { settled, unknownOutcome, withoutWords } from './attempt-record.ts'
+import { settled, unknownOutcome } from './attempt-record.ts'
 import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import type { Exchange } from './exchange.ts'
@@ -21,6 +21,7 @@ import {
   wantsRead,
 } from './lane.ts'
 import type { Persist } from './persist.ts'
+import { createSettling } from './settling.ts'
 import { createTurns } from './turns.ts'
 import { nextWidth } from './width.ts'
 
@@ -43,12 +44,12 @@ type Settling = SettledAttempt & { lane: Lane }
 
 const lanesPerRead = 256
 const beginningsMax = 2
-/** No request waits for a settlement, and what a statement costs is mostly the statement: a few milliseconds make few of them. */
-const settleGatherMs = 10
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
 const soonMs = 2_000
 /** How long an attempt that is on disk may wait for a connection before it gets one of its own. */
 const readyMsMax = 250
+
+export type Flow = ReturnType<typeof createFlow>
 
 /**
  * What happens to the deliveries of the lanes that are held: read ahead, begin (on disk), send, settle (on disk), and give
@@ -77,17 +78,9 @@ export function createFlow(deps: {
   let startScheduled = false
   let stopped = false
   let cutOff = false
-  /** Attempts that the database refuses, each written by itself. */
-  const setAside = new Set<Promise<void>>()
 
   const reads = createGroup<Lane>({ clock, sizeMax: lanesPerRead, atOnceMax: 2, run: readLanes })
-  const settles = createGroup<Settling>({
-    clock,
-    sizeMax: deps.groupMax,
-    atOnceMax: 2,
-    gather: { ms: settleGatherMs, size: deps.groupMax / 4 },
-    run: write,
-  })
+  const settling = createSettling<Settling>({ ...deps, afterSettling })
 
   /** Looks at a lane after something about it has changed, and sees to what it needs next. */
   function consider(lane: Lane): void {
@@ -205,7 +198,7 @@ export function createFlow(deps: {
   function interrupt({ lane, delivery, begun }: Starting): void {
     inFlight -= 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
-    settles.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
+    settling.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
   }
 
   /**
@@ -235,7 +228,7 @@ export function createFlow(deps: {
       })
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
-      settles.add({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
+      settling.add({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
       deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
       sendReady(lane)
       if (turns.size > 0) scheduleStart()
@@ -261,41 +254,6 @@ export function createFlow(deps: {
     consider(lane)
   }
 
-  /** Halves a group that cannot be stored until what is wrong stands alone, and holds up nobody else. */
-  async function write(attempts: readonly Settling[]): Promise<void> {
-    let refusals = 0
-    const onRefused = async (error: unknown) => {
-      if (!deps.isDataRefused(error)) return
-      await deps.mend(attempts.map((one) => one.attemptId))
-      refusals += 1
-      if (refusals > 1) throw error
-    }
-    let ours: number
-    try {
-      ours = await deps.persist('settle', () => store.settle(attempts), onRefused)
-    } catch {
-      if (attempts.length === 1) return writeAside(attempts[0]!)
-      const middle = attempts.length >> 1
-      for (const half of [attempts.slice(0, middle), attempts.slice(middle)]) await write(half)
-      return
-    }
-    deps.observe.grouped('settle', attempts.length, ours)
-    for (const one of attempts) afterSettling(one)
-  }
-
-  /** Recorded without the receiver's words, which may be what is wrong. Not waited for: it may never be taken. */
-  function writeAside(attempt: Settling): void {
-    const plain = withoutWords(attempt)
-    const onRefused = () => deps.mend([attempt.attemptId])
-    const written = deps
-      .persist('settle', () => store.settle([plain]), onRefused)
-      .then(() => {
-        setAside.delete(written)
-        afterSettling(attempt)
-      })
-    setAside.add(written)
-  }
-
   /** An attempt that a holder before us began and never settled: nobody knows what came of it. */
   function interruptLeftover(lane: Lane, left: Leftover): void {
     const { laneId, orgId, token, webhook } = lane.leased
@@ -304,7 +262,7 @@ export function createFlow(deps: {
     // Ours now: what begins next in this lane is written down beside it.
     lane.unsettled.set(attemptId, begun)
     const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)
-    settles.add({ lane, ...settled(begun, unknownOutcome, headers, tries, webhook === null ? null : 0) })
+    settling.add({ lane, ...settled(begun, unknownOutcome, headers, tries, webhook === null ? null : 0) })
   }
 
   return {
@@ -330,8 +288,7 @@ export function createFlow(deps: {
     },
     async settled(): Promise<void> {
       while (beginnings.size > 0) await Promise.all(beginnings)
-      await settles.settled()
-      await Promise.all(setAside)
+      await settling.settled()
     },
     get inFlight() {
       return inFlight

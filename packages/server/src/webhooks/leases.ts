@@ -1,0 +1,139 @@
+import type { LeasedLane } from '../store/lanes.ts'
+import type { Clock } from './clock.ts'
+import type { DispatchStore } from './dispatch-store.ts'
+import type { Flow } from './flow.ts'
+import { createGroup } from './group.ts'
+import { isIdle, type Lane, type LaneSender, openLane } from './lane.ts'
+import type { Persist } from './persist.ts'
+
+const lanesPerLease = 500
+/** Lanes of organizations that have none here, taken although there is no room. */
+const strangersPerLease = 32
+/** Few: a statement that waits for one lane that is being written to holds up all those that it has already locked. */
+const lanesPerRenewal = 16
+/** How long an idle lane is kept: taking and giving back cost a statement each, and a busy webhook is idle for moments. */
+export const lingerMs = 1_000
+
+/** Takes lanes, keeps them and gives them back. */
+export function createLeases(deps: {
+  store: Pick<DispatchStore, 'lease' | 'leftovers' | 'renew' | 'release'>
+  clock: Clock
+  persist: Persist
+  owner: string
+  lanes: Map<number, Lane>
+  flow: Flow
+  limits: { inFlightMax: number; waitingMax: number; lanesMax: number; laneWidthMax: number; leaseMs: number }
+  /** Null when the lane cannot be sent from here. */
+  open(leased: LeasedLane): LaneSender | null
+  tell(lane: Lane, news: { headSeq: number; asked: number }): void
+  /** There is room again for lanes that were left to others. */
+  onRoom(): void
+}) {
+  const { store, clock, persist, lanes, flow, limits } = deps
+  const releases = createGroup<Lane>({ clock, sizeMax: 500, atOnceMax: 1, run: release })
+  /** The last look left lanes to others for want of room. */
+  let full = false
+
+  const held = ({ leased, asked, begunNo }: Lane) => ({ laneId: leased.laneId, token: leased.token, asked, begunNo })
+
+  function drop(lane: Lane): void {
+    lane.gone = true
+    flow.forget(lane)
+    if (lanes.get(lane.leased.laneId) === lane) lanes.delete(lane.leased.laneId)
+  }
+
+  /** Says whether there may be more to take. */
+  async function lease(): Promise<boolean> {
+    // No more than could be sent from right now: what one process cannot get to, another can. But one lane of every
+    // organization, or one whose receivers hang would keep the others from ever getting a turn here.
+    const room = Math.min(limits.inFlightMax - flow.inFlight, limits.waitingMax - flow.waiting, lanesPerLease)
+    full = room <= 0
+    const lanesMax = Math.min(full ? strangersPerLease : room, limits.lanesMax - lanes.size)
+    if (lanesMax <= 0) return false
+    const exceptOrgs = full ? [...new Set(Array.from(lanes.values(), (lane) => lane.leased.orgId))] : []
+    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs })
+    // Before any of them is opened: what a lane begins next takes the place of what is left in it.
+    const taken = leased.filter((one) => one.takenOver)
+    const left = taken.length === 0 ? [] : await persist('leftovers', () => store.leftovers(taken))
+    const opened = leased.flatMap((one) => open(one) ?? [])
+    for (const one of left) {
+      const lane = lanes.get(one.laneId)
+      if (lane !== undefined) flow.interruptLeftover(lane, one)
+    }
+    for (const lane of opened) flow.consider(lane)
+    return leased.length === lanesMax
+  }
+
+  function open(leased: LeasedLane): Lane | null {
+    // A lease that ran out under us comes back with a new token: the old lane is done for.
+    const old = lanes.get(leased.laneId)
+    if (old !== undefined) drop(old)
+    const sender = leased.webhook === null ? nobody : deps.open(leased)
+    if (sender === null) return null
+    const lane = openLane(leased, sender, limits.laneWidthMax)
+    lanes.set(leased.laneId, lane)
+    return lane
+  }
+
+  async function renew(mine: readonly Lane[]): Promise<void> {
+    for (let start = 0; start < mine.length; start += lanesPerRenewal) {
+      const chunk = mine.slice(start, start + lanesPerRenewal).filter((lane) => !lane.gone)
+      if (chunk.length === 0) continue
+      const renewed = await persist('renew', () => store.renew(chunk.map(held), limits.leaseMs))
+      const byId = new Map(renewed.map((one) => [one.laneId, one]))
+      for (const lane of chunk) {
+        const now = byId.get(lane.leased.laneId)
+        // One that is being given back is seen to there.
+        if (lane.releasing) continue
+        if (now === undefined) drop(lane)
+        else deps.tell(lane, now)
+      }
+    }
+  }
+
+  function giveBack(lane: Lane): void {
+    if (lane.releasing) return
+    lane.releasing = true
+    releases.add(lane)
+  }
+
+  async function release(idle: Lane[]): Promise<void> {
+    const wanted = idle.filter((lane) => !lane.gone)
+    if (wanted.length === 0) return
+    const released = new Set(
+      await persist('release', () => store.release(wanted.map((lane) => ({ ...held(lane), abandon: false })))),
+    )
+    for (const lane of wanted) if (released.has(lane.leased.laneId)) drop(lane)
+    // The others have news, or are lost: the renewal says which.
+    const kept = wanted.filter((lane) => !lane.gone)
+    for (const lane of kept) lane.releasing = false
+    await renew(kept)
+    if (full) deps.onRoom()
+  }
+
+  return {
+    lease,
+    giveBack,
+    drop,
+    renewAll: () => renew([...lanes.values()].filter((lane) => !lane.releasing)),
+    /** Lanes that have had nothing to do for a while go back to whoever finds them due next. */
+    giveBackIdle(): void {
+      const before = clock.now() - lingerMs
+      for (const lane of lanes.values()) {
+        if (lane.idleSince === null || lane.idleSince > before) continue
+        if (isIdle(lane)) giveBack(lane)
+        else lane.idleSince = null
+      }
+    },
+    /** Gives everything back as it is, once what is being given back has been. */
+    async abandonAll(): Promise<void> {
+      await releases.settled()
+      const rest = [...lanes.values()]
+      if (rest.length > 0) await store.release(rest.map((lane) => ({ ...held(lane), abandon: true })))
+      lanes.clear()
+    },
+  }
+}
+
+/** The lane of a deleted webhook: it is leased once more only to settle what was left, and sends nothing. */
+const nobody: LaneSender = { width: { now: 0, bestUs: 0 }, headers: () => [], send() {}, interrupt() {} }
