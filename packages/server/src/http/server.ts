@@ -77,13 +77,13 @@ export function createHttpServer(deps: {
   app.decorateRequest('arrivedMs', 0)
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
-  app.addHook('onRequest', prepare)
-  // Not as Fastify's handler for it, which comes after the body has been read.
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
+    const fault = prepare(request, reply)
+    if (fault !== null) done(fault)
+    // Not as Fastify's handler for it, which comes after the body has been read.
+    else if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
     else done()
   })
-  app.addHook('preParsing', givePayload)
   app.setErrorHandler(answerError)
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
   app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
@@ -136,6 +136,7 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(route.body && { body: route.body }) },
     onRequest: gateOf(route, deps),
+    ...(!isRead(route.method) && { preParsing: givePayload }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
       const answer = run(route, request)
@@ -180,7 +181,7 @@ const errorAnswer =
 
 const isRead = (method: string): boolean => method === 'GET' || method === 'HEAD'
 
-function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+function prepare(request: FastifyRequest, reply: FastifyReply): Fault | null {
   request.arrivedMs = performance.now()
   // Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way.
   reply.header('cache-control', 'no-store')
@@ -189,8 +190,8 @@ function prepare(request: FastifyRequest, reply: FastifyReply, done: (error?: Er
   if (upgrade !== undefined) reply.header('connection', 'close')
   if (isRead(request.method)) skipBody(request)
   // Only HTTP/1.0 may do without one.
-  if (host === undefined ? request.raw.httpVersion !== '1.0' : !isHost(host)) done(hostFault())
-  else done()
+  const hostIsGood = host === undefined ? request.raw.httpVersion === '1.0' : isHost(host)
+  return hostIsGood ? null : hostFault()
 }
 
 /** A stream that has ended already says so to nobody, and whoever parses a body waits for its end. */
@@ -200,7 +201,7 @@ function givePayload(
   payload: Readable,
   done: (error: null, payload: Readable) => void,
 ): void {
-  done(null, !isRead(request.method) && request.raw.readableEnded ? Readable.from([]) : payload)
+  done(null, request.raw.readableEnded ? Readable.from([]) : payload)
 }
 
 const noRoute = (allowed: readonly string[]): Fault =>
