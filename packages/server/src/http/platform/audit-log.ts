@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { auditActions } from '../../domain/audit.ts'
 import { isId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { type AuditRow, listAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
 import { chosen, mark } from '../basis.ts'
@@ -70,7 +71,7 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
 
 const record = (row: AuditRow) => ({
   id: row.id,
-  at: row.at.toISOString(),
+  at: isoTime(row.at),
   action: row.action,
   actor: { kind: row.actor_kind, user_id: row.user_id, credential: row.credential, address: row.address },
   target_id: row.target_id,

@@ -2,6 +2,7 @@ import Type from 'typebox'
 import { moveBackup } from '../../domain/backup.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { type BackupId, isId, newId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import {
   type BackupRow,
@@ -162,6 +163,6 @@ const backupOf = (row: BackupRow) => ({
   size_bytes: row.size_bytes,
   sha256: row.sha256,
   failure: row.failure,
-  created_at: row.created_at.toISOString(),
-  finished_at: row.finished_at?.toISOString() ?? null,
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
 })

@@ -9,6 +9,7 @@ import {
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
 import {
@@ -152,7 +153,7 @@ export function databaseOf(row: DatabaseRow) {
     database: ownerDatabase,
     connection_string: up ? connectionString(row.host!, row.port!) : null,
     failure: row.failure,
-    created_at: row.created_at.toISOString(),
+    created_at: isoTime(row.created_at),
   }
 }
 

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { invoiceStatuses } from '../../domain/invoice.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import type { InvoiceLineRow, InvoiceRow } from '../../store/invoices.ts'
 import { chosen, mark } from '../basis.ts'
 import { id, moment } from '../schemas.ts'
@@ -41,8 +42,8 @@ export const invoiceOf = (row: InvoiceRow) => ({
   status: row.status,
   currency: row.currency,
   total_minor: row.total_minor,
-  issued_at: row.issued_at.toISOString(),
-  paid_at: row.paid_at?.toISOString() ?? null,
+  issued_at: isoTime(row.issued_at),
+  paid_at: row.paid_at && isoTime(row.paid_at),
 })
 
 export const invoiceWithLines = (row: InvoiceRow, lines: readonly InvoiceLineRow[]) => ({

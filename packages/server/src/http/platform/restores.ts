@@ -3,6 +3,7 @@ import { mintDatabasePassword } from '../../domain/database.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { isId, newId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { lockBackup } from '../../store/backups.ts'
 import type { Database } from '../../store/database.ts'
@@ -124,6 +125,6 @@ const restoreOf = (row: RestoreRow) => ({
   bytes_done: row.bytes_done,
   bytes_total: row.bytes_total,
   failure: row.failure,
-  created_at: row.created_at.toISOString(),
-  finished_at: row.finished_at?.toISOString() ?? null,
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
 })

@@ -4,6 +4,7 @@ import { isEventId } from '../../domain/events.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import type { Database } from '../../store/database.ts'
 import {
   type EventAttemptRow,
@@ -110,7 +111,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
           body: {
             id: event.id,
             type: event.type,
-            created_at: event.created_at.toISOString(),
+            created_at: isoTime(event.created_at),
             test: event.sample,
             body: event.body,
             delivered_to: webhooks
@@ -142,11 +143,11 @@ const deliveryOf = (row: EventWebhookRow, attempts: readonly EventAttemptRow[]) 
     id: attemptIdOf(one.id),
     attempt: one.attempt,
     status: one.status,
-    started_at: one.started_at.toISOString(),
+    started_at: isoTime(one.started_at),
     duration_ms: one.duration_us === null ? null : one.duration_us / 1_000,
     response_status: one.response_status,
     error_code: one.error_code,
-    next_attempt_at: one.next_attempt_at?.toISOString() ?? null,
+    next_attempt_at: one.next_attempt_at && isoTime(one.next_attempt_at),
   })),
 })
 

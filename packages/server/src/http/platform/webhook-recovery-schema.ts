@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { isoTime } from '../../kernel/iso-time.ts'
 import type { RecoveryRow } from '../../store/redeliveries.ts'
 import { chosen, mark } from '../basis.ts'
 import { createdAt, id, moment } from '../schemas.ts'
@@ -21,9 +22,9 @@ export const recoveryRecord = Type.Object(
 export const recoveryRecordOf = (row: RecoveryRow) => ({
   id: row.id,
   status: row.finished_at === null ? 'running' : 'finished',
-  since: row.since.toISOString(),
-  until: row.until.toISOString(),
+  since: isoTime(row.since),
+  until: isoTime(row.until),
   redelivered: Number(row.redelivered),
-  created_at: row.created_at.toISOString(),
-  finished_at: row.finished_at?.toISOString() ?? null,
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
 })

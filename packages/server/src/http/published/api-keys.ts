@@ -1,6 +1,7 @@
 import { mintApiKey } from '../../domain/api-key.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { isId, newId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { type ApiKeyRow, insertApiKey, keyPrefixTaken, listApiKeys, revokeApiKey } from '../../store/api-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { type Database, isUniqueViolation } from '../../store/database.ts'
@@ -114,8 +115,8 @@ const record = (row: ApiKeyRow) => ({
   key_prefix: row.key_prefix,
   status: row.revoked_at === null ? 'active' : 'revoked',
   created_by: row.created_by,
-  created_at: row.created_at.toISOString(),
-  last_used_at: row.last_used_at?.toISOString() ?? null,
+  created_at: isoTime(row.created_at),
+  last_used_at: row.last_used_at && isoTime(row.last_used_at),
 })
 
 const tooManyKeys = (max: number): Fault =>

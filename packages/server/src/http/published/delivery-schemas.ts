@@ -3,6 +3,7 @@ import { eventTypes } from '../../domain/event-types.ts'
 import { readHeaders } from '../../domain/recorded-headers.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import type { HistoryRow } from '../../store/deliveries.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
 import { id, moment } from '../schemas.ts'
@@ -116,7 +117,7 @@ export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
   event_type: row.event_type,
   attempt: row.attempt,
   status: row.status,
-  started_at: row.started_at.toISOString(),
+  started_at: isoTime(row.started_at),
   duration_ms: millis(row.duration_us),
   request: {
     method: 'POST',
@@ -141,5 +142,5 @@ export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
           body_truncated: row.response_complete === false,
         },
   error: row.error_code === null ? null : { code: row.error_code, detail: row.error_detail ?? '' },
-  next_attempt_at: row.next_attempt_at?.toISOString() ?? null,
+  next_attempt_at: row.next_attempt_at && isoTime(row.next_attempt_at),
 })

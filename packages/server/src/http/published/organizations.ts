@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { isId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import type { Database } from '../../store/database.ts'
 import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
@@ -19,7 +20,7 @@ const organization = Type.Object(
 const record = (row: OrganizationRow) => ({
   id: row.id,
   name: row.name,
-  created_at: row.created_at.toISOString(),
+  created_at: isoTime(row.created_at),
 })
 
 export function organizationRoutes(deps: { db: Database }): Route[] {

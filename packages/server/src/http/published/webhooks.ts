@@ -2,6 +2,7 @@ import Type from 'typebox'
 import { mintWebhookSecret } from '../../domain/webhook.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { isId, newId, type WebhookId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
@@ -115,7 +116,7 @@ const record = (row: WebhookRow) => ({
   id: row.id,
   url: row.url,
   event_types: row.event_types,
-  created_at: row.created_at.toISOString(),
+  created_at: isoTime(row.created_at),
 })
 
 const tooManyWebhooks = (max: number): Fault =>
