@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { operator } from '../domain/audit.ts'
 import { type EventType, eventTypes } from '../domain/event-types.ts'
 import { isEventId } from '../domain/events.ts'
+import { parseExactly } from '../kernel/exact-json.ts'
 import { isId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
 import { recordAudit } from '../store/audit.ts'
@@ -55,7 +56,7 @@ function eventOf({ org, type, data, id }: Options) {
 function dataOf(text: string): object {
   let data: unknown
   try {
-    data = JSON.parse(text)
+    data = parseExactly(text)
   } catch {
     throw new Mistake('--data: this is not JSON')
   }

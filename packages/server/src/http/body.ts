@@ -1,5 +1,12 @@
 import type { FastifyRequest } from 'fastify'
+import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    passesOnNumbers?: boolean
+  }
+}
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
@@ -14,7 +21,8 @@ export function readJson(
   try {
     refuseCodings(request.headers)
     // Many clients put a JSON content type on a DELETE without a body.
-    done(null, body.length === 0 ? undefined : parse(body as Buffer))
+    const { passesOnNumbers } = request.routeOptions.config
+    done(null, body.length === 0 ? undefined : parse(body as Buffer, passesOnNumbers ? parseExactly : JSON.parse))
   } catch (error) {
     done(error as Fault)
   }
@@ -30,7 +38,7 @@ function refuseCodings(headers: FastifyRequest['headers']): void {
   if (transfer.toLowerCase() !== 'chunked') throw malformed('The only Transfer-Encoding that is known here is chunked.')
 }
 
-function parse(body: Buffer): unknown {
+function parse(body: Buffer, parseText: (text: string) => unknown): unknown {
   let text: string
   try {
     text = utf8.decode(body)
@@ -38,7 +46,7 @@ function parse(body: Buffer): unknown {
     throw malformed('The body is not valid UTF-8.')
   }
   try {
-    return JSON.parse(text)
+    return parseText(text)
   } catch (error) {
     // The parser's message quotes the text it stumbled over, and that may be somebody's secret: keep only the place.
     const place = /position \d+/.exec(String(error))?.[0]

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { EventType } from '../domain/event-types.ts'
 import { eventBody, type NewEvent, type ReportedEvent } from '../domain/events.ts'
+import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
 import type { Transaction } from '../store/database.ts'
@@ -29,7 +30,7 @@ export async function publishReported(
   const known = new Map<string, { type: EventType; data: unknown }>()
   if (ids.length > 0) {
     for (const { id, type, body } of await findEventsById(tx, orgId, ids)) {
-      known.set(id, { type, data: JSON.parse(body).data })
+      known.set(id, { type, data: (parseExactly(body) as { data: unknown }).data })
     }
   }
   const fresh: StoredEvent[] = []

@@ -102,6 +102,18 @@ test('a reported event arrives, and its attempt can be read with everything that
   expect(delivery!.request.timings.tls_ms).toBeGreaterThan(0)
 })
 
+test('numbers arrive as they were reported, down to the last digit, and said again they are the same event', async () => {
+  const { receiver } = await webhookTo()
+  const data = '{"total":12345678901234567890,"rate":1e400,"cold":-0,"plain":1.5}'
+  const raw = `{"organization_id":"${orgId}","type":"database.created","data":${data},"id":"exact"}`
+  const tell = (text: string) => call(`${api.url}/operator/v1/events`, { token: operatorToken, raw: text })
+  expect((await tell(raw)).status).toBe(202)
+  expect((await tell(raw)).status).toBe(202)
+  expect((await tell(raw.replace('7890,', '7891,'))).status).toBe(409)
+  await until(() => receiver.received.length === 1)
+  expect(receiver.received[0]!.body.toString()).toContain(`"data":${data}`)
+})
+
 test('one report holds up to a thousand events, all or none, and the same id twice is one event', async () => {
   const { receiver } = await webhookTo()
   const many = await report(Array.from({ length: 50 }, (_, i) => created(`job-${i}`)))

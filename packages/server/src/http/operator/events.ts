@@ -60,6 +60,7 @@ export function operatorEventRoutes(deps: {
       description: `Takes one event, or an array of up to ${eventsMax}: all of them or none. Each goes to the webhooks of its organization that are subscribed to its type.`,
       body,
       bodyBytesMax: requestBytesMax,
+      passesOnNumbers: true,
       faults: [conflict(41, 'if an `id` is taken by an event that says something else')],
       success: {
         status: 202,
