@@ -11,7 +11,11 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
   await tx`
     with ended as (
       update keyhook.lanes
-      set ended_at = clock_timestamp(), due_at = case when lease_owner is null then null else due_at end
+      set ended_at = clock_timestamp(), due_at = case
+        when lease_owner is not null then due_at
+        -- What its last holder left behind: somebody has to look whether it has an outcome.
+        when begun is not null then now()
+      end
       where org_id = ${orgId} and webhook_id = ${webhookId} and ended_at is null
       returning id
     )
@@ -137,24 +141,23 @@ export const peekLanes = async (db: Database, known: readonly LaneState[]): Prom
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
 
-/** `begunNo`: the last beginning. `abandon`: given back as it is, with whatever is in it. */
-export type ReleasedLane = HeldLane & { asked: number; begunNo: number; abandon: boolean }
+/** `begunNo`: the last beginning. `settled`: nothing is on its way. `abandon`: given back with whatever is in it. */
+export type ReleasedLane = HeldLane & { asked: number; begunNo: number; settled: boolean; abandon: boolean }
 
 /**
  * Gives lanes back. A lane that was told of new deliveries meanwhile, or asked to send one again, is not given back: the
- * comparison is with the locked row, so there is no moment in which news could fall between two looks. One that is not
- * abandoned has settled all that it began, and so has nothing on its way; if anything was begun since it said so, because it
- * said so on a connection that was given up, it is not given back either.
+ * comparison is with the locked row, so there is no moment in which news could fall between two looks. Nor is one in which
+ * something was begun since: then this was said on a connection that was given up, and comes late.
  */
 export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), given as materialized (
-      select l.id, l.org_id, h.abandon = 1 as abandon
+      select l.id, h.abandon = 1 as abandon, h.settled = 1 and l.begun_no = h.begun_no as settled
       from unnest(
         ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[],
         ${held.map((lane) => lane.asked)}::int[], ${held.map((lane) => lane.begunNo)}::bigint[],
-        ${held.map((lane) => Number(lane.abandon))}::int[]
-      ) as h (id, token, asked, begun_no, abandon)
+        ${held.map((lane) => Number(lane.settled))}::int[], ${held.map((lane) => Number(lane.abandon))}::int[]
+      ) as h (id, token, asked, begun_no, settled, abandon)
       join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
       where h.abandon = 1 or (
         l.begun_no = h.begun_no and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked))
@@ -163,10 +166,10 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
     )
     update keyhook.lanes l set
       lease_owner = null,
-      begun = case when g.abandon then l.begun end,
+      begun = case when not g.settled then l.begun end,
       due_at = case
         -- Of a deleted webhook only an attempt without an outcome matters.
-        when l.ended_at is not null then case when g.abandon and l.begun is not null then now() end
+        when l.ended_at is not null then case when not g.settled and l.begun is not null then now() end
         when g.abandon then now()
         else (select min(r.due_at) from keyhook.retries r where r.lane_id = l.id and r.org_id = l.org_id)
       end

@@ -54,7 +54,8 @@ export async function ensurePartitions(
 
 /**
  * Drops the partitions whose newest attempt is older than that. Whole files go: nothing is scanned and nothing vacuumed.
- * The week of an attempt that nobody has settled yet stays, however old it is: its outcome has to go somewhere.
+ * The week of an attempt that nobody has settled yet stays, however old it is: its outcome has to go somewhere. So does that of
+ * one which is settled and which its lane still lists: without its record it would count as being on its way.
  */
 export async function dropPartitions(db: Database, olderThanMs: number): Promise<string[]> {
   const oldestBegunMs = await findOldestBegun(db)
@@ -68,7 +69,8 @@ export async function dropPartitions(db: Database, olderThanMs: number): Promise
 
 async function findOldestBegun(db: Database): Promise<number> {
   const [row] = await db<{ ms: string | null }[]>`
-    select (extract(epoch from min(started_at)) * 1000)::bigint as ms from keyhook.sending`
+    select min(split_part(line, ' ', 4)::bigint) as ms
+    from keyhook.lanes l cross join lateral string_to_table(l.begun, E'\n') as line where l.begun is not null`
   return row?.ms == null ? Number.POSITIVE_INFINITY : Number(row.ms)
 }
 

@@ -149,8 +149,8 @@ export function createFlow(deps: {
     const readyMs = clock.now()
     for (const one of group) {
       leaveStart(one)
-      if (!mayGo.has(one.lane.leased.laneId) || one.lane.gone) refuse(one)
-      else if (cutOff) interrupt(one)
+      if (!mayGo.has(one.lane.leased.laneId)) refuse(one)
+      else if (cutOff || one.lane.gone) interrupt(one)
       else {
         one.readyMs = readyMs
         one.lane.ready.push(one)
@@ -194,7 +194,7 @@ export function createFlow(deps: {
     deps.onLost(lane)
   }
 
-  /** On disk, and too late to be sent: we are leaving, and whoever takes the lane next must find an outcome. */
+  /** On disk, and too late to be sent: whoever looks next must find an outcome. */
   function interrupt({ lane, delivery, begun }: Starting): void {
     inFlight -= 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
@@ -268,11 +268,10 @@ export function createFlow(deps: {
   return {
     consider,
     interruptLeftover,
-    /** It is not ours any more. What was ready in it, whoever has it next finds on disk. */
+    /** It is not ours any more, or its webhook is gone: what was ready in it does not leave. If it is another's now, they have seen to it. */
     forget(lane: Lane) {
       turns.remove(lane)
-      inFlight -= lane.ready.length
-      lane.ready = []
+      for (const one of lane.ready.splice(0)) interrupt(one)
     },
     /** Nothing more is started; what is in flight goes on. */
     stop: () => {

@@ -82,6 +82,9 @@ const busy = (lane: Lane): number => lane.starting + lane.ready.length + lane.in
 /** What is begun ahead of a quick receiver, for each of its connections: they never wait for the disk. */
 const aheadPerConnection = 2
 
+/** Each beginning writes down all that the lane has not settled. Where settling is slow, nothing more begins. */
+const unsettledPerPlace = 8
+
 /**
  * As many may be on their way to the disk as to the receiver, and more where it is quick: on a slow disk, beginning takes as
  * long as sending, and a lane that did one after the other would be half as fast. One that is down to a single request has a
@@ -89,7 +92,8 @@ const aheadPerConnection = 2
  */
 export const hasRoom = (lane: Lane): boolean => {
   const width = Math.floor(lane.sender.width.now)
-  if (busy(lane) >= (width > 1 ? lane.widthMax : 1)) return false
+  if (busy(lane) >= (width > 1 ? lane.widthMax : 1) || lane.unsettled.size >= unsettledPerPlace * lane.widthMax)
+    return false
   if (isQuick(lane.sender.width)) return lane.starting + lane.ready.length < aheadPerConnection * width
   return lane.inFlight < width && lane.starting < width
 }

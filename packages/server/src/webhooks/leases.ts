@@ -34,7 +34,11 @@ export function createLeases(deps: {
   /** The last look left lanes to others for want of room. */
   let full = false
 
-  const held = ({ leased, asked, begunNo }: Lane) => ({ laneId: leased.laneId, token: leased.token, asked, begunNo })
+  const held = ({ leased: { laneId, token } }: Lane) => ({ laneId, token })
+  const released = (lane: Lane, { abandon }: { abandon: boolean }) => {
+    const { asked, begunNo, unsettled } = lane
+    return { ...held(lane), asked, begunNo, settled: unsettled.size === 0, abandon }
+  }
 
   function drop(lane: Lane): void {
     lane.gone = true
@@ -100,10 +104,9 @@ export function createLeases(deps: {
   async function release(idle: Lane[]): Promise<void> {
     const wanted = idle.filter((lane) => !lane.gone)
     if (wanted.length === 0) return
-    const released = new Set(
-      await persist('release', () => store.release(wanted.map((lane) => ({ ...held(lane), abandon: false })))),
-    )
-    for (const lane of wanted) if (released.has(lane.leased.laneId)) drop(lane)
+    const leaving = wanted.map((lane) => released(lane, { abandon: false }))
+    const left = new Set(await persist('release', () => store.release(leaving)))
+    for (const lane of wanted) if (left.has(lane.leased.laneId)) drop(lane)
     // The others have news, or are lost: the renewal says which.
     const kept = wanted.filter((lane) => !lane.gone)
     for (const lane of kept) lane.releasing = false
@@ -129,7 +132,7 @@ export function createLeases(deps: {
     async abandonAll(): Promise<void> {
       await releases.settled()
       const rest = [...lanes.values()]
-      if (rest.length > 0) await store.release(rest.map((lane) => ({ ...held(lane), abandon: true })))
+      if (rest.length > 0) await store.release(rest.map((lane) => released(lane, { abandon: true })))
       lanes.clear()
     },
   }

@@ -76,9 +76,11 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
     isFinished(): boolean {
       return (
         model.retries.size === 0 &&
-        [...model.lanes.values()].every(
-          ({ id, ended, cursorSeq }) =>
-            model.sendingOf(id).length === 0 && (ended || cursorSeq >= (model.deliveries.get(id)!.at(-1) ?? 0)),
+        [...model.lanes.values()].every(({ id, ended, begun, cursorSeq }) =>
+          // Of a lane that has ended nobody would ever look at what is still listed as on its way.
+          ended
+            ? begun.length === 0
+            : model.sendingOf(id).length === 0 && cursorSeq >= (model.deliveries.get(id)!.at(-1) ?? 0),
         )
       )
     },

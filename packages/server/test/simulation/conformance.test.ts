@@ -152,7 +152,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
     },
     async (draw) => {
       if (held.length === 0) return
-      const lane = { ...draw.pick(held), abandon: draw.chance(0.3) }
+      const lane = { ...draw.pick(held), settled: draw.chance(0.5), abandon: draw.chance(0.3) }
       if (draw.chance(0.1)) lane.begunNo += 1
       const asked = draw.chance(0.7) ? model.lanes.get(lane.laneId)!.asked : lane.asked
       const modelled = model.statements.release(sidesOf([{ ...lane, asked }], 'model'))

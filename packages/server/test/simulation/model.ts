@@ -221,9 +221,10 @@ export function createModel(now: () => number, freshMax = 12) {
           const isQuiet = lane.ended || (lane.headSeq <= lane.cursorSeq && lane.asked === one.asked)
           if (!one.abandon && !(isQuiet && lane.begunNo === one.begunNo)) return []
           lane.owner = null
-          if (!one.abandon) lane.begun = []
-          const waiting = lane.ended ? [] : retriesOf(lane.id).map((row) => row.dueMs)
-          if (one.abandon) lane.dueMs = !lane.ended || lane.begun.length > 0 ? now() : null
+          if (one.settled && lane.begunNo === one.begunNo) lane.begun = []
+          const waiting = retriesOf(lane.id).map((row) => row.dueMs)
+          if (lane.ended) lane.dueMs = lane.begun.length > 0 ? now() : null
+          else if (one.abandon) lane.dueMs = now()
           else lane.dueMs = waiting.length > 0 ? Math.min(...waiting) : null
           return [lane.id]
         }),
@@ -261,7 +262,7 @@ export function createModel(now: () => number, freshMax = 12) {
       onDisk()
       const lane = lanes.get(laneId)!
       lane.ended = true
-      if (lane.owner === null) lane.dueMs = null
+      if (lane.owner === null) lane.dueMs = lane.begun.length > 0 ? now() : null
       for (const { eventSeq } of retriesOf(laneId)) retries.delete(keyOf(laneId, eventSeq))
     },
     redeliver(laneId: number, eventSeq: number): boolean {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { retriedAfterMs } from './steady.ts'
 import { restlessMs } from './stopping.ts'
@@ -97,6 +98,10 @@ test.each(plants)('the checks notice when %s', async (_what, plant) => {
 test('a process that is told to stop while PostgreSQL is away comes to rest', async () => {
   // What it has under way when it gives up may still take as long as a lease; after that there is nothing left to wait for.
   for (const seed of upTo(20)) expect(await restlessMs(seed), `seed ${seed}`).toBeLessThan(10_000)
+})
+
+test('a webhook that is deleted while its lane is busy has nothing on its way a moment later', async () => {
+  for (const seed of upTo(20)) expect(await departingMs(seed), `seed ${seed}`).toBeLessThan(250)
 })
 
 test('a lane that is taken over while news is on its way misses nothing of it', async () => {

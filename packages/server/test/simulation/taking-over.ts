@@ -25,7 +25,7 @@ export async function sentAfterTakingOver(): Promise<number[]> {
   dispatcher.hint()
   // The news has been read and is on its way back.
   await pass(250)
-  model.statements.release([{ laneId: theirs, token: held!.token, asked: 0, begunNo: 0, abandon: true }])
+  model.statements.release([{ laneId: theirs, token: held!.token, asked: 0, begunNo: 0, settled: true, abandon: true }])
   latencyMs = 1
   await pass(200)
   model.publish(org)

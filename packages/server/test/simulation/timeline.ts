@@ -75,7 +75,8 @@ export function createTimeline(startMs: number) {
         if (run === null || host?.alive === false) continue
         nowMs = Math.max(nowMs, planned.atMs)
         if (host !== null && host.pausedUntilMs > nowMs) {
-          push({ ...planned, atMs: host.pausedUntilMs, order: order++ })
+          // The same one, so that whoever planned it can still cancel it.
+          push(Object.assign(planned, { atMs: host.pausedUntilMs, order: order++ }))
           continue
         }
         run()

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { DueDelivery } from '../../src/store/due.ts'
-import { type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/lane.ts'
+import { hasRoom, type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/lane.ts'
 
 const delivery = (eventSeq: number): DueDelivery => ({
   laneId: 1,
@@ -80,4 +80,11 @@ test('a fast lane reads many small bodies ahead and few large ones, and many aga
   expect(aheadAfter(1_024 * 1_024)).toBe(1)
   for (let reads = 0; reads < 12; reads++) aheadAfter(300)
   expect(aheadAfter(300)).toBe(200)
+})
+
+test('where outcomes are written down slowly nothing more begins: each beginning writes all that has none', () => {
+  const lane = caughtUp(5)
+  expect(hasRoom(lane)).toBe(true)
+  for (let i = 0; i < 8 * 32; i++) lane.unsettled.set(`${i}`, {} as never)
+  expect(hasRoom(lane)).toBe(false)
 })

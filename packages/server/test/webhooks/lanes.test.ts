@@ -27,7 +27,14 @@ async function leasedLane() {
     attemptId: uuid7(Date.now()),
     startedAtMs: Date.now(),
   }
-  const held = { laneId: lane!.laneId, token: lane!.token, asked: lane!.asked, begunNo: 1, abandon: false }
+  const held = {
+    laneId: lane!.laneId,
+    token: lane!.token,
+    asked: lane!.asked,
+    begunNo: 1,
+    settled: true,
+    abandon: false,
+  }
   return { world, webhook, lane: lane!, first, held }
 }
 
@@ -60,12 +67,12 @@ test('an attempt that was begun and never settled is found by the next holder, h
   await begin(world.db, first)
   const next = async () => (await leaseLanes(world.db, { owner: 'b', lanesMax: 10, leaseMs: 60_000 }))[0]!
   const freed: (() => Promise<unknown>)[] = [
-    () => releaseLanes(world.db, [{ ...held, abandon: true }]),
+    () => releaseLanes(world.db, [{ ...held, settled: false, abandon: true }]),
     () => world.db`update keyhook.lanes set due_at = now()`,
     async () => {
       await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
       const [row] = await world.db<{ lease_token: string }[]>`select lease_token from keyhook.lanes`
-      return releaseLanes(world.db, [{ ...held, token: Number(row!.lease_token), abandon: true }])
+      return releaseLanes(world.db, [{ ...held, token: Number(row!.lease_token), settled: false, abandon: true }])
     },
   ]
   for (const free of freed) {
@@ -80,7 +87,7 @@ test('an attempt that was begun and never settled is found by the next holder, h
 test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {
   const { world, webhook, first, held } = await leasedLane()
   expect((await begin(world.db, { ...first, token: first.token - 1 })).size).toBe(0)
-  await releaseLanes(world.db, [{ ...held, abandon: true }])
+  await releaseLanes(world.db, [{ ...held, settled: false, abandon: true }])
   expect((await begin(world.db, first)).size).toBe(0)
   const [again] = await leaseLanes(world.db, { owner: 'a', lanesMax: 10, leaseMs: 60_000 })
   const renewed = { ...first, token: again!.token }

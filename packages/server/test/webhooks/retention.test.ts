@@ -6,7 +6,7 @@ import { countRecoverable } from '../../src/store/redeliveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createHousekeeping } from '../../src/webhooks/housekeeping.ts'
 import { call } from '../support/client.ts'
-import { age, partitionOf, partitions } from './support/ageing.ts'
+import { age, agedList, partitionOf, partitions } from './support/ageing.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
@@ -157,6 +157,35 @@ test('what is not finished is never lost, however old: a retry that waits, one n
   await tidy(world.db, 30)
   expect(await partitions(world.db)).not.toContain(partitionOf(60))
   expect(await eventsLeft(world.db)).toHaveLength(3)
+})
+
+/** As if the clock had gone on for sixty days with nobody there: what the lanes list grows old with the rest. */
+async function sleepForTwoMonths({ db }: { db: Database }): Promise<void> {
+  const lists = await db<{ id: string; begun: string }[]>`select id, begun from keyhook.lanes where begun is not null`
+  for (const { id } of await db<{ id: string }[]>`select id from keyhook.events`) await age(db, id, 60)
+  for (const { id, begun } of lists) await db`update keyhook.lanes set begun = ${agedList(begun, 60)} where id = ${id}`
+}
+
+test('a lane that was left by a crash lists what has long succeeded: its week stays, and nothing is sent again', async () => {
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_LEASE_MS: '500', KEYHOOK_RETENTION_DAYS: '30' })
+  const receiver = await receiverFor()
+  await world.addWebhook(receiver.url)
+  const other = await world.addWebhook(receiver.url)
+  const first = await world.startDispatcher()
+  await world.publishOne()
+  await settled(world, 2)
+  const lists = await world.db<{ id: string; begun: string }[]>`select id, begun from keyhook.lanes`
+  await first.stop()
+  for (const { id, begun } of lists) await world.db`update keyhook.lanes set begun = ${begun} where id = ${id}`
+  await world.db.begin((tx) => deleteWebhook(tx, world.orgId, other.id))
+  await sleepForTwoMonths(world)
+  expect(await world.db`select 1 from keyhook.sending`).toHaveLength(0)
+  await world.startDispatcher()
+  await until(async () => (await world.db`select 1 from keyhook.lanes where begun is not null`).length === 0)
+  await tidy(world.db, 30)
+  expect(await partitions(world.db)).not.toContain(partitionOf(60))
+  expect(await eventsLeft(world.db)).toEqual([])
+  expect(receiver.received).toHaveLength(2)
 })
 
 test('a retry of a webhook that was deleted in the middle of an attempt keeps nothing', async () => {

@@ -9,6 +9,10 @@ const aged = (uuid: string, ms: number) => {
   return uuid7Floor(was - ms).slice(0, 13) + uuid.slice(13)
 }
 
+/** What a lane lists as begun, so many days earlier. */
+export const agedList = (begun: string, days: number): string =>
+  begun.replace(/(\d+) (\S+)$/gm, (_line, ms, id) => `${Number(ms) - days * dayMs} ${aged(id, days * dayMs)}`)
+
 /** Makes an event and all that was done about it so many days older, as if the clock had gone on since. */
 export async function age(db: Database, eventId: string, days: number): Promise<void> {
   const ms = days * dayMs
