@@ -28,17 +28,9 @@ export type Beginning = {
   unsettled: readonly BegunAttempt[]
 }
 
-/** As the lane's row has it. An attempt is written with every beginning of its lane until it is settled, and made out once. */
-const lines = new WeakMap<BegunAttempt, string>()
-
-function lineOf(begun: BegunAttempt): string {
-  const known = lines.get(begun)
-  if (known !== undefined) return known
-  const { eventSeq, attempt, tries, startedAtMs, attemptId } = begun
-  const line = `${eventSeq} ${attempt} ${tries} ${startedAtMs} ${attemptId}`
-  lines.set(begun, line)
-  return line
-}
+/** As the lane's row has it. */
+const lineOf = ({ eventSeq, attempt, tries, startedAtMs, attemptId }: BegunAttempt): string =>
+  `${eventSeq} ${attempt} ${tries} ${startedAtMs} ${attemptId}`
 
 const isRetry = ({ attempt }: BegunAttempt): boolean => attempt > 1
 
