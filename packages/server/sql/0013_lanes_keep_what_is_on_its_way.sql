@@ -1,6 +1,6 @@
 -- What is on its way stands in its lane's row, and no longer in rows of its own. Beginning an attempt writes the lane's row in
 -- any case, to lock it and to move its cursor; a row per attempt, inserted before the request and deleted after it, with two
--- indexes, was half of what a delivery cost PostgreSQL.
+-- indexes, was a quarter of what a delivery cost PostgreSQL.
 
 alter table keyhook.lanes
   -- Every attempt that the holder had begun and not settled when it last began one, a line each: the event's number, which

@@ -135,7 +135,7 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     method: route.method,
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(route.body && { body: route.body }) },
-    config: { ...(route.passesOnNumbers && { passesOnNumbers: true }) },
+    config: { passesOnNumbers: route.passesOnNumbers ?? false },
     onRequest: gateOf(route, deps),
     ...(!isRead(route.method) && { preParsing: givePayload }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),

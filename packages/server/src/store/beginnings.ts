@@ -1,7 +1,7 @@
 import type { OrgId } from '../kernel/ids.ts'
 import { plainArray, textArray } from './array-literal.ts'
 import type { Database } from './database.ts'
-import type { DueDelivery } from './due.ts'
+import { type DueDelivery, type DueRow, deliveryOf } from './due.ts'
 
 /** `attempt` counts every attempt of the delivery, `tries` those of the running schedule before this one. */
 export type BegunAttempt = {
@@ -21,7 +21,6 @@ export type BegunAttempt = {
  */
 export type Beginning = {
   laneId: number
-  orgId: OrgId
   token: number
   no: number
   fresh: readonly BegunAttempt[]
@@ -92,8 +91,8 @@ export const findLeftovers = async (
   db: Database,
   lanes: readonly { laneId: number; orgId: OrgId }[],
 ): Promise<Leftover[]> => {
-  const rows = await db<LeftoverRow[]>`
-    select s.lane_id, s.event_seq, s.attempt, s.try, s.id as attempt_id, e.id, e.type, e.body,
+  const rows = await db<(DueRow & { attempt_id: string; started_ms: string })[]>`
+    select s.lane_id, s.org_id, s.event_seq, s.attempt, s.try, s.id as attempt_id, e.id, e.type, e.body,
       (extract(epoch from s.started_at) * 1000)::bigint as started_ms,
       (extract(epoch from e.created_at) * 1000)::bigint as published_ms
     from unnest(
@@ -102,28 +101,8 @@ export const findLeftovers = async (
     join keyhook.sending s on s.lane_id = h.lane_id and s.org_id = h.org_id
     join keyhook.events e on e.org_id = s.org_id and e.seq = s.event_seq`
   return rows.map((row) => ({
-    laneId: Number(row.lane_id),
-    eventSeq: Number(row.event_seq),
-    eventId: row.id,
-    eventType: row.type,
-    body: Buffer.from(row.body),
-    publishedAtMs: Number(row.published_ms),
-    attempts: row.attempt,
-    tries: row.try,
+    ...deliveryOf(row, Buffer.from(row.body!)),
     attemptId: row.attempt_id,
     startedAtMs: Number(row.started_ms),
   }))
-}
-
-type LeftoverRow = {
-  lane_id: string
-  event_seq: string
-  attempt: number
-  try: number
-  attempt_id: string
-  id: string
-  type: DueDelivery['eventType']
-  body: string
-  started_ms: string
-  published_ms: string
 }

@@ -17,7 +17,7 @@ export type DueDelivery = {
   tries: number
 }
 
-type DueRow = {
+export type DueRow = {
   lane_id: string
   org_id: string
   event_seq: string
@@ -28,6 +28,17 @@ type DueRow = {
   published_ms: string
   body: string | null
 }
+
+export const deliveryOf = (row: DueRow, body: Buffer): DueDelivery => ({
+  laneId: Number(row.lane_id),
+  eventSeq: Number(row.event_seq),
+  eventId: row.id,
+  eventType: row.type,
+  body,
+  publishedAtMs: Number(row.published_ms),
+  attempts: row.attempt,
+  tries: row.try,
+})
 
 /** Reads ahead for many lanes in one statement. A body that goes to many lanes crosses the wire once. */
 export const readDue = async (db: Database, requests: readonly ReadRequest[]): Promise<DueDelivery[]> => {
@@ -69,15 +80,6 @@ export const readDue = async (db: Database, requests: readonly ReadRequest[]): P
 function deliveriesOf(rows: readonly DueRow[]): DueDelivery[] {
   const bodies = new Map<string, Buffer>()
   for (const row of rows) if (row.body !== null) bodies.set(`${row.org_id} ${row.event_seq}`, Buffer.from(row.body))
-  const deliveries = rows.map((row) => ({
-    laneId: Number(row.lane_id),
-    eventSeq: Number(row.event_seq),
-    eventId: row.id,
-    eventType: row.type,
-    body: bodies.get(`${row.org_id} ${row.event_seq}`)!,
-    publishedAtMs: Number(row.published_ms),
-    attempts: row.attempt,
-    tries: row.try,
-  }))
+  const deliveries = rows.map((row) => deliveryOf(row, bodies.get(`${row.org_id} ${row.event_seq}`)!))
   return deliveries.sort((a, b) => a.eventSeq - b.eventSeq)
 }

@@ -202,8 +202,8 @@ export function createFlow(deps: {
   }
 
   /**
-   * A connection that becomes free takes the next at once, while all that belongs to it is at hand: what is begun ahead costs
-   * less to send than what has to find a connection. But nothing waits for long.
+   * A connection that becomes free takes the next at once: no connection waits for the disk, and none is opened that is not
+   * needed. But nothing waits for long.
    */
   function sendReady(lane: Lane): void {
     const before = clock.now() - readyMsMax
@@ -268,7 +268,7 @@ export function createFlow(deps: {
   return {
     consider,
     interruptLeftover,
-    /** It is not ours any more, or its webhook is gone: what was ready in it does not leave. If it is another's now, they have seen to it. */
+    /** It is not ours any more, or its webhook is gone: what was ready in it does not leave. */
     forget(lane: Lane) {
       turns.remove(lane)
       for (const one of lane.ready.splice(0)) interrupt(one)
@@ -304,10 +304,10 @@ function beginningsOf(group: readonly Starting[]): Beginning[] {
   return Array.from(
     Map.groupBy(group, ({ lane }) => lane),
     ([lane, starting]) => {
-      const { laneId, orgId, token } = lane.leased
+      const { laneId, token } = lane.leased
       lane.begunNo += 1
       const fresh = starting.map(({ begun }) => begun)
-      return { laneId, orgId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled.values()] }
+      return { laneId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled.values()] }
     },
   )
 }

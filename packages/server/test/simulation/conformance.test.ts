@@ -126,7 +126,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       lane.begunNo += draw.pick([1, 1, 1, 0, -1])
       const with_ = (token: number) => {
         const all = lane.unsettled.map((begun) => ({ ...begun, token }))
-        return [{ laneId, orgId, token, no: lane.begunNo, fresh: all.slice(-1), unsettled: all }]
+        return [{ laneId, token, no: lane.begunNo, fresh: all.slice(-1), unsettled: all }]
       }
       const modelled = model.statements.begin(with_(lane.tokens.model))
       await both('begin', store.begin(with_(lane.tokens.real)), modelled, (lanes) => [...lanes])

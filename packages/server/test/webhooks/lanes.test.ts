@@ -38,9 +38,9 @@ async function leasedLane() {
   return { world, webhook, lane: lane!, first, held }
 }
 
-const begin = (db: Database, { laneId, orgId, token, ...rest }: BegunAttempt, no = 1) => {
-  const attempts = [{ laneId, orgId, token, ...rest }]
-  return beginAttempts(db, [{ laneId, orgId, token, no, fresh: attempts, unsettled: attempts }])
+const begin = (db: Database, attempt: BegunAttempt, no = 1) => {
+  const { laneId, token } = attempt
+  return beginAttempts(db, [{ laneId, token, no, fresh: [attempt], unsettled: [attempt] }])
 }
 
 test('a lease that is held is not given to a second dispatcher; one that has run out is, with a higher token', async () => {
