@@ -48,6 +48,9 @@ const beginningsMax = 2
 const soonMs = 2_000
 /** How long an attempt that is on disk may wait for a connection before it gets one of its own. */
 const readyMsMax = 250
+/** Of the time that an attempt took to fail; what failed sooner than a second held nobody up. */
+const restShare = 0.1
+const restMsMin = 100
 
 export type Flow = ReturnType<typeof createFlow>
 
@@ -226,12 +229,26 @@ export function createFlow(deps: {
         wanted: hasWork(lane),
         inFlight,
       })
+      rest(lane, exchange)
       const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
       settling.add({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
       deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
       sendReady(lane)
       if (turns.size > 0) scheduleStart()
+      consider(lane)
+    })
+  }
+
+  /**
+   * Requests that left together and hang end together, too. Would the next ones leave at once, hundreds of handshakes fell
+   * into the same moment, deadline after deadline; so each lane takes a breath first, no two the same.
+   */
+  function rest(lane: Lane, { status, durationUs }: Exchange): void {
+    const msMax = ((durationUs ?? 0) / 1_000) * restShare
+    if (status !== 'failed' || msMax < restMsMin || lane.resting !== null) return
+    lane.resting = clock.after(deps.random() * msMax, () => {
+      lane.resting = null
       consider(lane)
     })
   }
@@ -271,6 +288,7 @@ export function createFlow(deps: {
     /** It is not ours any more, or its webhook is gone: what was ready in it does not leave. */
     forget(lane: Lane) {
       turns.remove(lane)
+      lane.resting?.()
       for (const one of lane.ready.splice(0)) interrupt(one)
     },
     /** Nothing more is started; what is in flight goes on. */
@@ -281,6 +299,7 @@ export function createFlow(deps: {
     cutOff(lanes: Iterable<Lane>) {
       cutOff = true
       for (const lane of lanes) {
+        lane.resting?.()
         for (const one of lane.ready.splice(0)) interrupt(one)
         lane.sender.interrupt()
       }

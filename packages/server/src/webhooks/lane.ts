@@ -42,6 +42,8 @@ export type Lane = {
   /** On disk, and waiting for a connection to become free; and the timer that ends the wait. */
   ready: Starting[]
   hurry: (() => void) | null
+  /** The timer that ends its rest: while it has one, nothing is started. */
+  resting: (() => void) | null
   inFlight: number
   /** All that is begun or about to be, and whose outcome is not on disk yet; by the attempt's id. */
   unsettled: Map<string, BegunAttempt>
@@ -70,6 +72,7 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   begunNo: 0,
   ready: [],
   hurry: null,
+  resting: null,
   inFlight: 0,
   unsettled: new Map(),
   idleSince: null,
@@ -106,7 +109,8 @@ export const isBusy = (lane: Lane): boolean => busy(lane) > 0
 
 export const hasWork = (lane: Lane): boolean => lane.firsts.length > 0 || lane.retries.length > 0
 
-export const canStart = (lane: Lane): boolean => !lane.gone && !lane.releasing && hasWork(lane) && hasRoom(lane)
+export const canStart = (lane: Lane): boolean =>
+  !lane.gone && !lane.releasing && lane.resting === null && hasWork(lane) && hasRoom(lane)
 
 /**
  * Rounds ahead of what is in flight: many for a receiver that has shown itself fast, so that a read is worth its statement;

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
+import { busiestMoment } from './hanging.ts'
 import { retriedAfterMs } from './steady.ts'
 import { restlessMs } from './stopping.ts'
 import { type Plant, tell } from './story.ts'
@@ -110,4 +111,8 @@ test('a lane that is taken over while news is on its way misses nothing of it', 
 
 test.each([200, 700, 900])('a retry of a lane that gets an event every %i ms goes out in its time', async (everyMs) => {
   expect(await retriedAfterMs(everyMs)).toBeLessThan(5_000)
+})
+
+test('receivers that hang together are not asked again together', async () => {
+  for (const seed of upTo(10)) expect(await busiestMoment(seed), `seed ${seed}`).toBeLessThan(25)
 })
