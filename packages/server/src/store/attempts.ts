@@ -1,11 +1,9 @@
 import type { PendingQuery, Row } from 'postgres'
-import type { OrgId } from '../kernel/ids.ts'
-import { plainArray, textArray } from './array-literal.ts'
+import { plainArray, textArray } from './arrays.ts'
 import { type Database, isUniqueViolation } from './database.ts'
 
 export type SettledAttempt = {
   laneId: number
-  orgId: OrgId
   token: number
   eventSeq: number
   attemptId: string
@@ -69,40 +67,66 @@ async function write(db: Database, settled: readonly SettledAttempt[], onConflic
   return row!.count
 }
 
-/** Of a webhook that is deleted nothing is tried again. */
+/**
+ * Of a webhook that is deleted nothing is tried again. Most attempts are of one kind, answered well on a connection that was
+ * there: then a third of the columns is empty, and is not sent.
+ */
 function record(db: Database, settled: readonly SettledAttempt[], onConflict: Fragment) {
   const plain = (column: (one: SettledAttempt) => number | string | null) => plainArray(settled.map(column))
-  const text = (column: (one: SettledAttempt) => string | null) => textArray(settled.map(column))
+  const text = (column: (one: SettledAttempt) => string | null) => textArray(db, settled.map(column))
+  const connecting = settled.some((one) => one.dnsUs !== null || one.connectUs !== null || one.tlsUs !== null)
+    ? {
+        names: db`, dns_us, connect_us, tls_us`,
+        columns: db`, ${plain((one) => one.dnsUs)}::int[], ${plain((one) => one.connectUs)}::int[], ${plain((one) => one.tlsUs)}::int[]`,
+        instead: db``,
+      }
+    : {
+        names: db``,
+        columns: db``,
+        instead: db`cross join (select null::int as dns_us, null::int as connect_us, null::int as tls_us) warm`,
+      }
+  const trouble = settled.some((one) => one.errorCode !== null || one.retryMs !== null)
+    ? {
+        names: db`, error_code, error_detail, retry_ms`,
+        columns: db`, ${plain((one) => one.errorCode)}::text[], ${text((one) => one.errorDetail)}, ${plain((one) => one.retryMs)}::bigint[]`,
+        instead: db``,
+      }
+    : {
+        names: db``,
+        columns: db``,
+        instead: db`cross join (select null as error_code, null as error_detail, null::bigint as retry_ms) well`,
+      }
   return db`
     insert into keyhook.attempts (
       org_id, lane_id, id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
       address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
       error_detail, next_attempt_at
     )
-    select i.org_id, i.lane_id, i.id, i.event_seq, i.attempt, i.status, to_timestamp(i.started_ms / 1000.0), i.duration_us,
-      i.dns_us, i.connect_us, i.tls_us, i.first_byte_us, i.address, i.request_headers, i.response_status, i.response_headers,
-      i.response_body, i.response_complete, i.error_code, i.error_detail,
-      case when l.ended_at is null then now() + i.retry_ms * interval '1 millisecond' end
+    select l.org_id, lane_id, id, event_seq, attempt, status, to_timestamp(started_ms::float8 / 1000), duration_us,
+      dns_us, connect_us, tls_us, first_byte_us, address, request_headers, response_status, response_headers, response_body,
+      response_complete, error_code, error_detail,
+      case when l.ended_at is null then now() + retry_ms * interval '1 millisecond' end
     from unnest(
-      ${plain((one) => one.orgId)}::text[], ${plain((one) => one.laneId)}::bigint[], ${plain((one) => one.token)}::bigint[],
+      ${plain((one) => one.laneId)}::bigint[], ${plain((one) => one.token)}::bigint[],
       ${plain((one) => one.attemptId)}::uuid[], ${plain((one) => one.eventSeq)}::bigint[],
       ${plain((one) => one.attempt)}::int[], ${plain((one) => one.status)}::text[],
       ${plain((one) => one.startedAtMs)}::bigint[], ${plain((one) => one.durationUs)}::int[],
-      ${plain((one) => one.dnsUs)}::int[], ${plain((one) => one.connectUs)}::int[], ${plain((one) => one.tlsUs)}::int[],
       ${plain((one) => one.firstByteUs)}::int[], ${plain((one) => one.address)}::text[],
-      ${text((one) => one.requestHeaders)}::text[], ${plain((one) => one.responseStatus)}::int[],
-      ${text((one) => one.responseHeaders)}::text[], ${text((one) => one.responseBody)}::text[],
-      ${plain((one) => (one.responseComplete === null ? null : String(one.responseComplete)))}::boolean[],
-      ${plain((one) => one.errorCode)}::text[], ${text((one) => one.errorDetail)}::text[],
-      ${plain((one) => one.retryMs)}::bigint[]
+      ${text((one) => one.requestHeaders)}, ${plain((one) => one.responseStatus)}::int[],
+      ${text((one) => one.responseHeaders)}, ${text((one) => one.responseBody)},
+      ${plain((one) => (one.responseComplete === null ? null : String(one.responseComplete)))}::boolean[]
+      ${connecting.columns} ${trouble.columns}
     ) as i (
-      org_id, lane_id, token, id, event_seq, attempt, status, started_ms, duration_us, dns_us, connect_us, tls_us,
-      first_byte_us, address, request_headers, response_status, response_headers, response_body, response_complete,
-      error_code, error_detail, retry_ms
+      lane_id, token, id, event_seq, attempt, status, started_ms, duration_us, first_byte_us, address, request_headers,
+      response_status, response_headers, response_body, response_complete
+      ${connecting.names} ${trouble.names}
     )
+    ${connecting.instead} ${trouble.instead}
     -- By the id alone, which no two lanes share, and each for itself (\`offset 0\`): a planner without statistics would
     -- otherwise go through all lanes of the organization for every attempt.
-    cross join lateral (select l.lease_token, l.ended_at from keyhook.lanes l where l.id = i.lane_id offset 0) l
+    cross join lateral (
+      select l.org_id, l.lease_token, l.ended_at from keyhook.lanes l where l.id = i.lane_id offset 0
+    ) l
     where l.lease_token = i.token
     ${onConflict}`
 }

@@ -1,12 +1,11 @@
 import type { OrgId } from '../kernel/ids.ts'
-import { plainArray, textArray } from './array-literal.ts'
+import { plainArray, textArray } from './arrays.ts'
 import type { Database } from './database.ts'
-import { type DueDelivery, type DueRow, deliveryOf } from './due.ts'
+import { type DueDelivery, deliveryOf, type EventRow, eventOf } from './due.ts'
 
 /** `attempt` counts every attempt of the delivery, `tries` those of the running schedule before this one. */
 export type BegunAttempt = {
   laneId: number
-  orgId: OrgId
   token: number
   eventSeq: number
   attempt: number
@@ -51,7 +50,10 @@ export const beginAttempts = async (db: Database, beginnings: readonly Beginning
         ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
         ${plainArray(lanes.map((lane) => lane.no))}::bigint[],
         ${plainArray(lanes.map((lane) => startedSeq(lane.fresh)))}::bigint[],
-        ${textArray(lanes.map((lane) => lane.unsettled.map(lineOf).join('\n')))}::text[]
+        ${textArray(
+          db,
+          lanes.map((lane) => lane.unsettled.map(lineOf).join('\n')),
+        )}
       ) as i (lane_id, token, no, started_seq, begun)
     ), fence as materialized (
       select i.*, l.org_id from input i
@@ -91,8 +93,8 @@ export const findLeftovers = async (
   db: Database,
   lanes: readonly { laneId: number; orgId: OrgId }[],
 ): Promise<Leftover[]> => {
-  const rows = await db<(DueRow & { attempt_id: string; started_ms: string })[]>`
-    select s.lane_id, s.org_id, s.event_seq, s.attempt, s.try, s.id as attempt_id, e.id, e.type, e.body,
+  const rows = await db<LeftoverRow[]>`
+    select s.lane_id, s.event_seq, s.attempt, s.try, s.id as attempt_id, e.id, e.type, e.body,
       (extract(epoch from s.started_at) * 1000)::bigint as started_ms,
       (extract(epoch from e.created_at) * 1000)::bigint as published_ms
     from unnest(
@@ -100,9 +102,26 @@ export const findLeftovers = async (
     ) as h (lane_id, org_id)
     join keyhook.sending s on s.lane_id = h.lane_id and s.org_id = h.org_id
     join keyhook.events e on e.org_id = s.org_id and e.seq = s.event_seq`
-  return rows.map((row) => ({
-    ...deliveryOf(row, Buffer.from(row.body!)),
-    attemptId: row.attempt_id,
-    startedAtMs: Number(row.started_ms),
-  }))
+  return rows.map((row) => {
+    const place = {
+      laneId: Number(row.lane_id),
+      eventSeq: Number(row.event_seq),
+      attempts: row.attempt,
+      tries: row.try,
+    }
+    return {
+      ...deliveryOf(place, eventOf(row)),
+      attemptId: row.attempt_id,
+      startedAtMs: Number(row.started_ms),
+    }
+  })
+}
+
+type LeftoverRow = Omit<EventRow, 'org_id' | 'seq'> & {
+  lane_id: string
+  event_seq: string
+  attempt: number
+  try: number
+  attempt_id: string
+  started_ms: string
 }

@@ -1,7 +1,6 @@
-import type { EventType } from '../domain/event-types.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import type { Database } from './database.ts'
-import type { DueDelivery } from './due.ts'
+import { type DueDelivery, deliveryOf, type EventRow, eventsOf } from './due.ts'
 
 /*
  * How lanes learn of what has been published. Whoever holds lanes reads the news, which writes nothing and so costs little
@@ -24,7 +23,6 @@ export type News = { lanes: LaneNews[]; seen: Map<OrgId, number>; forFree: boole
 /** Beyond this many deliveries they are read lane by lane, as there is room for them. */
 export const freshMax = 256
 
-type EventRow = { id: string; type: EventType; published_ms: string; body: string }
 type NewsRow = { org_id: OrgId; seq: string } & (
   | { what: 'seen' }
   | ({ what: 'event' } & EventRow)
@@ -85,25 +83,20 @@ export const readNews = async (db: Database, owner: string, seen: Seen, wakesMax
 }
 
 function newsOf(rows: readonly NewsRow[]): News {
-  const events = new Map<string, Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>>()
+  const events = eventsOf(rows.filter((row) => row.what === 'event'))
   const lanes = new Map<number, LaneNews>()
   const news: News = { lanes: [], seen: new Map(), forFree: false, complete: true }
   for (const row of rows) {
     if (row.what === 'incomplete') news.complete = false
     else if (row.what === 'for_free') news.forFree = true
     else if (row.what === 'seen') news.seen.set(row.org_id, Math.max(news.seen.get(row.org_id) ?? 0, Number(row.seq)))
-    else if (row.what === 'event') {
-      const event = { eventId: row.id, eventType: row.type, publishedAtMs: Number(row.published_ms) }
-      events.set(`${row.org_id} ${row.seq}`, { ...event, body: Buffer.from(row.body) })
+    else if (row.what === 'delivery') {
+      const laneId = Number(row.lane_id)
+      const eventSeq = Number(row.seq)
+      const lane = lanes.get(laneId) ?? { laneId, writtenSeq: Number(row.written_seq), fresh: [] }
+      lanes.set(laneId, lane)
+      lane.fresh.push(deliveryOf({ laneId, eventSeq, attempts: 0, tries: 0 }, events.get(row.org_id)!.get(eventSeq)!))
     }
-  }
-  for (const row of rows) {
-    if (row.what !== 'delivery') continue
-    const laneId = Number(row.lane_id)
-    const lane = lanes.get(laneId) ?? { laneId, writtenSeq: Number(row.written_seq), fresh: [] }
-    lanes.set(laneId, lane)
-    const event = events.get(`${row.org_id} ${row.seq}`)!
-    lane.fresh.push({ laneId, eventSeq: Number(row.seq), ...event, attempts: 0, tries: 0 })
   }
   for (const { fresh } of lanes.values()) fresh.sort((a, b) => a.eventSeq - b.eventSeq)
   return { ...news, lanes: [...lanes.values()] }

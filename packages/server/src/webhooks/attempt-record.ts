@@ -13,7 +13,6 @@ export const settled = (
   retryMs: number | null,
 ): SettledAttempt => ({
   laneId: begun.laneId,
-  orgId: begun.orgId,
   token: begun.token,
   eventSeq: begun.eventSeq,
   attemptId: begun.attemptId,

@@ -171,10 +171,9 @@ export function createFlow(deps: {
     lane.starting += 1
     if (delivery.attempts > 0) lane.retriesStarting += 1
     inFlight += 1
-    const { laneId, orgId, token } = lane.leased
+    const { laneId, token } = lane.leased
     const begun: BegunAttempt = {
       laneId,
-      orgId,
       token,
       eventSeq: delivery.eventSeq,
       attempt: delivery.attempts + 1,
@@ -273,9 +272,9 @@ export function createFlow(deps: {
 
   /** An attempt that a holder before us began and never settled: nobody knows what came of it. */
   function interruptLeftover(lane: Lane, left: Leftover): void {
-    const { laneId, orgId, token, webhook } = lane.leased
+    const { laneId, token, webhook } = lane.leased
     const { eventSeq, attempts: attempt, tries, attemptId, startedAtMs } = left
-    const begun = { laneId, orgId, token, eventSeq, attempt, tries, attemptId, startedAtMs }
+    const begun = { laneId, token, eventSeq, attempt, tries, attemptId, startedAtMs }
     // Ours now: what begins next in this lane is written down beside it.
     lane.unsettled.set(attemptId, begun)
     const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)

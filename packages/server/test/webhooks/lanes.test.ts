@@ -19,7 +19,6 @@ async function leasedLane() {
   const [lane] = await leaseLanes(world.db, { owner: 'a', lanesMax: 10, leaseMs: 60_000 })
   const first: BegunAttempt = {
     laneId: lane!.laneId,
-    orgId: world.orgId,
     token: lane!.token,
     eventSeq: 1,
     attempt: 1,
