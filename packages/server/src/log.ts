@@ -2,19 +2,35 @@ import { type Logger, pino } from 'pino'
 
 /** JSON lines on standard error; standard output belongs to what commands answer. */
 export const createLog = (level: string): Logger =>
-  pino(
-    { level, base: null, timestamp: createTimestamp(), serializers: { err: loggedError } },
-    gathering(pino.destination({ fd: 2, sync: false })),
-  )
+  pino({ level, base: null, timestamp: createTimestamp(), serializers: { err: loggedError } }, createDestination())
 
 const gatherMs = 100
 const gatherLinesMax = 100
+/** Lines that nobody reads are kept up to here. What comes then is lost, and counted: a full pipe must not fill the memory. */
+const waitingBytesMax = 16 * 1024 * 1024
+/** How often the last lines are tried, a tenth of a second apart, when the process ends and nobody reads. */
+const lastTries = 20
 
 /** Lines go out together, a tenth of a second late at most: one by one they cost a busy dispatcher a sixth of its time. */
-function gathering(destination: ReturnType<typeof pino.destination>): { write(line: string): void; flushSync(): void } {
+function createDestination(): { write(line: string): void; flushSync(): void } {
   let lines: string[] = []
+  let lost = 0
+  let triesLeft = Number.POSITIVE_INFINITY
+  const retryEAGAIN = () => {
+    triesLeft -= 1
+    return triesLeft >= 0
+  }
+  const destination = pino.destination({ fd: 2, sync: false, maxLength: waitingBytesMax, retryEAGAIN })
+  let isTaken = true
+  destination.on('drop', () => {
+    isTaken = false
+  })
   const pass = () => {
-    if (lines.length > 0) destination.write(lines.join(''))
+    if (lines.length === 0) return
+    const given = lost === 0 ? lines : [lossOf(lost), ...lines]
+    isTaken = true
+    destination.write(given.join(''))
+    lost = isTaken ? 0 : lost + lines.length
     lines = []
   }
   const flushSync = () => {
@@ -24,7 +40,14 @@ function gathering(destination: ReturnType<typeof pino.destination>): { write(li
   setInterval(pass, gatherMs).unref()
   // Before the destination's own listeners, which close it.
   process.prependOnceListener('beforeExit', pass)
-  process.prependOnceListener('exit', flushSync)
+  process.prependOnceListener('exit', () => {
+    triesLeft = lastTries
+    try {
+      flushSync()
+    } catch {
+      // Nobody reads, and nobody can be told.
+    }
+  })
   return {
     write(line) {
       lines.push(line)
@@ -33,6 +56,9 @@ function gathering(destination: ReturnType<typeof pino.destination>): { write(li
     flushSync,
   }
 }
+
+const lossOf = (lines: number): string =>
+  `${JSON.stringify({ level: pino.levels.values.warn, time: new Date().toISOString(), lines, msg: 'log.lines_lost' })}\n`
 
 /**
  * What a line says of an error, and no more. Libraries hang whole clients on theirs, with passwords and endless state, and

@@ -8,7 +8,7 @@ import { onTestFinished } from 'vitest'
 import { runCommandLine } from '../../src/cli/command-line.ts'
 import type { ConnectionTarget } from '../../src/store/database.ts'
 
-const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
+export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
 
 export type Ended = { code: number | null; stdout: string; stderr: string }
 

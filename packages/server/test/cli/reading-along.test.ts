@@ -1,0 +1,12 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import { expect, test } from 'vitest'
+import { program } from '../support/processes.ts'
+
+test('a command whose answer nobody reads to its end says nothing of it', async () => {
+  const child = spawn(process.execPath, [program, '--help'])
+  child.stdout.destroy()
+  const [said, [code]] = await Promise.all([text(child.stderr), once(child, 'close')])
+  expect({ said, code }).toEqual({ said: '', code: 0 })
+})
