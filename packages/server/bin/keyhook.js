@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 const major = Number(process.versions.node.split('.')[0])
 if (major < 26) {
   console.error(
-    `Keyhook runs on Node 26, and this is Node ${process.versions.node}. The checkout brings its own: run "npm ci", then "npx keyhook" or "npm start".`,
+    `Keyhook runs on Node 26, and this is Node ${process.versions.node}. The checkout brings its own, which npm 11 puts in place: run "npm install --global npm@11 && npm ci", then "npx keyhook" or "npm start".`,
   )
   process.exit(2)
 }

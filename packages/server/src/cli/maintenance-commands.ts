@@ -1,5 +1,7 @@
 import type { Command } from 'commander'
+import { UnknownMasterKey } from '../kernel/master-keys.ts'
 import { resealSecrets } from '../operator/reseal.ts'
+import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 export function addMaintenanceCommands(program: Command, environment: Environment): void {
@@ -24,7 +26,12 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, async ({ db, masterKeys }, output) => {
-        const resealed = await resealSecrets(db, masterKeys)
+        const resealed = await resealSecrets(db, masterKeys).catch((error: unknown) => {
+          if (!(error instanceof UnknownMasterKey)) throw error
+          throw new Mistake(
+            `A webhook secret is ${error.message}. List the old key too: KEYHOOK_MASTER_KEY=<new>,<old>`,
+          )
+        })
         output.result({ resealed }, `Resealed ${resealed} webhook secret${resealed === 1 ? '' : 's'}.`)
       }),
     )

@@ -90,10 +90,7 @@ const decisions: Partial<Record<FaultCode, number>> = {
 }
 
 const choices: Partial<Record<FaultCode, Choice>> = {
-  'auth.required': choice(
-    76,
-    'Asked for before anything else of the request is looked at, and before the body is read.',
-  ),
+  'auth.required': choice(76, 'Asked for right after path and method are known, and before the body is read.'),
   'auth.permission_missing': choice(
     76,
     'Said before the body is read, and before an id within the organization is looked up.',

@@ -109,7 +109,7 @@ const operationOf = ({
   ...withChoices(chosen(decision), [...choices, choice(71, 'HEAD is answered with the same headers and no body.')]),
   parameters: [],
   responses: {
-    200: { description: 'Yes.', ...chosen(decision), headers: { ...headers, ...noStore }, content },
+    200: { description: 'What was asked for.', ...chosen(decision), headers: { ...headers, ...noStore }, content },
     ...problems,
   },
   ...curlSample({ method: 'GET', path }),

@@ -8,17 +8,24 @@ export const deliveryWebhooks = (serviceName: string): Record<string, { post: Js
   Object.fromEntries(eventTypes.map((type) => [type, { post: delivery(serviceName, type) }]))
 
 const sending: Choice[] = [
-  choice(21, 'The receiver has 5 seconds to let us connect and 15 for everything, its body included.'),
+  choice(
+    20,
+    'Any other answer than 2xx or 410 is tried again, nine times unless the operator has set another schedule.',
+  ),
+  choice(
+    21,
+    'The receiver has 5 seconds to let us connect and 15 for everything, its body included, unless the operator has set others.',
+  ),
   choice(23, 'First attempts to one webhook start in the order of the events.'),
   choice(28, 'Loopback, private and other special addresses are not called, unless the operator opens a network.'),
-  choice(43, 'Between 1 and 32 at a time, as fast as the receiver answers.'),
+  choice(43, 'Between 1 and 32 at a time, or what the operator has set, as fast as the receiver answers.'),
   choice(46, 'The name is looked up for every new connection, and the address checked on the socket that is used.'),
 ]
 
 const delivery = (serviceName: string, type: EventType): Json => ({
   operationId: `deliver${type.replace(/(?:^|\.)(\w)/g, (_, letter) => letter.toUpperCase())}`,
   summary: type,
-  description: `${told[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx; anything else is tried again.`,
+  description: `${told[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
   security: [],
   ...withChoices(specified, sending),
   parameters: headers(serviceName, type),
@@ -29,7 +36,12 @@ const delivery = (serviceName: string, type: EventType): Json => ({
     '410': { description: 'It never will: this delivery is not tried again.', ...chosen(20) },
     default: {
       description: 'It has not, and is tried again. `Retry-After` is honoured.',
-      ...withChoices(chosen(20), [choice(36, 'So is an answer that is compressed, or larger than 1 MiB.')]),
+      ...withChoices(chosen(20), [
+        choice(
+          36,
+          'So is an answer that is compressed, or larger than 1 MiB unless the operator has set another limit.',
+        ),
+      ]),
     },
   },
 })

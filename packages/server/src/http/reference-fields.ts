@@ -21,9 +21,10 @@ function rowsOf(given: Json, document: OpenApi, prefix: string): string[] {
   })
 }
 
-/** The record behind a reference, an array, or the alternative to null. */
+/** The record behind a reference, an array, the alternative to null, or to an array of the same. */
 function recordOf(schema: Json, document: OpenApi): Json {
   if (typeof schema.$ref === 'string') return document.components.schemas[nameOf(schema)]!
+  if (schema.else !== undefined) return recordOf(schema.else as Json, document)
   if (schema.items !== undefined) return recordOf(schema.items as Json, document)
   const [one] = alternatives(schema)
   return one === undefined ? schema : recordOf(one, document)

@@ -41,7 +41,7 @@ const introduction = (document: OpenApi): string => {
   return `<p>Every call sends <code>Authorization: Bearer &lt;token&gt;</code> with an API key or a login token, and bodies are JSON. ${tag(bearer)}</p>${choicesOf(bearer)}
 <p><span class="tag specified">specified</span> marks what the published interface shows. <span class="tag">chosen&nbsp;n</span> marks what it leaves open, and leads to <a href="#decisions">the decision</a> that fills the gap. Every answer carries <code>Cache-Control: no-store</code>. ${tag({ 'x-basis': 'chosen', 'x-decision': 33 })}</p>${choicesOf(document.info as Json)}
 <p>The examples can be pasted once their variables are set:</p>
-<pre tabindex="0"><code>KEYHOOK=http://127.0.0.1:8080   # where this page comes from
+<pre tabindex="0"><code>KEYHOOK=http://127.0.0.1:8080   # or wherever this page comes from
 TOKEN=…                         # an API key, or: npx keyhook token issue --user usr_…
 ORG=org_…                       # and so on, for the other ids in a path</code></pre>`
 }

@@ -18,7 +18,9 @@ const certificates = (path: string): string => {
     new X509Certificate(pem)
     return pem
   } catch (error) {
-    throw new Unreadable(`is not a readable file of PEM certificates (${(error as Error).message})`)
+    throw new Unreadable(
+      `is not a readable file of PEM certificates (${(error as Error).message}); the one of "keyhook listen" is made when that starts`,
+    )
   }
 }
 

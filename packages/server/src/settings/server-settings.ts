@@ -54,7 +54,7 @@ export const serverSettings = {
     'KEYHOOK_DATA_DIR',
     '.keyhook',
     text,
-    'Where the embedded server and the generated master key live.',
+    "Where the embedded server, the generated master key, customers' databases and backups live.",
   ),
   serviceName: setting(
     'KEYHOOK_SERVICE_NAME',
@@ -95,7 +95,7 @@ export const serverSettings = {
     'KEYHOOK_REQUEST_BYTES_MAX',
     '65536',
     integer(1_024, 16_777_216, 'a number of bytes'),
-    'Largest request body.',
+    'Largest request body; for `POST /operator/v1/events` it is always 32 MiB.',
   ),
   keysPerOrgMax: setting(
     'KEYHOOK_KEYS_PER_ORG_MAX',

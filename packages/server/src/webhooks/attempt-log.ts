@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { attemptIdOf } from '../kernel/ids.ts'
 import type { Attempted, FlowObserver } from './flow.ts'
 import type { Lane } from './lane.ts'
 
@@ -23,7 +24,8 @@ export function createAttemptLog(log: Logger): Pick<FlowObserver, 'attempted'> {
           eventId: delivery.eventId,
           type: delivery.eventType,
           attempt: begun.attempt,
-          attemptId: begun.attemptId,
+          // As lists of deliveries have it.
+          deliveryId: attemptIdOf(begun.attemptId),
           status: exchange.status,
           responseStatus: exchange.response?.status,
           error: exchange.error?.code,

@@ -64,6 +64,12 @@ test('every link leads to a place on the page, and every place has a name of its
   for (const { number } of readRegister()) expect(ids).toContain(`decision-${number}`)
 })
 
+test('an operation that takes a body lists its fields', () => {
+  const bodies = all(/<h4>Request body ([^]*?)<h4>/g)
+  expect(bodies.length).toBeGreaterThan(5)
+  for (const html of bodies) expect(html).toContain('<tr><th><code>')
+})
+
 test('every operation has a line for curl', () => {
   const shown = all(/<pre[^>]*><code>([\s\S]*?)<\/code><\/pre>/g).map(unescaped)
   for (const [name, operation] of operations()) {

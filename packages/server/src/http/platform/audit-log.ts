@@ -50,7 +50,7 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
       audit: null,
       basis: here,
       summary: 'Read the audit log',
-      description: 'Every change to the keys, webhooks and members of the organization, newest first.',
+      description: 'Every change in the organization: who made it, with what, from where. Newest first.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       faults: ['not_found'],
       success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },

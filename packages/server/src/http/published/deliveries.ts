@@ -17,10 +17,12 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       needs: 'deliveries:read',
       audit: null,
       basis: specified,
-      choices: [choice(45, 'Attempts are kept for ever, unless the operator has set a number of days.')],
+      choices: [
+        choice(18, 'An attempt is recorded before its request leaves.'),
+        choice(45, 'Attempts are kept for ever, unless the operator has set a number of days.'),
+      ],
       summary: 'List delivery attempts',
-      description:
-        'Every attempt to deliver an event to this webhook, with its status and the response. An attempt is recorded before its request leaves.',
+      description: 'Every attempt to deliver an event to this webhook, with its status and the response.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       faults: ['not_found'],
       success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },

@@ -63,7 +63,8 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
       audit: null,
       basis: specified,
       summary: 'List webhooks',
-      description: 'The webhooks of the organization, newest first.',
+      choices: [choice(2, 'Newest first.')],
+      description: 'The webhooks of the organization.',
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       faults: ['not_found'],
       success: { status: 200, description: 'The webhooks. Never `secret`.', schema: webhookList },
@@ -86,11 +87,11 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
       audit: 'webhook.deleted',
       basis: specified,
       choices: [
-        choice(12, 'A webhook that is deleted already is answered 404.'),
+        choice(12, 'A webhook that is deleted already is answered 404, and so are its deliveries.'),
         choice(24, 'No attempt starts after this answer, which waits up to half a second for those on their way.'),
       ],
       summary: 'Delete a webhook',
-      description: 'Ends the webhook. Its paths answer 404 from then on.',
+      description: 'Ends the webhook.',
       faults: ['not_found'],
       success: { status: 204, description: 'The webhook is deleted.' },
       async handler({ orgId, actor, params }) {
