@@ -1,4 +1,4 @@
-import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
+import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
 import type { Beginning, BegunAttempt, Leftover } from '../store/beginnings.ts'
@@ -6,33 +6,12 @@ import type { DueDelivery } from '../store/due.ts'
 import { settled, unknownOutcome } from './attempt-record.ts'
 import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
-import type { Exchange } from './exchange.ts'
 import { createGroup } from './group.ts'
-import {
-  canStart,
-  hasConnection,
-  hasWork,
-  isIdle,
-  type Lane,
-  readRequest,
-  type Starting,
-  takeIn,
-  takeNext,
-  wantsRead,
-} from './lane.ts'
+import { canStart, isIdle, type Lane, readRequest, type Starting, takeIn, takeNext, wantsRead } from './lane.ts'
 import type { Persist } from './persist.ts'
+import { type Attempted, createSending } from './sending.ts'
 import { createSettling } from './settling.ts'
 import { createTurns } from './turns.ts'
-import { nextWidth } from './width.ts'
-
-/** One attempt, from its place in a lane to its record. */
-export type Attempted = {
-  lane: Lane
-  delivery: DueDelivery
-  begun: BegunAttempt
-  exchange: Exchange
-  retryMs: number | null
-}
 
 export type FlowObserver = {
   attempted(one: Attempted): void
@@ -46,11 +25,6 @@ const lanesPerRead = 256
 const beginningsMax = 2
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
 const soonMs = 2_000
-/** How long an attempt that is on disk may wait for a connection before it gets one of its own. */
-const readyMsMax = 250
-/** Of the time that an attempt took to fail; what failed sooner than a second held nobody up. */
-const restShare = 0.1
-const restMsMin = 100
 
 export type Flow = ReturnType<typeof createFlow>
 
@@ -84,6 +58,22 @@ export function createFlow(deps: {
 
   const reads = createGroup<Lane>({ clock, sizeMax: lanesPerRead, atOnceMax: 2, run: readLanes })
   const settling = createSettling<Settling>({ ...deps, afterSettling })
+  const { sendReady } = createSending({
+    clock,
+    random: deps.random,
+    schedule: deps.schedule,
+    onEnd() {
+      inFlight -= 1
+      return inFlight
+    },
+    settle: settling.add,
+    attempted: deps.observe.attempted,
+    consider(lane) {
+      // There is room again, perhaps for another.
+      if (turns.size > 0) scheduleStart()
+      consider(lane)
+    },
+  })
 
   /** Looks at a lane after something about it has changed, and sees to what it needs next. */
   function consider(lane: Lane): void {
@@ -201,61 +191,6 @@ export function createFlow(deps: {
     inFlight -= 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
     settling.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
-  }
-
-  /**
-   * A connection that becomes free takes the next at once: no connection waits for the disk, and none is opened that is not
-   * needed. But nothing waits for long.
-   */
-  function sendReady(lane: Lane): void {
-    const before = clock.now() - readyMsMax
-    while (lane.ready.length > 0 && (hasConnection(lane) || lane.ready[0]!.readyMs <= before)) send(lane.ready.shift()!)
-    if (lane.ready.length === 0) return
-    lane.hurry ??= clock.after(lane.ready[0]!.readyMs - before, () => {
-      lane.hurry = null
-      sendReady(lane)
-    })
-  }
-
-  function send({ lane, delivery, begun }: Starting): void {
-    lane.inFlight += 1
-    const headers = lane.sender.headers(delivery, begun.startedAtMs)
-    lane.sender.send(headers, delivery.body, (exchange) => {
-      lane.inFlight -= 1
-      inFlight -= 1
-      lane.sender.width = nextWidth(lane.sender.width, exchange, {
-        widthMax: lane.widthMax,
-        wanted: hasWork(lane),
-        inFlight,
-      })
-      rest(lane, exchange)
-      const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
-      const retryMs = delayAfter(exchange, tries)
-      settling.add({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
-      deps.observe.attempted({ lane, delivery, begun, exchange, retryMs })
-      sendReady(lane)
-      if (turns.size > 0) scheduleStart()
-      consider(lane)
-    })
-  }
-
-  /**
-   * Requests that left together and hang end together, too. Would the next ones leave at once, hundreds of handshakes fell
-   * into the same moment, deadline after deadline; so each lane takes a breath first, no two the same.
-   */
-  function rest(lane: Lane, { status, durationUs }: Exchange): void {
-    const msMax = ((durationUs ?? 0) / 1_000) * restShare
-    if (status !== 'failed' || msMax < restMsMin || lane.resting !== null) return
-    lane.resting = clock.after(deps.random() * msMax, () => {
-      lane.resting = null
-      consider(lane)
-    })
-  }
-
-  function delayAfter(exchange: Exchange, tries: number): number | null {
-    if (exchange.status === 'interrupted') return 0
-    if (exchange.status === 'succeeded' || exchange.gone) return null
-    return retryDelayMs(deps.schedule, tries, { retryAfterMs: exchange.retryAfterMs, random: deps.random() })
   }
 
   function afterSettling({ lane, attemptId, retryMs }: Settling): void {

@@ -65,7 +65,7 @@ test('every link leads to a place on the page, and every place has a name of its
 })
 
 test('an operation that takes a body lists its fields', () => {
-  const bodies = all(/<h4>Request body ([^]*?)<h4>/g)
+  const bodies = all(/<h4>Request body (.*?)<h4>/gs)
   expect(bodies.length).toBeGreaterThan(5)
   for (const html of bodies) expect(html).toContain('<tr><th><code>')
 })

@@ -1,0 +1,91 @@
+import { type RetrySchedule, retryDelayMs } from '../domain/retry-schedule.ts'
+import type { SettledAttempt } from '../store/attempts.ts'
+import type { BegunAttempt } from '../store/beginnings.ts'
+import type { DueDelivery } from '../store/due.ts'
+import { settled } from './attempt-record.ts'
+import type { Clock } from './clock.ts'
+import type { Exchange } from './exchange.ts'
+import { hasConnection, hasWork, type Lane, type Starting } from './lane.ts'
+import { nextWidth } from './width.ts'
+
+/** One attempt, from its place in a lane to what came of it. */
+export type Attempted = {
+  lane: Lane
+  delivery: DueDelivery
+  begun: BegunAttempt
+  exchange: Exchange
+  retryMs: number | null
+}
+
+/** How long an attempt that is on disk may wait for a connection before it gets one of its own. */
+const readyMsMax = 250
+/** Of the time that an attempt took to fail; what failed sooner than a second held nobody up. */
+const restShare = 0.1
+const restMsMin = 100
+
+/** Sends what is on disk, and says what came of it. */
+export function createSending(deps: {
+  clock: Clock
+  random(): number
+  schedule: RetrySchedule
+  /** A request has come to its end. Says how many the process still has on their way. */
+  onEnd(): number
+  settle(attempt: SettledAttempt & { lane: Lane }): void
+  attempted(one: Attempted): void
+  /** The lane may have something to do. */
+  consider(lane: Lane): void
+}) {
+  const { clock } = deps
+
+  /**
+   * A connection that becomes free takes the next at once: no connection waits for the disk, and none is opened that is not
+   * needed. But nothing waits for long.
+   */
+  function sendReady(lane: Lane): void {
+    const before = clock.now() - readyMsMax
+    while (lane.ready.length > 0 && (hasConnection(lane) || lane.ready[0]!.readyMs <= before)) send(lane.ready.shift()!)
+    if (lane.ready.length === 0) return
+    lane.hurry ??= clock.after(lane.ready[0]!.readyMs - before, () => {
+      lane.hurry = null
+      sendReady(lane)
+    })
+  }
+
+  function send({ lane, delivery, begun }: Starting): void {
+    lane.inFlight += 1
+    const headers = lane.sender.headers(delivery, begun.startedAtMs)
+    lane.sender.send(headers, delivery.body, (exchange) => {
+      lane.inFlight -= 1
+      const bounds = { widthMax: lane.widthMax, wanted: hasWork(lane), inFlight: deps.onEnd() }
+      lane.sender.width = nextWidth(lane.sender.width, exchange, bounds)
+      rest(lane, exchange)
+      const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
+      const retryMs = delayAfter(exchange, tries)
+      deps.settle({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
+      deps.attempted({ lane, delivery, begun, exchange, retryMs })
+      sendReady(lane)
+      deps.consider(lane)
+    })
+  }
+
+  /**
+   * Requests that left together and hang end together, too. Would the next ones leave at once, hundreds of handshakes fell
+   * into the same moment, deadline after deadline; so each lane takes a breath first, no two the same.
+   */
+  function rest(lane: Lane, { status, durationUs }: Exchange): void {
+    const msMax = ((durationUs ?? 0) / 1_000) * restShare
+    if (status !== 'failed' || msMax < restMsMin || lane.resting !== null) return
+    lane.resting = clock.after(deps.random() * msMax, () => {
+      lane.resting = null
+      deps.consider(lane)
+    })
+  }
+
+  function delayAfter(exchange: Exchange, tries: number): number | null {
+    if (exchange.status === 'interrupted') return 0
+    if (exchange.status === 'succeeded' || exchange.gone) return null
+    return retryDelayMs(deps.schedule, tries, { retryAfterMs: exchange.retryAfterMs, random: deps.random() })
+  }
+
+  return { sendReady }
+}
