@@ -8,3 +8,5 @@ for (const stream of [process.stdout, process.stderr]) {
 }
 
 process.exitCode = await runCommandLine(process.argv.slice(2))
+// All is done that was to be done. A connection to a database that does not answer must not keep the process.
+setTimeout(() => process.exit(), 1_000).unref()

@@ -13,6 +13,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** What authentication and authorization found out; the body is not read before this is set. */
     admitted: Pick<Call, 'access' | 'actor' | 'reach'> | Pick<OperatorCall, 'actor'> | null
+    /** The gate was passed before the body was here: it is asked again once it is. */
+    isBodyLate: boolean
   }
 }
 

@@ -15,6 +15,8 @@ const refusals: Record<string, { code: FaultCode; public: string }> = {
     code: 'request.malformed',
     public: 'The body is not as long as Content-Length says.',
   },
+  // Such as the first line of HTTP/2, whose target is no path.
+  FST_ERR_NOT_FOUND: { code: 'request.malformed', public: 'The target of the request is not a path.' },
   FST_ERR_BAD_URL: { code: 'request.malformed', public: 'The path is not a valid URL path.' },
 }
 

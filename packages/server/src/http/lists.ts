@@ -5,8 +5,12 @@ import { invalid } from '../kernel/faults.ts'
 import { chosen, mark } from './basis.ts'
 import type { Listing } from './route.ts'
 
-/** Rows fetched at a time for a list that is sent whole. Memory is bounded by this, not by the list. */
-const streamPageRows = 500
+/** Rows fetched at a time, of most lists. Memory is bounded by this, not by the list. */
+const usualRowsAtOnce = 500
+/** What is sent at a time, and up to what a list is sent in one piece. */
+const pieceBytes = 64 * 1024
+/** A page that has so much has no more: its records may be large, and it is made before it is sent. */
+const pageBytesMax = 1024 * 1024
 const limitMax = 1_000
 const limitWithCursorOnly = 100
 
@@ -56,18 +60,40 @@ export async function sendList<Row>(
 async function sendPage<Row>(reply: FastifyReply, listing: Listing<Row>, query: PageQuery): Promise<FastifyReply> {
   const limit = query.limit ?? limitWithCursorOnly
   const before = query.cursor === undefined ? null : decodeCursor(query.cursor, listing.isKey)
-  // One row more than asked for says whether there is a next page.
-  const rows = await listing.page({ before, limit: limit + 1 })
-  const shown = rows.slice(0, limit)
-  const last = shown.at(-1)
-  if (rows.length > limit && last !== undefined) {
+  const { records, next } = await gather(listing, before, limit)
+  if (next !== null) {
     // Path and every other parameter stay as the caller sent them; RFC 8288 lets the target be relative.
-    const next = new URL(reply.request.url, 'http://relative.invalid')
-    next.searchParams.set('limit', String(limit))
-    next.searchParams.set('cursor', encodeCursor(listing.keyOf(last)))
-    reply.header('link', `<${next.pathname}${next.search}>; rel="next"`)
+    const url = new URL(reply.request.url, 'http://relative.invalid')
+    url.searchParams.set('limit', String(limit))
+    url.searchParams.set('cursor', encodeCursor(next))
+    reply.header('link', `<${url.pathname}${url.search}>; rel="next"`)
   }
-  return reply.send(jsonArray(shown, listing))
+  return reply.send(`[${records.join(',')}]`)
+}
+
+/** Up to so many records, and where the next page starts. */
+async function gather<Row>(
+  listing: Listing<Row>,
+  before: string | null,
+  limit: number,
+): Promise<{ records: string[]; next: string | null }> {
+  const rowsAtOnce = listing.rowsAtOnce ?? usualRowsAtOnce
+  const records: string[] = []
+  let bytes = 0
+  let last = before
+  for (;;) {
+    // One row more than asked for says whether there is a next page.
+    const asked = Math.min(limit - records.length + 1, rowsAtOnce)
+    const rows = await listing.page({ before: last, limit: asked })
+    for (const row of rows) {
+      if (records.length === limit || bytes > pageBytesMax) return { records, next: last }
+      const record = JSON.stringify(listing.record(row))
+      records.push(record)
+      bytes += record.length
+      last = listing.keyOf(row)
+    }
+    if (rows.length < asked) return { records, next: null }
+  }
 }
 
 async function sendWhole<Row>(
@@ -75,33 +101,49 @@ async function sendWhole<Row>(
   listing: Listing<Row>,
   onBrokenOff: (error: unknown) => void,
 ): Promise<FastifyReply> {
-  const first = await listing.page({ before: null, limit: streamPageRows })
-  if (first.length < streamPageRows) return reply.send(jsonArray(first, listing))
+  const rowsAtOnce = listing.rowsAtOnce ?? usualRowsAtOnce
+  const first = await listing.page({ before: null, limit: rowsAtOnce })
+  const pieces = inPieces(first, listing, rowsAtOnce)
+  const start: string = first.length < rowsAtOnce ? (await pieces.next()).value! : ''
+  if (start !== '' && start.length < pieceBytes) return reply.send(start)
   // The client has left. Fastify would take a stream that its socket ends before the first byte for a failure of ours.
   if (reply.raw.destroyed) return reply.hijack()
   // Nothing of the body leaves for HEAD: the rest of the list would be read for nobody.
   if (reply.request.method === 'HEAD') return reply.send(Readable.from([]))
-  const stream = Readable.from(chunks(first, listing), { objectMode: false, highWaterMark: 64 * 1024 })
+  const stream = Readable.from(startedWith(start, pieces), { objectMode: false, highWaterMark: pieceBytes })
   // A client that hangs up ends the stream without an error.
   return reply.send(stream.on('error', onBrokenOff))
+}
+
+async function* startedWith(start: string, rest: AsyncGenerator<string>): AsyncGenerator<string> {
+  if (start !== '') yield start
+  yield* rest
 }
 
 /**
  * Page after page by keyset, each fetched when the socket has taken the one before. No connection is held while a slow
  * client reads, and newest-first means that records made meanwhile cannot make the list endless.
  */
-async function* chunks<Row>(first: readonly Row[], listing: Listing<Row>): AsyncGenerator<string> {
+async function* inPieces<Row>(
+  first: readonly Row[],
+  listing: Listing<Row>,
+  rowsAtOnce: number,
+): AsyncGenerator<string> {
   let rows = first
-  let lead = '['
+  let piece = '['
+  let lead = ''
   for (;;) {
-    if (rows.length > 0) yield lead + rows.map((row) => JSON.stringify(listing.record(row))).join(',')
-    if (rows.length > 0) lead = ','
+    for (const row of rows) {
+      piece += lead + JSON.stringify(listing.record(row))
+      lead = ','
+      if (piece.length >= pieceBytes) {
+        yield piece
+        piece = ''
+      }
+    }
     const last = rows.at(-1)
-    if (rows.length < streamPageRows || last === undefined) break
-    rows = await listing.page({ before: listing.keyOf(last), limit: streamPageRows })
+    if (rows.length < rowsAtOnce || last === undefined) break
+    rows = await listing.page({ before: listing.keyOf(last), limit: rowsAtOnce })
   }
-  yield ']'
+  yield `${piece}]`
 }
-
-const jsonArray = <Row>(rows: readonly Row[], listing: Listing<Row>): string =>
-  `[${rows.map((row) => JSON.stringify(listing.record(row))).join(',')}]`

@@ -27,6 +27,8 @@ export type Listing<Row> = {
   record(row: Row): object
   /** Checks that a cursor which came back from outside is one of ours. */
   isKey(text: string): boolean
+  /** Rows fetched at a time, where one may hold as much as a receiver has answered. */
+  rowsAtOnce?: number
 }
 
 export type Answer =

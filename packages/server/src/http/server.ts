@@ -1,5 +1,3 @@
-import type { ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
@@ -17,6 +15,7 @@ import {
   requestMsMax,
   skipBody,
 } from './broken-http.ts'
+import { watchConnections } from './connections.ts'
 import { faultOf } from './fault-of.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createMethodTable } from './methods.ts'
@@ -75,46 +74,26 @@ export function createHttpServer(deps: {
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, readJson)
   app.decorateRequest('admitted', null)
   app.decorateRequest('arrivedMs', 0)
+  app.decorateRequest('isBodyLate', false)
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
+  const { inTurn } = watchConnections(app)
   app.addHook('onRequest', (request, reply, done) => {
     const fault = prepare(request, reply)
-    if (fault !== null) done(fault)
-    // Not as Fastify's handler for it, which comes after the body has been read.
-    else if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
-    else done()
+    inTurn(reply, () => {
+      if (fault !== null) done(fault)
+      // Not as Fastify's handler for it, which comes after the body has been read.
+      else if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
+      else done()
+    })
   })
   app.setErrorHandler(answerError)
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
   app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
-  // Node takes its own listener off the socket of a CONNECT: a client that is gone by then would end the process.
-  app.server.on('connection', (socket) => socket.on('error', () => {}))
-  hangUpWhenStopping(app)
+  // Not answered yet: whoever waits for it is to hear first whether the body will be read at all.
+  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
   for (const route of deps.routes) addRoute(app, route, { ...deps, log })
   return app
-}
-
-/**
- * Stopping waits for what is in flight and for nothing else. Node hangs up on connections that are idle at that moment;
- * not on those that become idle a moment later, nor on those that have not said a word yet, such as a browser's spare.
- */
-function hangUpWhenStopping(app: FastifyInstance): void {
-  const lastAnswers = new Map<Socket, ServerResponse | null>()
-  app.server.on('connection', (socket: Socket) => {
-    lastAnswers.set(socket, null)
-    socket.once('close', () => lastAnswers.delete(socket))
-  })
-  app.server.on('request', ({ socket }, response) => lastAnswers.set(socket, response))
-  app.addHook('preClose', (done) => {
-    for (const [socket, answer] of lastAnswers) {
-      if (socket.bytesRead === 0) socket.destroy()
-      // Its client must not send another request meanwhile. Only the last says so: Node hangs up after an answer that does.
-      else if (answer !== null) answer.shouldKeepAlive = false
-    }
-    const sweep = setInterval(() => app.server.closeIdleConnections(), 50)
-    app.server.once('close', () => clearInterval(sweep))
-    done()
-  })
 }
 
 /** For processes without the API: no routes of the table, the same way of answering. */
@@ -131,13 +110,18 @@ export function createProbeServer(log: Logger): FastifyInstance {
 type RouteDeps = { authenticate: Authenticate; keyUses: KeyUses; log: RequestLog }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
+  const gate = gateOf(route, deps)
   app.route({
     method: route.method,
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(route.body && { body: route.body }) },
     config: { passesOnNumbers: route.passesOnNumbers ?? false },
-    onRequest: gateOf(route, deps),
-    ...(!isRead(route.method) && { preParsing: givePayload }),
+    onRequest: gate,
+    ...(!isRead(route.method) && {
+      preParsing: givePayload,
+      // A body may take half a minute to arrive, and whoever sends it may have lost every right meanwhile.
+      preValidation: (request, reply, done) => (request.isBodyLate ? gate(request, reply, done) : done()),
+    }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
       const answer = run(route, request)
@@ -198,11 +182,15 @@ function prepare(request: FastifyRequest, reply: FastifyReply): Fault | null {
 /** A stream that has ended already says so to nobody, and whoever parses a body waits for its end. */
 function givePayload(
   request: FastifyRequest,
-  _reply: FastifyReply,
+  reply: FastifyReply,
   payload: Readable,
   done: (error: null, payload: Readable) => void,
 ): void {
-  done(null, request.raw.readableEnded ? Readable.from([]) : payload)
+  const { complete, readableEnded } = request.raw
+  request.isBodyLate = !complete && !readableEnded
+  const { expect, 'content-length': length = 0 } = request.headers
+  if (expect !== undefined && Number(length) <= request.routeOptions.bodyLimit) reply.raw.writeContinue()
+  done(null, readableEnded ? Readable.from([]) : payload)
 }
 
 const noRoute = (allowed: readonly string[]): Fault =>

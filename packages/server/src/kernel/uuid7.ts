@@ -9,8 +9,11 @@ let used = pool.length
 let lastMs = 0
 let counter = 0
 
+/** A clock that has gone back further than this was wrong before: ids follow it again. */
+const backMsMax = 10_000
+
 export function uuid7(ms: number): string {
-  if (ms > lastMs) {
+  if (ms > lastMs || lastMs - ms > backMsMax) {
     lastMs = ms
     counter = 0
   } else if (++counter > 0xfff) {

@@ -15,6 +15,8 @@ export function connect(target: ConnectionTarget, options: { name: string; conne
   const shared = {
     max: options.connectionsMax,
     connect_timeout: 10,
+    // The driver's own grows to 20 s, for a whole pool at once: after an outage, queries would wait for nothing.
+    backoff: () => 0.1 + Math.random() / 10,
     // Notices are for people at a prompt ("relation exists, skipping").
     onnotice: () => {},
     connection: { application_name: options.name },

@@ -19,11 +19,11 @@ export const settled = (
   attempt: begun.attempt,
   startedAtMs: begun.startedAtMs,
   status: exchange.status,
-  durationUs: exchange.durationUs,
-  dnsUs: exchange.dnsUs,
-  connectUs: exchange.connectUs,
-  tlsUs: exchange.tlsUs,
-  firstByteUs: exchange.firstByteUs,
+  durationUs: storable(exchange.durationUs),
+  dnsUs: storable(exchange.dnsUs),
+  connectUs: storable(exchange.connectUs),
+  tlsUs: storable(exchange.tlsUs),
+  firstByteUs: storable(exchange.firstByteUs),
   address: exchange.address,
   requestHeaders: recordHeaders(headers),
   responseStatus: exchange.response?.status ?? null,
@@ -35,6 +35,9 @@ export const settled = (
   tries,
   retryMs,
 })
+
+/** A process that was stopped in the middle, or a machine, measures hours; the column ends after 35 minutes. */
+const storable = (us: number | null): number | null => (us === null ? null : Math.min(us, 2 ** 31 - 1))
 
 /** For a record that the database refuses: what the receiver said may be the reason. */
 export const withoutWords = (attempt: SettledAttempt): SettledAttempt => ({

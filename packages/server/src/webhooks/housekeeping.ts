@@ -1,4 +1,5 @@
 import { uuid7Ms } from '../kernel/uuid7.ts'
+import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/old-events.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/partitions.ts'
@@ -24,7 +25,8 @@ export function createHousekeeping(deps: {
     await ensurePartitions(deps.db, deps.now())
     if (deps.retentionDays === null) return
     // Whole weeks, for events too: one whose attempts are still in the history is not to be looked at every hour.
-    const olderThanMs = weekStartMs(deps.now() - deps.retentionDays * dayMs)
+    // By a clock that all nodes share: one that is months ahead would delete everything.
+    const olderThanMs = weekStartMs((await databaseNowMs(deps.db)) - deps.retentionDays * dayMs)
     await dropPartitions(deps.db, olderThanMs)
     for (const { orgId, upToSeq } of await listOldEvents(deps.db, olderThanMs)) {
       for (let afterSeq: number | null = 0; afterSeq !== null && !stopped; ) {

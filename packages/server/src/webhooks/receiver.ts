@@ -196,7 +196,13 @@ class Attempt implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#finish(sendErrorOf(error, this.#connection.stage), false)
+    // undici calls it a body of the wrong length even where the header never came to its end.
+    const isHeaderBroken =
+      this.#firstByteUs === null && 'code' in error && error.code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH'
+    const cause = isHeaderBroken
+      ? new SendError('response_malformed', 'The header of the response is not HTTP.')
+      : error
+    this.#finish(sendErrorOf(cause, this.#connection.stage), false)
   }
 
   #elapsedUs(): number {

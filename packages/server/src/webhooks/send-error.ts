@@ -41,7 +41,9 @@ export function sendErrorOf(error: unknown, stage: Stage): SendError {
   if (error instanceof SendError) return error
   const { code, name: kind, message } = error as { code?: string; name?: string; message?: string }
   const name = String(code ?? kind ?? '')
-  const detail = [name, message].filter(Boolean).join(': ').slice(0, 500) || 'no reason given'
+  // Node adds advice for whoever runs it, and the record is for whoever receives.
+  const said = message?.replace(/; if the root CA is installed locally.*$/s, '')
+  const detail = [name, said].filter(Boolean).join(': ').slice(0, 500) || 'no reason given'
   const known = byCode[name]
   if (known === 'sender_exhausted') return new SendError(known, detail)
   if (stage === 'dns') return new SendError('dns_failed', detail)

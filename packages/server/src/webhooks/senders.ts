@@ -72,7 +72,11 @@ export function createSenders(deps: {
     },
     close() {
       clearInterval(sweep)
-      for (const sender of kept.values()) sender.receiver.close()
+      for (const { receiver } of kept.values()) {
+        // Of lanes that were lost something may be on its way still: its record is somebody else's by now.
+        receiver.interrupt()
+        receiver.close()
+      }
       kept.clear()
     },
   }

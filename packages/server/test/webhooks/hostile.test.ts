@@ -69,6 +69,11 @@ const hostile: [string, string, (socket: TLSSocket) => void][] = [
   ],
   ['talks something else', 'response_malformed', (socket) => void socket.write('220 mail.example ESMTP ready\r\n')],
   [
+    'sends a header with a control character, after its length',
+    'response_malformed',
+    (socket) => void socket.write(`${ok}content-length: 2\r\nx: a\x01b\r\n\r\nok`),
+  ],
+  [
     'sends a chunk of no size',
     'response_malformed',
     (socket) => void socket.write(`${ok}transfer-encoding: chunked\r\n\r\nzz\r\n`),

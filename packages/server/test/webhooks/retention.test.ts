@@ -13,13 +13,13 @@ import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 const log = pino({ level: 'silent' })
 
 /** Tidies up as a dispatcher does, once, and fails if anything about it failed. */
-async function tidy(db: Database, retentionDays: number | null, nodes = 1): Promise<void> {
+async function tidy(db: Database, retentionDays: number | null, { nodes = 1, aheadMs = 0 } = {}): Promise<void> {
   const failures: unknown[] = []
   const node = () =>
     createHousekeeping({
       db,
       retentionDays,
-      now: () => Date.now(),
+      now: () => Date.now() + aheadMs,
       hint() {},
       onError: (error) => failures.push(error),
     }).tidy()
@@ -99,6 +99,14 @@ test('old attempts leave with their partition, finished events follow them, and 
   expect((await api.explain(ids[0]!)).status).toBe(404)
   expect((await api.explain(ids[1]!)).deliveries).toMatchObject([{ status: 'succeeded', attempts: [{}] }])
   expect(await api.redeliver(webhook.id, oldest)).toBe(404)
+})
+
+test('a node whose clock is months ahead deletes nothing for it', async () => {
+  const world = await deliveryTest()
+  await deliverOne(world)
+  await tidy(world.db, 30, { aheadMs: 90 * 86_400_000 })
+  expect(await world.attempts()).toHaveLength(1)
+  expect(await deliveriesLeft(world.db)).toBe(1)
 })
 
 test('without the setting nothing is deleted, and with it rooms for the coming weeks are made ahead', async () => {
@@ -246,7 +254,7 @@ test('nodes that tidy up at the same moment do not get into each other’s way',
   await world.db`update keyhook.lanes set cursor_seq = 3501, head_seq = 3501`
   await age(world.db, id, 200)
   await world.db`drop table ${world.db(`keyhook.${partitionOf(-21)}`)}`
-  await tidy(world.db, 30, 6)
+  await tidy(world.db, 30, { nodes: 6 })
   // What one of them was looking at in the moment another could have deleted it is left for the next hour.
   await tidy(world.db, 30)
   expect(await eventsLeft(world.db)).toEqual([])

@@ -40,6 +40,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
             keyOf: (row: HistoryRow) => attemptIdOf(row.id),
             record: (row: HistoryRow) => deliveryRecordOf(row, lane.url),
             isKey: (text) => isId('dlv', text),
+            rowsAtOnce: 50,
           },
         }
       },
