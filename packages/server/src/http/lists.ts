@@ -42,6 +42,9 @@ function decodeCursor(cursor: string, isKey: (text: string) => boolean): string 
   throw invalid([{ parameter: 'cursor', detail: 'must be a cursor that a Link header of this list gave you' }])
 }
 
+/** `mayGoOn` fails when the caller has lost the right to read: a long list to a slow reader takes its time. */
+type WholeList = { mayGoOn(): Promise<void>; onBrokenOff(error: unknown): void }
+
 /**
  * Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. What goes wrong before
  * the first page is there is thrown; later it can no longer be answered, only told to `onBrokenOff`.
@@ -50,10 +53,10 @@ export async function sendList<Row>(
   reply: FastifyReply,
   listing: Listing<Row>,
   query: PageQuery,
-  onBrokenOff: (error: unknown) => void,
+  whole: WholeList,
 ): Promise<FastifyReply> {
   reply.type('application/json; charset=utf-8')
-  if (query.limit === undefined && query.cursor === undefined) return sendWhole(reply, listing, onBrokenOff)
+  if (query.limit === undefined && query.cursor === undefined) return sendWhole(reply, listing, whole)
   return sendPage(reply, listing, query)
 }
 
@@ -99,11 +102,15 @@ async function gather<Row>(
 async function sendWhole<Row>(
   reply: FastifyReply,
   listing: Listing<Row>,
-  onBrokenOff: (error: unknown) => void,
+  { mayGoOn, onBrokenOff }: WholeList,
 ): Promise<FastifyReply> {
   const rowsAtOnce = listing.rowsAtOnce ?? usualRowsAtOnce
   const first = await listing.page({ before: null, limit: rowsAtOnce })
-  const pieces = inPieces(first, listing, rowsAtOnce)
+  const next = async (last: Row) => {
+    await mayGoOn()
+    return listing.page({ before: listing.keyOf(last), limit: rowsAtOnce })
+  }
+  const pieces = inPieces(first, listing, rowsAtOnce, next)
   const start: string = first.length < rowsAtOnce ? (await pieces.next()).value! : ''
   if (start !== '' && start.length < pieceBytes) return reply.send(start)
   // The client has left. Fastify would take a stream that its socket ends before the first byte for a failure of ours.
@@ -128,6 +135,7 @@ async function* inPieces<Row>(
   first: readonly Row[],
   listing: Listing<Row>,
   rowsAtOnce: number,
+  next: (last: Row) => Promise<readonly Row[]>,
 ): AsyncGenerator<string> {
   let rows = first
   let piece = '['
@@ -143,7 +151,7 @@ async function* inPieces<Row>(
     }
     const last = rows.at(-1)
     if (rows.length < rowsAtOnce || last === undefined) break
-    rows = await listing.page({ before: listing.keyOf(last), limit: rowsAtOnce })
+    rows = await next(last)
   }
   yield `${piece}]`
 }

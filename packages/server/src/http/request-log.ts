@@ -28,7 +28,9 @@ export function createRequestLog(log: Logger) {
 
     /** Its status had left already: the caller sees an answer without an end, and only this line says why. */
     brokenOff(reply: FastifyReply, error: unknown): void {
-      log.error({ ...lineOf(reply), err: error, code: faultOf(error).code }, 'request.failed')
+      const { code, status } = faultOf(error)
+      if (status < 500) log.info({ ...lineOf(reply), code }, 'request.broken_off')
+      else log.error({ ...lineOf(reply), err: error, code }, 'request.failed')
     },
 
     /** Why, for the operator: the caller is told no more than they need. */

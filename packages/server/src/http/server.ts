@@ -124,18 +124,23 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
+      const mayGoOn = () =>
+        new Promise<void>((resolve, reject) =>
+          gate(request, reply, (error) => (error === undefined ? resolve() : reject(error))),
+        )
       const answer = run(route, request)
-      if (!(answer instanceof Promise)) return send(reply, answer, deps.log)
-      answer.then((ready) => send(reply, ready, deps.log)).catch((error) => reply.send(error))
+      if (!(answer instanceof Promise)) return send(reply, answer, mayGoOn, deps.log)
+      answer.then((ready) => send(reply, ready, mayGoOn, deps.log)).catch((error) => reply.send(error))
     },
   })
 }
 
-function send(reply: FastifyReply, answer: Answer, log: RequestLog): void {
+function send(reply: FastifyReply, answer: Answer, mayGoOn: () => Promise<void>, log: RequestLog): void {
   reply.code(answer.status)
   // A list may still be refused, for its cursor or because the database is away: its line waits for the first page.
   if ('list' in answer) {
-    sendList(reply, answer.list, reply.request.query as PageQuery, (error) => log.brokenOff(reply, error))
+    const onBrokenOff = (error: unknown) => log.brokenOff(reply, error)
+    sendList(reply, answer.list, reply.request.query as PageQuery, { mayGoOn, onBrokenOff })
       .then(() => log.answered(reply))
       .catch((error) => reply.send(error))
     return

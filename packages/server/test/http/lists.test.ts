@@ -81,12 +81,10 @@ test('a page stays in place when newer keys are made between two of them', async
 })
 
 /** Asks for the whole list and reads nothing of it. */
-function readNothing() {
+function readNothing(token = owner.token) {
   const socket = connectSocket(Number(new URL(api.url).port), '127.0.0.1')
   socket.pause()
-  socket.write(
-    `GET ${new URL(keys).pathname}?status=all HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${owner.token}\r\n\r\n`,
-  )
+  socket.write(`GET ${new URL(keys).pathname}?status=all HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`)
   return socket
 }
 
@@ -102,7 +100,7 @@ function heldBytes(): number {
 
 describe('a client that does not read', () => {
   test('holds no database connection: others are served by the only one there is', async () => {
-    const sockets = Array.from({ length: 5 }, readNothing)
+    const sockets = Array.from({ length: 5 }, () => readNothing())
     await setTimeout(500)
     const started = performance.now()
     const reply = await call(`${keys}?limit=1`, { token: owner.token })
@@ -118,7 +116,7 @@ describe('a client that does not read', () => {
     const whole = (await call(`${keys}?status=all`, { token: owner.token })).text.length
     expect(whole).toBeGreaterThan(8_000_000)
     const before = heldBytes()
-    const sockets = Array.from({ length: 10 }, readNothing)
+    const sockets = Array.from({ length: 10 }, () => readNothing())
     await setTimeout(3_000)
     expect(heldBytes() - before).toBeLessThan(1.5 * whole)
     for (const socket of sockets) socket.destroy()
@@ -140,10 +138,30 @@ describe('a client that does not read', () => {
   })
 })
 
+test('a key that is revoked while a slow client reads with it gets no further page', async () => {
+  const before = captured.lines().length
+  const made = await call<{ id: string; api_key: string }>(keys, { token: owner.token, body: { name: 'slow' } })
+  const socket = readNothing(made.body.api_key)
+  let text = ''
+  const closed = new Promise<void>((done) => socket.on('close', () => done()))
+  await setTimeout(300)
+  expect((await call(`${keys}/${made.body.id}`, { token: owner.token, method: 'DELETE' })).status).toBe(204)
+  socket.setEncoding('utf8')
+  socket.on('data', (chunk) => {
+    text += chunk
+  })
+  socket.resume()
+  await closed
+  expect(text).toMatch(/^HTTP\/1\.1 200 /)
+  expect(text.endsWith('\r\n0\r\n\r\n')).toBe(false)
+  const lines = captured.lines().slice(before)
+  expect(lines.filter((line) => Number(line.level) >= 50)).toEqual([])
+})
+
 test('a client that hangs up on a long list is no failure of ours in the log', async () => {
   const before = captured.lines().length
   const left = () => captured.lines().slice(before)
-  const sockets = Array.from({ length: 20 }, readNothing)
+  const sockets = Array.from({ length: 20 }, () => readNothing())
   for (const socket of sockets) socket.on('error', () => {}).once('connect', () => socket.end(() => socket.destroy()))
   const answers = () => left().filter((line) => line.msg === 'request.answered')
   await expect.poll(() => answers().length, { timeout: 10_000 }).toBe(sockets.length)
