@@ -13,6 +13,7 @@ import { addListenCommand } from './listen-command.ts'
 import { addMaintenanceCommands } from './maintenance-commands.ts'
 import { Mistake } from './output.ts'
 import { addServeCommand } from './serve-command.ts'
+import type { Environment } from './with-installation.ts'
 
 /** Runs one command and says how it ended: 0 well, 1 our fault, 2 a mistake that the message explains. */
 export async function runCommandLine(words: string[]): Promise<number> {
@@ -43,7 +44,7 @@ Examples:
   keyhook member set --org org_… --user usr_… --role admin
   TOKEN=$(keyhook token issue --user usr_… --ttl 1h)`,
     )
-  const environment = () => readConfig(process.env)
+  const environment: Environment = (instead) => readConfig({ ...process.env, ...instead })
   addServeCommand(program, environment)
   addMaintenanceCommands(program, environment)
   addListenCommand(program, environment)

@@ -25,9 +25,8 @@ export function addListenCommand(program: Command, environment: Environment): vo
 }
 
 async function listen(environment: Environment, options: Options): Promise<void> {
-  // It names the certificate that is about to be made, where somebody has set everything up at once.
-  delete process.env.KEYHOOK_DELIVERY_CA_FILE
-  const { dataDir: given, serviceName } = environment()
+  // Where somebody has set everything up at once, this names the certificate that is about to be made.
+  const { dataDir: given, serviceName } = environment({ KEYHOOK_DELIVERY_CA_FILE: '' })
   const dataDir = await prepareDataDirectory(given)
   const certificate = await localCertificate(join(dataDir, 'listen'), new Date())
   const receiver = createReceiver({

@@ -2,7 +2,8 @@ import type { Config } from '../config.ts'
 import { type Installation, openInstallation } from '../startup/open.ts'
 import { createOutput, type Output } from './output.ts'
 
-export type Environment = () => Config
+/** What the environment says, but for what a command knows better. */
+export type Environment = (instead?: Readonly<Record<string, string>>) => Config
 
 /** Opens the installation for one short command, beside a running server or without one, and closes it again. */
 export async function withInstallation(

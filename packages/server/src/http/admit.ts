@@ -22,7 +22,7 @@ declare module 'fastify' {
 export const gateOf = (route: Route, deps: Deps): Gate =>
   route.needs === 'operator' ? operatorGate(deps) : memberGate(route, deps)
 
-type Gate = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+export type Gate = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
 function operatorGate({ authenticate }: Deps): Gate {
   return (request, _reply, done) => {

@@ -18,7 +18,11 @@ export const pageQuery = {
   limit: Type.Optional(
     mark(
       chosen(3),
-      Type.Integer({ minimum: 1, maximum: limitMax, description: 'Answer one page of at most so many records.' }),
+      Type.Integer({
+        minimum: 1,
+        maximum: limitMax,
+        description: 'Answer one page of at most so many records; of large ones, fewer.',
+      }),
     ),
   ),
   cursor: Type.Optional(

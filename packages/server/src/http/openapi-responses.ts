@@ -90,7 +90,10 @@ const decisions: Partial<Record<FaultCode, number>> = {
 }
 
 const choices: Partial<Record<FaultCode, Choice>> = {
-  'auth.required': choice(76, 'Asked for right after path and method are known, and before the body is read.'),
+  'auth.required': choice(
+    76,
+    'Asked for right after path and method are known, before the body is read, and again when the body came later.',
+  ),
   'auth.permission_missing': choice(
     76,
     'Said before the body is read, and before an id within the organization is looked up.',

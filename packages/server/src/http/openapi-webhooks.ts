@@ -18,7 +18,10 @@ const sending: Choice[] = [
   ),
   choice(23, 'First attempts to one webhook start in the order of the events.'),
   choice(28, 'Loopback, private and other special addresses are not called, unless the operator opens a network.'),
-  choice(43, 'Between 1 and 32 at a time, or what the operator has set, as fast as the receiver answers.'),
+  choice(
+    43,
+    'Between 1 and 32 at a time, or what the operator has set, as fast as the receiver answers. After one that took long to fail, the next waits up to a tenth of that time.',
+  ),
   choice(46, 'The name is looked up for every new connection, and the address checked on the socket that is used.'),
 ]
 

@@ -16,6 +16,11 @@ export type OpenApi = Json & {
 const description =
   'Organization API keys and webhooks. `x-basis: specified` marks what the published interface shows; `x-basis: chosen` marks what it leaves open, with the number of the decision that fills the gap (docs/decisions). `x-chosen` lists what was left open inside of something else.'
 
+const oneConnection = choice(
+  76,
+  'Requests that are sent ahead on one connection are seen to one after the other; with more than 200 waiting it is closed.',
+)
+
 const versions = choice(
   29,
   'Under v1 things are only added. A removal would be announced with `Deprecation` and `Sunset` first.',
@@ -48,7 +53,7 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
       version: '1',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       description,
-      'x-chosen': [versions],
+      'x-chosen': [versions, oneConnection],
     },
     security: [{ bearer: [] }],
     paths,

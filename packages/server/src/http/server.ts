@@ -3,7 +3,7 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Logger } from 'pino'
 import { Fault, notFound } from '../kernel/faults.ts'
 import type { KeyUses } from '../store/key-uses.ts'
-import { gateOf, run } from './admit.ts'
+import { type Gate, gateOf, run } from './admit.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readJson } from './body.ts'
 import {
@@ -124,21 +124,21 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
-      const mayGoOn = () =>
-        new Promise<void>((resolve, reject) =>
-          gate(request, reply, (error) => (error === undefined ? resolve() : reject(error))),
-        )
       const answer = run(route, request)
-      if (!(answer instanceof Promise)) return send(reply, answer, mayGoOn, deps.log)
-      answer.then((ready) => send(reply, ready, mayGoOn, deps.log)).catch((error) => reply.send(error))
+      if (!(answer instanceof Promise)) return send(reply, answer, gate, deps.log)
+      answer.then((ready) => send(reply, ready, gate, deps.log)).catch((error) => reply.send(error))
     },
   })
 }
 
-function send(reply: FastifyReply, answer: Answer, mayGoOn: () => Promise<void>, log: RequestLog): void {
+function send(reply: FastifyReply, answer: Answer, gate: Gate, log: RequestLog): void {
   reply.code(answer.status)
   // A list may still be refused, for its cursor or because the database is away: its line waits for the first page.
   if ('list' in answer) {
+    const mayGoOn = () =>
+      new Promise<void>((resolve, reject) =>
+        gate(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
+      )
     const onBrokenOff = (error: unknown) => log.brokenOff(reply, error)
     sendList(reply, answer.list, reply.request.query as PageQuery, { mayGoOn, onBrokenOff })
       .then(() => log.answered(reply))
