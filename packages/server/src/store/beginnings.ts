@@ -1,7 +1,7 @@
 import type { OrgId } from '../kernel/ids.ts'
 import { plainArray, textArray } from './arrays.ts'
 import type { Database } from './database.ts'
-import { type DueDelivery, deliveryOf, type EventRow, eventOf } from './due.ts'
+import { type DueDelivery, deliveryOf, type EventRow, eventsOf } from './due.ts'
 
 /** `attempt` counts every attempt of the delivery, `tries` those of the running schedule before this one. */
 export type BegunAttempt = {
@@ -35,16 +35,21 @@ const isRetry = ({ attempt }: BegunAttempt): boolean => attempt > 1
 /** First attempts begin in the order of their events. */
 const startedSeq = (fresh: readonly BegunAttempt[]): number => fresh.findLast((one) => !isRetry(one))?.eventSeq ?? 0
 
+/** Lanes that may go ahead, and of the retries that begin there (by their events), how many tries each had before. */
+export type MayGo = Map<number, ReadonlyMap<number, number>>
+
+const noRetries: ReadonlyMap<number, number> = new Map()
+
 /**
  * Writes attempts down before their requests leave, and says which lanes may go ahead: those whose lease is still the one
  * shown and whose webhook still exists. The lanes stay locked to the end of the statement, and deletion takes the same
  * lock. Saying it twice, after a connection was lost in the middle, changes nothing.
  */
-export const beginAttempts = async (db: Database, beginnings: readonly Beginning[]): Promise<Set<number>> => {
+export const beginAttempts = async (db: Database, beginnings: readonly Beginning[]): Promise<MayGo> => {
   const retries = beginnings.flatMap(({ fresh }) => fresh.filter(isRetry))
   // Statements that lock several lanes lock them in the order of their ids.
   const lanes = beginnings.toSorted((a, b) => a.laneId - b.laneId)
-  const rows = await db<{ id: string }[]>`
+  const rows = await db<BegunRow[]>`
     with input as materialized (
       select * from unnest(
         ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
@@ -66,16 +71,29 @@ export const beginAttempts = async (db: Database, beginnings: readonly Beginning
           and l.ended_at is null and l.lease_owner is not null
         for no key update of l
       ) l
-    ) ${retries.length === 0 ? db`` : takenUp(db, retries)}
-    update keyhook.lanes l
-    set cursor_seq = greatest(l.cursor_seq, f.started_seq), begun = f.begun, begun_no = f.no
-    from fence f where l.id = f.lane_id
-    returning l.id`
-  return new Set(rows.map((row) => Number(row.id)))
+    ) ${retries.length === 0 ? begun(db) : begunWithRetries(db, retries)}`
+  const mayGo: MayGo = new Map()
+  for (const { id, event_seq, try: tries } of rows) {
+    const laneId = Number(id)
+    const before = mayGo.get(laneId) ?? noRetries
+    mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
+  }
+  return mayGo
 }
 
-/** A retry that begins waits no longer. One that waits because this very attempt has failed meanwhile goes on waiting. */
-const takenUp = (db: Database, retries: readonly BegunAttempt[]) => db`
+type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
+
+const begun = (db: Database) => db`
+  update keyhook.lanes l
+  set cursor_seq = greatest(l.cursor_seq, f.started_seq), begun = f.begun, begun_no = f.no
+  from fence f where l.id = f.lane_id
+  returning l.id, null as event_seq, null as try`
+
+/**
+ * A retry that begins waits no longer. One that waits because this very attempt has failed meanwhile goes on waiting. The
+ * number of tries is said as it stands here: a redelivery that was asked for since the retry was read has set it back.
+ */
+const begunWithRetries = (db: Database, retries: readonly BegunAttempt[]) => db`
   , taken_up as (
     delete from keyhook.retries r
     using unnest(
@@ -84,44 +102,49 @@ const takenUp = (db: Database, retries: readonly BegunAttempt[]) => db`
     ) as t (lane_id, event_seq, attempt)
     join fence f on f.lane_id = t.lane_id
     where r.lane_id = t.lane_id and r.event_seq = t.event_seq and r.org_id = f.org_id and r.attempt < t.attempt
-  )`
+    returning r.lane_id, r.event_seq, r.try
+  ), begun as (${begun(db)})
+  select b.id, t.event_seq, t.try from begun b left join taken_up t on t.lane_id = b.id`
 
 export type Leftover = DueDelivery & { attemptId: string; startedAtMs: number }
 
-/** Attempts that an earlier holder of these lanes began and never settled. */
+/** Attempts that an earlier holder of these lanes began and never settled. An event is read once, however many lanes it went to. */
 export const findLeftovers = async (
   db: Database,
   lanes: readonly { laneId: number; orgId: OrgId }[],
 ): Promise<Leftover[]> => {
-  const rows = await db<LeftoverRow[]>`
-    select s.lane_id, s.event_seq, s.attempt, s.try, s.id as attempt_id, e.id, e.type, e.body,
-      (extract(epoch from s.started_at) * 1000)::bigint as started_ms,
-      (extract(epoch from e.created_at) * 1000)::bigint as published_ms
+  const left = await db<LeftoverRow[]>`
+    select s.org_id, s.lane_id, s.event_seq, s.attempt, s.try, s.id,
+      (extract(epoch from s.started_at) * 1000)::bigint as started_ms
     from unnest(
       ${lanes.map((lane) => lane.laneId)}::bigint[], ${lanes.map((lane) => lane.orgId)}::text[]
     ) as h (lane_id, org_id)
-    join keyhook.sending s on s.lane_id = h.lane_id and s.org_id = h.org_id
-    join keyhook.events e on e.org_id = s.org_id and e.seq = s.event_seq`
-  return rows.map((row) => {
-    const place = {
-      laneId: Number(row.lane_id),
-      eventSeq: Number(row.event_seq),
-      attempts: row.attempt,
-      tries: row.try,
-    }
-    return {
-      ...deliveryOf(place, eventOf(row)),
-      attemptId: row.attempt_id,
-      startedAtMs: Number(row.started_ms),
-    }
+    join keyhook.sending s on s.lane_id = h.lane_id and s.org_id = h.org_id`
+  if (left.length === 0) return []
+  const events = eventsOf(
+    await db<EventRow[]>`
+      select e.org_id, e.seq, e.id, e.type, (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body
+      from (
+        select distinct * from unnest(
+          ${left.map((one) => one.org_id)}::text[], ${left.map((one) => one.event_seq)}::bigint[]
+        ) as c (org_id, seq)
+      ) c join keyhook.events e using (org_id, seq)`,
+  )
+  return left.flatMap((row) => {
+    const eventSeq = Number(row.event_seq)
+    const event = events.get(row.org_id)?.get(eventSeq)
+    if (event === undefined) return []
+    const place = { laneId: Number(row.lane_id), eventSeq, attempts: row.attempt, tries: row.try }
+    return [{ ...deliveryOf(place, event), attemptId: row.id, startedAtMs: Number(row.started_ms) }]
   })
 }
 
-type LeftoverRow = Omit<EventRow, 'org_id' | 'seq'> & {
+type LeftoverRow = {
+  org_id: OrgId
   lane_id: string
   event_seq: string
   attempt: number
   try: number
-  attempt_id: string
+  id: string
   started_ms: string
 }

@@ -24,7 +24,7 @@ export type EventRow = { org_id: OrgId; seq: string; id: string; type: EventType
 type Place = Pick<DueDelivery, 'laneId' | 'eventSeq' | 'attempts' | 'tries'>
 type DueEvent = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>
 
-export const eventOf = (row: Omit<EventRow, 'org_id' | 'seq'>): DueEvent => ({
+const eventOf = (row: EventRow): DueEvent => ({
   eventId: row.id,
   eventType: row.type,
   publishedAtMs: Number(row.published_ms),

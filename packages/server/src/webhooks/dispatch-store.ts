@@ -1,6 +1,6 @@
 import type { OrgId } from '../kernel/ids.ts'
 import { type SettledAttempt, settleAttempts } from '../store/attempts.ts'
-import { type Beginning, beginAttempts, findLeftovers, type Leftover } from '../store/beginnings.ts'
+import { type Beginning, beginAttempts, findLeftovers, type Leftover, type MayGo } from '../store/beginnings.ts'
 import type { Database } from '../store/database.ts'
 import { type DueDelivery, type ReadRequest, readDue } from '../store/due.ts'
 import {
@@ -23,7 +23,7 @@ export type DispatchStore = {
   lease(request: LeaseRequest): Promise<LeasedLane[]>
   leftovers(lanes: readonly { laneId: number; orgId: OrgId }[]): Promise<Leftover[]>
   read(requests: readonly ReadRequest[]): Promise<DueDelivery[]>
-  begin(beginnings: readonly Beginning[]): Promise<Set<number>>
+  begin(beginnings: readonly Beginning[]): Promise<MayGo>
   settle(attempts: readonly SettledAttempt[]): Promise<number>
   renew(held: readonly HeldLane[], leaseMs: number): Promise<LaneState[]>
   peek(known: readonly LaneState[]): Promise<LaneState[]>

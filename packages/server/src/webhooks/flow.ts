@@ -138,11 +138,15 @@ export function createFlow(deps: {
     if (turns.size > 0) scheduleStart()
     const mayGo = await beginning
     beginnings.delete(beginning)
-    deps.observe.grouped('begin', group.length, group.filter((one) => mayGo.has(one.lane.leased.laneId)).length)
+    deps.observe.grouped('begin', group.length, group.filter(({ begun }) => mayGo.has(begun.laneId)).length)
     const readyMs = clock.now()
     for (const one of group) {
       leaveStart(one)
-      if (!mayGo.has(one.lane.leased.laneId)) refuse(one)
+      const { begun } = one
+      const tries = mayGo.get(begun.laneId)
+      // A redelivery that was asked for since the retry was read begins the schedule anew.
+      begun.tries = tries?.get(begun.eventSeq) ?? begun.tries
+      if (tries === undefined) refuse(one)
       else if (cutOff || one.lane.gone) interrupt(one)
       else {
         one.readyMs = readyMs

@@ -11,6 +11,8 @@ const lanesPerLease = 500
 const strangersPerLease = 32
 /** Few: a statement that waits for one lane that is being written to holds up all those that it has already locked. */
 const lanesPerRenewal = 16
+/** Few: what was on its way in all of them is in memory at once, with its bodies. */
+const lanesPerTakeOver = 16
 /** How long an idle lane is kept: taking and giving back cost a statement each, and a busy webhook is idle for moments. */
 export const lingerMs = 1_000
 
@@ -56,16 +58,23 @@ export function createLeases(deps: {
     if (lanesMax <= 0) return false
     const exceptOrgs = full ? [...new Set(Array.from(lanes.values(), (lane) => lane.leased.orgId))] : []
     const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs })
-    // Before any of them is opened: what a lane begins next takes the place of what is left in it.
+    for (const lane of leased.filter((one) => !one.takenOver).flatMap((one) => open(one) ?? [])) flow.consider(lane)
     const taken = leased.filter((one) => one.takenOver)
-    const left = taken.length === 0 ? [] : await persist('leftovers', () => store.leftovers(taken))
-    const opened = leased.flatMap((one) => open(one) ?? [])
+    for (let start = 0; start < taken.length; start += lanesPerTakeOver) {
+      await takeOver(taken.slice(start, start + lanesPerTakeOver))
+    }
+    return leased.length === lanesMax
+  }
+
+  async function takeOver(taken: readonly LeasedLane[]): Promise<void> {
+    // Before any of them is opened: what a lane begins next takes the place of what is left in it.
+    const left = await persist('leftovers', () => store.leftovers(taken))
+    const opened = taken.flatMap((one) => open(one) ?? [])
     for (const one of left) {
       const lane = lanes.get(one.laneId)
       if (lane !== undefined) flow.interruptLeftover(lane, one)
     }
     for (const lane of opened) flow.consider(lane)
-    return leased.length === lanesMax
   }
 
   function open(leased: LeasedLane): Lane | null {

@@ -1,4 +1,4 @@
-import type { Beginning } from '../../src/store/beginnings.ts'
+import type { Beginning, MayGo } from '../../src/store/beginnings.ts'
 import type { Model } from './model.ts'
 import type { Host } from './timeline.ts'
 
@@ -31,7 +31,7 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
       return violation
     },
     /** The database has taken these intents. */
-    begun(host: Host, beginnings: readonly Beginning[], mayGo: ReadonlySet<number>): void {
+    begun(host: Host, beginnings: readonly Beginning[], mayGo: MayGo): void {
       for (const { laneId, eventSeq, attempt, attemptId, token } of beginnings.flatMap(({ fresh }) => fresh)) {
         if (!mayGo.has(laneId)) continue
         // Said once more, after an answer that was lost.

@@ -1,6 +1,6 @@
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
 import type { SettledAttempt } from '../../src/store/attempts.ts'
-import type { BegunAttempt, Leftover } from '../../src/store/beginnings.ts'
+import type { BegunAttempt, Leftover, MayGo } from '../../src/store/beginnings.ts'
 import type { DueDelivery, ReadRequest } from '../../src/store/due.ts'
 import type { HeldLane, LeasedLane } from '../../src/store/lanes.ts'
 import type { DispatchStore } from '../../src/webhooks/dispatch-store.ts'
@@ -167,16 +167,20 @@ export function createModel(now: () => number, freshMax = 12) {
 
     begin(beginnings) {
       onDisk()
-      const mayGo = new Set<number>()
+      const mayGo: MayGo = new Map()
       for (const { laneId, token, no, fresh, unsettled } of beginnings) {
         const lane = heldBy({ laneId, token })
         if (lane === undefined || lane.ended || lane.owner === null || lane.begunNo > no) continue
-        mayGo.add(laneId)
+        const tries = new Map<number, number>()
+        mayGo.set(laneId, tries)
         Object.assign(lane, { begun: unsettled, begunNo: no })
         for (const { eventSeq, attempt } of fresh) {
+          const retry = retries.get(keyOf(laneId, eventSeq))
           if (attempt === 1) lane.cursorSeq = Math.max(lane.cursorSeq, eventSeq)
-          else if ((retries.get(keyOf(laneId, eventSeq))?.attempt ?? 0) < attempt)
+          else if (retry !== undefined && retry.attempt < attempt) {
             retries.delete(keyOf(laneId, eventSeq))
+            tries.set(eventSeq, retry.tries)
+          }
         }
       }
       return mayGo

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { attemptsAfterAskingAgain } from './asking-again.ts'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { busiestMoment } from './hanging.ts'
@@ -60,7 +61,7 @@ const plants: [string, Plant][] = [
       statements.begin = (attempts) => {
         const forgotten = random.chance(0.05) ? attempts.slice(1) : attempts
         begin(forgotten)
-        return new Set(attempts.map((one) => one.laneId))
+        return new Map(attempts.map((one) => [one.laneId, new Map()]))
       }
     },
   ],
@@ -115,4 +116,9 @@ test.each([200, 700, 900])('a retry of a lane that gets an event every %i ms goe
 
 test('receivers that hang together are not asked again together', async () => {
   for (const seed of upTo(10)) expect(await busiestMoment(seed), `seed ${seed}`).toBeLessThan(25)
+})
+
+test('a redelivery that is asked for while its retry waits in the lane gets the whole schedule', async () => {
+  // One before it, and the two of the schedule from its start.
+  expect(await attemptsAfterAskingAgain()).toBe(3)
 })

@@ -1,13 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { settleAttempts } from '../../src/store/attempts.ts'
 import { type BegunAttempt, beginAttempts, findLeftovers } from '../../src/store/beginnings.ts'
 import type { Database } from '../../src/store/database.ts'
 import { askLane, leaseLanes, releaseLanes } from '../../src/store/lanes.ts'
 import { wakeLanes } from '../../src/store/news.ts'
+import { ensurePartitions } from '../../src/store/partitions.ts'
+import { redeliver } from '../../src/store/redeliveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { publish } from '../../src/webhooks/publish.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { deliveryTest, failedSilently, until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 
 /** A lane with one delivery, leased by us; no dispatcher runs. */
@@ -181,4 +184,15 @@ test('a deleted webhook hears nothing more, however much was waiting for it', as
   await sleep(500)
   expect(receiver.received.length).toBe(heard)
   expect(heard).toBeLessThan(60)
+})
+
+test('a redelivery that was asked for after its retry was read begins the schedule anew', async () => {
+  const { world, webhook, first } = await leasedLane()
+  await ensurePartitions(world.db, Date.now())
+  await begin(world.db, first, 1)
+  await settleAttempts(world.db, [{ ...failedSilently, ...first, tries: 1, retryMs: 0 }])
+  // Read with one try behind it; before it begins, somebody asks for it again.
+  await world.db.begin((tx) => redeliver(tx, world.orgId, webhook.id, first.attemptId))
+  const second = { ...first, attempt: 2, tries: 1, attemptId: uuid7(Date.now()) }
+  expect((await begin(world.db, second, 2)).get(first.laneId)).toEqual(new Map([[1, 0]]))
 })
