@@ -8,6 +8,8 @@ export function addReference(app: FastifyInstance, document: OpenApi): void {
   const json = JSON.stringify(document)
   const page = referencePage(document, readRegister())
   app.get('/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json))
+  // For whoever opens the address that the first start prints in a browser.
+  app.get('/', async (_request, reply) => reply.redirect('/docs'))
   app.get('/docs', async (_request, reply) =>
     reply
       .type('text/html; charset=utf-8')

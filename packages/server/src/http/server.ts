@@ -194,6 +194,8 @@ function givePayload(
   const { complete, readableEnded } = request.raw
   request.isBodyLate = !complete && !readableEnded
   const { expect, 'content-length': length = 0 } = request.headers
+  // `curl -X DELETE -d ''` sends nothing, and calls it a form.
+  if (length === '0' && request.routeOptions.schema?.body === undefined) delete request.headers['content-type']
   if (expect !== undefined && Number(length) <= request.routeOptions.bodyLimit) reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)
 }

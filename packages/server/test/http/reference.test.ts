@@ -44,6 +44,11 @@ test('it is one page without scripts that loads nothing', () => {
   expect(page.text).not.toMatch(/<(script|link|img|iframe)|\bsrc=|url\(|@import/i)
 })
 
+test('the bare address leads to it', async () => {
+  const reply = await fetch(`${api.url}/`, { redirect: 'manual' })
+  expect([reply.status, reply.headers.get('location')]).toEqual([302, '/docs'])
+})
+
 test('it is well-formed', () => {
   const open: string[] = []
   for (const [, closing, tag, rest] of page.text.matchAll(/<(\/?)([a-z][a-z0-9]*)([^>]*)>/gi)) {

@@ -307,11 +307,14 @@ test.each([
   expect(reply.status).toBe(status)
 })
 
-test('a DELETE may carry a JSON type without a body', async () => {
-  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
-  const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${json}\r\n`)
-  expect(reply.status).toBe(204)
-})
+test.each([json, 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n'])(
+  'a DELETE may carry a type without a body: %j',
+  async (type) => {
+    const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
+    const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${type}\r\n`)
+    expect(reply.status).toBe(204)
+  },
+)
 
 test.each([
   ['text', 'text/plain', 415],
