@@ -5,7 +5,6 @@ import { isEventId } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { isId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
-import { recordAudit } from '../store/audit.ts'
 import { existingOrganizations } from '../store/events.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { publishReported } from '../webhooks/publish.ts'
@@ -30,12 +29,7 @@ export function addEventCommands(program: Command, environment: Environment): vo
         const event = eventOf(options)
         if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
           throw noSuch('organization', event.orgId)
-        const [id] = await db.begin(async (tx) => {
-          const ids = await publishReported(tx, event.orgId, [event])
-          const entry = { orgId: event.orgId, action: 'event.reported', actor: operator, targetId: ids[0]! } as const
-          await recordAudit(tx, { ...entry, details: { events: 1 } })
-          return ids
-        })
+        const [id] = await db.begin((tx) => publishReported(tx, event.orgId, operator, [event]))
         createHints({ db, onError() {} }).give()
         output.result({ id }, `Published ${id}.`)
       }),

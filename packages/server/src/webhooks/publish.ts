@@ -1,9 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { Actor } from '../domain/audit.ts'
 import type { EventType } from '../domain/event-types.ts'
 import { eventBody, type NewEvent, type ReportedEvent } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
+import { recordAudit } from '../store/audit.ts'
 import type { Transaction } from '../store/database.ts'
 import { findEventsById, insertEvents, insertSample, type StoredEvent, takeSequence } from '../store/events.ts'
 
@@ -17,10 +19,14 @@ export async function publish(tx: Transaction, event: NewEvent): Promise<{ id: I
   return { id }
 }
 
-/** The same for events of another platform, which may name them itself: the same name twice is one event. */
+/**
+ * The same for events of another platform, which may name them itself: the same name twice is one event. What is new stands
+ * in the audit log.
+ */
 export async function publishReported(
   tx: Transaction,
   orgId: OrgId,
+  actor: Actor,
   events: readonly ReportedEvent[],
 ): Promise<string[]> {
   const named = events.map((event) => ({ ...event, id: event.id ?? newId('evt') }))
@@ -43,7 +49,12 @@ export async function publishReported(
       throw new Fault('conflict', { public: `There is an event ${event.id} already, and it says something else.` })
     }
   }
-  if (fresh.length > 0) await write(tx, orgId, fresh)
+  const [first] = fresh
+  if (first !== undefined) {
+    await write(tx, orgId, fresh)
+    const details = { events: fresh.length }
+    await recordAudit(tx, { orgId, action: 'event.reported', actor, targetId: first.id, details })
+  }
   return named.map((event) => event.id)
 }
 

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { operator } from '../../src/domain/audit.ts'
 import type { NewEvent } from '../../src/domain/events.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { deleteWebhook, insertWebhook } from '../../src/store/webhooks.ts'
@@ -120,12 +121,15 @@ test('the unique key refuses a second delivery of one event to one webhook', asy
 
 test('the same reported id twice is one event; with other content it is a conflict', async () => {
   const report = (data: object) =>
-    api.db.begin((tx) => publishReported(tx, orgId, [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }]))
+    api.db.begin((tx) => publishReported(tx, orgId, operator, [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }]))
   expect(await report({ a: 1, b: [2] })).toEqual(['inv-7'])
   expect(await report({ b: [2], a: 1 })).toEqual(['inv-7'])
   await expect(report({ a: 2 })).rejects.toMatchObject({ code: 'conflict' })
   const [row] = await api.db`select count(*)::int as count from keyhook.events where id = 'inv-7'`
   expect(row?.count).toBe(1)
+  // What was said again has changed nothing.
+  const audit = await api.db`select details from keyhook.audit_entries where target_id = 'inv-7'`
+  expect(audit).toEqual([{ details: { events: 1 } }])
 })
 
 // Less than half a second here; the bound is for a wrong plan, which took fifteen.

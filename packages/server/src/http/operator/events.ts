@@ -1,9 +1,9 @@
 import Type from 'typebox'
+import type { Actor } from '../../domain/audit.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { eventIdPattern, type ReportedEvent } from '../../domain/events.ts'
 import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { existingOrganizations } from '../../store/events.ts'
 import { chosen, mark } from '../basis.ts'
@@ -46,7 +46,7 @@ const body = Type.Unsafe<Reported | Reported[]>({
 export function operatorEventRoutes(deps: {
   db: Database
   eventBytesMax: number
-  publishReported(tx: Transaction, orgId: OrgId, events: readonly ReportedEvent[]): Promise<string[]>
+  publishReported(tx: Transaction, orgId: OrgId, actor: Actor, events: readonly ReportedEvent[]): Promise<string[]>
   hint(): void
 }): Route[] {
   return [
@@ -83,12 +83,10 @@ export function operatorEventRoutes(deps: {
               data: list[i]!.data,
               id: list[i]!.id ?? null,
             }))
-            const published = await deps.publishReported(tx, orgId, events)
+            const published = await deps.publishReported(tx, orgId, actor, events)
             places.forEach((place, n) => {
               ids[place] = published[n]!
             })
-            const details = { events: events.length }
-            await recordAudit(tx, { orgId, action: 'event.reported', actor, targetId: published[0]!, details })
           }
         })
         deps.hint()
