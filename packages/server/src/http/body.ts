@@ -48,6 +48,7 @@ function parse(body: Buffer, parseText: (text: string) => unknown): unknown {
   try {
     return parseText(text)
   } catch (error) {
+    if (error instanceof RangeError) throw malformed('The body is nested too deeply.')
     // The parser's message quotes the text it stumbled over, and that may be somebody's secret: keep only the place.
     const place = /position \d+/.exec(String(error))?.[0]
     throw malformed(`The body is not valid JSON${place ? ` (at ${place})` : ''}.`)

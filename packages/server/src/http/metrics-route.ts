@@ -21,12 +21,11 @@ export function addMetricsRoute(
 
 function checkToken(token: string, request: FastifyRequest): void {
   if (request.headers.authorization === undefined) throw authenticationRequired()
-  const given = Buffer.from(request.headers.authorization)
-  const wanted = Buffer.from(`Bearer ${token}`)
+  const given = Buffer.from(request.headers.authorization.replace(/^bearer +/i, ''))
+  const wanted = Buffer.from(token)
   if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) throw invalidToken('not the metrics token')
 }
 
 const isLocal = (request: FastifyRequest): boolean =>
-  request.headers['x-forwarded-for'] === undefined &&
-  request.headers.forwarded === undefined &&
+  ['x-forwarded-for', 'forwarded', 'via'].every((name) => request.headers[name] === undefined) &&
   /^(127\.|::1$|::ffff:127\.)/.test(request.socket.remoteAddress ?? '')

@@ -55,6 +55,8 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
       description,
       'x-chosen': [versions, oneConnection],
     },
+    // Wherever this document came from.
+    servers: [{ url: '/' }],
     security: [{ bearer: [] }],
     paths,
     'x-any-request': anyRequest,

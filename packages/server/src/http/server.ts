@@ -88,6 +88,8 @@ export function createHttpServer(deps: {
     })
   })
   app.setErrorHandler(answerError)
+  // A client may say that it is done before it has its answer: what it has asked for is done, so it has to hear of it.
+  Object.assign(app.server, { httpAllowHalfOpen: true })
   app.server.on('checkExpectation', (_request, response) => answerExpectation(response))
   app.server.on('connect', (_request, socket) => answerBrokenHttp(noProxy, socket))
   // Not answered yet: whoever waits for it is to hear first whether the body will be read at all.
@@ -101,9 +103,12 @@ export function createProbeServer(log: Logger): FastifyInstance {
   const app: FastifyInstance = fastify({ forceCloseConnections: 'idle' })
   const requestLog = createRequestLog(log)
   const refuse = refusal(requestLog)
+  const methods = createMethodTable()
   app.decorateRequest('arrivedMs', 0)
+  app.addHook('onRoute', methods.add)
+  app.addHook('onRequest', (request, reply, done) => done(prepare(request, reply) ?? undefined))
   app.setErrorHandler(errorAnswer(requestLog, refuse))
-  app.setNotFoundHandler(async (_request, reply) => refuse(reply, noRoute([])))
+  app.setNotFoundHandler(async (request, reply) => refuse(reply, noRoute(methods.at(request.url))))
   return app
 }
 
@@ -191,12 +196,14 @@ function givePayload(
   payload: Readable,
   done: (error: null, payload: Readable) => void,
 ): void {
-  const { complete, readableEnded } = request.raw
+  const { complete, readableEnded, httpVersion } = request.raw
   request.isBodyLate = !complete && !readableEnded
-  const { expect, 'content-length': length = 0 } = request.headers
+  const { expect, 'content-length': length = 0, 'transfer-encoding': coding } = request.headers
+  const { schema, bodyLimit } = request.routeOptions
   // `curl -X DELETE -d ''` sends nothing, and calls it a form.
-  if (length === '0' && request.routeOptions.schema?.body === undefined) delete request.headers['content-type']
-  if (expect !== undefined && Number(length) <= request.routeOptions.bodyLimit) reply.raw.writeContinue()
+  if (Number(length) === 0 && coding === undefined && schema?.body === undefined) delete request.headers['content-type']
+  // HTTP/1.0 knows no such answer.
+  if (expect !== undefined && Number(length) <= bodyLimit && httpVersion !== '1.0') reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)
 }
 

@@ -1,4 +1,4 @@
-import { fromUUID, toUUID, typeidUnboxed } from 'typeid-js'
+import { fromUUID, toUUIDBytes, typeidUnboxed } from 'typeid-js'
 
 /** TypeID prefixes: an id says what it identifies, and sorts by the time it was made (UUIDv7 inside). */
 export type IdPrefix =
@@ -51,4 +51,6 @@ export type AttemptId = Id<'dlv'>
 
 /** Attempts are kept under the bare UUID: there are too many of them for a longer key. Outside they look like every id. */
 export const attemptIdOf = (uuid: string): AttemptId => fromUUID(uuid, 'dlv') as unknown as AttemptId
-export const attemptUuid = (id: AttemptId): string => toUUID(id as unknown as Parameters<typeof toUUID>[0])
+/** In PostgreSQL's other spelling, without dashes. Also of an id that nobody ever made: it is just not found. */
+export const attemptUuid = (id: AttemptId): string =>
+  Buffer.from(toUUIDBytes(id as unknown as Parameters<typeof toUUIDBytes>[0])).toString('hex')

@@ -150,7 +150,7 @@ test('nothing is served that the route table does not list, but the public pages
   const served = registered(app.printRoutes({ commonPrefix: false }))
   await close()
   const listed = routes.map((route) => `${route.method} ${route.path}`)
-  const open = ['/healthz', '/readyz', '/openapi.json', '/docs', '/metrics'].map((path) => `GET ${path}`)
+  const open = ['/', '/healthz', '/readyz', '/openapi.json', '/docs', '/metrics'].map((path) => `GET ${path}`)
   expect([...served].sort()).toEqual([...listed, ...open].sort())
 })
 

@@ -307,14 +307,15 @@ test.each([
   expect(reply.status).toBe(status)
 })
 
-test.each([json, 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n'])(
-  'a DELETE may carry a type without a body: %j',
-  async (type) => {
-    const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
-    const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${type}\r\n`)
-    expect(reply.status).toBe(204)
-  },
-)
+test.each([
+  json,
+  'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n',
+  'Content-Type: text/plain\r\n',
+])('a DELETE may carry a type without a body: %j', async (type) => {
+  const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
+  const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${type}\r\n`)
+  expect(reply.status).toBe(204)
+})
 
 test.each([
   ['text', 'text/plain', 415],
@@ -328,6 +329,22 @@ test.each([
   expect(reply.status).toBe(status)
   const [row] = await api.db`select revoked_at from keyhook.api_keys where id = ${made.body.id}`
   expect(row!.revoked_at).toBeNull()
+})
+
+test('a client that has said all it had to say, and says so, gets its answer', async () => {
+  const made = await sendRaw(api.url, post(json, '{"name":"half-closed"}'), { halfClose: true })
+  expect([made.status, JSON.parse(made.body).name]).toEqual([201, 'half-closed'])
+  const { socket, received, ended } = openRaw(api.url)
+  socket.end(`GET ${keys} HTTP/1.1\r\n${authorized}\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n`)
+  await ended
+  expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200'])
+})
+
+test('HTTP/1.0 hears nothing of 100 Continue', async () => {
+  const body = '{"name":"old"}'
+  const head = `POST ${keys} HTTP/1.0\r\n${authorized}${json}Expect: 100-continue\r\nContent-Length: ${body.length}\r\n`
+  const reply = await sendRaw(api.url, `${head}\r\n${body}`)
+  expect([reply.status, reply.text.match(/HTTP\/1\.\d \d+/g)]).toEqual([201, ['HTTP/1.1 201']])
 })
 
 test('requests that arrive in one packet are answered in their order', async () => {

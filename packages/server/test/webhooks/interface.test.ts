@@ -112,6 +112,10 @@ test('numbers arrive as they were reported, down to the last digit, and said aga
   expect((await tell(raw.replace('7890,', '7891,'))).status).toBe(409)
   await until(() => receiver.received.length === 1)
   expect(receiver.received[0]!.body.toString()).toContain(`"data":${data}`)
+  // Numbers that JavaScript would spell another way are looked for by a parser with a limit to how deep it can go.
+  const deep = `${'['.repeat(20_000)}1.0${']'.repeat(20_000)}`
+  const refused = await tell(`{"organization_id":"${orgId}","type":"invoice.paid","data":{"deep":${deep}}}`)
+  expect([refused.status, refused.body]).toMatchObject([400, { detail: 'The body is nested too deeply.' }])
 })
 
 test('one report holds up to a thousand events, all or none, and the same id twice is one event', async () => {
@@ -185,6 +189,12 @@ test('a delivery can be sent again, and everything that never arrived can be rec
   const first = failed.find((one) => one.event_id === 'r-1')!
   const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${first.id}/redeliver`
   expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)
+  // An id that has the shape of one, and is none that anybody made.
+  const nobodys = 'dlv_30000000000000000000000000'
+  const missing = `${platform}/webhooks/${webhook.id}/deliveries/${nobodys}/redeliver`
+  expect((await call(missing, { method: 'POST', token: owner.token })).status).toBe(404)
+  const cursor = Buffer.from(nobodys).toString('base64url')
+  expect((await call(`${deliveries}?limit=1&cursor=${cursor}`, { token: owner.token })).status).toBe(200)
   const again = await settledHistory(deliveries, 4)
   expect(again[0]).toMatchObject({ event_id: 'r-1', attempt: 2, status: 'succeeded' })
 
@@ -285,7 +295,9 @@ test('metrics answer callers on this machine, and nobody who comes through a pro
   const reply = await call(`${api.url}/metrics`)
   expect(reply.status).toBe(200)
   expect(reply.text).toContain('keyhook_delivery_attempts_total')
-  expect((await call(`${api.url}/metrics`, { headers: { 'x-forwarded-for': '8.8.8.8' } })).status).toBe(404)
+  for (const headers of [{ 'x-forwarded-for': '8.8.8.8' }, { via: '1.1 proxy' }]) {
+    expect((await call(`${api.url}/metrics`, { headers })).status).toBe(404)
+  }
 })
 
 test('with a token set, metrics ask for it: none at all, a wrong one, the right one', async () => {

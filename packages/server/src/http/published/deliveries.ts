@@ -30,6 +30,8 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
         const id = webhookId(params)
         const lane = await findLane(deps.db, orgId, id)
         if (lane === null) throw notFound(`${id} is not in ${orgId}`)
+        // As requests have it: dots and the like are gone from the path.
+        const called = new URL(lane.url).href
         return {
           status: 200,
           list: {
@@ -38,7 +40,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
               return listAttempts(deps.db, orgId, lane.laneId, { before: uuid, limit })
             },
             keyOf: (row: HistoryRow) => attemptIdOf(row.id),
-            record: (row: HistoryRow) => deliveryRecordOf(row, lane.url),
+            record: (row: HistoryRow) => deliveryRecordOf(row, called),
             isKey: (text) => isId('dlv', text),
             rowsAtOnce: 50,
           },
