@@ -3,7 +3,10 @@ import { runCommandLine } from './cli/command-line.ts'
 // Whoever reads along may stop ("keyhook … | head"): what there is to do is done all the same.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
+    if (error.code === 'EPIPE') return
+    // Standard error may be as full as standard output: whoever called learns it from the exit code.
+    process.stderr.write(`The output cannot be written: ${error.message}\n`)
+    process.exit(1)
   })
 }
 

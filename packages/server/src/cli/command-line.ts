@@ -83,8 +83,11 @@ function explain(error: unknown): number {
   if (error instanceof Fault) return say(error.public, 2)
   if (mistakes.some((kind) => error instanceof kind)) return say((error as Error).message, 2)
   if (isRefusal(error)) return say(`DATABASE_URL: ${error.message}`, 2)
-  if (isUnavailable(error))
-    return say(`PostgreSQL cannot be reached: ${(error as Error).message || (error as { code: string }).code}`, 1)
+  if (isUnavailable(error)) {
+    const where = process.env.DATABASE_URL ? ' (DATABASE_URL)' : ''
+    const { message, code } = error as NodeJS.ErrnoException
+    return say(`PostgreSQL cannot be reached${where}: ${message || code}`, 1)
+  }
   return say(error instanceof Error ? (error.stack ?? error.message) : String(error), 1)
 }
 

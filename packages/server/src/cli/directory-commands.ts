@@ -114,7 +114,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
 
 async function tokenSubject(db: Database, options: { user?: string; operator?: true }): Promise<string> {
   if ((options.user === undefined) === (options.operator === undefined))
-    throw new Mistake('Say whom the token is for: --user USER or --operator')
+    throw new Mistake('Say whom the token is for: --user USER or --operator, and not both')
   if (options.user === undefined) return 'operator'
   const userId = idOption('usr', '--user', options.user)
   if (!(await userExists(db, userId))) throw noSuch('user', userId)

@@ -25,8 +25,8 @@ export function addEventCommands(program: Command, environment: Environment): vo
     .option('--id <id>', 'A name of your own; the same name again is the same event')
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
-      withInstallation(environment, options, async ({ db }, output) => {
-        const event = eventOf(options)
+      withInstallation(environment, options, async ({ db, config }, output) => {
+        const event = eventOf(options, config.eventBytesMax)
         if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
           throw noSuch('organization', event.orgId)
         const [id] = await db.begin((tx) => publishReported(tx, event.orgId, operator, [event]))
@@ -36,7 +36,7 @@ export function addEventCommands(program: Command, environment: Environment): vo
     )
 }
 
-function eventOf({ org, type, data, id }: Options) {
+function eventOf({ org, type, data, id }: Options, bytesMax: number) {
   if (!isId('org', org)) throw new Mistake(`--org: "${org}" is not an id such as org_01h455vb4pex5vsknk084sn02q`)
   if (!(eventTypes as readonly string[]).includes(type)) {
     throw new Mistake(`--type: "${type}" is not one of ${eventTypes.join(', ')}`)
@@ -44,10 +44,10 @@ function eventOf({ org, type, data, id }: Options) {
   if (id !== undefined && !isEventId(id)) {
     throw new Mistake(`--id: "${id}" may have letters, digits and _ . : - (at most 128, the first a letter or digit)`)
   }
-  return { orgId: org, type: type as EventType, data: dataOf(data), id: id ?? null }
+  return { orgId: org, type: type as EventType, data: dataOf(data, bytesMax), id: id ?? null }
 }
 
-function dataOf(text: string): object {
+function dataOf(text: string, bytesMax: number): object {
   let data: unknown
   try {
     data = parseExactly(text)
@@ -56,5 +56,7 @@ function dataOf(text: string): object {
   }
   if (typeof data !== 'object' || data === null || Array.isArray(data))
     throw new Mistake('--data: must be a JSON object')
+  if (Buffer.byteLength(JSON.stringify(data)) > bytesMax)
+    throw new Mistake(`--data: must have at most ${bytesMax} bytes`)
   return data
 }

@@ -34,7 +34,8 @@ async function listen(environment: Environment, options: Options): Promise<void>
     serviceName,
     status: options.status,
     secret: () => readSecret(options.secretFile),
-    onReceived: (received) => process.stdout.write(`${options.json ? JSON.stringify(received) : describe(received)}\n`),
+    onReceived: (received) =>
+      process.stdout.write(`${options.json ? JSON.stringify(received) : describe(received, options.secretFile)}\n`),
   })
   receiver.listen(options.port, '127.0.0.1')
   await once(receiver, 'listening').catch((error: NodeJS.ErrnoException) => {
@@ -52,7 +53,15 @@ async function listen(environment: Environment, options: Options): Promise<void>
 
 const verdicts = { good: 'signature good', bad: 'SIGNATURE WRONG', unchecked: 'signature not checked' }
 
-const describe = ({ event, signature, body }: Received): string => `${event}  (${verdicts[signature]})\n  ${body}`
+const describe = ({ event, signature, body }: Received, secretFile: string | undefined): string => {
+  const why = signature === 'unchecked' && secretFile !== undefined ? `: there is no file ${secretFile}` : ''
+  return `${harmless(event)}  (${verdicts[signature]}${why})\n  ${harmless(body)}`
+}
+
+/** Anybody on the machine can send something here, and a terminal obeys control characters (CWE-150). */
+const harmless = (text: string): string =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+  text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, (one) => `\\x${one.charCodeAt(0).toString(16).padStart(2, '0')}`)
 
 async function readSecret(file: string | undefined): Promise<string | null> {
   if (file === undefined) return null

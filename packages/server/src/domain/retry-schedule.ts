@@ -31,7 +31,7 @@ export function retryDelayMs(
 /** RFC 9110, 10.2.3: seconds or a date. Anything else is as if it were not there. */
 export function readRetryAfter(text: string | undefined, now: number): number | null {
   if (text === undefined) return null
-  if (/^\d{1,9}$/.test(text)) return Number(text) * 1_000
+  if (/^\d+$/.test(text)) return Number(text) * 1_000
   // Date.parse reads far more than HTTP dates, so the shape is checked first.
   if (!/^[A-Z][a-z]{2,8},? /.test(text)) return null
   const at = Date.parse(text)

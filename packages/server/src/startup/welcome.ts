@@ -4,12 +4,15 @@ import type { FirstOrganization } from './first-start.ts'
 
 /** What a person needs next. Every line below "Then" works when pasted into a second terminal in the same folder. */
 export function welcome(config: Config, url: string, first: FirstOrganization | null): string {
+  const here = sameDataDir(config)
   const lines = ['', `  Keyhook is ready at ${url}`, `  Reference: ${url}/docs`]
   if (first === null) {
     lines.push(
       '',
-      '  There is no organization with an owner. Make one:',
-      '    npx keyhook org create --name "My organization"',
+      '  There is no organization with an owner. Make one, with the ids that these commands print:',
+      `    ${here}npx keyhook org create --name "My organization"`,
+      `    ${here}npx keyhook user create --email you@example.com`,
+      `    ${here}npx keyhook member set --org ORG --user USER --role owner`,
       '',
     )
     return lines.join('\n')
@@ -23,7 +26,7 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
     `  Its owner:    ${first.ownerId}`,
     '',
     `  Mint a login token${config.databaseUrl === null ? '' : ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'}:`,
-    `    TOKEN=$(${sameDataDir(config)}npx keyhook token issue --user ${first.ownerId})`,
+    `    TOKEN=$(${here}npx keyhook token issue --user ${first.ownerId})`,
     '',
     '  Then:',
     `    curl ${headers} ${url}/api/v1/organizations`,

@@ -17,6 +17,9 @@ export type Exchange = ConnectionFacts & {
 /** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
 export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
 
+/** Not 304, which leads nowhere. */
+const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
+
 /** A verdict on a response that was read to its end. */
 export function judge(
   status: number,
@@ -28,7 +31,7 @@ export function judge(
     return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
   }
   if (status >= 200 && status < 300) return null
-  if (status >= 300 && status < 400) {
+  if (redirects.has(status)) {
     return new SendError('redirect_not_followed', `The receiver redirects (${status}); deliveries are not redirected.`)
   }
   return new SendError('status_not_successful', `The receiver answered ${status}.`)

@@ -43,7 +43,9 @@ export function sendErrorOf(error: unknown, stage: Stage): SendError {
   const name = String(code ?? kind ?? '')
   // Node adds advice for whoever runs it, and the record is for whoever receives.
   const said = message?.replace(/; if the root CA is installed locally.*$/s, '')
-  const detail = [name, said].filter(Boolean).join(': ').slice(0, 500) || 'no reason given'
+  // OpenSSL's own lines name its source file, and end like lines.
+  const told = said?.replace(/^[0-9A-F]+:error:[0-9A-F]+:([^:]*):[^:]*:([^:]*):.*$/s, '$1: $2').trim()
+  const detail = [name, told].filter(Boolean).join(': ').slice(0, 500) || 'no reason given'
   const known = byCode[name]
   if (known === 'sender_exhausted') return new SendError(known, detail)
   if (stage === 'dns') return new SendError('dns_failed', detail)

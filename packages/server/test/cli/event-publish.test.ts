@@ -42,6 +42,11 @@ test('an event is published in words or as one line of JSON, and is on record wi
   expect(audit).toEqual([{ action: 'event.reported', actor_kind: 'operator' }])
 })
 
+test('data that is too large is refused here too', async () => {
+  const large = await beside.run(...event(JSON.stringify({ text: 'x'.repeat(66_000) })))
+  expect([large.code, large.stderr]).toEqual([2, '--data: must have at most 65536 bytes\n'])
+})
+
 test('the same id twice is one event; with other content it is refused, with exit code 2', async () => {
   const named = { id: 'job:7' }
   expect(await beside.json(...event('{"a":1,"b":2}', '--id', named.id))).toEqual(named)

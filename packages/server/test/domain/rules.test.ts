@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { durationSeconds } from '../../src/domain/duration.ts'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import { labelProblem } from '../../src/domain/label.ts'
+import { readRetryAfter, readRetrySchedule, retryDelayMs } from '../../src/domain/retry-schedule.ts'
 import { isRole, permissionTable, reachOf, roles } from '../../src/domain/roles.ts'
 import { mintWebhookSecret, webhookUrlProblem } from '../../src/domain/webhook.ts'
 
@@ -19,6 +20,14 @@ describe('a duration', () => {
     '"%s" is none',
     (text) => expect(durationSeconds(text)).toBeNull(),
   )
+})
+
+test('what a receiver asks for with Retry-After counts up to the longest wait, however long it is', () => {
+  const schedule = readRetrySchedule('0s,5s,5m')!
+  const delay = (text: string) => retryDelayMs(schedule, 1, { retryAfterMs: readRetryAfter(text, 0), random: 0.5 })
+  expect(['2', '60', '99999999999999999999', `1${'0'.repeat(400)}`, 'soon', '-1'].map(delay)).toEqual([
+    5_000, 60_000, 300_000, 300_000, 5_000, 5_000,
+  ])
 })
 
 describe('a label', () => {

@@ -111,6 +111,11 @@ const hostile: [string, string, (socket: TLSSocket) => void][] = [
     },
   ],
   [
+    'answers 304, which is no redirect',
+    'status_not_successful',
+    (socket) => void socket.write('HTTP/1.1 304 x\r\n\r\n'),
+  ],
+  [
     'answers 500',
     'status_not_successful',
     (socket) => void socket.write('HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n'),
@@ -192,7 +197,10 @@ describe('connections that never come about', () => {
     await new Promise<void>((done) => plain.listen(0, '127.0.0.1', done))
     onTestFinished(() => void plain.close())
     const url = `https://127.0.0.1:${(plain.address() as AddressInfo).port}/`
-    expect((await attempt(url)).error?.code).toBe('tls_failed')
+    const { error } = await attempt(url)
+    expect(error?.code).toBe('tls_failed')
+    // Not the line of OpenSSL's source that noticed.
+    expect(error?.detail).toMatch(/^ERR_SSL_\w+: [\w :]+$/)
   })
   test('the name is nobody’s', async () => {
     const resolve: Resolve = () => ({
