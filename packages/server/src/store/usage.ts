@@ -9,8 +9,9 @@ export const startUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId):
 }
 
 export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  // Not before its start: a clock that was set back meanwhile must not keep anything from being deleted.
   await tx`
-    update keyhook.database_usage set ended_at = clock_timestamp()
+    update keyhook.database_usage set ended_at = greatest(started_at, clock_timestamp())
     where org_id = ${orgId} and database_id = ${id} and ended_at is null`
 }
 

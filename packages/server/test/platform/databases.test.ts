@@ -96,6 +96,17 @@ test('deleting a database ends its processes, removes its files, and keeps its r
   expect(row).toEqual({ status: 'deleted' })
 })
 
+test('a database that was first used in the future, by a clock that was set right since, can be deleted', async () => {
+  const database = await platform.createDatabase('early')
+  await platform.db`
+    update keyhook.database_usage set started_at = clock_timestamp() + interval '1 hour' where database_id = ${database.id}`
+  expect((await platform.request(`/databases/${database.id}`, { method: 'DELETE' })).status).toBe(202)
+  await platform.gone(`/databases/${database.id}`)
+  const [usage] = await platform.db`
+    select ended_at = started_at as is_nothing from keyhook.database_usage where database_id = ${database.id}`
+  expect(usage).toEqual({ is_nothing: true })
+})
+
 test('a database that is deleted while it is being provisioned leaves nothing behind, and no event', async () => {
   const { body } = await platform.request<DatabaseBody>('/databases', { body: { name: 'regret' } })
   await platform.removeDatabase(body.id)
