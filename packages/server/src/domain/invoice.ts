@@ -12,7 +12,8 @@ export type Month = string
 export type Period = { from: Date; to: Date }
 
 export function monthPeriod(month: Month): Period | null {
-  const match = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(month)
+  // There is no year 0, and PostgreSQL does not take one.
+  const match = /^(?!0000)(\d{4})-(0[1-9]|1[0-2])$/.exec(month)
   if (match === null) return null
   const year = Number(match[1])
   const index = Number(match[2]) - 1

@@ -123,6 +123,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     ['an id of something else', ['issue', '--org', none, '--month', '2020-01'], /--org: .* is not an id such as org_/],
     ['an organization that does not exist', ['issue', '--org', nowhere, '--month', '2020-01'], /no organization org_/],
     ['a thirteenth month', ['issue', '--org', nowhere, '--month', '2026-13'], /--month: "2026-13" is not a month/],
+    ['the year 0', ['issue', '--org', nowhere, '--month', '0000-01'], /--month: "0000-01" is not a month/],
     ['a day', ['issue', '--org', nowhere, '--month', '2020-01-01'], /is not a month such as 2026-10/],
     ['a month that is not over', ['issue', '--org', nowhere, '--month', month], /is not over yet/],
     ['no invoice', ['pay'], /--invoice/],

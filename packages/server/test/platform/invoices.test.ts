@@ -50,7 +50,9 @@ test('a month that is not over, and one in which nothing was used, get no invoic
   await newOrganization()
   await used('shop', '2026-10-31T22:00:00Z', '2026-10-31T23:00:00Z')
   await expect(issue('2026-11')).rejects.toMatchObject({ code: 'conflict' })
-  await expect(issue('2026-1')).rejects.toMatchObject({ code: 'request.invalid' })
+  for (const month of ['2026-1', '0000-01']) {
+    await expect(issue(month)).rejects.toMatchObject({ code: 'request.invalid' })
+  }
   expect(await issue('2026-09')).toBeNull()
 })
 

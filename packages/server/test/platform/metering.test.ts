@@ -17,6 +17,8 @@ test('a month begins where the one before ends, in UTC, whatever the year', () =
   )
   expect(monthPeriod('2024-02')).toEqual({ from: new Date('2024-02-01'), to: new Date('2024-03-01') })
   for (const text of ['2026-13', '2026-00', '26-01', '2026-1', '2026-01-01', '']) expect(monthPeriod(text)).toBeNull()
+  expect(monthPeriod('0001-01')?.from.toISOString()).toBe('0001-01-01T00:00:00.000Z')
+  expect(monthPeriod('0000-12')).toBeNull()
 })
 
 test('the months of a stay add up to the stay: nothing is billed twice, and at most a second per month is lost', () => {
