@@ -5,6 +5,7 @@ import { Fault } from '../kernel/faults.ts'
 declare module 'fastify' {
   interface FastifyContextConfig {
     passesOnNumbers?: boolean
+    takesBody?: boolean
   }
 }
 

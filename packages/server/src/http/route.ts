@@ -86,6 +86,8 @@ type Typed<Needs, C, Q extends TSchema, B extends TSchema> = Omit<RouteShape, 'q
 
 /** A `?force=true` that nobody reads would be worse than one that is refused. */
 const noQuery = Type.Object({}, { additionalProperties: false })
+/** And so is a `{"dry_run": true}`. Not in the table, whose bodies are documented as required. */
+export const noBody = Type.Object({}, { additionalProperties: false })
 
 /** Ties the handler's types to the schemas that were checked before it runs. */
 export const route = <Q extends TSchema, B extends TSchema>(

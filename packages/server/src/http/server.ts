@@ -21,7 +21,7 @@ import { type PageQuery, sendList } from './lists.ts'
 import { createMethodTable } from './methods.ts'
 import { sendProblem } from './problems.ts'
 import { createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'
-import type { Answer, Route } from './route.ts'
+import { type Answer, noBody, type Route } from './route.ts'
 import { createValidatorCompiler } from './validation.ts'
 
 export type HttpLimits = { requestBytesMax: number; requestMsMax?: number }
@@ -116,16 +116,21 @@ type RouteDeps = { authenticate: Authenticate; keyUses: KeyUses; log: RequestLog
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const gate = gateOf(route, deps)
+  const takesBody = route.body !== undefined
+  const bodySchema = route.body ?? (isRead(route.method) ? undefined : noBody)
   app.route({
     method: route.method,
     url: route.path,
-    schema: { ...(route.query && { querystring: route.query }), ...(route.body && { body: route.body }) },
-    config: { passesOnNumbers: route.passesOnNumbers ?? false },
+    schema: { ...(route.query && { querystring: route.query }), ...(bodySchema && { body: bodySchema }) },
+    config: { passesOnNumbers: route.passesOnNumbers ?? false, takesBody },
     onRequest: gate,
     ...(!isRead(route.method) && {
       preParsing: givePayload,
       // A body may take half a minute to arrive, and whoever sends it may have lost every right meanwhile.
-      preValidation: (request, reply, done) => (request.isBodyLate ? gate(request, reply, done) : done()),
+      preValidation(request, reply, done) {
+        if (!takesBody) request.body ??= {}
+        return request.isBodyLate ? gate(request, reply, done) : done()
+      },
     }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
@@ -199,9 +204,9 @@ function givePayload(
   const { complete, readableEnded, httpVersion } = request.raw
   request.isBodyLate = !complete && !readableEnded
   const { expect, 'content-length': length = 0, 'transfer-encoding': coding } = request.headers
-  const { schema, bodyLimit } = request.routeOptions
+  const { config, bodyLimit } = request.routeOptions
   // `curl -X DELETE -d ''` sends nothing, and calls it a form.
-  if (Number(length) === 0 && coding === undefined && schema?.body === undefined) delete request.headers['content-type']
+  if (Number(length) === 0 && coding === undefined && !config.takesBody) delete request.headers['content-type']
   // HTTP/1.0 knows no such answer.
   if (expect !== undefined && Number(length) <= bodyLimit && httpVersion !== '1.0') reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)

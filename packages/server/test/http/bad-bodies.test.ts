@@ -143,6 +143,37 @@ test.each([
   expect((await call(recover, { token, body: ever })).status).toBe(202)
 })
 
+test('a request that takes nothing is refused with a body that says something, and done without', async () => {
+  const operator = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
+  const silent = Object.entries(api.documented.document.paths).flatMap(([path, operations]) =>
+    ['post', 'delete'].flatMap((method) => {
+      const operation = operations[method] as { requestBody?: object } | undefined
+      return operation === undefined || operation.requestBody ? [] : [[method.toUpperCase(), path] as const]
+    }),
+  )
+  expect(silent).toContainEqual(['POST', '/platform/v1/organizations/{org_id}/databases/{database_id}/backups'])
+  for (const [method, path] of silent) {
+    const url = api.url + path.replace('{org_id}', api.orgId).replaceAll(/\{\w+\}/g, 'none')
+    const token = path.startsWith('/operator/') ? operator : api.owner.token
+    for (const [raw, pointer] of [
+      ['[1]', ''],
+      ['"x"', ''],
+      ['{"dry_run":true}', '/dry_run'],
+    ] as const) {
+      const reply = await call<Problem>(url, { method, token, raw })
+      api.documented.check(method, path, reply)
+      expect([reply.status, pointersOf(reply.body)], `${method} ${path} ${raw}`).toEqual([422, [pointer]])
+    }
+    // All that is wrong with these is that there is no such thing.
+    for (const raw of [undefined, '', '{}', 'null']) {
+      const reply = await call(url, { method, token, ...(raw !== undefined && { raw }) })
+      expect(reply.status, `${method} ${path} ${raw}`).toBe(404)
+    }
+    const form = { 'content-type': 'application/x-www-form-urlencoded' }
+    expect((await call(url, { method, token, headers: form })).status, `${method} ${path}, a form`).toBe(404)
+  }
+})
+
 const bytes = (...parts: (string | number[])[]): Uint8Array =>
   Buffer.concat(parts.map((part) => Buffer.from(part as string)))
 
