@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { moveBackup } from '../domain/backup.ts'
 import type { BackupId } from '../kernel/ids.ts'
 import {
@@ -12,8 +11,9 @@ import type { Database } from '../store/database.ts'
 import { findDatabase } from '../store/databases.ts'
 import { publish } from '../webhooks/publish.ts'
 import type { ArchiveStore, StoredArchive } from './archive/archive-store.ts'
+import { asWritten } from './archive/as-written.ts'
 import { readArchive } from './archive/read-archive.ts'
-import { DamagedArchive, type DatabaseDriver, StepFailure } from './driver.ts'
+import { type DatabaseDriver, StepFailure } from './driver.ts'
 import type { Turns } from './jobs/turns.ts'
 import type { Handlers } from './jobs/worker.ts'
 import { createProgressWriter } from './progress.ts'
@@ -85,20 +85,11 @@ async function verify(
   stored: StoredArchive,
   signal: AbortSignal,
 ): Promise<number> {
-  const hash = createHash('sha256')
-  async function* watched(): AsyncGenerator<Uint8Array> {
-    for await (const part of archives.read(id)) {
-      signal.throwIfAborted()
-      hash.update(part)
-      yield part
-    }
-  }
-  const manifest = await readArchive(watched(), {
+  const manifest = await readArchive(asWritten(archives.read(id), stored.sha256), {
     async directory() {},
     async file(_path, body) {
-      for await (const _part of body);
+      for await (const _part of body) signal.throwIfAborted()
     },
   })
-  if (hash.digest('hex') !== stored.sha256) throw new DamagedArchive('it is not what was written')
   return manifest.files.reduce((sum, file) => sum + file.bytes, 0)
 }

@@ -13,6 +13,7 @@ import {
 import { startUsage } from '../store/usage.ts'
 import { publish } from '../webhooks/publish.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
+import { asWritten } from './archive/as-written.ts'
 import { type DatabaseDriver, StepFailure } from './driver.ts'
 import type { Turns } from './jobs/turns.ts'
 import type { Handlers } from './jobs/worker.ts'
@@ -52,7 +53,8 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           const bytesTotal = backup.bytes_total ?? 0
           const progress = createProgressWriter((bytes) => recordRestoreProgress(db, orgId, restoreId, bytes))
           const address = await driver.restore(databaseId, {
-            archive: archives.read(restore.backup_id),
+            // Every archive fits its own manifest: only the record tells one from another.
+            archive: asWritten(archives.read(restore.backup_id), backup.sha256!),
             passwordVerifier: database.password_verifier,
             onProgress: (bytesDone) => progress.report({ bytesDone, bytesTotal: Math.max(bytesTotal, bytesDone) }),
             signal,

@@ -1,7 +1,8 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import { expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
@@ -108,6 +109,34 @@ test('an entry that points outside the directory is refused', async () => {
   for (const path of ['../evil', '/etc/passwd', 'base/../../evil']) {
     await expect(unpacked(await packed(tarOf({ [path]: Buffer.from('x') })))).rejects.toThrow('points outside')
   }
+})
+
+test('a source that fails while nobody reads yet fails whoever reads, and nobody else', async () => {
+  async function* failing(): AsyncGenerator<Uint8Array> {
+    throw new Error('the source failed')
+  }
+  const parts = compress(failing())
+  await sleep(50)
+  await expect(parts.next()).rejects.toThrow('the source failed')
+})
+
+test('an archive that cannot be opened never begins its source; one that is not read on waits until its source has ended', async () => {
+  let stage = 'not begun'
+  async function* source(): AsyncGenerator<Uint8Array> {
+    stage = 'begun'
+    try {
+      for (;;) yield randomBytes(1_000_000)
+    } finally {
+      await sleep(50)
+      stage = 'ended'
+    }
+  }
+  const archives = createArchiveDirectory(import.meta.filename)
+  await expect(archives.write(newId('bak'), compress(source()))).rejects.toThrow()
+  await sleep(50)
+  expect(stage).toBe('not begun')
+  for await (const _part of compress(source())) break
+  expect(stage).toBe('ended')
 })
 
 test('a header says back what it was given', () => {

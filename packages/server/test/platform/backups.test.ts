@@ -61,6 +61,29 @@ test('an archive that was damaged on disk does not restore: the new database fai
   expect(await clientOf(source)`select 1 as up`).toEqual([{ up: 1 }])
 })
 
+test('an archive that took another one’s place does not restore, nor does one that something was added to', async () => {
+  const [backup, other] = [await platform.takeBackup(source.id), await platform.takeBackup(source.id)]
+  const path = (id: string) => join(platform.archives, `${id}.tar.zst`)
+  const archive = await readFile(path(backup.id))
+  for (const instead of [await readFile(path(other.id)), Buffer.concat([archive, Buffer.alloc(64)])]) {
+    await writeFile(path(backup.id), instead)
+    const { restore } = await platform.restoreBackup(backup.id, 'swapped')
+    expect(restore).toMatchObject({ status: 'failed', failure: expect.stringContaining('The archive is damaged') })
+  }
+})
+
+test('a backup of a database whose server does not answer ends in backup.failed, and nothing else ends', async () => {
+  const broken = await platform.createDatabase('broken server')
+  const [postmaster] = await postmastersIn(join(platform.home, broken.id))
+  process.kill(postmaster!.pid, 'SIGKILL')
+  // It cannot come back, however often it is tried.
+  await rm(join(platform.home, broken.id, 'cluster', 'global', 'pg_control'))
+  const asked = await platform.askForBackup(broken.id)
+  expect(await platform.settledBackup(asked.id)).toMatchObject({ status: 'failed' })
+  expect(await clientOf(source)`select 1 as up`).toEqual([{ up: 1 }])
+  await platform.removeDatabase(broken.id)
+})
+
 test('a backup that cannot be written ends in backup.failed with the reason, after a few attempts, and leaves no archive', async () => {
   const aside = `${platform.archives}.aside`
   await rename(platform.archives, aside)

@@ -31,8 +31,10 @@ const priorityOf = (kind: PlatformJob['kind']): number =>
   kind === 'backup.take' ? priorities.backup : kind === 'restore.run' ? priorities.restore : priorities.short
 
 export function policyOf(kind: PlatformJob['kind']) {
-  const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds: 30 * seconds.day }
   const removes = kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
+  // A job that has waited for so long is deleted. Removals are promised, and a node may be away for a very long time.
+  const retentionSeconds = (removes ? 3_650 : 30) * seconds.day
+  const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
   const patience = removes ? always : kind === 'database.place' ? searching : attempts
   return { ...common, ...patience, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
 }

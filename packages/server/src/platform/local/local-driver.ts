@@ -126,9 +126,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     backup(id, { onProgress, signal }) {
       const instance = running.get(id)
       if (instance === undefined) throw new StepFailure('The database is not running.')
-      const directory = directoryOf(id)
       async function* bytes(): AsyncGenerator<Uint8Array> {
-        const { cluster } = await directory
+        const { cluster } = await directoryOf(id)
         const sql = connect(instance!.control(), { name: 'keyhook backup', connectionsMax: 1 })
         try {
           yield* baseBackup({ id, cluster, sql, onProgress, signal })
