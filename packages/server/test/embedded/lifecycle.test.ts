@@ -1,9 +1,11 @@
+import { writeSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { isPostgresOn, readLockFile } from '../../src/store/embedded/lock-file.ts'
-import { dataDirectory, notes, open, putNote, query, startOwner } from './support/scratch.ts'
+import { openLog } from '../../src/store/embedded/log-file.ts'
+import { dataDirectory, notes, open, putNote, query, scratch, startOwner } from './support/scratch.ts'
 
 test('what was committed is there after a stop and a second start', async () => {
   const dataDir = await dataDirectory()
@@ -132,6 +134,20 @@ test('a log past its limit is moved aside at the next start', async () => {
   expect((await stat(join(dataDir, 'postgres.log'))).size).toBeLessThan(100_000)
   expect((await stat(join(dataDir, 'postgres.log.old'))).size).toBeGreaterThan(10_000_000)
   await rm(join(dataDir, 'postgres.log.old'))
+})
+
+test('a log that outgrows its limit while the server runs is moved aside, and goes on', async () => {
+  const dataDir = await scratch()
+  const log = await openLog(dataDir, { lookEveryMs: 10 })
+  onTestFinished(() => log.close())
+  // As a server writes: through the descriptor that it was given, whose position nobody tells it.
+  writeSync(log.fd, 'first\n')
+  writeSync(log.fd, Buffer.alloc(10 * 1024 * 1024 + 1, '.'))
+  while ((await stat(log.path)).size > 0) await sleep(10)
+  expect((await stat(`${log.path}.old`)).size).toBeGreaterThan(10_000_000)
+  writeSync(log.fd, 'last words\n')
+  expect(await readFile(log.path, 'utf8')).toBe('last words\n')
+  expect(await log.tail()).toBe('last words')
 })
 
 test('a statement that fails leaves neither its text nor its values in the log', async () => {

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -72,6 +73,21 @@ test('the superuser of an instance cannot come in over TCP', async () => {
   const url = database.connection_string!.replace('app@', 'keyhook@')
   await expect(clientOf({ connection_string: url, password: 'x' })`select 1`).rejects.toThrow(/no pg_hba.conf entry/)
   await platform.request(`/databases/${database.id}`, { method: 'DELETE' })
+})
+
+test('what a customer tells the log of a server stays out of it, and temporary files have a limit that stands', async () => {
+  const database = await platform.createDatabase('talkative')
+  const sql = clientOf(database)
+  await sql.unsafe(`do $$ begin for i in 1..3 loop raise log '%', repeat('chatter ', 100000); end loop; end $$`)
+  await sql.unsafe(`set debug_print_parse = on; set trace_sort = on; select 'chatter' as c order by random()`)
+  for (const attempt of ['log_min_messages = log', 'temp_file_limit = -1']) {
+    await expect(sql.unsafe(`set ${attempt}`)).rejects.toThrow('permission denied')
+    await expect(sql.unsafe(`alter database app set ${attempt}`)).rejects.toThrow('permission denied')
+  }
+  expect(await sql`show temp_file_limit`).toEqual([{ temp_file_limit: '2GB' }])
+  const log = await readFile(join(platform.home, database.id, 'postgres.log'), 'utf8')
+  expect(/chatter|sort/.test(log)).toBe(false)
+  await platform.removeDatabase(database.id)
 })
 
 test('database.created fires once, with the status', async () => {

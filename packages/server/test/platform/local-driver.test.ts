@@ -1,6 +1,9 @@
 import { access, readdir, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
+import { scramVerifier } from '../../src/domain/scram.ts'
+import { newId } from '../../src/kernel/ids.ts'
 import { nodeOf, openHome } from '../../src/platform/local/home.ts'
 import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
 import { driverConformance } from './driver-conformance.ts'
@@ -33,6 +36,21 @@ driverConformance('the local driver', async () => {
     return driver
   }
   return { driver: open(), reopen: async () => open() }
+})
+
+test('a database that cannot start says why', async () => {
+  const { dataDir } = await nodeOf(join(await folder, 'data'))
+  const id = newId('db')
+  const driver = openDriver(dataDir)
+  const passwordVerifier = await scramVerifier('secret')
+  const { host, port } = await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  await driver.close()
+  const taker = createServer()
+  await new Promise<void>((done) => taker.listen({ host, port }, done))
+  onTestFinished(() => new Promise((done) => taker.close(() => done())))
+  const next = openDriver(dataDir)
+  onTestFinished(() => next.remove(id).finally(next.close))
+  await expect(next.resume(id)).rejects.toThrow('could not create any TCP/IP sockets')
 })
 
 test('closing does not wait for preparations that nobody needs any more, and nothing is left of them', async () => {

@@ -13,10 +13,14 @@ const shared: Readonly<Record<string, string>> = {
   max_parallel_workers: '2',
   max_parallel_workers_per_gather: '1',
   max_wal_size: '512MB',
+  // Of a session at a time. Only a superuser may raise it.
+  temp_file_limit: '2GB',
   // Backups need both: WAL that can be replayed, and a slot that keeps it until it has been copied.
   wal_level: 'replica',
   max_replication_slots: '4',
   max_wal_senders: '0',
+  // Why a server ends or cannot start is FATAL or PANIC. Up to LOG, anybody who may connect could write gigabytes.
+  log_min_messages: 'fatal',
   password_encryption: 'scram-sha-256',
   // A client that vanished would keep its locks and one of few connections for hours.
   tcp_keepalives_idle: '60',

@@ -1,4 +1,4 @@
-import { type FileHandle, open, rename, stat } from 'node:fs/promises'
+import { copyFile, type FileHandle, open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { lastLines } from './tool.ts'
 
@@ -8,7 +8,7 @@ const tailBytesMax = 16 * 1024
 export type LogFile = { path: string; fd: number; tail(): Promise<string>; close(): Promise<void> }
 
 /** PostgreSQL's log, opened by us and handed over as its stderr, so that it needs no right to write in the directory. */
-export async function openLog(dataDir: string): Promise<LogFile> {
+export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): Promise<LogFile> {
   const path = join(dataDir, 'postgres.log')
   const size = await stat(path).then(
     ({ size }) => size,
@@ -16,8 +16,35 @@ export async function openLog(dataDir: string): Promise<LogFile> {
   )
   if (size > logBytesMax) await rename(path, `${path}.old`)
   const file = await open(path, 'a+', 0o600)
-  const begin = (await file.stat()).size
-  return { path, fd: file.fd, tail: () => tailOf(file, begin), close: () => file.close() }
+  let begin = (await file.stat()).size
+  let looking: Promise<void> | undefined
+
+  /** Emptied, not renamed: the server goes on writing to the descriptor that it has, at whatever the end is by then. */
+  async function look(): Promise<void> {
+    if ((await file.stat()).size <= logBytesMax) return
+    // Where the disk has no room for the copy, making room comes first.
+    await copyFile(path, `${path}.old`).catch(() => {})
+    await file.truncate(0)
+    begin = 0
+  }
+  const timer = setInterval(() => {
+    looking ??= look()
+      .catch(() => {})
+      .finally(() => {
+        looking = undefined
+      })
+  }, lookEveryMs).unref()
+
+  return {
+    path,
+    fd: file.fd,
+    tail: () => tailOf(file, begin),
+    async close() {
+      clearInterval(timer)
+      await looking
+      await file.close()
+    },
+  }
 }
 
 /** The last lines written since this start; what an earlier server said would mislead. */

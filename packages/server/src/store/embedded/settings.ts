@@ -12,7 +12,7 @@ const defaults: Readonly<Record<string, string>> = {
   jit: 'off',
   timezone: 'UTC',
   log_timezone: 'UTC',
-  // We own the file and bound it at each start. Failed statements come back to us as errors and are reported there; in
+  // We own the file and bound it. Failed statements come back to us as errors and are reported there; in
   // this log their text and details could give away secrets, and anybody's bad requests would fill the disk.
   logging_collector: 'off',
   log_min_messages: 'log',
