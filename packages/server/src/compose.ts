@@ -105,7 +105,7 @@ export function composeApi(
     trustedProxies: config.trustedProxies,
     log,
   })
-  addHealthRoutes(app, { db })
+  addHealthRoutes(app, { pools: [db, accessDb] })
   addMetrics(app, metrics, config)
   addReference(app, createOpenApi(routes, { serviceName: config.serviceName }))
   return {
@@ -228,7 +228,7 @@ const deliverySettings = (config: Config): DeliverySettings => ({
 /** What a process without the API answers: whether it lives, whether it can work, and how it does. */
 export function composeProbes({ db, config }: Installation, log: Logger, metrics: Metrics): FastifyInstance {
   const app = createProbeServer(log)
-  addHealthRoutes(app, { db })
+  addHealthRoutes(app, { pools: [db] })
   addMetrics(app, metrics, config)
   return app
 }

@@ -6,6 +6,7 @@ import { isRefusal, isUnavailable } from '../store/database.ts'
 import { DataDirectoryUnusable } from '../store/embedded/data-directory.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
+import { UnsuitableDatabase } from '../store/suitable.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
 import { addEventCommands } from './event-commands.ts'
 import { addInvoiceCommands } from './invoice-commands.ts'
@@ -74,7 +75,7 @@ function makeStrict(command: Command, words = 'keyhook'): void {
 }
 
 /** What the person at the keyboard can mend, with a message that says how. */
-const mistakes = [Mistake, DataDirectoryInUse, DataDirectoryUnusable, SchemaMismatch]
+const mistakes = [Mistake, DataDirectoryInUse, DataDirectoryUnusable, SchemaMismatch, UnsuitableDatabase]
 
 function explain(error: unknown): number {
   // The only one that gets here: the help or the version was asked for, and printed.

@@ -19,6 +19,9 @@ import type { Environment } from './with-installation.ts'
 
 /** After this, requests that are still being answered are cut off. */
 const drainMsMax = 15_000
+/** As docs/operating.md has it: how long a supervisor should wait, without the drain of deliveries. */
+const stopMsMax = 140_000
+const embeddedStopMsMax = 60_000
 
 type Role = 'all' | 'api' | 'dispatcher' | 'jobs'
 
@@ -90,6 +93,14 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')
   output.note('Stopping: requests in flight are finished first.')
+  // Each part has a bound of its own, but for a database that takes what it is told and never answers.
+  setTimeout(
+    () => {
+      log.error('server.cut_off')
+      process.exit(1)
+    },
+    config.deliveryDrainMsMax + stopMsMax + (config.databaseUrl === null ? embeddedStopMsMax : 0),
+  ).unref()
   await parts.disposeAsync()
   if (stopped.failure !== null) throw new Error(stopped.failure)
 }

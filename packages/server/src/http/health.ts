@@ -1,16 +1,27 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Database } from '../store/database.ts'
 import { unavailable } from './problems.ts'
 
-/** Alive: the process answers. Ready: it can do its work, because the database answers too. */
-export function addHealthRoutes(app: FastifyInstance, deps: { db: Database }): void {
+/** How long the database may take to say that it is there. Whoever waits longer is not ready to serve anybody. */
+const answerMsMax = 3_000
+
+/** Alive: the process answers. Ready: the database does too, on every pool that requests need. */
+export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Database[] }): void {
   app.get('/healthz', async () => ({ status: 'ok' }))
   app.get('/readyz', async () => {
     try {
-      await deps.db`select 1`
+      const answers = Promise.all(deps.pools.map((db) => db`select 1`))
+      answers.catch(() => {})
+      await Promise.race([answers, late()])
     } catch (error) {
       throw unavailable(`not ready: ${error}`, error)
     }
     return { status: 'ok' }
   })
+}
+
+async function late(): Promise<never> {
+  await sleep(answerMsMax, undefined, { ref: false })
+  throw new Error(`the database has not answered for ${answerMsMax / 1_000} seconds`)
 }

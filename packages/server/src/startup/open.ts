@@ -3,6 +3,7 @@ import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
 import { type ConnectionTarget, connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { openEmbedded } from '../store/embedded/index.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
+import { checkSuitable } from '../store/suitable.ts'
 import { masterKeyFrom } from './master-key-file.ts'
 
 /** An installation that is open for work: its database, migrated, and its keys. */
@@ -34,6 +35,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   }
   try {
     const masterKeys = createMasterKeys(config.masterKeys ?? [await masterKeyFrom(config.dataDir)])
+    await checkSuitable(db)
     const applied = await migrate(db, await readMigrations())
     await learnTypesOnce(db)
     return { config, db, target, masterKeys, applied, announce, close }

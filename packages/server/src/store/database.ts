@@ -54,7 +54,8 @@ export function isUnavailable(error: unknown): boolean {
   // Of a file that is missing it says nothing; of a socket that is missing, that nobody listens.
   if (code === 'ENOENT') return (error as NodeJS.ErrnoException).syscall === 'connect'
   // SQLSTATE class 08: connection exceptions; 57P0x: shutdown or start-up; 53300: no connection left; 25006: a standby.
-  return connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)
+  if (connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)) return true
+  return code === '55000' && /not currently accepting connections/.test((error as Error).message)
 }
 
 /**
@@ -73,6 +74,13 @@ export const isUniqueViolation = (error: unknown, constraint: string | RegExp): 
   const name = error.constraint_name ?? ''
   return typeof constraint === 'string' ? name === constraint : constraint.test(name)
 }
+
+/**
+ * True when PostgreSQL rolled back what may well succeed another time: somebody held a lock for too long (55P03), two waited
+ * for each other (40P01, 40001), or the operator's own limits of time came first (57014, 25P03, 25P04).
+ */
+export const isCutShort = (error: unknown): boolean =>
+  error instanceof postgres.PostgresError && /^(55P03|40P01|40001|57014|25P0[34])$/.test(error.code)
 
 /** True when `lock_timeout` has passed: somebody holds what was asked for. */
 export const isLockTimeout = (error: unknown): boolean =>

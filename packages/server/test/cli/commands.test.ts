@@ -166,8 +166,23 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
       DATABASE_URL: 'postgres://u:hunter2@127.0.0.1:1/d',
     })
     expect([ended.code, ended.stdout]).toEqual([1, ''])
-    expect(ended.stderr).toMatch(/^PostgreSQL cannot be reached: [^\n]+\n$/)
+    expect(ended.stderr).toMatch(/^PostgreSQL cannot be reached \(DATABASE_URL\): [^\n]+\n$/)
     expect(ended.stderr).not.toContain('hunter2')
+  })
+
+  test('a database that is set up otherwise than we rely on is named with all that has to change', async () => {
+    const odd = '?bytea_output=escape&DateStyle=German&default_transaction_isolation=serializable&array_nulls=off'
+    const ended = await keyhookHere(['migrate'], {
+      ...beside.environment,
+      DATABASE_URL: beside.environment.DATABASE_URL + odd,
+    })
+    expect([ended.code, ended.stdout]).toEqual([2, ''])
+    expect(ended.stderr.match(/^DATABASE_URL: \w+ is "[^"]+" there, and has to be "[^"]+"/gm)).toEqual([
+      'DATABASE_URL: DateStyle is "German, DMY" there, and has to be "ISO"',
+      'DATABASE_URL: bytea_output is "escape" there, and has to be "hex"',
+      'DATABASE_URL: array_nulls is "off" there, and has to be "on"',
+      'DATABASE_URL: default_transaction_isolation is "serializable" there, and has to be "read committed"',
+    ])
   })
 
   test('a port for listen that is taken', async () => {

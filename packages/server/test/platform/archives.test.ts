@@ -113,7 +113,7 @@ test('an entry that points outside the directory is refused', async () => {
 
 test('a source that fails while nobody reads yet fails whoever reads, and nobody else', async () => {
   async function* failing(): AsyncGenerator<Uint8Array> {
-    throw new Error('the source failed')
+    yield await Promise.reject(new Error('the source failed'))
   }
   const parts = compress(failing())
   await sleep(50)
