@@ -1,4 +1,4 @@
-import { access, readdir, rm } from 'node:fs/promises'
+import { access, readdir, rename, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
@@ -51,6 +51,24 @@ test('a database that cannot start says why', async () => {
   const next = openDriver(dataDir)
   onTestFinished(() => next.remove(id).finally(next.close))
   await expect(next.resume(id)).rejects.toThrow('could not create any TCP/IP sockets')
+})
+
+test('the template of another PostgreSQL goes when there is a new one, and what was made from it stays', async () => {
+  const { dataDir } = await nodeOf(join(await folder, 'data'))
+  const home = join(dataDir, 'databases')
+  const templates = async () => (await readdir(home)).filter((name) => name.startsWith('template-'))
+  const id = newId('db')
+  const driver = openDriver(dataDir)
+  const passwordVerifier = await scramVerifier('secret')
+  await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  await driver.close()
+  const [current] = await templates()
+  await rename(join(home, current!), join(home, 'template-1-another'))
+  const next = openDriver(dataDir)
+  onTestFinished(() => next.remove(id).finally(next.close))
+  await next.prepare()
+  expect(await templates()).toEqual([current])
+  await next.resume(id)
 })
 
 test('closing does not wait for preparations that nobody needs any more, and nothing is left of them', async () => {

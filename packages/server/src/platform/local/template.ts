@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { chown, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { ownerDatabase, ownerRole } from '../../domain/database.ts'
 import { singleUser, superuser } from '../../store/embedded/cluster.ts'
 import { syncDirectory } from '../../store/embedded/data-directory.ts'
@@ -8,7 +8,7 @@ import { runTool } from '../../store/embedded/tool.ts'
 import { step } from '../step.ts'
 import type { Home } from './home.ts'
 
-/** Part of the name: a template of an older Keyhook, with other contents, is not used and not touched. */
+/** Part of the name: a template of an older Keyhook, with other contents, is not used. */
 const edition = 1
 
 /**
@@ -40,8 +40,16 @@ export function createTemplate(home: Home, signal: AbortSignal): Template {
 
 async function ensure(home: Home, signal: AbortSignal): Promise<string> {
   const path = join(home.path, `template-${edition}-${home.version}`)
-  if (await stat(path).catch(() => undefined)) return path
-  await removeUnfinished(home.path)
+  if (!(await stat(path).catch(() => undefined))) {
+    await removeTemplates(home.path, (name) => /\.preparing-/.test(name))
+    await make(path, home, signal)
+  }
+  // Databases are copies and need no template any more. One that cannot be removed is no reason to make none.
+  await removeTemplates(home.path, (name) => name !== basename(path)).catch(() => {})
+  return path
+}
+
+async function make(path: string, home: Home, signal: AbortSignal): Promise<void> {
   step('template.making', path)
   const { account, binaries } = home
   const tool = { account, signal, unhurried: true }
@@ -63,12 +71,11 @@ async function ensure(home: Home, signal: AbortSignal): Promise<string> {
     // Where an initdb was ended early, its last words may still be on their way to the disk.
     await rm(workshop, { recursive: true, force: true, maxRetries: 5 })
   }
-  return path
 }
 
-/** What a killed attempt left. Only whoever holds the data directory gets here, so nobody is still at work on it. */
-async function removeUnfinished(home: string): Promise<void> {
+/** What a killed attempt or another PostgreSQL left. Only whoever holds the data directory gets here: nobody uses it. */
+async function removeTemplates(home: string, isLeft: (name: string) => boolean): Promise<void> {
   for (const name of await readdir(home)) {
-    if (/^template-.*\.preparing-/.test(name)) await rm(join(home, name), { recursive: true, force: true })
+    if (name.startsWith('template-') && isLeft(name)) await rm(join(home, name), { recursive: true, force: true })
   }
 }
