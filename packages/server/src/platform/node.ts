@@ -70,7 +70,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   }
   const onReturn = () => void sweep(common).catch((err) => log.warn({ err }, 'node.not_swept'))
   const presence = createPresence({ db, node, databasesMax: databasesPerNodeMax, signal, onReturn, log })
-  const work = { db, queue, handlers, log }
+  const work = { db, queue, handlers, isStopping: () => signal.aborted, log }
   const patiently = <T>(say: () => Promise<T>) =>
     persist(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
   let watching: Promise<void> | undefined

@@ -14,7 +14,9 @@ const seconds = { hour: 3_600, day: 86_400 }
 /** pg-boss's least, and only the last resort: the nodes themselves notice sooner whose signs of life are missing. */
 export const heartbeatSeconds = 10
 
-const attempts = { retryLimit: 2, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
+/** How often it may fail by itself. Attempts that the end of a process cut off do not count, or a few restarts would fail it. */
+export const failuresMax = 3
+const attempts = { retryLimit: 20, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 /** Asked for and promised: tried until it is done, once a minute in the end. */
 export const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
@@ -30,11 +32,17 @@ export const priorities = { backup: 0, restore: 1, short: 2 } as const
 const priorityOf = (kind: PlatformJob['kind']): number =>
   kind === 'backup.take' ? priorities.backup : kind === 'restore.run' ? priorities.restore : priorities.short
 
+const removesSomething = (kind: PlatformJob['kind']): boolean =>
+  kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
+
+/** Those that are not tried for ever, nor until room comes free. */
+export const mayFail = (kind: PlatformJob['kind']): boolean => !removesSomething(kind) && kind !== 'database.place'
+
 export function policyOf(kind: PlatformJob['kind']) {
-  const removes = kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
+  const removes = removesSomething(kind)
   // A job that has waited for so long is deleted. Removals are promised, and a node may be away for a very long time.
   const retentionSeconds = (removes ? 3_650 : 30) * seconds.day
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
-  const patience = removes ? always : kind === 'database.place' ? searching : attempts
+  const patience = removes ? always : mayFail(kind) ? attempts : searching
   return { ...common, ...patience, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
 }

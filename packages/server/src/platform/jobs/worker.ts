@@ -4,7 +4,7 @@ import type { PlatformJob } from '../../domain/platform-job.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { StepFailure } from '../driver.ts'
 import type { JobQueue, TakenJob } from './queue.ts'
-import { givenUp, priorities } from './queue-names.ts'
+import { failuresMax, givenUp, mayFail, priorities } from './queue-names.ts'
 
 /** Writes an outcome and ends the job, both or neither. */
 export type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
@@ -27,7 +27,7 @@ export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob
 export const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 1 }
 const unknownReason = 'Something went wrong on our side.'
 
-export type WorkDeps = { db: Database; queue: JobQueue; handlers: Handlers; log: Logger }
+export type WorkDeps = { db: Database; queue: JobQueue; handlers: Handlers; isStopping(): boolean; log: Logger }
 
 /** Works on a queue, and on what was given up in it. */
 export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
@@ -59,11 +59,16 @@ async function attempt(queue: string, job: TakenJob, deps: WorkDeps): Promise<vo
     const durationMs = Math.round(performance.now() - began)
     deps.log.warn({ ...about, durationMs, err: error }, 'job.attempt_failed')
     const reason = error instanceof StepFailure ? error.message : unknownReason
-    if (error instanceof StepFailure && error.lasting) return settleFailure(queue, job, reason, deps)
+    const failures = failuresOf(job) + (deps.isStopping() ? 0 : 1)
+    const isLast = failures >= failuresMax && mayFail(job.data.kind)
+    if (isLast || (error instanceof StepFailure && error.lasting)) return settleFailure(queue, job, reason, deps)
     // Only this much is stored with the job: what else the error says is for the log.
-    throw Object.assign(new Error(reason), { reason })
+    throw Object.assign(new Error(reason), { reason, failures })
   }
 }
+
+/** As the attempt before has left it; one whose process was killed has left nothing, and begins to count again. */
+const failuresOf = ({ output }: TakenJob): number => (output as { failures?: number } | null)?.failures ?? 0
 
 async function settleFailure(queue: string, job: TakenJob, reason: string, deps: WorkDeps): Promise<void> {
   const tidy: Tidy = (remove) => remove().catch((err) => deps.log.error({ ...job.data, err }, 'job.not_tidied'))
