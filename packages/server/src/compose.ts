@@ -27,6 +27,7 @@ import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createArchiveDirectory } from './platform/archive/archive-directory.ts'
+import { withCurrentHost } from './platform/current-host.ts'
 import type { DatabaseDriver } from './platform/driver.ts'
 import { payInvoice } from './platform/invoices.ts'
 import { createJobQueue, type JobQueue } from './platform/jobs/queue.ts'
@@ -123,12 +124,14 @@ export function composeApi(
 export const composeJobQueue = ({ target }: Installation, log: Logger): JobQueue =>
   createJobQueue({ target, supervise: true, log })
 
+const publicHostOf = (config: Config): string => config.databasesPublicHost ?? config.databasesHost
+
 /** Who makes databases real. Touches nothing before it is asked to. */
 export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriver =>
   createLocalDriver({
     home: async () => openHome((await nodeOf(config.dataDir)).dataDir),
     host: config.databasesHost,
-    publicHost: config.databasesPublicHost ?? config.databasesHost,
+    publicHost: publicHostOf(config),
     ports: config.databasesPorts,
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
   })
@@ -146,7 +149,7 @@ export async function composePlatformNode(
     dataDir,
     node,
     holdName,
-    driver,
+    driver: withCurrentHost(driver, { db, host: publicHostOf(config) }),
     archives: createArchiveDirectory(config.archivesDir ?? join(dataDir, 'archives')),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,

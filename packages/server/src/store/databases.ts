@@ -105,6 +105,13 @@ export const markDatabaseAvailable = async (
     where org_id = ${orgId} and id = ${id}`
 }
 
+/** Where its node is found may change with the node's settings; a row that says so already is not written. */
+export const correctDatabaseHost = async (db: Executor, id: DatabaseId, host: string): Promise<void> => {
+  await db`
+    update keyhook.databases set host = ${host}
+    where id = ${id} and status = 'available' and host is distinct from ${host}`
+}
+
 export const markDatabaseFailed = async (
   tx: Transaction,
   orgId: OrgId,

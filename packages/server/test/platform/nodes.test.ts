@@ -3,9 +3,18 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { composeJobQueue, composePlatformNode } from '../../src/compose.ts'
 import { readConfig } from '../../src/config.ts'
+import type { PlatformNode } from '../../src/platform/node.ts'
 import { DataDirectoryInUse } from '../../src/store/embedded/index.ts'
 import { clientOf, type DatabaseBody } from './support/customer.ts'
-import { namesIn, type Platform, portRange, scratchFolder, startNode, startPlatform, testLog } from './support/platform.ts'
+import {
+  namesIn,
+  type Platform,
+  portRange,
+  scratchFolder,
+  startNode,
+  startPlatform,
+  testLog,
+} from './support/platform.ts'
 
 let platform: Platform
 beforeAll(async () => {
@@ -41,17 +50,18 @@ test('a node that comes back under another name says so in the addresses of its 
   const folder = await scratchFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const own = { KEYHOOK_DATA_DIR: join(folder, 'data'), KEYHOOK_DATABASES_PORTS: portRange() }
+  let node: PlatformNode | undefined
+  onTestFinished(() => node?.close())
   const start = async (more: Record<string, string> = {}) => {
     const queue = composeJobQueue(platform, testLog())
-    const node = await composePlatformNode({ ...platform, config: readConfig({ ...own, ...more }) }, testLog(), queue)
+    node = await composePlatformNode({ ...platform, config: readConfig({ ...own, ...more }) }, testLog(), queue)
     await node.ready
-    return node
   }
-  const first = await start()
+  await start()
   // The other node has room for one at most, and it is there before or after this.
   const made = [await platform.createDatabase('one'), await platform.createDatabase('two')]
-  await first.close()
-  const second = await start({ KEYHOOK_DATABASES_PUBLIC_HOST: 'databases.example.com' })
+  await node?.close()
+  await start({ KEYHOOK_DATABASES_PUBLIC_HOST: 'databases.example.com' })
   const moved = await namesIn(join(folder, 'data/databases'))
   expect(moved.length).toBeGreaterThan(0)
   for (const { id, host, port } of made) {
@@ -60,7 +70,6 @@ test('a node that comes back under another name says so in the addresses of its 
     expect(database).toMatchObject({ host: now, port, connection_string: `postgres://app@${now}:${port}/app` })
     await platform.removeDatabase(id)
   }
-  await second.close()
 })
 
 test('a machine that is gone for a day is forgotten when another starts, unless databases or backups are there', async () => {

@@ -1,0 +1,15 @@
+import type { Database } from '../store/database.ts'
+import { correctDatabaseHost } from '../store/databases.ts'
+import type { DatabaseDriver } from './driver.ts'
+
+/**
+ * A driver whose instances come back under the name that this node has now. The rows have the one that it had when they
+ * were made, and its settings may have changed since.
+ */
+export const withCurrentHost = (driver: DatabaseDriver, deps: { db: Database; host: string }): DatabaseDriver => ({
+  ...driver,
+  async resume(id) {
+    await driver.resume(id)
+    await correctDatabaseHost(deps.db, id, deps.host)
+  },
+})
