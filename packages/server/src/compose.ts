@@ -36,7 +36,7 @@ import { createLocalDriver } from './platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from './platform/node.ts'
 import type { Installation } from './startup/open.ts'
 import { createAccessLookup } from './store/access-batch.ts'
-import { connect, learnTypesOnce } from './store/database.ts'
+import { connect, type Database, learnTypesOnce } from './store/database.ts'
 import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
@@ -80,7 +80,11 @@ export function composeApi(
   installation: Installation,
   log: Logger,
   sharedQueue?: JobQueue,
-  { hints = composeHints(installation, log), metrics = createMetrics() }: { hints?: Hints; metrics?: Metrics } = {},
+  {
+    hints = composeHints(installation, log),
+    metrics = createMetrics(),
+    pools = [],
+  }: { hints?: Hints; metrics?: Metrics; pools?: readonly Database[] } = {},
 ): Api {
   const queue = sharedQueue ?? createJobQueue({ target: installation.target, supervise: false, log })
   const { config, db, target, masterKeys } = installation
@@ -106,7 +110,7 @@ export function composeApi(
     trustedProxies: config.trustedProxies,
     log,
   })
-  addHealthRoutes(app, { pools: [db, accessDb] })
+  addHealthRoutes(app, { pools: [db, accessDb, ...pools] })
   addMetrics(app, metrics, config)
   addReference(app, createOpenApi(routes, { serviceName: config.serviceName }))
   return {
@@ -175,7 +179,7 @@ export async function composeDispatcher(
   log: Logger,
   hints: Hints,
   metrics: Metrics = createMetrics(),
-): Promise<Engine> {
+): Promise<Engine & { pool: Database }> {
   const db = connect(target, { name: 'keyhook dispatcher', connectionsMax: dispatcherConnections })
   const line = createAttemptLog(log)
   const { observer } = metrics
@@ -196,6 +200,7 @@ export async function composeDispatcher(
   metrics.watch(engine)
   const { stop } = engine
   return Object.assign(engine, {
+    pool: db,
     async stop() {
       await stop()
       await db.end({ timeout: 5 })
@@ -229,9 +234,14 @@ const deliverySettings = (config: Config): DeliverySettings => ({
 })
 
 /** What a process without the API answers: whether it lives, whether it can work, and how it does. */
-export function composeProbes({ db, config }: Installation, log: Logger, metrics: Metrics): FastifyInstance {
+export function composeProbes(
+  { db, config }: Installation,
+  log: Logger,
+  metrics: Metrics,
+  pools: readonly Database[],
+): FastifyInstance {
   const app = createProbeServer(log)
-  addHealthRoutes(app, { pools: [db] })
+  addHealthRoutes(app, { pools: [db, ...pools] })
   addMetrics(app, metrics, config)
   return app
 }

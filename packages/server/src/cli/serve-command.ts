@@ -13,6 +13,7 @@ import { createMetrics } from '../metrics.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
+import type { Database } from '../store/database.ts'
 import { createOutput, Mistake } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
@@ -59,8 +60,10 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const first = await ensureFirstOrganization(installation.db)
   const hints = composeHints(installation, log)
   const metrics = createMetrics()
+  const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
     const engine = await composeDispatcher(installation, log, hints, metrics)
+    pools.push(engine.pool)
     parts.defer(() => engine.stop())
   }
   const queue = worksOnJobs ? composeJobQueue(installation, log) : undefined
@@ -73,7 +76,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   }
   let url: string | null = null
   if (options.role === 'all' || options.role === 'api') {
-    const api = composeApi(installation, log, queue, { hints, metrics })
+    const api = composeApi(installation, log, queue, { hints, metrics, pools })
     parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
@@ -81,7 +84,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     url = await listen(api.app, { ...config, setting: 'PORT' })
     installation.announce(url)
   } else if (config.metricsPort !== null) {
-    const probes = composeProbes(installation, log, metrics)
+    const probes = composeProbes(installation, log, metrics, pools)
     parts.defer(() => probes.close())
     await listen(probes, { host: config.host, port: config.metricsPort, setting: 'KEYHOOK_METRICS_PORT' })
   }

@@ -130,6 +130,17 @@ test('/healthz lives without the database; /readyz says 503 until it is back', a
   expect(server.child.exitCode).toBeNull()
 })
 
+test('a server whose connections say nothing any more is not ready, and says so soon', async () => {
+  const { environment, silence } = await external()
+  const server = await serve({ ...environment, KEYHOOK_LOG_LEVEL: 'silent' }, ['--json', '--role', 'api'])
+  expect((await call(`${server.url}/readyz`)).status).toBe(200)
+  // As when a firewall forgets them: new ones would be good.
+  silence()
+  expect((await call(`${server.url}/readyz`)).status).toBe(503)
+  expect((await call(`${server.url}/healthz`)).status).toBe(200)
+  server.child.kill('SIGKILL')
+})
+
 test('a port that is taken and an address that is not ours are mistakes, named in one line', async () => {
   const { environment } = await external()
   const server = await serve(environment, ['--json', '--role', 'api'])

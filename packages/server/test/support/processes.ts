@@ -104,9 +104,9 @@ export async function scratchDirectory(): Promise<string> {
   return directory
 }
 
-export type Bridge = { url: string; cut(): Promise<void>; mend(): Promise<void>; reset(): void }
+export type Bridge = { url: string; cut(): Promise<void>; mend(): Promise<void>; reset(): void; silence(): void }
 
-/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `mend` brings it back, `reset` breaks the connections of the moment; `keep` outlives the test. */
+/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `mend` brings it back, `reset` breaks the connections of the moment, `silence` lets them stay and passes nothing on; `keep` outlives the test. */
 export async function bridgeTo(
   target: ConnectionTarget,
   { keep = false, cutAt = null as string | null } = {},
@@ -151,5 +151,8 @@ export async function bridgeTo(
     cut,
     mend: () => listen(port),
     reset,
+    silence() {
+      for (const socket of sockets) socket.unpipe()
+    },
   }
 }
