@@ -34,7 +34,7 @@ import { createJobQueue, type JobQueue } from './platform/jobs/queue.ts'
 import { nodeOf, openHome } from './platform/local/home.ts'
 import { createLocalDriver } from './platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from './platform/node.ts'
-import type { Installation } from './startup/open.ts'
+import { type Installation, silentMsMax } from './startup/open.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect, type Database, learnTypesOnce } from './store/database.ts'
 import { createKeyUses } from './store/key-uses.ts'
@@ -89,7 +89,12 @@ export function composeApi(
   const queue = sharedQueue ?? createJobQueue({ target: installation.target, supervise: false, log })
   const { config, db, target, masterKeys } = installation
   const now = () => new Date()
-  const accessDb = connect(target, { name: 'keyhook access', connectionsMax: accessConnections })
+  const accessDb = connect(target, {
+    name: 'keyhook access',
+    connectionsMax: accessConnections,
+    // Its one statement takes a millisecond, and every request waits for it.
+    silentMsMax: 10_000,
+  })
   learnTypesOnce(accessDb).catch((err: unknown) => log.warn({ err }, 'access.not_ready'))
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
   const issuers = [
@@ -180,7 +185,11 @@ export async function composeDispatcher(
   hints: Hints,
   metrics: Metrics = createMetrics(),
 ): Promise<Engine & { pool: Database }> {
-  const db = connect(target, { name: 'keyhook dispatcher', connectionsMax: dispatcherConnections })
+  const db = connect(target, {
+    name: 'keyhook dispatcher',
+    connectionsMax: dispatcherConnections,
+    silentMsMax,
+  })
   const line = createAttemptLog(log)
   const { observer } = metrics
   const engine = await startEngine({

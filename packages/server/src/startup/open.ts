@@ -18,6 +18,9 @@ export type Installation = {
   close(): Promise<void>
 }
 
+/** No statement of a running process takes as long. */
+export const silentMsMax = 120_000
+
 export type OpenOptions = {
   purpose: 'serve' | 'command'
   note: (text: string) => void
@@ -28,7 +31,11 @@ export type OpenOptions = {
 
 export async function openInstallation(config: Config, options: OpenOptions): Promise<Installation> {
   const { target, announce, stop } = await openServer(config, options)
-  const db = connect(target, { name: `keyhook ${options.purpose}`, connectionsMax: config.databaseConnections })
+  const db = connect(target, {
+    name: `keyhook ${options.purpose}`,
+    connectionsMax: config.databaseConnections,
+    silentMsMax,
+  })
   const close = async () => {
     await db.end({ timeout: 5 })
     await stop()
@@ -36,12 +43,22 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   try {
     const masterKeys = createMasterKeys(config.masterKeys ?? [await masterKeyFrom(config.dataDir)])
     await checkSuitable(db)
-    const applied = await migrate(db, await readMigrations())
+    const applied = await migrateInPeace(target)
     await learnTypesOnce(db)
     return { config, db, target, masterKeys, applied, announce, close }
   } catch (error) {
     await close()
     throw error
+  }
+}
+
+/** On a connection of its own, which waits for as long as a migration, or another node's, may take. */
+async function migrateInPeace(target: ConnectionTarget): Promise<Migration[]> {
+  const db = connect(target, { name: 'keyhook migrate', connectionsMax: 1 })
+  try {
+    return await migrate(db, await readMigrations())
+  } finally {
+    await db.end({ timeout: 5 })
   }
 }
 

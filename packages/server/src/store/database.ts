@@ -11,7 +11,10 @@ export type ConnectionTarget =
   | { url: string }
   | { host: string; port: number; user: string; password: string; database: string }
 
-export function connect(target: ConnectionTarget, options: { name: string; connectionsMax: number }): Database {
+/** `silentMsMax`: how long an answer may take before the connection is taken for dead. Without it, as long as it takes. */
+type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number }
+
+export function connect(target: ConnectionTarget, options: ConnectOptions): Database {
   const shared = {
     max: options.connectionsMax,
     connect_timeout: 10,
@@ -20,6 +23,7 @@ export function connect(target: ConnectionTarget, options: { name: string; conne
     // Notices are for people at a prompt ("relation exists, skipping").
     onnotice: () => {},
     connection: { application_name: options.name },
+    silence: options.silentMsMax ?? null,
   }
   return 'url' in target
     ? postgres(target.url, shared)

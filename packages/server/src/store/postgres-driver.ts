@@ -50,6 +50,23 @@ const mends: readonly Mend[] = [
     from: '!hadError && (query || sent.length) && error(',
     to: ';(query || sent.length) && error(',
   },
+  // A server that is gone without a word, or a firewall that has forgotten the connection, was waited for until the kernel
+  // gave up, a quarter of an hour later. `silence`: so many milliseconds without an answer, and the connection is given up.
+  {
+    file: 'index.js',
+    from: '    target_session_attrs: null\n  }\n',
+    to: '    target_session_attrs: null,\n    silence: null\n  }\n',
+  },
+  {
+    file: 'connection.js',
+    from: "      socket.on('data', data)\n",
+    to: `      socket.on('data', data)
+      if (options.silence) {
+        socket.setTimeout(options.silence)
+        socket.on('timeout', () => (initial || query || sent.length) && socket.destroy())
+      }
+`,
+  },
 ]
 
 function mend(file: string, source: string): string {
