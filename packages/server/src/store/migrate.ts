@@ -27,11 +27,16 @@ export class SchemaMismatch extends Error {}
 export async function migrate(db: Database, migrations: readonly Migration[]): Promise<Migration[]> {
   return db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.migrate', 0))`
-    await tx`create schema if not exists keyhook`
-    await tx`
-      create table if not exists keyhook.schema_migrations (
-        version integer primary key, name text not null, checksum text not null, applied_at timestamptz not null default now()
-      )`
+    const [found] = await tx`select to_regclass('keyhook.schema_migrations') as place`
+    // Only then: "if not exists" asks for the right to make it before it looks, and a process may do without that right.
+    if (found!.place === null) {
+      await tx`create schema if not exists keyhook`
+      await tx`
+        create table if not exists keyhook.schema_migrations (
+          version integer primary key, name text not null, checksum text not null,
+          applied_at timestamptz not null default now()
+        )`
+    }
     const applied = await tx<{ version: number; checksum: string; name: string }[]>`
       select version, name, checksum from keyhook.schema_migrations order by version`
     refuseMismatch(applied, migrations)

@@ -41,6 +41,21 @@ test('a second start applies nothing, a newer program only what is new', async (
   expect(versions(await migrate(db, [one, two]))).toEqual([2])
 })
 
+test('a process that may only read and write starts on a schema that is there', async () => {
+  const db = await emptyDatabase()
+  await migrate(db, [one])
+  const user = `reader_${randomBytes(6).toString('hex')}`
+  await db.unsafe(`create role ${user} login password 'x'`)
+  await db.unsafe(`grant usage on schema keyhook to ${user}; grant select on all tables in schema keyhook to ${user}`)
+  const target = { ...inject('postgres'), database: db.options.database, user, password: 'x' }
+  const theirs = connect(target, { name: 'test', connectionsMax: 1 })
+  onTestFinished(async () => {
+    await theirs.end({ timeout: 5 })
+    await db.unsafe(`drop owned by ${user}; drop role ${user}`)
+  })
+  expect(await migrate(theirs, [one])).toEqual([])
+})
+
 test('a program older than the schema refuses to start, and says so', async () => {
   const db = await emptyDatabase()
   await migrate(db, [one, two])
