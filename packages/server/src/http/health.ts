@@ -6,12 +6,12 @@ import { unavailable } from './problems.ts'
 /** How long the database may take to say that it is there. Whoever waits longer is not ready to serve anybody. */
 const answerMsMax = 3_000
 
-/** Alive: the process answers. Ready: the database does too, on every pool that requests need. */
+/** Alive: the process answers. Ready: the database does too, on every pool that requests need, and takes what is written. */
 export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Database[] }): void {
   app.get('/healthz', async () => ({ status: 'ok' }))
   app.get('/readyz', async () => {
     try {
-      const answers = Promise.all(deps.pools.map((db) => db`select 1`))
+      const answers = Promise.all(deps.pools.map(checkWritable))
       answers.catch(() => {})
       await Promise.race([answers, late()])
     } catch (error) {
@@ -19,6 +19,12 @@ export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Da
     }
     return { status: 'ok' }
   })
+}
+
+/** One that only reads is a standby, or was made one: nothing can be created there, and nothing delivered. */
+async function checkWritable(db: Database): Promise<void> {
+  const [row] = await db<{ only: string }[]>`select current_setting('transaction_read_only') as only`
+  if (row!.only === 'on') throw new Error('the database is read-only')
 }
 
 async function late(): Promise<never> {

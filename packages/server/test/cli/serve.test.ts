@@ -146,6 +146,20 @@ test('a server whose connections say nothing any more is not ready, and says so 
   server.child.kill('SIGKILL')
 }, 60_000)
 
+test('a server whose database only reads is not ready', async () => {
+  const { environment, db, reset } = await external()
+  const server = await serve({ ...environment, KEYHOOK_LOG_LEVEL: 'silent' }, ['--json', '--role', 'api'])
+  const ready = async () => (await call(`${server.url}/readyz`)).status
+  const become = async (readOnly: 'on' | 'off') => {
+    await db.unsafe(`alter database ${db.options.database} set default_transaction_read_only = ${readOnly}`)
+    reset()
+  }
+  await become('on')
+  await expect.poll(ready).toBe(503)
+  await become('off')
+  await expect.poll(ready).toBe(200)
+})
+
 test('a port that is taken and an address that is not ours are mistakes, named in one line', async () => {
   const { environment } = await external()
   const server = await serve(environment, ['--json', '--role', 'api'])
