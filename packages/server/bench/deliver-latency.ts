@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
 import { createHints } from '../src/webhooks/hints.ts'
 import { publish } from '../src/webhooks/publish.ts'
-import { addOrganization, type World } from './deliver-world.ts'
+import { addOrganization, clearBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 
 const now = () => performance.timeOrigin + performance.now()
@@ -50,6 +50,7 @@ export async function measureLatency(world: World, perSecond: number): Promise<v
   await paced(world, orgs, perSecond / 8, 2)
   const { p50, p99, perSecond: measured } = await paced(world, orgs, perSecond / 8, 6)
   await world.sender.ask({ run: 'stop' })
+  await clearBacklog(world)
   const disk = await commitMs(world)
   console.log(
     `latency from commit to arrival at ${Math.round(measured)}/s: p50 ${p50.toFixed(1)} ms (bar 5), p99 ${p99.toFixed(1)} ms (bar 30); a commit on this disk, of which every delivery waits for one: p50 ${disk.p50.toFixed(1)} ms, p99 ${disk.p99.toFixed(1)} ms`,
@@ -93,6 +94,8 @@ export async function measureIsolation(world: World): Promise<void> {
     seen.beside.push(await paced(world, beside, 10, 4))
   }
   await world.sender.ask({ run: 'stop' })
+  // Else the next measurement has 500 receivers that hang for company.
+  await clearBacklog(world)
   const of = (side: 'alone' | 'beside', what: 'p99' | 'perSecond') => median(seen[side].map((one) => one[what]))
   const times = of('beside', 'p99') / of('alone', 'p99')
   const say = (side: 'alone' | 'beside') =>
