@@ -96,3 +96,18 @@ test('a connection that is lost while the driver asks for types is made anew, an
   onTestFinished(() => db.end({ timeout: 1 }))
   expect(await db`select 1 as one`).toEqual([{ one: 1 }])
 })
+
+test('a connection that says nothing any more is given up; one that has nothing to say is not', async () => {
+  const installation = await createInstallation()
+  onTestFinished(() => installation.close())
+  const bridge = await bridgeTo(installation.target)
+  const db = connect({ url: bridge.url }, { name: 'victim', connectionsMax: 1, silentMsMax: 500 })
+  onTestFinished(() => db.end({ timeout: 1 }))
+  await learnTypesOnce(db)
+  const [before] = await db`select pg_backend_pid() as pid`
+  await sleep(1_200)
+  expect(await db`select pg_backend_pid() as pid`).toEqual([before])
+  bridge.silence()
+  await expect(db`select 1`).rejects.toSatisfy(isUnavailable)
+  expect(await db`select 1 as one`).toEqual([{ one: 1 }])
+})
