@@ -40,7 +40,8 @@ const pages: Page[] = [
     path: '/readyz',
     decision: 32,
     summary: 'Ready?',
-    description: 'Answers 200 while the process can do its work, 503 while the database is out of reach.',
+    description:
+      'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer.',
     content: okContent,
     problems: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
   },
@@ -81,6 +82,7 @@ const pages: Page[] = [
     decision: 78,
     summary: 'Reference page',
     description: 'This document for people: one page without scripts.',
+    choices: [choice(78, '`/` leads here, with 302.')],
     content: textContent('text/html'),
     headers: {
       ...header('Content-Security-Policy', 'Nothing is loaded from anywhere.', chosen(78)),

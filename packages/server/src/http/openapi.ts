@@ -18,7 +18,7 @@ const description =
 
 const oneConnection = choice(
   76,
-  'Requests that are sent ahead on one connection are seen to one after the other; with more than 200 waiting it is closed.',
+  'Requests that are sent ahead on one connection are seen to one after the other; with more than 200 waiting it is closed. Whoever closes the sending side gets the answers all the same.',
 )
 
 const versions = choice(

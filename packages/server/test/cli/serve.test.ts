@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
+import { mintApiKey } from '../../src/domain/api-key.ts'
 import { call } from '../support/client.ts'
 import { removeDataDirectory } from '../support/data-directory.ts'
 import { createInstallation, people } from '../support/installation.ts'
@@ -150,7 +151,7 @@ test('a server whose database only reads is not ready', async () => {
     reset()
   }
   await become('on')
-  const token = `kh_${'0'.repeat(8)}_${'0'.repeat(26)}000000`
+  const token = mintApiKey('kh').apiKey
   // It is there, and stays not ready.
   for (let n = 0; n < 10; n++) {
     expect(await ready()).toBe(503)

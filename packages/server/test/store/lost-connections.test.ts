@@ -1,5 +1,6 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { faultOf } from '../../src/http/fault-of.ts'
 import { connect, type Database, isUnavailable, learnTypesOnce } from '../../src/store/database.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
@@ -110,4 +111,14 @@ test('a connection that says nothing any more is given up; one that has nothing 
   bridge.silence()
   await expect(db`select 1`).rejects.toSatisfy(isUnavailable)
   expect(await db`select 1 as one`).toEqual([{ one: 1 }])
+})
+
+test('what a limit of time cut short may be tried again, and is no fault of ours', async () => {
+  const { db } = await pools(1)
+  const cutShort = db.begin(async (tx) => {
+    await tx`set local statement_timeout = 20`
+    await tx`select pg_sleep(5)`
+  })
+  const error = await cutShort.catch((thrown: unknown) => thrown)
+  expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
 })

@@ -16,7 +16,7 @@ const ms = (description: string) => mark(here, nullable(Type.Number({ minimum: 0
 const request = Type.Object(
   {
     method: mark(here, Type.Literal('POST', { description: 'Always POST.' })),
-    url: mark(here, Type.String({ description: 'Where it was sent.' })),
+    url: mark(here, Type.String({ description: 'Where it was sent, as it was called.' })),
     headers: mark(
       here,
       nullable(headers('What was sent with it, the signature included. Null while it is on its way.')),
