@@ -41,7 +41,8 @@ import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
 import { createHints, type Hints } from './webhooks/hints.ts'
-import { publishReported, publishSample } from './webhooks/publish.ts'
+import { publishSample } from './webhooks/publish.ts'
+import { createReporting } from './webhooks/reporting.ts'
 
 /*
  * The one place that knows who is plugged into whom.
@@ -59,6 +60,7 @@ export function composeRoutes(
   hints: Hints = createHints({ db, onError() {} }),
 ): Route[] {
   const { databasesPerOrgMax } = config
+  const { report } = createReporting({ db, hint: hints.give })
   return [
     ...organizationRoutes({ db }),
     ...apiKeyRoutes({ db, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
@@ -66,7 +68,7 @@ export function composeRoutes(
     ...deliveryRoutes({ db }),
     ...webhookSendingRoutes({ db, publishSample, hint: hints.give }),
     ...webhookEventRoutes({ db }),
-    ...operatorEventRoutes({ db, publishReported, eventBytesMax: config.eventBytesMax, hint: hints.give }),
+    ...operatorEventRoutes({ db, report, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, enqueue: queue.enqueue, databasesPerOrgMax }),
     ...backupRoutes({ db, enqueue: queue.enqueue }),

@@ -7,7 +7,7 @@ import { isId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/events.ts'
 import { createHints } from '../webhooks/hints.ts'
-import { publishReported } from '../webhooks/publish.ts'
+import { publishReport } from '../webhooks/publish.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -29,7 +29,7 @@ export function addEventCommands(program: Command, environment: Environment): vo
         const event = eventOf(options, config.eventBytesMax)
         if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
           throw noSuch('organization', event.orgId)
-        const [id] = await db.begin((tx) => publishReported(tx, event.orgId, operator, [event]))
+        const [id] = await db.begin((tx) => publishReport(tx, event.orgId, { actor: operator, events: [event] }))
         createHints({ db, onError() {} }).give()
         output.result({ id }, `Published ${id}.`)
       }),

@@ -22,11 +22,27 @@ export const recordAudit = async (tx: Transaction, entry: AuditEntry): Promise<v
     insert into keyhook.audit_entries (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)
     values (
       ${entry.orgId}, ${newId('aud')}, ${entry.action}, ${actor.kind},
-      ${actor.kind === 'operator' ? null : actor.userId},
-      ${actor.kind === 'key' ? actor.keyId : actor.tokenId},
+      ${userOf(actor)}, ${credentialOf(actor)},
       ${actor.address}, ${entry.targetId}, ${tx.json(entry.details ?? {})}
     )`
 }
+
+/** Many at once, in the order that they are given in. */
+export const recordAudits = async (tx: Transaction, entries: readonly AuditEntry[]): Promise<void> => {
+  await tx`
+    insert into keyhook.audit_entries (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)
+    select org_id, id, action, actor_kind, user_id, credential, address, target_id, details::jsonb
+    from unnest(
+      ${entries.map((entry) => entry.orgId)}::text[], ${entries.map(() => newId('aud'))}::text[],
+      ${entries.map((entry) => entry.action)}::text[], ${entries.map(({ actor }) => actor.kind)}::text[],
+      ${entries.map(({ actor }) => userOf(actor))}::text[], ${entries.map(({ actor }) => credentialOf(actor))}::text[],
+      ${entries.map(({ actor }) => actor.address)}::text[], ${entries.map((entry) => entry.targetId)}::text[],
+      ${entries.map((entry) => JSON.stringify(entry.details ?? {}))}::text[]
+    ) as e (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)`
+}
+
+const userOf = (actor: Actor): UserId | null => (actor.kind === 'operator' ? null : actor.userId)
+const credentialOf = (actor: Actor): string | null => (actor.kind === 'key' ? actor.keyId : actor.tokenId)
 
 export const listAudit = (db: Database, orgId: OrgId, { before, limit }: PageRequest) => db<AuditRow[]>`
   select id, at, action, actor_kind, user_id, credential, address, target_id, details

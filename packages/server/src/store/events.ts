@@ -4,16 +4,20 @@ import type { Database, Executor, Transaction } from './database.ts'
 
 export type StoredEvent = { id: string; type: EventType; body: string }
 
+export class UnknownOrganization extends Error {}
+
 /**
  * Takes the next `count` sequence numbers and says which was the last. The row stays locked until the transaction ends:
  * that is what makes the sequence gapless, and visible in order.
  */
 export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number): Promise<number> => {
   const [row] = await tx<{ last_seq: string }[]>`
-    insert into keyhook.event_counters (org_id, last_seq) values (${orgId}, ${count})
+    insert into keyhook.event_counters (org_id, last_seq)
+    select id, ${count} from keyhook.organizations where id = ${orgId}
     on conflict (org_id) do update set last_seq = event_counters.last_seq + ${count}
     returning last_seq`
-  return Number(row!.last_seq)
+  if (row === undefined) throw new UnknownOrganization(`there is no organization ${orgId}`)
+  return Number(row.last_seq)
 }
 
 /*

@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Actor } from '../domain/audit.ts'
+import type { Actor, AuditEntry } from '../domain/audit.ts'
 import type { EventType } from '../domain/event-types.ts'
 import { eventBody, type NewEvent, type ReportedEvent } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
-import { recordAudit } from '../store/audit.ts'
+import { recordAudits } from '../store/audit.ts'
 import type { Transaction } from '../store/database.ts'
 import { findEventsById, insertEvents, insertSample, type StoredEvent, takeSequence } from '../store/events.ts'
 
@@ -15,47 +15,74 @@ import { findEventsById, insertEvents, insertSample, type StoredEvent, takeSeque
  */
 export async function publish(tx: Transaction, event: NewEvent): Promise<{ id: Id<'evt'> }> {
   const id = newId('evt')
-  await write(tx, event.orgId, [stored({ ...event, id })])
+  const seq = await takeNext(tx, event.orgId, 1)
+  await insertEvents(tx, event.orgId, seq, [stored({ ...event, id })])
   return { id }
 }
 
+/** Events of one organization that another platform reports: all of them or none. It may name them itself. */
+export type Report = { actor: Actor; events: readonly ReportedEvent[] }
+
 /**
- * The same for events of another platform, which may name them itself: the same name twice is one event. What is new stands
- * in the audit log.
+ * The same for what other platforms report, many reports at once. A name that is used twice is one event; where it says
+ * something else the second time, that report is refused, and the others are not. What is new stands in the audit log.
  */
-export async function publishReported(
+export async function publishReports(
   tx: Transaction,
   orgId: OrgId,
-  actor: Actor,
-  events: readonly ReportedEvent[],
-): Promise<string[]> {
-  const named = events.map((event) => ({ ...event, id: event.id ?? newId('evt') }))
-  const ids = events.flatMap((event) => event.id ?? [])
-  // Taking no number still takes the lock: from here on nobody else can be writing the same id.
-  if (ids.length > 0) await takeSequence(tx, orgId, 0)
-  const known = new Map<string, { type: EventType; data: unknown }>()
-  if (ids.length > 0) {
-    for (const { id, type, body } of await findEventsById(tx, orgId, ids)) {
-      known.set(id, { type, data: (parseExactly(body) as { data: unknown }).data })
-    }
-  }
+  reports: readonly Report[],
+): Promise<(string[] | Fault)[]> {
+  const known = await knownEvents(tx, orgId, reports)
   const fresh: StoredEvent[] = []
-  for (const event of named) {
-    const before = known.get(event.id)
-    if (before === undefined) {
-      fresh.push(stored(event))
-      known.set(event.id, event)
-    } else if (before.type !== event.type || !isDeepStrictEqual(before.data, event.data)) {
-      throw new Fault('conflict', { public: `There is an event ${event.id} already, and it says something else.` })
+  const entries: AuditEntry[] = []
+  const outcomes = reports.map(({ actor, events }) => {
+    const named = events.map((event) => ({ ...event, id: event.id ?? newId('evt') }))
+    const news = newsOf(named, known)
+    if (news instanceof Fault) return news
+    for (const event of news) known.set(event.id, event)
+    fresh.push(...news.map(stored))
+    const [first] = news
+    const details = { events: news.length }
+    if (first !== undefined) entries.push({ orgId, action: 'event.reported', actor, targetId: first.id, details })
+    return named.map(({ id }) => id)
+  })
+  if (fresh.length > 0) {
+    const firstSeq = await takeNext(tx, orgId, fresh.length)
+    // Sent one behind the other: whoever publishes next waits for as long as this takes.
+    await Promise.all([insertEvents(tx, orgId, firstSeq, fresh), recordAudits(tx, entries)])
+  }
+  return outcomes
+}
+
+export async function publishReport(tx: Transaction, orgId: OrgId, report: Report): Promise<string[]> {
+  const [outcome] = await publishReports(tx, orgId, [report])
+  if (outcome instanceof Fault) throw outcome
+  return outcome!
+}
+
+type Named = { id: string; type: EventType; data: object }
+type Known = Map<string, { type: EventType; data: unknown }>
+
+async function knownEvents(tx: Transaction, orgId: OrgId, reports: readonly Report[]): Promise<Known> {
+  const ids = reports.flatMap(({ events }) => events.flatMap(({ id }) => id ?? []))
+  if (ids.length === 0) return new Map()
+  // Taking no number still takes the lock: from here on nobody else can be writing the same id.
+  await takeSequence(tx, orgId, 0)
+  const found = await findEventsById(tx, orgId, ids)
+  return new Map(found.map(({ id, type, body }) => [id, { type, data: (parseExactly(body) as Named).data }]))
+}
+
+/** What a report has to say that is not known yet. */
+function newsOf(events: readonly Named[], known: Known): Named[] | Fault {
+  const news = new Map<string, Named>()
+  for (const event of events) {
+    const before = news.get(event.id) ?? known.get(event.id)
+    if (before === undefined) news.set(event.id, event)
+    else if (before.type !== event.type || !isDeepStrictEqual(before.data, event.data)) {
+      return new Fault('conflict', { public: `There is an event ${event.id} already, and it says something else.` })
     }
   }
-  const [first] = fresh
-  if (first !== undefined) {
-    await write(tx, orgId, fresh)
-    const details = { events: fresh.length }
-    await recordAudit(tx, { orgId, action: 'event.reported', actor, targetId: first.id, details })
-  }
-  return named.map((event) => event.id)
+  return [...news.values()]
 }
 
 /** A sample for one webhook. It is marked in the signed body, so that no receiver takes it for news. */
@@ -72,13 +99,11 @@ export async function publishSample(
 }
 
 /**
- * Two statements, because the second sees the webhooks that there are once the lock is held. One alone would see those from
- * before its wait: of two publishers, the later could miss a webhook that the earlier has written to.
+ * A statement of its own, so that the next sees the webhooks that there are once the lock is held. One alone would see those
+ * from before its wait: of two publishers, the later could miss a webhook that the earlier has written to.
  */
-async function write(tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> {
-  const firstSeq = (await takeSequence(tx, orgId, events.length)) - events.length + 1
-  await insertEvents(tx, orgId, firstSeq, events)
-}
+const takeNext = async (tx: Transaction, orgId: OrgId, count: number): Promise<number> =>
+  (await takeSequence(tx, orgId, count)) - count + 1
 
 const stored = (event: { id: string; type: EventType; data: object }): StoredEvent => ({
   id: event.id,

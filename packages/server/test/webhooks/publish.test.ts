@@ -4,7 +4,7 @@ import { operator } from '../../src/domain/audit.ts'
 import type { NewEvent } from '../../src/domain/events.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { deleteWebhook, insertWebhook } from '../../src/store/webhooks.ts'
-import { publish, publishReported } from '../../src/webhooks/publish.ts'
+import { publish, publishReport } from '../../src/webhooks/publish.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 import { until } from './support/delivery-test.ts'
 
@@ -121,7 +121,9 @@ test('the unique key refuses a second delivery of one event to one webhook', asy
 
 test('the same reported id twice is one event; with other content it is a conflict', async () => {
   const report = (data: object) =>
-    api.db.begin((tx) => publishReported(tx, orgId, operator, [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }]))
+    api.db.begin((tx) =>
+      publishReport(tx, orgId, { actor: operator, events: [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }] }),
+    )
   expect(await report({ a: 1, b: [2] })).toEqual(['inv-7'])
   expect(await report({ b: [2], a: 1 })).toEqual(['inv-7'])
   await expect(report({ a: 2 })).rejects.toMatchObject({ code: 'conflict' })

@@ -2,10 +2,10 @@ import Type from 'typebox'
 import type { Actor } from '../../domain/audit.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { eventIdPattern, type ReportedEvent } from '../../domain/events.ts'
-import { type FieldError, invalid } from '../../kernel/faults.ts'
+import { type Fault, type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import type { Database, Transaction } from '../../store/database.ts'
-import { existingOrganizations } from '../../store/events.ts'
+import type { Database } from '../../store/database.ts'
+import { existingOrganizations, UnknownOrganization } from '../../store/events.ts'
 import { chosen, mark } from '../basis.ts'
 import { conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
@@ -46,8 +46,7 @@ const body = Type.Unsafe<Reported | Reported[]>({
 export function operatorEventRoutes(deps: {
   db: Database
   eventBytesMax: number
-  publishReported(tx: Transaction, orgId: OrgId, actor: Actor, events: readonly ReportedEvent[]): Promise<string[]>
-  hint(): void
+  report(reporting: { actor: Actor; events: readonly ReportedEvent[]; bytes: number }): Promise<string[]>
 }): Route[] {
   return [
     operatorRoute({
@@ -69,27 +68,14 @@ export function operatorEventRoutes(deps: {
       },
       async handler({ actor, body: given }) {
         const list = Array.isArray(given) ? given : [given]
-        const pointer = (i: number) => (Array.isArray(given) ? `/${i}` : '')
-        await check(deps.db, list, pointer, deps.eventBytesMax)
-        const ids: string[] = []
-        await deps.db.begin(async (tx) => {
-          // In one order everywhere: two reports that take the same organizations must not wait for each other.
-          const byOrganization = Map.groupBy(list.keys(), (i) => list[i]!.organization_id)
-          for (const orgId of [...byOrganization.keys()].sort()) {
-            const places = byOrganization.get(orgId)!
-            const events = places.map((i) => ({
-              orgId,
-              type: list[i]!.type,
-              data: list[i]!.data,
-              id: list[i]!.id ?? null,
-            }))
-            const published = await deps.publishReported(tx, orgId, actor, events)
-            places.forEach((place, n) => {
-              ids[place] = published[n]!
-            })
-          }
+        const faults = () => faultsOf(deps, list, (i) => (Array.isArray(given) ? `/${i}` : ''))
+        const sizes = list.map(sizeOf)
+        if (sizes.some((bytes) => bytes > deps.eventBytesMax)) throw await faults()
+        const events = list.map(({ organization_id: orgId, type, data, id = null }) => ({ orgId, type, data, id }))
+        const bytes = sizes.reduce((sum, one) => sum + one)
+        const ids = await deps.report({ actor, events, bytes }).catch(async (error) => {
+          throw error instanceof UnknownOrganization ? await faults() : error
         })
-        deps.hint()
         const answer = ids.map((eventId) => ({ id: eventId }))
         return { status: 202, body: Array.isArray(given) ? answer : answer[0]! }
       },
@@ -104,21 +90,23 @@ function accepted() {
   )
 }
 
-async function check(
-  db: Database,
+const sizeOf = ({ data }: Reported): number => Buffer.byteLength(JSON.stringify(data))
+
+/** All that is wrong, not only what was stumbled over. */
+async function faultsOf(
+  { db, eventBytesMax }: { db: Database; eventBytesMax: number },
   list: readonly Reported[],
   pointer: (i: number) => string,
-  eventBytesMax: number,
-): Promise<void> {
+): Promise<Fault> {
   const known = await existingOrganizations(db, [...new Set(list.map((event) => event.organization_id))])
   const errors = list.flatMap((event, i): FieldError[] => {
     if (!known.has(event.organization_id)) {
       return [{ pointer: `${pointer(i)}/organization_id`, detail: 'must be an organization that exists' }]
     }
-    if (Buffer.byteLength(JSON.stringify(event.data)) > eventBytesMax) {
+    if (sizeOf(event) > eventBytesMax) {
       return [{ pointer: `${pointer(i)}/data`, detail: `must have at most ${eventBytesMax} bytes` }]
     }
     return []
   })
-  if (errors.length > 0) throw invalid(errors as [FieldError, ...FieldError[]])
+  return invalid(errors as [FieldError, ...FieldError[]])
 }

@@ -1,0 +1,96 @@
+import type { Actor } from '../domain/audit.ts'
+import type { ReportedEvent } from '../domain/events.ts'
+import { Fault } from '../kernel/faults.ts'
+import type { OrgId } from '../kernel/ids.ts'
+import { type Database, isDataRefused } from '../store/database.ts'
+import { publishReport, publishReports, type Report } from './publish.ts'
+
+/** As the reporter gave it; `bytes` is about what it takes to write it down. */
+export type Reporting = { actor: Actor; events: readonly ReportedEvent[]; bytes: number }
+
+/** More at a time gains nothing, and whoever publishes next would wait for it. */
+const eventsAtOnceMax = 1_000
+const bytesAtOnceMax = 1_024 * 1_024
+
+type Waiting = Reporting & { resolve(ids: string[]): void; reject(error: unknown): void }
+
+/**
+ * Writes down what is reported. The publishers of an organization take turns, each for the time of a commit: so what comes
+ * while one is on its way to the disk gathers, and follows in one commit. Organizations do not wait for each other.
+ */
+export function createReporting(deps: { db: Database; hint(): void }) {
+  /** Of organizations that something is being written for. */
+  const queues = new Map<OrgId, Waiting[]>()
+
+  async function writeAll(orgId: OrgId, queue: Waiting[]): Promise<void> {
+    while (queue.length > 0) await write(orgId, takeGroup(queue))
+    queues.delete(orgId)
+  }
+
+  async function write(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
+    try {
+      const outcomes = await deps.db.begin((tx) => publishReports(tx, orgId, group))
+      deps.hint()
+      group.forEach(({ resolve, reject }, i) => {
+        const outcome = outcomes[i]!
+        if (outcome instanceof Fault) reject(outcome)
+        else resolve(outcome)
+      })
+    } catch (error) {
+      // One of them cannot be stored: by itself, it holds up nobody else.
+      if (group.length > 1 && isDataRefused(error)) for (const one of group) await write(orgId, [one])
+      else for (const { reject } of group) reject(error)
+    }
+  }
+
+  function writeInTurn(orgId: OrgId, reporting: Reporting): Promise<string[]> {
+    return new Promise((resolve, reject) => {
+      const waiting = { ...reporting, resolve, reject }
+      const queue = queues.get(orgId)
+      if (queue !== undefined) return void queue.push(waiting)
+      const fresh = [waiting]
+      queues.set(orgId, fresh)
+      // Whatever else has arrived by now comes along.
+      setImmediate(() => void writeAll(orgId, fresh))
+    })
+  }
+
+  /** All or none of them, so in a transaction of their own. */
+  async function writeTogether(byOrganization: Map<OrgId, number[]>, { actor, events }: Reporting): Promise<string[]> {
+    const ids: string[] = []
+    await deps.db.begin(async (tx) => {
+      // In one order everywhere: two reports that take the same organizations must not wait for each other.
+      for (const orgId of [...byOrganization.keys()].sort()) {
+        const places = byOrganization.get(orgId)!
+        const report: Report = { actor, events: places.map((place) => events[place]!) }
+        const published = await publishReport(tx, orgId, report)
+        places.forEach((place, n) => {
+          ids[place] = published[n]!
+        })
+      }
+    })
+    deps.hint()
+    return ids
+  }
+
+  return {
+    /** The ids of the events, which are on disk then. */
+    report(reporting: Reporting): Promise<string[]> {
+      const byOrganization = Map.groupBy(reporting.events.keys(), (i) => reporting.events[i]!.orgId)
+      if (byOrganization.size > 1) return writeTogether(byOrganization, reporting)
+      return writeInTurn(reporting.events[0]!.orgId, reporting)
+    },
+  }
+}
+
+/** Takes the first of a queue, and as many behind it as may come along. */
+function takeGroup(queue: Waiting[]): Waiting[] {
+  let events = 0
+  let bytes = 0
+  const end = queue.findIndex((one, place) => {
+    events += one.events.length
+    bytes += one.bytes
+    return place > 0 && (events > eventsAtOnceMax || bytes > bytesAtOnceMax)
+  })
+  return queue.splice(0, end === -1 ? queue.length : end)
+}
