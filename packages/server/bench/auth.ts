@@ -8,7 +8,7 @@ import { type ConnectionTarget, connect, type Database } from '../src/store/data
 import { openEmbedded } from '../src/store/embedded/index.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
 import { type Child, startChild } from './child.ts'
-import { createLoad, type Load } from './load.ts'
+import { createLoad, type Load, type Request } from './load.ts'
 import { median } from './median.ts'
 
 const organizations = 100
@@ -37,20 +37,20 @@ export async function benchAuth(): Promise<void> {
   }
   try {
     const keys = Array.from({ length: usedKeys }, () => mintApiKey('kh'))
-    const tokens = keys.map((key) => key.apiKey)
+    const requests = keys.map((key) => ({ token: key.apiKey }))
     const few = await prepare(embedded.connection, 'few', keys, 100_000)
     const many = await prepare(embedded.connection, 'many', keys, 1_000_000)
     const api = {
       few: await start('api-server.ts', { target: few }),
       many: await start('api-server.ts', { target: many }),
     }
-    const sample = await fetch(api.few.url + path, { headers: { authorization: `Bearer ${tokens[0]}` } })
+    const sample = await fetch(api.few.url + path, { headers: { authorization: `Bearer ${keys[0]!.apiKey}` } })
     const body = await sample.text()
     const bare = await start('bare-server.ts', { body })
     const tick = await start('tick-server.ts', { body, target: few })
     const load = createLoad({ connections: 64, seconds: 3 })
     console.log(`${load.client}; ${turns} turns a side, in turns; ${usedKeys} different keys in use`)
-    report(await takeTurns(load, tokens, { bare, tick, ...api }))
+    report(await takeTurns(load, requests, { bare, tick, ...api }))
   } finally {
     for (const child of children) await child.stop()
     await embedded.stop()
@@ -62,12 +62,12 @@ export async function benchAuth(): Promise<void> {
 type Side = 'bare' | 'tick' | 'few' | 'many'
 type Turn = Record<Side, number>
 
-async function takeTurns(load: Load, tokens: readonly string[], sides: Record<Side, Child>): Promise<Turn[]> {
+async function takeTurns(load: Load, requests: readonly Request[], sides: Record<Side, Child>): Promise<Turn[]> {
   const results: Turn[] = []
   for (let turn = -warmUpTurns; turn < turns; turn++) {
     const rates: [string, number][] = []
     for (const [side, { url }] of Object.entries(sides))
-      rates.push([side, await load.requestsPerSecond(url + path, tokens)])
+      rates.push([side, await load.requestsPerSecond(url + path, requests)])
     if (turn >= 0) results.push(Object.fromEntries(rates) as Turn)
   }
   return results

@@ -9,13 +9,14 @@ import { insertWebhook } from '../src/store/webhooks.ts'
 import type { Peer } from './deliver-peer.ts'
 import { median } from './median.ts'
 
-export type World = { db: Database; masterKeys: MasterKeys; url: string; receiver: Peer; sender: Peer }
+export type Fillable = { db: Database; masterKeys: MasterKeys; url: string }
+export type World = Fillable & { receiver: Peer; sender: Peer }
 
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 let people = 0
 
 /** An organization with so many webhooks at each path: `<path>/0`, `<path>/1` … */
-export async function addOrganization(world: World, webhooks: number, ...paths: string[]): Promise<OrgId> {
+export async function addOrganization(world: Fillable, webhooks: number, ...paths: string[]): Promise<OrgId> {
   const { db, masterKeys, url } = world
   return db.begin(async (tx) => {
     const { id: orgId } = await createOrganization(tx, operator, { name: 'Bench' })

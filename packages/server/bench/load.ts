@@ -6,7 +6,10 @@ import { promisify } from 'node:util'
 import autocannon from 'autocannon'
 
 /** One client for both sides of a comparison: wrk where it is installed, autocannon where it is not. */
-export type Load = { client: string; requestsPerSecond(url: string, tokens: readonly string[]): Promise<number> }
+export type Load = { client: string; requestsPerSecond(url: string, requests: readonly Request[]): Promise<number> }
+
+/** A GET, or with a body a POST of JSON. */
+export type Request = { token: string; body?: string }
 
 export function createLoad(options: { connections: number; seconds: number }): Load {
   return hasWrk() ? wrk(options) : cannon(options)
@@ -25,14 +28,20 @@ function wrk({ connections, seconds }: { connections: number; seconds: number })
   const folder = mkdtempSync(join(tmpdir(), 'keyhook-bench-'))
   return {
     client: `wrk, 1 thread, ${connections} connections, ${seconds} s a turn`,
-    async requestsPerSecond(url, tokens) {
-      const script = join(folder, 'tokens.lua')
+    async requestsPerSecond(url, requests) {
+      const script = join(folder, 'requests.lua')
+      const given = requests.map(({ token, body }) => `{"${token}", ${body === undefined ? 'nil' : `[[${body}]]`}}`)
       // Requests are formatted before the clock starts: wrk's own work must be the same for both sides.
       writeFileSync(
         script,
-        `local tokens = {${tokens.map((token) => `"${token}"`).join(',')}}
+        `local given = {${given.join(',')}}
 local requests, n = {}, 0
-function init() for i, token in ipairs(tokens) do requests[i] = wrk.format("GET", nil, { ["Authorization"] = "Bearer " .. token }) end end
+function init()
+  for i, one in ipairs(given) do
+    local headers = { ["Authorization"] = "Bearer " .. one[1], ["Content-Type"] = one[2] and "application/json" }
+    requests[i] = wrk.format(one[2] and "POST" or "GET", nil, headers, one[2])
+  end
+end
 function request() n = n % #requests + 1 return requests[n] end`,
       )
       const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url]
@@ -46,8 +55,14 @@ function request() n = n % #requests + 1 return requests[n] end`,
 function cannon({ connections, seconds }: { connections: number; seconds: number }): Load {
   return {
     client: `autocannon, ${connections} connections, ${seconds} s a turn`,
-    async requestsPerSecond(url, tokens) {
-      const requests = tokens.slice(0, 1_000).map((token) => ({ headers: { authorization: `Bearer ${token}` } }))
+    async requestsPerSecond(url, given) {
+      const requests = given.slice(0, 1_000).map(({ token, body }) => ({
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+        ...(body !== undefined && { method: 'POST' as const, body }),
+      }))
       const result = await autocannon({ url, connections, duration: seconds, requests })
       if (result.non2xx > 0) throw new Error(`${result.non2xx} answers were not a success`)
       return result.requests.average

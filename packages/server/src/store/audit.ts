@@ -1,6 +1,6 @@
 import type { Actor, AuditAction, AuditEntry, AuditEntryId } from '../domain/audit.ts'
 import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
-import type { Database, Transaction } from './database.ts'
+import type { Database, Executor, Transaction } from './database.ts'
 import type { PageRequest } from './page.ts'
 
 export type AuditRow = {
@@ -29,7 +29,11 @@ export const recordAudit = async (tx: Transaction, entry: AuditEntry): Promise<v
 
 /** Many at once, in the order that they are given in. */
 export const recordAudits = async (tx: Transaction, entries: readonly AuditEntry[]): Promise<void> => {
-  await tx`
+  await tx`${insertAudits(tx, entries)}`
+}
+
+/** As a part of a statement that makes the changes, too. */
+export const insertAudits = (db: Executor, entries: readonly AuditEntry[]) => db`
     insert into keyhook.audit_entries (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)
     select org_id, id, action, actor_kind, user_id, credential, address, target_id, details::jsonb
     from unnest(
@@ -39,7 +43,6 @@ export const recordAudits = async (tx: Transaction, entries: readonly AuditEntry
       ${entries.map(({ actor }) => actor.address)}::text[], ${entries.map((entry) => entry.targetId)}::text[],
       ${entries.map((entry) => JSON.stringify(entry.details ?? {}))}::text[]
     ) as e (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)`
-}
 
 const userOf = (actor: Actor): UserId | null => (actor.kind === 'operator' ? null : actor.userId)
 const credentialOf = (actor: Actor): string | null => (actor.kind === 'key' ? actor.keyId : actor.tokenId)

@@ -1,5 +1,7 @@
+import type { AuditEntry } from '../domain/audit.ts'
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
+import { insertAudits } from './audit.ts'
 import type { Database, Executor, Transaction } from './database.ts'
 
 export type StoredEvent = { id: string; type: EventType; body: string }
@@ -20,35 +22,38 @@ export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number)
   return Number(row.last_seq)
 }
 
-/*
- * Events, their deliveries and the word that there are some, in one statement: a publisher is often in a hurry, and holds up
- * the next one of its organization.
- */
-
-/** With one delivery for every webhook that is subscribed right now, however many there are. */
-export const insertEvents = async (
-  tx: Transaction,
-  orgId: OrgId,
-  firstSeq: number,
-  events: readonly StoredEvent[],
-): Promise<void> => {
-  await tx`
-    with input as materialized (
-      select ${firstSeq} + n - 1 as seq, id, type, body
-      from unnest(
-        ${events.map((event) => event.id)}::text[],
-        ${events.map((event) => event.type)}::text[],
-        ${events.map((event) => event.body)}::text[]
-      ) with ordinality as e (id, type, body, n)
-    ), written as (
-      insert into keyhook.events (org_id, seq, id, type, body) select ${orgId}, seq, id, type, body from input
-    ), wake as (
-      insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${firstSeq}, ${firstSeq + events.length - 1})
-    )
-    insert into keyhook.deliveries (org_id, event_seq, lane_id)
-    select ${orgId}, i.seq, w.lane_id
-    from input i join keyhook.webhooks w on w.org_id = ${orgId} and w.deleted_at is null and i.type = any (w.event_types)`
+/** With one delivery for every webhook that is subscribed once it is this publisher's turn, however many there are. */
+export const insertEvents = async (tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> => {
+  const [row] = await tx<Published[]>`select ${published(tx, orgId, events, [])} as taken`
+  if (row!.taken === null) throw new UnknownOrganization(`there is no organization ${orgId}`)
 }
+
+/**
+ * The same in one statement with what the audit log says of it. Of the ids in `named`, which somebody else chose, it says
+ * those that are taken already; if there are any, nothing is written.
+ */
+export const insertReportedEvents = async (
+  db: Database,
+  orgId: OrgId,
+  events: readonly StoredEvent[],
+  named: readonly string[],
+  entries: readonly AuditEntry[],
+): Promise<string[]> => {
+  const [row] = await db<Published[]>`
+    with done as materialized (select ${published(db, orgId, events, named)} as taken),
+    noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
+    select taken from done`
+  if (row!.taken === null) throw new UnknownOrganization(`there is no organization ${orgId}`)
+  return row!.taken
+}
+
+type Published = { taken: string[] | null }
+
+const published = (db: Executor, orgId: OrgId, events: readonly StoredEvent[], named: readonly string[]) => db`
+  keyhook.publish(
+    ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
+    ${events.map((event) => event.body)}::text[], ${[...named]}::text[]
+  )`
 
 /** A sample goes to the webhook that asked for it, subscribed or not. */
 export const insertSample = async (

@@ -6,8 +6,15 @@ import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
 import { recordAudits } from '../store/audit.ts'
-import type { Transaction } from '../store/database.ts'
-import { findEventsById, insertEvents, insertSample, type StoredEvent, takeSequence } from '../store/events.ts'
+import type { Database, Transaction } from '../store/database.ts'
+import {
+  findEventsById,
+  insertEvents,
+  insertReportedEvents,
+  insertSample,
+  type StoredEvent,
+  takeSequence,
+} from '../store/events.ts'
 
 /**
  * Writes the event and one delivery per subscribed webhook in the caller's transaction: they are there if, and only if,
@@ -15,8 +22,7 @@ import { findEventsById, insertEvents, insertSample, type StoredEvent, takeSeque
  */
 export async function publish(tx: Transaction, event: NewEvent): Promise<{ id: Id<'evt'> }> {
   const id = newId('evt')
-  const seq = await takeNext(tx, event.orgId, 1)
-  await insertEvents(tx, event.orgId, seq, [stored({ ...event, id })])
+  await insertEvents(tx, event.orgId, [stored({ ...event, id })])
   return { id }
 }
 
@@ -27,15 +33,27 @@ export type Report = { actor: Actor; events: readonly ReportedEvent[] }
  * The same for what other platforms report, many reports at once. A name that is used twice is one event; where it says
  * something else the second time, that report is refused, and the others are not. What is new stands in the audit log.
  */
-export async function publishReports(
-  tx: Transaction,
-  orgId: OrgId,
-  reports: readonly Report[],
-): Promise<(string[] | Fault)[]> {
-  const known = await knownEvents(tx, orgId, reports)
+export async function publishReports(tx: Transaction, orgId: OrgId, reports: readonly Report[]): Promise<Outcome[]> {
+  const { outcomes, fresh, entries } = weigh(orgId, reports, await knownEvents(tx, orgId, reports))
+  // Sent one behind the other: whoever publishes next waits for as long as this takes.
+  if (fresh.length > 0) await Promise.all([insertEvents(tx, orgId, fresh), recordAudits(tx, entries)])
+  return outcomes
+}
+
+/** In one statement and a transaction of its own. Null, and nothing is written, where some of them may be known already. */
+export async function publishNews(db: Database, orgId: OrgId, reports: readonly Report[]): Promise<Outcome[] | null> {
+  const { outcomes, fresh, entries } = weigh(orgId, reports, new Map())
+  const taken = await insertReportedEvents(db, orgId, fresh, namedBy(reports), entries)
+  return taken.length === 0 ? outcomes : null
+}
+
+/** The ids of a report's events, or why it was refused. */
+export type Outcome = string[] | Fault
+
+function weigh(orgId: OrgId, reports: readonly Report[], known: Known) {
   const fresh: StoredEvent[] = []
   const entries: AuditEntry[] = []
-  const outcomes = reports.map(({ actor, events }) => {
+  const outcomes = reports.map(({ actor, events }): Outcome => {
     const named = events.map((event) => ({ ...event, id: event.id ?? newId('evt') }))
     const news = newsOf(named, known)
     if (news instanceof Fault) return news
@@ -46,12 +64,7 @@ export async function publishReports(
     if (first !== undefined) entries.push({ orgId, action: 'event.reported', actor, targetId: first.id, details })
     return named.map(({ id }) => id)
   })
-  if (fresh.length > 0) {
-    const firstSeq = await takeNext(tx, orgId, fresh.length)
-    // Sent one behind the other: whoever publishes next waits for as long as this takes.
-    await Promise.all([insertEvents(tx, orgId, firstSeq, fresh), recordAudits(tx, entries)])
-  }
-  return outcomes
+  return { outcomes, fresh, entries }
 }
 
 export async function publishReport(tx: Transaction, orgId: OrgId, report: Report): Promise<string[]> {
@@ -60,11 +73,14 @@ export async function publishReport(tx: Transaction, orgId: OrgId, report: Repor
   return outcome!
 }
 
+const namedBy = (reports: readonly Report[]): string[] =>
+  reports.flatMap(({ events }) => events.flatMap(({ id }) => id ?? []))
+
 type Named = { id: string; type: EventType; data: object }
 type Known = Map<string, { type: EventType; data: unknown }>
 
 async function knownEvents(tx: Transaction, orgId: OrgId, reports: readonly Report[]): Promise<Known> {
-  const ids = reports.flatMap(({ events }) => events.flatMap(({ id }) => id ?? []))
+  const ids = namedBy(reports)
   if (ids.length === 0) return new Map()
   // Taking no number still takes the lock: from here on nobody else can be writing the same id.
   await takeSequence(tx, orgId, 0)
@@ -97,13 +113,6 @@ export async function publishSample(
   await insertSample(tx, webhook.orgId, seq, event, webhook.webhookId)
   return { id }
 }
-
-/**
- * A statement of its own, so that the next sees the webhooks that there are once the lock is held. One alone would see those
- * from before its wait: of two publishers, the later could miss a webhook that the earlier has written to.
- */
-const takeNext = async (tx: Transaction, orgId: OrgId, count: number): Promise<number> =>
-  (await takeSequence(tx, orgId, count)) - count + 1
 
 const stored = (event: { id: string; type: EventType; data: object }): StoredEvent => ({
   id: event.id,

@@ -3,7 +3,7 @@ import type { ReportedEvent } from '../domain/events.ts'
 import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import { type Database, isDataRefused } from '../store/database.ts'
-import { publishReport, publishReports, type Report } from './publish.ts'
+import { publishNews, publishReport, publishReports, type Report } from './publish.ts'
 
 /** As the reporter gave it; `bytes` is about what it takes to write it down. */
 export type Reporting = { actor: Actor; events: readonly ReportedEvent[]; bytes: number }
@@ -29,7 +29,8 @@ export function createReporting(deps: { db: Database; hint(): void }) {
 
   async function write(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
     try {
-      const outcomes = await deps.db.begin((tx) => publishReports(tx, orgId, group))
+      const outcomes =
+        (await publishNews(deps.db, orgId, group)) ?? (await deps.db.begin((tx) => publishReports(tx, orgId, group)))
       deps.hint()
       group.forEach(({ resolve, reject }, i) => {
         const outcome = outcomes[i]!
