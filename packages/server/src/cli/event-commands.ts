@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { operator } from '../domain/audit.ts'
 import { type EventType, eventTypes } from '../domain/event-types.ts'
-import { isEventId } from '../domain/events.ts'
+import { isEventId, measureData } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { isId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
@@ -56,7 +56,7 @@ function dataOf(text: string, bytesMax: number): object {
   }
   if (typeof data !== 'object' || data === null || Array.isArray(data))
     throw new Mistake('--data: must be a JSON object')
-  if (Buffer.byteLength(JSON.stringify(data)) > bytesMax)
-    throw new Mistake(`--data: must have at most ${bytesMax} bytes`)
+  const { fault } = measureData(data, bytesMax)
+  if (fault !== null) throw new Mistake(`--data: ${fault}`)
   return data
 }

@@ -25,3 +25,32 @@ export const isEventId = (text: string): boolean => eventIdShape.test(text)
 /** The bytes that every receiver gets, and that every signature covers. The order of the fields is part of them. */
 export const eventBody = (event: { id: string; type: EventType; at: Date; data: object }): string =>
   JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
+
+/** Twice as deep, and comparing two events would overflow the stack. */
+const levelsMax = 1_000
+
+/** How much there is to write down of an event's data, and what is wrong with it, in words for whoever sent it. */
+export function measureData(data: object, bytesMax: number): { bytes: number; fault: string | null } {
+  const text = JSON.stringify(data)
+  const bytes = Buffer.byteLength(text)
+  if (bytes > bytesMax) return { bytes, fault: `must have at most ${bytesMax} bytes` }
+  if (levelsOf(text) > levelsMax) return { bytes, fault: `must have at most ${levelsMax} levels` }
+  return { bytes, fault: null }
+}
+
+function levelsOf(json: string): number {
+  // Every level takes two characters.
+  if (json.length <= 2 * levelsMax) return 0
+  let level = 0
+  let deepest = 0
+  let inString = false
+  for (let at = 0; at < json.length; at++) {
+    const char = json[at]!
+    if (inString && char === '\\') at += 1
+    else if (char === '"') inString = !inString
+    else if (inString) continue
+    else if (char === '[' || char === '{') deepest = Math.max(deepest, ++level)
+    else if (char === ']' || char === '}') level -= 1
+  }
+  return deepest
+}

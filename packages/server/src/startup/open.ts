@@ -18,7 +18,7 @@ export type Installation = {
   close(): Promise<void>
 }
 
-/** No statement of a running process takes as long. */
+/** No statement of a running process takes as long, but for a report of a thousand events to thousands of webhooks. */
 export const silentMsMax = 120_000
 
 export type OpenOptions = {

@@ -76,7 +76,10 @@ export const insertSample = async (
 
 /** Those of the ids that are taken. Call it with the sequence taken, so that nobody else is about to take them. */
 export const findEventsById = (tx: Transaction, orgId: OrgId, ids: readonly string[]) => tx<StoredEvent[]>`
-  select id, type, body from keyhook.events where org_id = ${orgId} and id = any (${[...ids]}::text[])`
+  select e.id, e.type, e.body from unnest(${[...new Set(ids)]}::text[]) as n (id)
+  cross join lateral (
+    select e.id, e.type, e.body from keyhook.events e where e.org_id = ${orgId} and e.id = n.id offset 0
+  ) as e`
 
 export const existingOrganizations = async (db: Executor, ids: readonly OrgId[]): Promise<Set<OrgId>> => {
   const rows = await db<{ id: OrgId }[]>`

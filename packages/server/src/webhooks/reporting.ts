@@ -2,15 +2,22 @@ import type { Actor } from '../domain/audit.ts'
 import type { ReportedEvent } from '../domain/events.ts'
 import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { type Database, isDataRefused } from '../store/database.ts'
-import { publishNews, publishReport, publishReports, type Report } from './publish.ts'
+import { type Database, isUnavailable } from '../store/database.ts'
+import { UnknownOrganization } from '../store/events.ts'
+import { type Outcome, publishNews, publishReport, publishReports, type Report } from './publish.ts'
 
 /** As the reporter gave it; `bytes` is about what it takes to write it down. */
 export type Reporting = { actor: Actor; events: readonly ReportedEvent[]; bytes: number }
 
-/** More at a time gains nothing, and whoever publishes next would wait for it. */
-const eventsAtOnceMax = 1_000
+/**
+ * How many events are written at once: as many as are written in a moment, which is found out by doing it, for it depends on
+ * how many webhooks they go to. More would gain nothing, and whoever publishes next would wait for it.
+ */
+const atOnceFirst = 16
+const atOnceMax = 1_000
 const bytesAtOnceMax = 1_024 * 1_024
+const quickMs = 100
+const slowMs = 300
 
 type Waiting = Reporting & { resolve(ids: string[]): void; reject(error: unknown): void }
 
@@ -23,25 +30,40 @@ export function createReporting(deps: { db: Database; hint(): void }) {
   const queues = new Map<OrgId, Waiting[]>()
 
   async function writeAll(orgId: OrgId, queue: Waiting[]): Promise<void> {
-    while (queue.length > 0) await write(orgId, takeGroup(queue))
+    let atOnce = atOnceFirst
+    while (queue.length > 0) {
+      const begun = performance.now()
+      await write(orgId, takeGroup(queue, atOnce))
+      const ms = performance.now() - begun
+      if (ms > slowMs) atOnce = Math.ceil(atOnce / 2)
+      else if (ms < quickMs) atOnce = Math.min(atOnceMax, atOnce * 2)
+    }
     queues.delete(orgId)
   }
 
   async function write(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
+    let outcomes: readonly Outcome[]
     try {
-      const outcomes =
+      outcomes =
         (await publishNews(deps.db, orgId, group)) ?? (await deps.db.begin((tx) => publishReports(tx, orgId, group)))
-      deps.hint()
-      group.forEach(({ resolve, reject }, i) => {
-        const outcome = outcomes[i]!
-        if (outcome instanceof Fault) reject(outcome)
-        else resolve(outcome)
-      })
     } catch (error) {
-      // One of them cannot be stored: by itself, it holds up nobody else.
-      if (group.length > 1 && isDataRefused(error)) for (const one of group) await write(orgId, [one])
-      else for (const { reject } of group) reject(error)
+      if (group.length === 1 || concernsAll(error)) for (const { reject } of group) reject(error)
+      else await writeHalves(orgId, group)
+      return
     }
+    group.forEach(({ resolve, reject }, i) => {
+      const outcome = outcomes[i]!
+      if (outcome instanceof Fault) reject(outcome)
+      else resolve(outcome)
+    })
+    deps.hint()
+  }
+
+  /** Until the one stands alone that cannot be stored: it takes no other with it. */
+  async function writeHalves(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
+    const middle = group.length >> 1
+    await write(orgId, group.slice(0, middle))
+    await write(orgId, group.slice(middle))
   }
 
   function writeInTurn(orgId: OrgId, reporting: Reporting): Promise<string[]> {
@@ -84,14 +106,16 @@ export function createReporting(deps: { db: Database; hint(): void }) {
   }
 }
 
+const concernsAll = (error: unknown): boolean => isUnavailable(error) || error instanceof UnknownOrganization
+
 /** Takes the first of a queue, and as many behind it as may come along. */
-function takeGroup(queue: Waiting[]): Waiting[] {
+function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {
   let events = 0
   let bytes = 0
   const end = queue.findIndex((one, place) => {
     events += one.events.length
     bytes += one.bytes
-    return place > 0 && (events > eventsAtOnceMax || bytes > bytesAtOnceMax)
+    return place > 0 && (events > eventsMax || bytes > bytesAtOnceMax)
   })
   return queue.splice(0, end === -1 ? queue.length : end)
 }

@@ -4,6 +4,7 @@ import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { findAccess } from '../../src/store/access.ts'
 import { insertApiKey } from '../../src/store/api-keys.ts'
 import { connect, type Database } from '../../src/store/database.ts'
+import { insertReportedEvents } from '../../src/store/events.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { startApiForTest, type TestApi } from '../support/installation.ts'
 
@@ -19,7 +20,7 @@ let userId: UserId
 beforeEach(async () => {
   api = await startApiForTest()
   // Statistics of other tables' growth must not come to the rescue.
-  for (const table of ['api_keys', 'webhooks']) {
+  for (const table of ['api_keys', 'webhooks', 'events']) {
     await api.db.unsafe(`alter table keyhook.${table} set (autovacuum_enabled = false)`)
   }
   // One connection: what it has read is counted, and shown to itself, when it says so.
@@ -73,6 +74,20 @@ test("an event reads its own organization's webhooks and nobody else's", async (
   await addWebhooks(other, 143, 2_000)
   const read = await rowsRead('webhooks', async () => {
     for (let i = 0; i < 20; i++) await say()
+  })
+  expect(read).toBeLessThan(100)
+})
+
+test('whether a name is taken is found out without walking through what the organization has said', async () => {
+  const say = (id: string) => insertReportedEvents(db, orgId, [{ id, type: 'invoice.paid', body: '{}' }], [id], [])
+  for (let i = 0; i < 10; i++) await say(`name-${i}`)
+  await api.db`
+    insert into keyhook.events (org_id, seq, id, type, body)
+    select ${orgId}, 1000 + n, 'evt_' || lpad(n::text, 26, '0'), 'invoice.paid', '{}' from generate_series(1, 2000) n`
+  await api.db`update keyhook.event_counters set last_seq = 3000 where org_id = ${orgId}`
+  const read = await rowsRead('events', async () => {
+    for (let i = 10; i < 30; i++) expect(await say(`name-${i}`)).toEqual([])
+    expect(await say('name-7')).toEqual(['name-7'])
   })
   expect(read).toBeLessThan(100)
 })

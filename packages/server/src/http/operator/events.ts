@@ -1,8 +1,8 @@
 import Type from 'typebox'
 import type { Actor } from '../../domain/audit.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
-import { eventIdPattern, type ReportedEvent } from '../../domain/events.ts'
-import { type Fault, type FieldError, invalid } from '../../kernel/faults.ts'
+import { eventIdPattern, measureData, type ReportedEvent } from '../../domain/events.ts'
+import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/events.ts'
@@ -68,13 +68,15 @@ export function operatorEventRoutes(deps: {
       },
       async handler({ actor, body: given }) {
         const list = Array.isArray(given) ? given : [given]
-        const faults = () => faultsOf(deps, list, (i) => (Array.isArray(given) ? `/${i}` : ''))
-        const sizes = list.map(sizeOf)
-        if (sizes.some((bytes) => bytes > deps.eventBytesMax)) throw await faults()
         const events = list.map(({ organization_id: orgId, type, data, id = null }) => ({ orgId, type, data, id }))
-        const bytes = sizes.reduce((sum, one) => sum + one)
+        const measured = list.map(({ data }) => measureData(data, deps.eventBytesMax))
+        const refuse = () => refuseFaulty(deps.db, list, measured, (i) => (Array.isArray(given) ? `/${i}` : ''))
+        const isOfSeveral = events.some(({ orgId }) => orgId !== events[0]!.orgId)
+        if (isOfSeveral || measured.some(({ fault }) => fault !== null)) await refuse()
+        const bytes = measured.reduce((sum, one) => sum + one.bytes, 0)
         const ids = await deps.report({ actor, events, bytes }).catch(async (error) => {
-          throw error instanceof UnknownOrganization ? await faults() : error
+          if (error instanceof UnknownOrganization) await refuse()
+          throw error
         })
         const answer = ids.map((eventId) => ({ id: eventId }))
         return { status: 202, body: Array.isArray(given) ? answer : answer[0]! }
@@ -90,23 +92,20 @@ function accepted() {
   )
 }
 
-const sizeOf = ({ data }: Reported): number => Buffer.byteLength(JSON.stringify(data))
-
-/** All that is wrong, not only what was stumbled over. */
-async function faultsOf(
-  { db, eventBytesMax }: { db: Database; eventBytesMax: number },
+/** Throws if there is anything wrong, and says all that is. */
+async function refuseFaulty(
+  db: Database,
   list: readonly Reported[],
+  measured: readonly { fault: string | null }[],
   pointer: (i: number) => string,
-): Promise<Fault> {
+): Promise<void> {
   const known = await existingOrganizations(db, [...new Set(list.map((event) => event.organization_id))])
-  const errors = list.flatMap((event, i): FieldError[] => {
+  const [first, ...others] = list.flatMap((event, i): FieldError[] => {
     if (!known.has(event.organization_id)) {
       return [{ pointer: `${pointer(i)}/organization_id`, detail: 'must be an organization that exists' }]
     }
-    if (sizeOf(event) > eventBytesMax) {
-      return [{ pointer: `${pointer(i)}/data`, detail: `must have at most ${eventBytesMax} bytes` }]
-    }
-    return []
+    const { fault } = measured[i]!
+    return fault === null ? [] : [{ pointer: `${pointer(i)}/data`, detail: fault }]
   })
-  return invalid(errors as [FieldError, ...FieldError[]])
+  if (first !== undefined) throw invalid([first, ...others])
 }
