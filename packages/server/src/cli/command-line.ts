@@ -20,12 +20,16 @@ import type { Environment } from './with-installation.ts'
 export async function runCommandLine(words: string[]): Promise<number> {
   try {
     const program = createProgram()
-    await program.parseAsync(words, { from: 'user' })
+    await program.parseAsync(helpAtTheEnd(words), { from: 'user' })
     return 0
   } catch (error) {
     return explain(error)
   }
 }
+
+/** Commander's own help looks at one word only. */
+const helpAtTheEnd = (words: string[]): string[] =>
+  words[0] === 'help' && words.length > 2 ? [...words.slice(1), '--help'] : words
 
 function createProgram(): Command {
   const program = new Command('keyhook')

@@ -218,5 +218,6 @@ test('--help explains every command and exits 0', async () => {
   expect(help.code).toBe(0)
   for (const command of ['serve', 'migrate', 'org', 'user', 'member', 'token']) expect(help.stdout).toContain(command)
   expect((await run('member', 'set', '--help')).stdout).toContain('--role')
+  expect((await run('help', 'member', 'set')).stdout).toContain('--role')
   expect(await run('--version')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) })
 })
