@@ -21,7 +21,8 @@ async function paced(world: World, orgs: readonly OrgId[], eventsPerSecond: numb
   const publishing: Promise<void>[] = []
   for (let i = 0; i < total; i++) {
     const due = begun + (i * 1_000) / eventsPerSecond
-    if (due > now()) await sleep(due - now())
+    const earlyMs = due - now()
+    if (earlyMs > 0) await sleep(earlyMs)
     const orgId = orgs[i % orgs.length]!
     const data = { database_id: newId('db'), name: 'x'.repeat(130) }
     publishing.push(

@@ -69,6 +69,9 @@ export function isUnavailable(error: unknown): boolean {
 export const isDataRefused = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && /^(22|23|54|XX)/.test(error.code)
 
+/** True when PostgreSQL was reached and has said no: nothing of it was written. */
+export const wasRefused = (error: unknown): boolean => error instanceof postgres.PostgresError && !isUnavailable(error)
+
 /** True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it. */
 export const isRefusal = (error: unknown): error is Error =>
   error instanceof postgres.PostgresError && /^(28...|3D000|42501)$/.test(error.code)

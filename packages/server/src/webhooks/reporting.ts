@@ -2,7 +2,7 @@ import type { Actor } from '../domain/audit.ts'
 import type { ReportedEvent } from '../domain/events.ts'
 import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { type Database, isUnavailable } from '../store/database.ts'
+import { type Database, wasRefused } from '../store/database.ts'
 import { UnknownOrganization } from '../store/events.ts'
 import { type Outcome, publishNews, publishReport, publishReports, type Report } from './publish.ts'
 
@@ -47,8 +47,8 @@ export function createReporting(deps: { db: Database; hint(): void }) {
       outcomes =
         (await publishNews(deps.db, orgId, group)) ?? (await deps.db.begin((tx) => publishReports(tx, orgId, group)))
     } catch (error) {
-      if (group.length === 1 || concernsAll(error)) for (const { reject } of group) reject(error)
-      else await writeHalves(orgId, group)
+      if (group.length > 1 && isOfOne(error)) await writeHalves(orgId, group)
+      else for (const { reject } of group) reject(error)
       return
     }
     group.forEach(({ resolve, reject }, i) => {
@@ -106,7 +106,9 @@ export function createReporting(deps: { db: Database; hint(): void }) {
   }
 }
 
-const concernsAll = (error: unknown): boolean => isUnavailable(error) || error instanceof UnknownOrganization
+/** PostgreSQL has said no, or was never asked. After anything else, such as a connection that broke, it may well be on disk. */
+const isOfOne = (error: unknown): boolean =>
+  !(error instanceof UnknownOrganization) && (wasRefused(error) || (error instanceof Error && !('code' in error)))
 
 /** Takes the first of a queue, and as many behind it as may come along. */
 function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {

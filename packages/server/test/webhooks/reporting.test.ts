@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { operator } from '../../src/domain/audit.ts'
 import type { ReportedEvent } from '../../src/domain/events.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
+import type { Database } from '../../src/store/database.ts'
 import { UnknownOrganization } from '../../src/store/events.ts'
 import { createReporting } from '../../src/webhooks/reporting.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
@@ -159,6 +161,24 @@ test('a report that contradicts itself is refused, and leaves no trace', async (
   expect(await api.db`select 1 from keyhook.wakes where org_id = ${orgId}`).toEqual([])
   await report(orgId, { id: 'same', data: { a: 1 } })
   expect((await eventsOf(orgId)).map(({ seq }) => seq)).toEqual(['1'])
+})
+
+// Seen to fail when everything is tried again but what is known to be an outage.
+test('what may be on disk, because the connection broke, is not written again', async () => {
+  const orgId = await api.organization()
+  let attempts = 0
+  const broken = Object.assign(new Error('read EHOSTUNREACH'), { code: 'EHOSTUNREACH', syscall: 'read' })
+  const db = ((strings: TemplateStringsArray, ...given: unknown[]) => {
+    if (!strings[0]!.includes('with done')) return api.db(strings, ...(given as string[]))
+    attempts += 1
+    return Promise.reject(broken)
+  }) as unknown as Database
+  const reporting = createReporting({ db, hint() {} })
+  const event = { orgId, type: 'invoice.paid', data: {}, id: null } as const
+  const one = { actor: operator, events: [event], bytes: 2 }
+  const outcomes = await Promise.allSettled([reporting.report(one), reporting.report(one), reporting.report(one)])
+  expect(outcomes.map((outcome) => outcome.status === 'rejected' && outcome.reason)).toEqual([broken, broken, broken])
+  expect(attempts).toBe(1)
 })
 
 // Seen to fail with one queue for all organizations.
