@@ -2,9 +2,11 @@ import { composeApi } from '../src/compose.ts'
 import { readConfig } from '../src/config.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
+import { keepHeapSmall } from '../src/startup/heap.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 
 /** Keyhook's API as `serve` composes it, on a database that the bench has filled. */
+keepHeapSmall()
 const { target } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget }
 const config = readConfig({})
 const db = connect(target, { name: 'bench api', connectionsMax: config.databaseConnections })

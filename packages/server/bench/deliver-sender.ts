@@ -5,6 +5,7 @@ import { readConfig } from '../src/config.ts'
 import { createSigner } from '../src/domain/signature.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
+import { keepHeapSmall } from '../src/startup/heap.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 import type { Engine } from '../src/webhooks/engine.ts'
 import { createRequestHeaders } from '../src/webhooks/request.ts'
@@ -65,6 +66,9 @@ const sampleBody = JSON.stringify({
   timestamp: new Date().toISOString(),
   data: { database_id: 'db_01h455vb4pex5vsknk084sn02q', name: 'x'.repeat(130) },
 })
+
+/** As `serve` does. */
+keepHeapSmall()
 
 async function startDispatching(): Promise<Engine> {
   const config = readConfig({

@@ -11,6 +11,7 @@ import {
 import { createLog } from '../log.ts'
 import { createMetrics } from '../metrics.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
+import { keepHeapSmall } from '../startup/heap.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
 import type { Database } from '../store/database.ts'
@@ -40,6 +41,7 @@ export function addServeCommand(program: Command, environment: Environment): voi
 }
 
 async function serve(environment: Environment, options: { role: Role; json?: boolean }): Promise<void> {
+  keepHeapSmall()
   const config = environment()
   const output = createOutput(options.json ?? false)
   const log = createLog(config.logLevel)
