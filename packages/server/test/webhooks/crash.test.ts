@@ -44,7 +44,7 @@ test('a dispatcher that is killed loses nothing: its attempts read interrupted, 
 })
 
 test('two processes share the lanes, and no first attempt is made twice', async () => {
-  const receiver = await receiverFor(() => ({ delayMs: 50 }))
+  const receiver = await receiverFor(() => ({ delayMs: 20 }))
   const world = await deliveryTest({ KEYHOOK_MASTER_KEY: masterKey })
   const bridge = await bridgeTo(world.target)
   const environment = { ...deliveryEnvironment, KEYHOOK_MASTER_KEY: masterKey, DATABASE_URL: bridge.url }
