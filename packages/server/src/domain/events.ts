@@ -26,8 +26,8 @@ export const isEventId = (text: string): boolean => eventIdShape.test(text)
 export const eventBody = (event: { id: string; type: EventType; at: Date; data: object }): string =>
   JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
 
-/** Twice as deep, and comparing two events would overflow the stack. */
-const levelsMax = 1_000
+/** Far deeper, and comparing two events would overflow the stack. */
+const levelsMax = 200
 
 /** How much there is to write down of an event's data, and what is wrong with it, in words for whoever sent it. */
 export function measureData(data: object, bytesMax: number): { bytes: number; fault: string | null } {
