@@ -27,7 +27,7 @@ export const eventBody = (event: { id: string; type: EventType; at: Date; data: 
   JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
 
 /** Far deeper, and comparing two events would overflow the stack. */
-const levelsMax = 200
+export const levelsMax = 200
 
 /** How much there is to write down of an event's data, and what is wrong with it, in words for whoever sent it. */
 export function measureData(data: object, bytesMax: number): { bytes: number; fault: string | null } {

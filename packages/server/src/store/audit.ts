@@ -16,20 +16,11 @@ export type AuditRow = {
 }
 
 /** Takes a transaction and nothing else: an entry stands or falls with the change it reports. */
-export const recordAudit = async (tx: Transaction, entry: AuditEntry): Promise<void> => {
-  const { actor } = entry
-  await tx`
-    insert into keyhook.audit_entries (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)
-    values (
-      ${entry.orgId}, ${newId('aud')}, ${entry.action}, ${actor.kind},
-      ${userOf(actor)}, ${credentialOf(actor)},
-      ${actor.address}, ${entry.targetId}, ${tx.json(entry.details ?? {})}
-    )`
-}
+export const recordAudit = (tx: Transaction, entry: AuditEntry): Promise<void> => recordAudits(tx, [entry])
 
 /** Many at once, in the order that they are given in. */
 export const recordAudits = async (tx: Transaction, entries: readonly AuditEntry[]): Promise<void> => {
-  await tx`${insertAudits(tx, entries)}`
+  await insertAudits(tx, entries)
 }
 
 /** As a part of a statement that makes the changes, too. */

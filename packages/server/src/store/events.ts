@@ -8,6 +8,11 @@ export type StoredEvent = { id: string; type: EventType; body: string }
 
 export class UnknownOrganization extends Error {}
 
+function orUnknown<T>(orgId: OrgId, found: T | null | undefined): T {
+  if (found === null || found === undefined) throw new UnknownOrganization(`there is no organization ${orgId}`)
+  return found
+}
+
 /**
  * Takes the next `count` sequence numbers and says which was the last. The row stays locked until the transaction ends:
  * that is what makes the sequence gapless, and visible in order.
@@ -18,14 +23,13 @@ export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number)
     select id, ${count} from keyhook.organizations where id = ${orgId}
     on conflict (org_id) do update set last_seq = event_counters.last_seq + ${count}
     returning last_seq`
-  if (row === undefined) throw new UnknownOrganization(`there is no organization ${orgId}`)
-  return Number(row.last_seq)
+  return Number(orUnknown(orgId, row?.last_seq))
 }
 
 /** With one delivery for every webhook that is subscribed once it is this publisher's turn, however many there are. */
 export const insertEvents = async (tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> => {
   const [row] = await tx<Published[]>`select ${published(tx, orgId, events, [])} as taken`
-  if (row!.taken === null) throw new UnknownOrganization(`there is no organization ${orgId}`)
+  orUnknown(orgId, row!.taken)
 }
 
 /**
@@ -43,8 +47,7 @@ export const insertReportedEvents = async (
     with done as materialized (select ${published(db, orgId, events, named)} as taken),
     noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
     select taken from done`
-  if (row!.taken === null) throw new UnknownOrganization(`there is no organization ${orgId}`)
-  return row!.taken
+  return orUnknown(orgId, row!.taken)
 }
 
 type Published = { taken: string[] | null }

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/store/database.ts'
 import { superuser } from '../../src/store/embedded/cluster.ts'
+import { holdPublishers } from '../support/hold-publishers.ts'
 import { type BackupBody, clientOf, type DatabaseBody, type RestoreBody, until } from './support/customer.ts'
 import { ledgerSums, prepareLedger, startLoad, untilCommitted } from './support/load.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
@@ -121,21 +122,8 @@ test("the same under pgbench's own load, where this machine has it", async ({ sk
   expect(await amcheck(database)).toBeGreaterThan(100)
 }, 60_000)
 
-/** Keeps this organization's next event from being written, and with it whatever it is to report from being settled. */
-async function holdOutcomes(): Promise<() => Promise<void>> {
-  const locked = Promise.withResolvers<void>()
-  const release = Promise.withResolvers<void>()
-  const holding = platform.db.begin(async (tx) => {
-    await tx`select 1 from keyhook.event_counters where org_id = ${platform.orgId} for update`
-    locked.resolve()
-    await release.promise
-  })
-  await locked.promise
-  return async () => {
-    release.resolve()
-    await holding
-  }
-}
+/** Without its event, whatever it is to report is not settled. */
+const holdOutcomes = () => holdPublishers(platform.db, platform.orgId)
 
 test('a backup and a restore tell how far they are, in bytes done of bytes known', async () => {
   const underWay = { status: 'running', bytes_done: expect.any(Number), bytes_total: expect.any(Number) }

@@ -6,6 +6,7 @@ import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/store/database.ts'
 import { UnknownOrganization } from '../../src/store/events.ts'
 import { createReporting } from '../../src/webhooks/reporting.ts'
+import { holdPublishers } from '../support/hold-publishers.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 import { until } from './support/delivery-test.ts'
 
@@ -32,22 +33,6 @@ const eventsOf = (orgId: OrgId) => api.db<{ seq: string; id: string; written: st
 const auditOf = (orgId: OrgId) => api.db<{ target_id: string; credential: string; details: object }[]>`
   select target_id, credential, details from keyhook.audit_entries
   where org_id = ${orgId} and action = 'event.reported' order by id`
-
-/** Holds what the organization's publishers wait for. */
-async function holdUp(orgId: OrgId): Promise<() => Promise<void>> {
-  const held = Promise.withResolvers<void>()
-  const letGo = Promise.withResolvers<void>()
-  const holding = api.db.begin(async (tx) => {
-    await tx`insert into keyhook.event_counters (org_id) values (${orgId}) on conflict (org_id) do update set last_seq = event_counters.last_seq`
-    held.resolve()
-    await letGo.promise
-  })
-  await held.promise
-  return async () => {
-    letGo.resolve()
-    await holding
-  }
-}
 
 // Seen to fail with a transaction for each report: fifty of them.
 test('what is reported while another is being written is written together, in the order that it came in', async () => {
@@ -76,7 +61,7 @@ test('groups have an end: what is too much for one follows in the next', async (
 // Seen to fail with groups of one size: the sixteen are written at once.
 test('where writing takes long, less is written at once', async () => {
   const orgId = await api.organization()
-  const letGo = await holdUp(orgId)
+  const letGo = await holdPublishers(api.db, orgId)
   const first = report(orgId, {})
   // Longer than a write may take before groups are made smaller.
   await sleep(500)
@@ -184,7 +169,7 @@ test('what may be on disk, because the connection broke, is not written again', 
 // Seen to fail with one queue for all organizations.
 test('organizations do not wait for each other', async () => {
   const [slow, quick] = [await api.organization(), await api.organization()]
-  const letGo = await holdUp(slow)
+  const letGo = await holdPublishers(api.db, slow)
   let isWritten = false
   const waiting = report(slow, {}).then(() => {
     isWritten = true
@@ -198,7 +183,7 @@ test('organizations do not wait for each other', async () => {
 
 test('what is reported while others wait for the disk comes right behind them', async () => {
   const orgId = await api.organization()
-  const letGo = await holdUp(orgId)
+  const letGo = await holdPublishers(api.db, orgId)
   const first = report(orgId, { id: 'first' })
   await until(
     async () =>

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import type { Actor } from '../../domain/audit.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
-import { eventIdPattern, measureData, type ReportedEvent } from '../../domain/events.ts'
+import { eventIdPattern, levelsMax, measureData, type ReportedEvent } from '../../domain/events.ts'
 import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
@@ -20,7 +20,16 @@ const reported = Type.Object(
   {
     organization_id: mark(here, id('org', 'Whose event it is.')),
     type: mark(here, Type.Enum([...eventTypes], { description: 'What happened.' })),
-    data: mark(here, Type.Object({}, { additionalProperties: true, description: 'What there is to tell about it.' })),
+    data: mark(
+      here,
+      Type.Object(
+        {},
+        {
+          additionalProperties: true,
+          description: `What there is to tell about it, at most ${levelsMax} levels deep.`,
+        },
+      ),
+    ),
     id: Type.Optional(
       mark(
         here,
