@@ -1,5 +1,6 @@
-import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose'
+import { createLocalJWKSet, errors, type JSONWebKeySet } from 'jose'
 import { Fault } from '../kernel/faults.ts'
+import type { KeyOf } from './access-token.ts'
 import { getJson } from './bounded-json.ts'
 import { isPrivateChannel } from './issuer-url.ts'
 
@@ -26,7 +27,7 @@ type KeySet = ReturnType<typeof createLocalJWKSet>
  * The issuer's current signing keys. Not jose's createRemoteJWKSet, because that forgets working keys when a refresh
  * fails, does not slow down after failures, never reads discovery again, and takes its time from the global clock.
  */
-export function createIssuerKeys(deps: { issuer: string; now: () => Date; fetch: typeof fetch }): JWTVerifyGetKey {
+export function createIssuerKeys(deps: { issuer: string; now: () => Date; fetch: typeof fetch }): KeyOf {
   let held: { keys: KeySet; readAtMs: number } | null = null
   let attempt: { endedAtMs: number; failure: unknown } | null = null
   let running: Promise<void> | null = null
@@ -61,27 +62,27 @@ export function createIssuerKeys(deps: { issuer: string; now: () => Date; fetch:
 
   const failed = (): boolean => attempt !== null && attempt.failure !== null
 
-  const match: (...args: Parameters<KeySet>) => Promise<CryptoKey | null> = async (...args) => {
+  const match = async (header: Parameters<KeyOf>[0]): Promise<CryptoKey | null> => {
     if (held === null || elapsed(held.readAtMs, keysUsableMsMax)) return null
     try {
-      return await held.keys(...args)
+      return await held.keys(header)
     } catch (error) {
       if (error instanceof errors.JWKSNoMatchingKey) return null
       throw error
     }
   }
 
-  return async (...args) => {
+  return async (header) => {
     if (held !== null && elapsed(held.readAtMs, keysFreshMs)) {
       const refreshed = refresh()
       // During an outage nobody waits for an answer that will likely not come, while the keys we hold still serve.
       if (!failed()) await refreshed
     }
-    const known = await match(...args)
+    const known = await match(header)
     if (known !== null) return known
 
     await refresh()
-    const found = await match(...args)
+    const found = await match(header)
     if (found !== null) return found
     if (failed()) throw unavailable(deps.issuer, attempt?.failure)
     throw new errors.JWKSNoMatchingKey()

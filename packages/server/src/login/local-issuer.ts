@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { createHash, createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto'
-import { errors, type JWTVerifyGetKey, SignJWT } from 'jose'
+import { errors, SignJWT } from 'jose'
 import { newId } from '../kernel/ids.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import { isName, verifyAccessToken } from './access-token.ts'
+import { createAccessTokens, isName, type KeyOf } from './access-token.ts'
 import { localIssuerName as issuer, type TokenIssuer } from './login.ts'
 
 const audience = 'keyhook'
@@ -24,11 +24,12 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
   assert(current, 'there is always a current master key')
   const publicKeys = new Map(signers.map(({ kid, publicKey }) => [kid, publicKey]))
 
-  const key: JWTVerifyGetKey = ({ kid }) => {
+  const key: KeyOf = ({ kid }) => {
     const found = kid === undefined ? undefined : publicKeys.get(kid)
     if (found === undefined) throw new errors.JWKSNoMatchingKey()
     return found
   }
+  const verifyToken = createAccessTokens({ issuer, audience, algorithms: [algorithm], key, now: deps.now })
 
   return {
     issuer,
@@ -48,13 +49,7 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
         .sign(current.privateKey)
     },
     async verify(token) {
-      const verified = await verifyAccessToken(token, {
-        issuer,
-        audience,
-        algorithms: [algorithm],
-        key,
-        now: deps.now,
-      })
+      const verified = await verifyToken(token)
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
       return { issuer, subject, tokenId, verifiedEmail: null, operator: claims.scope === operatorScope }
@@ -62,7 +57,7 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
   }
 }
 
-type Signer = { kid: string; privateKey: KeyObject; publicKey: KeyObject }
+type Signer = { kid: string; privateKey: KeyObject; publicKey: CryptoKey }
 
 /** What PKCS #8 puts before the 32 bytes of an Ed25519 seed (RFC 8410); Node takes no bare seed. */
 const pkcs8Prefix = Buffer.from('302e020100300506032b657004220420', 'hex')
@@ -73,5 +68,5 @@ function signerFromSeed(seed: Buffer): Signer {
   const { crv, kty, x } = publicKey.export({ format: 'jwk' })
   // RFC 7638 fixes the members and their order.
   const kid = createHash('sha256').update(JSON.stringify({ crv, kty, x })).digest('base64url')
-  return { kid, privateKey, publicKey }
+  return { kid, privateKey, publicKey: publicKey.toCryptoKey('Ed25519', true, ['verify']) }
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { isName, verifyAccessToken } from './access-token.ts'
+import { createAccessTokens, isName } from './access-token.ts'
 import { createIssuerKeys } from './issuer-keys.ts'
 import { issuerUrlProblem } from './issuer-url.ts'
 import type { TokenIssuer } from './login.ts'
@@ -23,11 +23,12 @@ export function createOpenIdIssuer(deps: {
   assert.equal(issuerUrlProblem(issuer), null)
   assert(audience !== '', 'without an audience, tokens meant for other services would be good here')
   const key = createIssuerKeys({ issuer, now, fetch: deps.fetch ?? fetch })
+  const verifyToken = createAccessTokens({ issuer, audience, algorithms, key, now })
 
   return {
     issuer,
     async verify(token) {
-      const verified = await verifyAccessToken(token, { issuer, audience, algorithms, key, now })
+      const verified = await verifyToken(token)
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
       const verifiedEmail = claims.email_verified === true && isName(claims.email) ? claims.email : null

@@ -1,0 +1,53 @@
+import { randomBytes } from 'node:crypto'
+import { afterEach, expect, test, vi } from 'vitest'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createLocalIssuer } from '../../src/login/local-issuer.ts'
+import { createClock } from './support/clock.ts'
+
+const clock = createClock()
+const { issue, verify } = createLocalIssuer({ masterKeys: createMasterKeys([randomBytes(32)]), now: clock.now })
+
+afterEach(() => void vi.restoreAllMocks())
+
+test('of a token that comes again the signature is not worked out again', async () => {
+  const token = await issue({ subject: 'ada', ttlSeconds: 600 })
+  const workedOut = vi.spyOn(crypto.subtle, 'verify')
+  for (let n = 0; n < 20; n++) expect(await verify(token)).toMatchObject({ subject: 'ada' })
+  expect(workedOut).toHaveBeenCalledTimes(1)
+})
+
+test('what differs in a single character is another token', async () => {
+  const token = await issue({ subject: 'ada', ttlSeconds: 600 })
+  expect(await verify(token)).not.toBeNull()
+  for (const place of [token.indexOf('.') + 5, token.lastIndexOf('.') + 5]) {
+    const other = token[place] === 'A' ? 'B' : 'A'
+    expect(await verify(token.slice(0, place) + other + token.slice(place + 1))).toBeNull()
+  }
+  expect(await verify(token)).not.toBeNull()
+})
+
+// The end of its time and the removal of its key: "expires after its lifetime", "the removed key is refused".
+test('a clock that was set back to before its issue refuses it, and takes it again later', async () => {
+  const token = await issue({ subject: 'ada', ttlSeconds: 600 })
+  expect(await verify(token)).not.toBeNull()
+  clock.advance(-120_000)
+  expect(await verify(token)).toBeNull()
+  clock.advance(120_000)
+  expect(await verify(token)).not.toBeNull()
+})
+
+test('only so many are remembered: the oldest leaves first', async () => {
+  const [oldest, next] = [
+    await issue({ subject: 'ada', ttlSeconds: 600 }),
+    await issue({ subject: 'bob', ttlSeconds: 600 }),
+  ]
+  await verify(oldest)
+  const others = await Promise.all(Array.from({ length: 10_000 }, () => issue({ subject: 'eve', ttlSeconds: 600 })))
+  await Promise.all(others.map(verify))
+  const workedOut = vi.spyOn(crypto.subtle, 'verify')
+  await verify(others.at(-1)!)
+  expect(workedOut).toHaveBeenCalledTimes(0)
+  await verify(oldest)
+  await verify(next)
+  expect(workedOut).toHaveBeenCalledTimes(2)
+})
