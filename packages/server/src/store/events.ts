@@ -32,22 +32,47 @@ export const insertEvents = async (tx: Transaction, orgId: OrgId, events: readon
   orUnknown(orgId, row!.taken)
 }
 
+/** What an organization has to be told, `named` being those of the ids that somebody else chose. */
+export type Publication = {
+  orgId: OrgId
+  events: readonly StoredEvent[]
+  named: readonly string[]
+  entries: readonly AuditEntry[]
+}
+
 /**
- * The same in one statement with what the audit log says of it. Of the ids in `named`, which somebody else chose, it says
- * those that are taken already; if there are any, nothing is written.
+ * The same in one statement with what the audit log says of it. Of the names it says those that are taken
+ * already; if there are any, nothing is written.
  */
 export const insertReportedEvents = async (
   db: Database,
-  orgId: OrgId,
-  events: readonly StoredEvent[],
-  named: readonly string[],
-  entries: readonly AuditEntry[],
+  { orgId, events, named, entries }: Publication,
 ): Promise<string[]> => {
   const [row] = await db<Published[]>`
     with done as materialized (select ${published(db, orgId, events, named)} as taken),
     noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
     select taken from done`
   return orUnknown(orgId, row!.taken)
+}
+
+/** For many organizations at once, and only for those that nobody else is publishing in. Says which. */
+export const insertWhereFree = async (db: Database, publications: readonly Publication[]): Promise<Set<OrgId>> => {
+  const all = publications.flatMap(({ orgId, events, named }) => {
+    const chosen = new Set(named)
+    return events.map((event) => ({ ...event, orgId, name: chosen.has(event.id) ? event.id : null }))
+  })
+  const entries = publications.flatMap((one) => one.entries)
+  const [row] = await db<{ free: OrgId[] }[]>`
+    with done as materialized (
+      select keyhook.publish_where_free(
+        ${all.map((event) => event.orgId)}::text[], ${all.map((event) => event.id)}::text[],
+        ${all.map((event) => event.type)}::text[], ${all.map((event) => event.body)}::text[],
+        ${all.map((event) => event.name)}::text[]
+      ) as free
+    ),
+    noted as (${insertAudits(db, entries)} where org_id = any ((select free from done)::text[]))
+    select free from done`
+  return new Set(row!.free)
 }
 
 type Published = { taken: string[] | null }

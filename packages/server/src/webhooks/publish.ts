@@ -12,6 +12,8 @@ import {
   insertEvents,
   insertReportedEvents,
   insertSample,
+  insertWhereFree,
+  type Publication,
   type StoredEvent,
   takeSequence,
 } from '../store/events.ts'
@@ -34,23 +36,46 @@ export type Report = { actor: Actor; events: readonly ReportedEvent[] }
  * something else the second time, that report is refused, and the others are not. What is new stands in the audit log.
  */
 export async function publishReports(tx: Transaction, orgId: OrgId, reports: readonly Report[]): Promise<Outcome[]> {
-  const { outcomes, fresh, entries } = weigh(orgId, reports, await knownEvents(tx, orgId, reports))
+  const { outcomes, events, entries } = weigh(orgId, reports, await knownEvents(tx, orgId, reports))
   // Sent one behind the other: whoever publishes next waits for as long as this takes.
-  if (fresh.length > 0) await Promise.all([insertEvents(tx, orgId, fresh), recordAudits(tx, entries)])
+  if (events.length > 0) await Promise.all([insertEvents(tx, orgId, events), recordAudits(tx, entries)])
   return outcomes
 }
 
 /** In one statement and a transaction of its own. Null, and nothing is written, where some of them may be known already. */
 export async function publishNews(db: Database, orgId: OrgId, reports: readonly Report[]): Promise<Outcome[] | null> {
-  const { outcomes, fresh, entries } = weigh(orgId, reports, new Map())
-  const taken = await insertReportedEvents(db, orgId, fresh, namedBy(reports), entries)
-  return taken.length === 0 ? outcomes : null
+  const news = weigh(orgId, reports, new Map())
+  const taken = await insertReportedEvents(db, news)
+  return taken.length === 0 ? news.outcomes : null
+}
+
+/**
+ * The same for many organizations, in one statement and one transaction: for those in which nobody else publishes. Of the others
+ * nothing is written, and nothing said.
+ */
+export async function publishWhereFree<R extends Report & { orgId: OrgId }>(
+  db: Database,
+  reports: readonly R[],
+): Promise<Map<R, Outcome>> {
+  const news = Array.from(
+    Map.groupBy(reports, ({ orgId }) => orgId),
+    ([orgId, theirs]) => ({
+      theirs,
+      ...weigh(orgId, theirs, new Map()),
+    }),
+  )
+  const free = await insertWhereFree(db, news)
+  return new Map(
+    news
+      .filter(({ orgId }) => free.has(orgId))
+      .flatMap(({ theirs, outcomes }) => theirs.map((report, i) => [report, outcomes[i]!] as const)),
+  )
 }
 
 /** The ids of a report's events, or why it was refused. */
 export type Outcome = string[] | Fault
 
-function weigh(orgId: OrgId, reports: readonly Report[], known: Known) {
+function weigh(orgId: OrgId, reports: readonly Report[], known: Known): Publication & { outcomes: Outcome[] } {
   const fresh: StoredEvent[] = []
   const entries: AuditEntry[] = []
   const outcomes = reports.map(({ actor, events }): Outcome => {
@@ -64,7 +89,7 @@ function weigh(orgId: OrgId, reports: readonly Report[], known: Known) {
     if (first !== undefined) entries.push({ orgId, action: 'event.reported', actor, targetId: first.id, details })
     return named.map(({ id }) => id)
   })
-  return { outcomes, fresh, entries }
+  return { orgId, events: fresh, named: namedBy(reports), entries, outcomes }
 }
 
 export async function publishReport(tx: Transaction, orgId: OrgId, report: Report): Promise<string[]> {

@@ -1,81 +1,63 @@
-import type { Actor } from '../domain/audit.ts'
-import type { ReportedEvent } from '../domain/events.ts'
-import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { type Database, wasRefused } from '../store/database.ts'
-import { UnknownOrganization } from '../store/events.ts'
-import { type Outcome, publishNews, publishReport, publishReports, type Report } from './publish.ts'
+import type { Database } from '../store/database.ts'
+import { type Outcome, publishReport, publishWhereFree } from './publish.ts'
+import { createReportsInTurn, settle } from './reports-in-turn.ts'
+import { isOfOne, type Reporting, takeGroup, type Waiting } from './waiting-reports.ts'
 
-/** As the reporter gave it; `bytes` is about what it takes to write it down. */
-export type Reporting = { actor: Actor; events: readonly ReportedEvent[]; bytes: number }
-
-/**
- * How many events are written at once: as many as are written in a moment, which is found out by doing it, for it depends on
- * how many webhooks they go to. More would gain nothing, and whoever publishes next would wait for it.
- */
-const atOnceFirst = 16
-const atOnceMax = 1_000
-const bytesAtOnceMax = 1_024 * 1_024
-const quickMs = 100
-const slowMs = 300
-
-type Waiting = Reporting & { resolve(ids: string[]): void; reject(error: unknown): void }
+/** Larger reports gain nothing by being written with those of others, who would wait for them. */
+const smallReportEventsMax = 16
+const atOnceMax = 256
 
 /**
- * Writes down what is reported. The publishers of an organization take turns, each for the time of a commit: so what comes
- * while one is on its way to the disk gathers, and follows in one commit. Organizations do not wait for each other.
+ * Writes down what other platforms report. What is small gathers while the last group is on its way to the disk, and follows
+ * in one commit, whosever it is: a commit for each would cost five times as much. That never waits for an organization in
+ * which somebody else publishes, or which has many webhooks: what is reported of those waits for its own turn.
  */
 export function createReporting(deps: { db: Database; hint(): void }) {
-  /** Of organizations that something is being written for. */
-  const queues = new Map<OrgId, Waiting[]>()
+  const inTurn = createReportsInTurn(deps)
+  const gathered: Waiting[] = []
+  let isWriting = false
 
-  async function writeAll(orgId: OrgId, queue: Waiting[]): Promise<void> {
-    let atOnce = atOnceFirst
-    while (queue.length > 0) {
-      const begun = performance.now()
-      await write(orgId, takeGroup(queue, atOnce))
-      const ms = performance.now() - begun
-      if (ms > slowMs) atOnce = Math.ceil(atOnce / 2)
-      else if (ms < quickMs) atOnce = Math.min(atOnceMax, atOnce * 2)
-    }
-    queues.delete(orgId)
-  }
-
-  async function write(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
-    let outcomes: readonly Outcome[]
-    try {
-      outcomes =
-        (await publishNews(deps.db, orgId, group)) ?? (await deps.db.begin((tx) => publishReports(tx, orgId, group)))
-    } catch (error) {
-      if (group.length > 1 && isOfOne(error)) await writeHalves(orgId, group)
-      else for (const { reject } of group) reject(error)
+  function add(waiting: Waiting): void {
+    if (waiting.events.length > smallReportEventsMax) {
+      inTurn.add(waiting)
       return
     }
-    group.forEach(({ resolve, reject }, i) => {
-      const outcome = outcomes[i]!
-      if (outcome instanceof Fault) reject(outcome)
-      else resolve(outcome)
-    })
-    deps.hint()
+    gathered.push(waiting)
+    if (isWriting) return
+    isWriting = true
+    // Whatever else has arrived by now comes along.
+    setImmediate(() => void writeGathered())
   }
 
-  /** Until the one stands alone that cannot be stored: it takes no other with it. */
-  async function writeHalves(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
-    const middle = group.length >> 1
-    await write(orgId, group.slice(0, middle))
-    await write(orgId, group.slice(middle))
+  async function writeGathered(): Promise<void> {
+    while (gathered.length > 0) {
+      const group = takeGroup(gathered, atOnceMax)
+      // Behind what came before them.
+      const { true: later = [], false: now = [] } = Object.groupBy(group, ({ orgId }) => `${inTurn.isWriting(orgId)}`)
+      later.forEach(inTurn.add)
+      await write(now)
+    }
+    isWriting = false
   }
 
-  function writeInTurn(orgId: OrgId, reporting: Reporting): Promise<string[]> {
-    return new Promise((resolve, reject) => {
-      const waiting = { ...reporting, resolve, reject }
-      const queue = queues.get(orgId)
-      if (queue !== undefined) return void queue.push(waiting)
-      const fresh = [waiting]
-      queues.set(orgId, fresh)
-      // Whatever else has arrived by now comes along.
-      setImmediate(() => void writeAll(orgId, fresh))
-    })
+  async function write(group: readonly Waiting[]): Promise<void> {
+    // One organization alone is written in half the time by itself.
+    if (new Set(group.map(({ orgId }) => orgId)).size < 2) return group.forEach(inTurn.add)
+    let outcomes: Map<Waiting, Outcome>
+    try {
+      outcomes = await publishWhereFree(deps.db, group)
+    } catch (error) {
+      // Each by itself, where that is safe: whoever caused it takes no other with it.
+      for (const waiting of group) isOfOne(error) ? inTurn.add(waiting) : waiting.reject(error)
+      return
+    }
+    for (const waiting of group) {
+      const outcome = outcomes.get(waiting)
+      if (outcome === undefined) inTurn.add(waiting)
+      else settle(waiting, outcome)
+    }
+    if (outcomes.size > 0) deps.hint()
   }
 
   /** All or none of them, so in a transaction of their own. */
@@ -85,8 +67,7 @@ export function createReporting(deps: { db: Database; hint(): void }) {
       // In one order everywhere: two reports that take the same organizations must not wait for each other.
       for (const orgId of [...byOrganization.keys()].sort()) {
         const places = byOrganization.get(orgId)!
-        const report: Report = { actor, events: places.map((place) => events[place]!) }
-        const published = await publishReport(tx, orgId, report)
+        const published = await publishReport(tx, orgId, { actor, events: places.map((place) => events[place]!) })
         places.forEach((place, n) => {
           ids[place] = published[n]!
         })
@@ -101,23 +82,8 @@ export function createReporting(deps: { db: Database; hint(): void }) {
     report(reporting: Reporting): Promise<string[]> {
       const byOrganization = Map.groupBy(reporting.events.keys(), (i) => reporting.events[i]!.orgId)
       if (byOrganization.size > 1) return writeTogether(byOrganization, reporting)
-      return writeInTurn(reporting.events[0]!.orgId, reporting)
+      const [orgId] = byOrganization.keys()
+      return new Promise((resolve, reject) => add({ ...reporting, orgId: orgId!, resolve, reject }))
     },
   }
-}
-
-/** PostgreSQL has said no, or was never asked. After anything else, such as a connection that broke, it may well be on disk. */
-const isOfOne = (error: unknown): boolean =>
-  !(error instanceof UnknownOrganization) && (wasRefused(error) || (error instanceof Error && !('code' in error)))
-
-/** Takes the first of a queue, and as many behind it as may come along. */
-function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {
-  let events = 0
-  let bytes = 0
-  const end = queue.findIndex((one, place) => {
-    events += one.events.length
-    bytes += one.bytes
-    return place > 0 && (events > eventsMax || bytes > bytesAtOnceMax)
-  })
-  return queue.splice(0, end === -1 ? queue.length : end)
 }

@@ -4,7 +4,7 @@ import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { findAccess } from '../../src/store/access.ts'
 import { insertApiKey } from '../../src/store/api-keys.ts'
 import { connect, type Database } from '../../src/store/database.ts'
-import { insertReportedEvents } from '../../src/store/events.ts'
+import { insertReportedEvents, insertWhereFree } from '../../src/store/events.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { startApiForTest, type TestApi } from '../support/installation.ts'
 
@@ -20,7 +20,7 @@ let userId: UserId
 beforeEach(async () => {
   api = await startApiForTest()
   // Statistics of other tables' growth must not come to the rescue.
-  for (const table of ['api_keys', 'webhooks', 'events']) {
+  for (const table of ['api_keys', 'webhooks', 'events', 'event_counters']) {
     await api.db.unsafe(`alter table keyhook.${table} set (autovacuum_enabled = false)`)
   }
   // One connection: what it has read is counted, and shown to itself, when it says so.
@@ -79,7 +79,8 @@ test("an event reads its own organization's webhooks and nobody else's", async (
 })
 
 test('whether a name is taken is found out without walking through what the organization has said', async () => {
-  const say = (id: string) => insertReportedEvents(db, orgId, [{ id, type: 'invoice.paid', body: '{}' }], [id], [])
+  const say = (id: string) =>
+    insertReportedEvents(db, { orgId, events: [{ id, type: 'invoice.paid', body: '{}' }], named: [id], entries: [] })
   for (let i = 0; i < 10; i++) await say(`name-${i}`)
   await api.db`
     insert into keyhook.events (org_id, seq, id, type, body)
@@ -90,4 +91,37 @@ test('whether a name is taken is found out without walking through what the orga
     expect(await say('name-7')).toEqual(['name-7'])
   })
   expect(read).toBeLessThan(100)
+})
+
+test('what is published for several organizations at once reads their rows and no others', async () => {
+  const orgs = [orgId, await api.organization(), await api.organization()]
+  for (const org of orgs) await api.db`insert into keyhook.event_counters (org_id) values (${org})`
+  let count = 0
+  const say = async () => {
+    const id = `name-${count++}`
+    const events = [{ id, type: 'invoice.paid', body: '{}' } as const]
+    const free = await insertWhereFree(
+      db,
+      orgs.map((org) => ({ orgId: org, events, named: [id], entries: [] })),
+    )
+    expect(free.size).toBe(3)
+  }
+  for (let i = 0; i < 10; i++) await say()
+  await api.db`
+    insert into keyhook.organizations (id, name) select 'org_' || lpad(n::text, 26, '0'), 'x' from generate_series(1, 2000) n`
+  await api.db`
+    insert into keyhook.event_counters (org_id) select 'org_' || lpad(n::text, 26, '0') from generate_series(1, 2000) n`
+  await api.db`
+    insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+    select 'org_' || lpad(n::text, 26, '0'), 'wh_' || n, 'https://example.com', '{invoice.paid}', 'k', '\\x00', ${userId}
+    from generate_series(1, 2000) n`
+  await api.db`
+    insert into keyhook.events (org_id, seq, id, type, body)
+    select 'org_' || lpad(n::text, 26, '0'), 1, 'evt_' || n, 'invoice.paid', '{}' from generate_series(1, 2000) n`
+  for (const table of ['event_counters', 'webhooks', 'events']) {
+    const read = await rowsRead(table, async () => {
+      for (let i = 0; i < 20; i++) await say()
+    })
+    expect(read, table).toBeLessThan(400)
+  }
 })
