@@ -70,7 +70,7 @@ export const deliverySettings = {
     'KEYHOOK_DELIVERY_IN_FLIGHT_MAX',
     '10000',
     integer(1, 1_000_000, 'a number of requests'),
-    'Most requests to receivers that a process has in flight.',
+    'Most requests to receivers that a process has in flight, and most connections that it keeps open between them. Each takes some 65 KB.',
   ),
   deliveryLaneWidthMax: setting(
     'KEYHOOK_DELIVERY_PER_WEBHOOK_MAX',

@@ -55,6 +55,7 @@ export async function startEngine(deps: {
       connectMsMax: settings.connectMsMax,
     }),
     limits: settings.send,
+    idleMax: settings.limits.inFlightMax,
     requestHeaders: createRequestHeaders(settings),
     now,
     onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),

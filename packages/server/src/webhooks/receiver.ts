@@ -3,6 +3,7 @@ import { Client, type Dispatcher } from 'undici'
 import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
 import { type Exchange, judge, type RecordedResponse, recordedText, retryAfterOf } from './exchange.ts'
+import type { IdleConnections } from './idle-connections.ts'
 import { SendError, type Stage, sendErrorOf } from './send-error.ts'
 import { createTlsSessions } from './tls-sessions.ts'
 
@@ -40,8 +41,11 @@ type Connection = {
   bytesBefore: number
 }
 
-export function createReceiver(url: URL, deps: { connect: Connect; limits: SendLimits; now(): number }): Receiver {
-  const { limits } = deps
+export function createReceiver(
+  url: URL,
+  deps: { connect: Connect; limits: SendLimits; idleConnections: IdleConnections; now(): number },
+): Receiver {
+  const { limits, idleConnections } = deps
   const target = { hostname: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) }
   const path = url.pathname + url.search
   const sessions = createTlsSessions(deps.now)
@@ -95,12 +99,24 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
     for (;;) {
       const connection = idle.pop()
       if (connection === undefined) return openConnection()
+      idleConnections.remove(connection)
       if (!connection.client.destroyed) return connection
     }
   }
 
+  function keep(connection: Connection): void {
+    idle.push(connection)
+    idleConnections.add(connection, () => {
+      idle.splice(idle.indexOf(connection), 1)
+      discard(connection)
+    })
+  }
+
   function closeIdle(): void {
-    for (const connection of idle.splice(0)) connection.client.destroy(null, () => {})
+    for (const connection of idle.splice(0)) {
+      idleConnections.remove(connection)
+      discard(connection)
+    }
   }
 
   return {
@@ -111,8 +127,8 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
         // A receiver may choke on a session in its handshake or right after it; one bad ticket must not fail every attempt.
         const connected = exchange.connectUs !== null
         if (connected && exchange.status === 'failed' && exchange.response === null) sessions.drop()
-        if (reusable && !closed) idle.push(connection)
-        else connection.client.destroy(null, () => {})
+        if (reusable && !closed) keep(connection)
+        else discard(connection)
         done(exchange)
       })
       busy.set(connection, (error) => attempt.cut(error))
@@ -129,6 +145,8 @@ export function createReceiver(url: URL, deps: { connect: Connect; limits: SendL
     },
   }
 }
+
+const discard = ({ client }: Connection): void => void client.destroy(null, () => {})
 
 const noFacts = (): ConnectionFacts => ({ address: null, dnsUs: null, connectUs: null, tlsUs: null })
 

@@ -2,6 +2,7 @@ import { createSigner, type Signer } from '../domain/signature.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import type { LeasedLane } from '../store/lanes.ts'
 import type { Connect } from './connector.ts'
+import { createIdleConnections } from './idle-connections.ts'
 import type { LaneSender } from './lane.ts'
 import { createReceiver, type Receiver, type SendLimits } from './receiver.ts'
 import type { RequestHeaders } from './request.ts'
@@ -17,11 +18,14 @@ export function createSenders(deps: {
   masterKeys: MasterKeys
   connect: Connect
   limits: SendLimits
+  /** Connections that are kept while they carry nothing. */
+  idleMax: number
   requestHeaders: RequestHeaders
   now(): number
   onUnreadable(leased: LeasedLane, error: unknown): void
 }) {
   const kept = new Map<number, Kept>()
+  const idleConnections = createIdleConnections(deps.idleMax)
 
   function open(leased: LeasedLane): Kept | null {
     let signer: Signer
@@ -31,7 +35,7 @@ export function createSenders(deps: {
       deps.onUnreadable(leased, error)
       return null
     }
-    const receiver = createReceiver(new URL(leased.webhook!.url), deps)
+    const receiver = createReceiver(new URL(leased.webhook!.url), { ...deps, idleConnections })
     const sender: Kept = {
       width: newWidth(),
       usedAt: deps.now(),

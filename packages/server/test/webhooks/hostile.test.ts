@@ -8,11 +8,11 @@ import type { Exchange } from '../../src/webhooks/exchange.ts'
 import { createReceiver } from '../../src/webhooks/receiver.ts'
 import { createResolve, type Resolve } from '../../src/webhooks/resolve.ts'
 import { type CertificateName, certificate, receiverFor, startHostile } from './support/receiver.ts'
-import { connectWith, limits } from './support/sender.ts'
+import { connectWith, idleConnections, limits } from './support/sender.ts'
 
 /** One attempt through the real sender, and how long it took. */
 async function attempt(url: string, connect = connectWith()): Promise<Exchange & { tookMs: number }> {
-  const receiver = createReceiver(new URL(url), { connect, limits, now: Date.now })
+  const receiver = createReceiver(new URL(url), { connect, limits, idleConnections, now: Date.now })
   onTestFinished(() => receiver.close())
   const begun = performance.now()
   const exchange = await new Promise<Exchange>((done) =>
@@ -265,6 +265,7 @@ describe('the guard stands before every connection', () => {
     const sender = createReceiver(new URL(`https://a.receiver.test:${port}/`), {
       connect: connectWith({ resolve: names(['127.0.0.1'], ['169.254.169.254']) }),
       limits,
+      idleConnections,
       now: Date.now,
     })
     onTestFinished(() => sender.close())
@@ -303,7 +304,12 @@ test('the hosts file is read, and localhost is known without asking anybody', as
 
 test('a connection is kept for the next request to the same receiver', async () => {
   const receiver = await receiverFor()
-  const sender = createReceiver(new URL(receiver.url), { connect: connectWith(), limits, now: Date.now })
+  const sender = createReceiver(new URL(receiver.url), {
+    connect: connectWith(),
+    limits,
+    idleConnections,
+    now: Date.now,
+  })
   onTestFinished(() => sender.close())
   const send = () => new Promise<Exchange>((done) => sender.send([], Buffer.from('{}'), done))
   const first = await send()

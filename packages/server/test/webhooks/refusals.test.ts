@@ -91,6 +91,7 @@ test('a lane that is held for minutes with nothing to send goes on keeping its c
     masterKeys,
     connect: connectWith(),
     limits,
+    idleMax: 100,
     requestHeaders: createRequestHeaders({ serviceName: 'Service', standardWebhooks: false }),
     now: () => nowMs,
     onUnreadable() {},

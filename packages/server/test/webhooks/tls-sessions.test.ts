@@ -8,7 +8,7 @@ import { createReceiver } from '../../src/webhooks/receiver.ts'
 import type { Resolve } from '../../src/webhooks/resolve.ts'
 import { createTlsSessions } from '../../src/webhooks/tls-sessions.ts'
 import { type CertificateName, receiverFor, startHostile } from './support/receiver.ts'
-import { connectWith, limits } from './support/sender.ts'
+import { connectWith, idleConnections, limits } from './support/sender.ts'
 
 const tenMinutesMs = 600_000
 
@@ -16,7 +16,7 @@ const tenMinutesMs = 600_000
 function senderTo(url: string, { resolve }: { resolve?: Resolve } = {}) {
   const clock = { nowMs: 1_000_000 }
   const connect = connectWith(resolve === undefined ? {} : { resolve })
-  const receiver = createReceiver(new URL(url), { connect, limits, now: () => clock.nowMs })
+  const receiver = createReceiver(new URL(url), { connect, limits, idleConnections, now: () => clock.nowMs })
   onTestFinished(() => receiver.close())
   return { clock, send: () => new Promise<Exchange>((done) => receiver.send([], Buffer.from('{}'), done)) }
 }

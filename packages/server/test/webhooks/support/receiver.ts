@@ -26,6 +26,8 @@ export type Receiver = {
   /** Most requests that were being answered at the same moment. */
   readonly atOnce: number
   readonly connections: number
+  /** Those that are open now. */
+  readonly open: number
   /** One for each of them. */
   handshakes: ('full' | 'resumed')[]
   close(): Promise<void>
@@ -42,12 +44,13 @@ async function startReceiver(
   } = {},
 ): Promise<Receiver> {
   const received: Received[] = []
-  let open = 0
+  let answering = 0
   let atOnce = 0
+  let open = 0
   const handshakes: Receiver['handshakes'] = []
   const server = createHttpsServer({ ...certificate(name), ...tls }, (request, response) => {
-    open += 1
-    atOnce = Math.max(atOnce, open)
+    answering += 1
+    atOnce = Math.max(atOnce, answering)
     const chunks: Buffer[] = []
     request.on('data', (chunk) => chunks.push(chunk))
     request.on('end', async () => {
@@ -56,12 +59,16 @@ async function startReceiver(
       received.push(one)
       const { status = 200, headers: answered = {}, body = 'ok', delayMs = 0 } = await reply(one, received.length)
       if (delayMs > 0) await new Promise((done) => setTimeout(done, delayMs))
-      open -= 1
+      answering -= 1
       response.writeHead(status, answered).end(body)
     })
   })
   server.on('secureConnection', (socket) => {
     handshakes.push(socket.isSessionReused() ? 'resumed' : 'full')
+    open += 1
+    socket.once('close', () => {
+      open -= 1
+    })
   })
   prepare(server)
   await new Promise<void>((done) => server.listen(port, '127.0.0.1', done))
@@ -73,6 +80,9 @@ async function startReceiver(
     },
     get connections() {
       return handshakes.length
+    },
+    get open() {
+      return open
     },
     handshakes,
     close: () =>

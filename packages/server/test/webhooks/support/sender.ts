@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createAddressGuard, readNetwork } from '../../../src/webhooks/address-guard.ts'
 import { createConnect } from '../../../src/webhooks/connector.ts'
+import { createIdleConnections } from '../../../src/webhooks/idle-connections.ts'
 import { createResolve, type Resolve } from '../../../src/webhooks/resolve.ts'
 import { createDeliveryContext } from '../../../src/webhooks/secure-context.ts'
 import { caFile } from './receiver.ts'
@@ -11,6 +12,9 @@ export const limits = {
   responseBytesMax: 1_048_576,
   responseHeaderBytesMax: 16_384,
 }
+
+export const idleConnections = createIdleConnections(100)
+
 const local = ['127.0.0.0/8', '::1/128'].map((cidr) => readNetwork(cidr)!)
 
 /** What opens the connections of the real sender, to receivers on this machine. */
