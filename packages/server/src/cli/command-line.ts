@@ -72,7 +72,10 @@ function makeStrict(command: Command, words = 'keyhook'): void {
     if (error.exitCode === 0) throw error
     if (error.code === 'commander.help') throw new Mistake(`Say what to do: "${words} --help" lists the commands.`)
     const what = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
-    throw new Mistake(`${what} ("${words} --help" shows how)`)
+    // Of a misspelled option Commander says only that the right one is missing.
+    const unknown = command.args.find((word) => word.startsWith('-'))
+    const isMissing = error.code === 'commander.missingMandatoryOptionValue' && unknown !== undefined
+    throw new Mistake(`${isMissing ? `unknown option '${unknown}', and ` : ''}${what} ("${words} --help" shows how)`)
   })
   if (command.commands.length > 0) command.helpCommand('help [command]', 'Show the help of a command')
   for (const child of command.commands) makeStrict(child, `${words} ${child.name()}`)

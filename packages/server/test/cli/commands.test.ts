@@ -89,6 +89,11 @@ const mistakes: Mistake[] = [
   ['a command that does not exist', ['frobnicate'], /unknown command 'frobnicate'/],
   ['a typing error', ['serv'], /Did you mean serve/],
   ['an option that does not exist', ['migrate', '--fast'], /unknown option '--fast'/],
+  [
+    'an option that is misspelled',
+    ['org', 'create', '--nam', 'Acme'],
+    /unknown option '--nam', and required option '--name <name>'/,
+  ],
   ['an option left out', ['org', 'create'], /--name.*"keyhook org create --help" shows how/],
   ['an option without its value', ['org', 'create', '--name'], /argument missing/],
   ['words too many', ['migrate', 'now'], /too many arguments/],
