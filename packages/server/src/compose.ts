@@ -37,6 +37,7 @@ import { type PlatformNode, startPlatformNode } from './platform/node.ts'
 import { type Installation, silentMsMax } from './startup/open.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect, type Database, learnTypesOnce } from './store/database.ts'
+import { createHoldOrganization } from './store/hold-organization.ts'
 import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
@@ -61,18 +62,19 @@ export function composeRoutes(
 ): Route[] {
   const { databasesPerOrgMax } = config
   const { report } = createReporting({ db, hint: hints.give })
+  const holdOrganization = createHoldOrganization(db)
   return [
     ...organizationRoutes({ db }),
-    ...apiKeyRoutes({ db, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
-    ...webhookRoutes({ db, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
+    ...apiKeyRoutes({ db, holdOrganization, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
+    ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSendingRoutes({ db, publishSample, hint: hints.give }),
     ...webhookEventRoutes({ db }),
     ...operatorEventRoutes({ db, report, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
-    ...databaseRoutes({ db, enqueue: queue.enqueue, databasesPerOrgMax }),
+    ...databaseRoutes({ db, holdOrganization, enqueue: queue.enqueue, databasesPerOrgMax }),
     ...backupRoutes({ db, enqueue: queue.enqueue }),
-    ...restoreRoutes({ db, enqueue: queue.enqueue, databasesPerOrgMax }),
+    ...restoreRoutes({ db, holdOrganization, enqueue: queue.enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(db, actor, id) }),
   ]

@@ -21,7 +21,7 @@ import {
   markDatabaseDeleted,
   markDatabaseDeleting,
 } from '../../store/databases.ts'
-import { lockOrganization } from '../../store/organizations.ts'
+import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { endUsage } from '../../store/usage.ts'
 import { chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
@@ -31,7 +31,12 @@ import type { Enqueue } from './enqueue.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
 
-export function databaseRoutes(deps: { db: Database; enqueue: Enqueue; databasesPerOrgMax: number }): Route[] {
+export function databaseRoutes(deps: {
+  db: Database
+  holdOrganization: HoldOrganization
+  enqueue: Enqueue
+  databasesPerOrgMax: number
+}): Route[] {
   return [
     route({
       method: 'POST',
@@ -49,8 +54,7 @@ export function databaseRoutes(deps: { db: Database; enqueue: Enqueue; databases
         const id = newId('db')
         const password = mintDatabasePassword()
         const passwordVerifier = await scramVerifier(password)
-        const row = await deps.db.begin(async (tx) => {
-          await lockOrganization(tx, orgId)
+        const row = await deps.holdOrganization(orgId, async (tx) => {
           const asked = { id, name: body.name, passwordVerifier, node: null, createdBy: userId }
           const inserted = await insertDatabase(tx, orgId, asked, deps.databasesPerOrgMax)
           if (inserted === null) throw tooManyDatabases(deps.databasesPerOrgMax)

@@ -8,7 +8,7 @@ import { recordAudit } from '../../store/audit.ts'
 import { lockBackup } from '../../store/backups.ts'
 import type { Database } from '../../store/database.ts'
 import { insertDatabase } from '../../store/databases.ts'
-import { lockOrganization } from '../../store/organizations.ts'
+import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { findRestore, insertRestore, listRestores, type RestoreRow } from '../../store/restores.ts'
 import { chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
@@ -20,7 +20,12 @@ import type { Enqueue } from './enqueue.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 
-export function restoreRoutes(deps: { db: Database; enqueue: Enqueue; databasesPerOrgMax: number }): Route[] {
+export function restoreRoutes(deps: {
+  db: Database
+  holdOrganization: HoldOrganization
+  enqueue: Enqueue
+  databasesPerOrgMax: number
+}): Route[] {
   return [
     route({
       method: 'POST',
@@ -42,8 +47,7 @@ export function restoreRoutes(deps: { db: Database; enqueue: Enqueue; databasesP
         const from = backupId(params)
         const password = mintDatabasePassword()
         const passwordVerifier = await scramVerifier(password)
-        const made = await deps.db.begin(async (tx) => {
-          await lockOrganization(tx, orgId)
+        const made = await deps.holdOrganization(orgId, async (tx) => {
           const backup = await lockBackup(tx, orgId, from)
           if (backup === null || backup.status === 'deleted') throw notFound(`${from} is not in ${orgId}`)
           if (backup.status !== 'completed') {

@@ -5,28 +5,30 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import { type ApiKeyRow, insertApiKey, keyPrefixTaken, listApiKeys, revokeApiKey } from '../../store/api-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { type Database, isUniqueViolation } from '../../store/database.ts'
-import { lockOrganization } from '../../store/organizations.ts'
+import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { choice, specified } from '../basis.ts'
 import { type Call, type Route, route } from '../route.ts'
 import { apiKeyList, apiKeyQuery, createdApiKey, newApiKey } from './api-key-schemas.ts'
 
 const path = '/api/v1/organizations/:orgId/api-keys'
 
-export function apiKeyRoutes(deps: { db: Database; keyTag: string; keysPerOrgMax: number }): Route[] {
+export function apiKeyRoutes(deps: {
+  db: Database
+  holdOrganization: HoldOrganization
+  keyTag: string
+  keysPerOrgMax: number
+}): Route[] {
   async function create({ orgId, userId, actor, body }: Call<{ name: string }>) {
     const key = mintApiKey(deps.keyTag)
     const id = newId('key')
-    await deps.db.begin(async (tx) => {
-      await lockOrganization(tx, orgId)
-      const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId }
-      if (!(await insertApiKey(tx, orgId, stored, deps.keysPerOrgMax))) throw tooManyKeys(deps.keysPerOrgMax)
-      await recordAudit(tx, {
-        orgId,
-        action: 'key.created',
-        actor,
-        targetId: id,
-        details: { name: body.name, key_prefix: key.keyPrefix },
-      })
+    const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId }
+    const details = { name: body.name, key_prefix: key.keyPrefix }
+    await deps.holdOrganization(orgId, async (tx) => {
+      const [isInserted] = await Promise.all([
+        insertApiKey(tx, orgId, stored, deps.keysPerOrgMax),
+        recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details }),
+      ])
+      if (!isInserted) throw tooManyKeys(deps.keysPerOrgMax)
     })
     return { id, name: body.name, key_prefix: key.keyPrefix, api_key: key.apiKey }
   }

@@ -6,7 +6,7 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
-import { lockOrganization } from '../../store/organizations.ts'
+import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
 import { choice, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
@@ -16,7 +16,12 @@ import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
 
 const path = '/api/v1/organizations/:orgId/webhooks'
 
-export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webhooksPerOrgMax: number }): Route[] {
+export function webhookRoutes(deps: {
+  db: Database
+  holdOrganization: HoldOrganization
+  masterKeys: MasterKeys
+  webhooksPerOrgMax: number
+}): Route[] {
   return [
     route({
       method: 'POST',
@@ -45,12 +50,13 @@ export function webhookRoutes(deps: { db: Database; masterKeys: MasterKeys; webh
           secret: deps.masterKeys.seal(secret, id),
           createdBy: userId,
         }
-        const row = await deps.db.begin(async (tx) => {
-          await lockOrganization(tx, orgId)
-          const inserted = await insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax)
+        const details = { url: body.url, event_types: [...body.event_types] }
+        const row = await deps.holdOrganization(orgId, async (tx) => {
+          const [inserted] = await Promise.all([
+            insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax),
+            recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details }),
+          ])
           if (inserted === null) throw tooManyWebhooks(deps.webhooksPerOrgMax)
-          const details = { url: body.url, event_types: [...body.event_types] }
-          await recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details })
           return inserted
         })
         return { status: 201, location: `${path.replace(':orgId', orgId)}/${id}`, body: { ...record(row), secret } }

@@ -1,0 +1,47 @@
+import type { OrgId } from '../kernel/ids.ts'
+import { type Database, isUnavailable, type Transaction } from './database.ts'
+import { lockOrganization } from './organizations.ts'
+
+/** A transaction in which nobody else counts, and then adds, what this organization has. */
+export type HoldOrganization = <T>(orgId: OrgId, work: (tx: Transaction) => Promise<T>) => Promise<T>
+
+type Waiting = { run(): Promise<void>; reject(error: unknown): void }
+
+/**
+ * One at a time for each organization: the others would wait for it in the database, each with a connection that somebody
+ * else could use. So however much one customer asks for at once, the other connections are for everybody else.
+ */
+export function createHoldOrganization(db: Database): HoldOrganization {
+  /** Of organizations that are being held. */
+  const queues = new Map<OrgId, Waiting[]>()
+
+  async function runAll(orgId: OrgId, queue: Waiting[]): Promise<void> {
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      try {
+        await next.run()
+      } catch (error) {
+        next.reject(error)
+        // Else each of them would wait as long as this one has, one after the other.
+        if (isUnavailable(error)) for (const { reject } of queue.splice(0)) reject(error)
+      }
+    }
+    queues.delete(orgId)
+  }
+
+  const hold: HoldOrganization = (orgId, work) =>
+    db.begin(async (tx) => {
+      // The work follows at once, and not after the answer: the organization is held for as long as all of it takes.
+      const [, done] = await Promise.all([lockOrganization(tx, orgId), work(tx)])
+      return done
+    }) as ReturnType<typeof work>
+
+  return (orgId, work) =>
+    new Promise((resolve, reject) => {
+      const waiting = { run: () => hold(orgId, work).then(resolve), reject }
+      const queue = queues.get(orgId)
+      if (queue !== undefined) return void queue.push(waiting)
+      const fresh = [waiting]
+      queues.set(orgId, fresh)
+      void runAll(orgId, fresh)
+    })
+}

@@ -1,0 +1,71 @@
+import { expect, test } from 'vitest'
+import type { OrgId } from '../../src/kernel/ids.ts'
+import type { Database } from '../../src/store/database.ts'
+import { createHoldOrganization } from '../../src/store/hold-organization.ts'
+import { lockOrganization } from '../../src/store/organizations.ts'
+import { startApiForTest } from '../support/installation.ts'
+
+// Seen to fail with a transaction for each request at once: all connections wait for the first organization.
+test('however much is asked of one organization, the others get a connection', async () => {
+  const api = await startApiForTest()
+  const [busy, other] = [await api.organization(), await api.organization()]
+  const { token } = await api.person([
+    { orgId: busy, role: 'owner' },
+    { orgId: other, role: 'owner' },
+  ])
+  const create = (orgId: OrgId) =>
+    fetch(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ name: 'x' }),
+    })
+  const letGo = Promise.withResolvers<void>()
+  const held = Promise.withResolvers<void>()
+  const holding = api.db.begin(async (tx) => {
+    await lockOrganization(tx, busy)
+    held.resolve()
+    await letGo.promise
+  })
+  await held.promise
+  const waiting = Array.from({ length: 30 }, () => create(busy))
+  expect((await create(other)).status).toBe(201)
+  letGo.resolve()
+  await holding
+  for (const answer of await Promise.all(waiting)) expect(answer.status).toBe(201)
+})
+
+const orgId = 'org_01h455vb4pex5vsknk084sn02q' as OrgId
+
+test('one at a time, and what fails fails alone', async () => {
+  const db = { begin: (work: (tx: unknown) => unknown) => work(async () => []) } as unknown as Database
+  const hold = createHoldOrganization(db)
+  const seen: string[] = []
+  const work = (name: string) => async () => {
+    seen.push(`${name} begins`)
+    await new Promise((done) => setTimeout(done, 5))
+    seen.push(`${name} ends`)
+    if (name === 'b') throw new Error('no')
+    return name
+  }
+  const outcomes = await Promise.allSettled(['a', 'b', 'c'].map((name) => hold(orgId, work(name))))
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+  expect(seen).toEqual(['a begins', 'a ends', 'b begins', 'b ends', 'c begins', 'c ends'])
+  expect(await hold(orgId, work('d'))).toBe('d')
+})
+
+// Seen to fail without it: each waits for as long as a connection is waited for, one after the other.
+test('where the database cannot be reached, all that wait are told so at once', async () => {
+  const away = Object.assign(new Error('away'), { code: 'CONNECT_TIMEOUT' })
+  let attempts = 0
+  const db = {
+    async begin() {
+      attempts += 1
+      await new Promise((done) => setTimeout(done, 5))
+      throw away
+    },
+  } as unknown as Database
+  const hold = createHoldOrganization(db)
+  const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => hold(orgId, async () => 1)))
+  expect(outcomes).toEqual(Array.from({ length: 5 }, () => ({ status: 'rejected', reason: away })))
+  expect(attempts).toBe(1)
+})
