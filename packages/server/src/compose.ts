@@ -68,7 +68,7 @@ export function composeRoutes(
     ...apiKeyRoutes({ db, holdOrganization, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
-    ...webhookSendingRoutes({ db, publishSample, hint: hints.give }),
+    ...webhookSendingRoutes({ db, holdOrganization, publishSample, hint: hints.give }),
     ...webhookEventRoutes({ db }),
     ...operatorEventRoutes({ db, report, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),

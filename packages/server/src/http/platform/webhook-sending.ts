@@ -5,6 +5,7 @@ import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, isId, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
+import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { findLane } from '../../store/deliveries.ts'
 import { countRecoverable, findRecovery, insertRecovery, redeliver } from '../../store/redeliveries.ts'
 import { chosen, mark } from '../basis.ts'
@@ -18,6 +19,7 @@ const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 /** Sending on request: a sample, one delivery again, or everything that never arrived. */
 export function webhookSendingRoutes(deps: {
   db: Database
+  holdOrganization: HoldOrganization
   publishSample(
     tx: Transaction,
     webhook: { orgId: OrgId; webhookId: WebhookId },
@@ -60,7 +62,8 @@ export function webhookSendingRoutes(deps: {
         const hook = webhookId(params)
         await laneOf(orgId, hook)
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
-        const event = await db.begin(async (tx) => {
+        // Publishers of one organization take turns anyway.
+        const event = await deps.holdOrganization(orgId, async (tx) => {
           const details = { event_type: body.event_type }
           await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
           return deps.publishSample(tx, { orgId, webhookId: hook }, sample)
