@@ -9,6 +9,10 @@ declare
   taken  text[] := '{}';
   counts bigint[];
 begin
+  -- Should there be something to wait for all the same, such as the organization itself in somebody's session: not for long.
+  perform set_config('lock_timeout', '250ms', true);
+  -- Compiling takes longer than all of this.
+  perform set_config('jit', 'off', true);
   -- Locked until the transaction ends, as in keyhook.publish.
   free := array(
     select c.org_id from (select distinct o.org_id from unnest(orgs) as o (org_id)) as o
@@ -25,7 +29,8 @@ begin
   end if;
   select array_agg(o.org_id), array_agg(o.events) into free, counts
   from (
-    select o.org_id, o.events, sum(o.events * w.webhooks) over (order by o.org_id) as deliveries
+    -- Those with the fewest first, so that they are left out last.
+    select o.org_id, o.events, sum(o.events * w.webhooks) over (order by o.events * w.webhooks, o.org_id) as deliveries
     from (
       select o.org_id, count(*) as events from unnest(orgs) as o (org_id)
       where o.org_id = any (free) and o.org_id <> all (taken)

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type JWTHeaderParameters, type JWTPayload, jwtVerify } from 'jose'
+import { type JWTHeaderParameters, jwtVerify } from 'jose'
 import { Fault } from '../kernel/faults.ts'
 
 /** Longer tokens are refused unread. Real ones stay below 2 KiB, and a header field has to fit in 16 KiB anyway. */
@@ -8,17 +8,21 @@ export const tokenCharsMax = 8 * 1024
 /** Allowed for every time in a token, in both directions: issuers and our nodes do not share a clock. */
 const clockToleranceSeconds = 60
 
-/** Tokens whose signature is remembered. One takes about a kilobyte. */
+/** Tokens whose signature is remembered. One takes one or two kilobytes. */
 const rememberedMax = 10_000
 
-export type AccessToken = { subject: string; tokenId: string | null; claims: JWTPayload }
+/** No more of a token than is needed: it may hold kilobytes of groups and names, and all of it would be remembered. */
+type Claims = Record<'exp' | 'nbf' | 'iat', number | undefined> &
+  Record<'sub' | 'client_id' | 'jti' | 'scope' | 'email' | 'email_verified', unknown>
+
+export type AccessToken = { subject: string; tokenId: string | null; claims: Claims }
 
 /** The issuer's key that a token says it was signed with, as things are now. */
 export type KeyOf = (header: JWTHeaderParameters) => CryptoKey | Promise<CryptoKey>
 
 export type AccessTokenRules = { issuer: string; audience: string; algorithms: string[]; key: KeyOf; now: () => Date }
 
-type Signed = { header: JWTHeaderParameters; key: CryptoKey; claims: JWTPayload }
+type Signed = { header: JWTHeaderParameters; key: CryptoKey; claims: Claims }
 
 /**
  * The checks of RFC 9068, section 4. Null when the token fails one; a Fault from the key lookup passes through.
@@ -31,12 +35,14 @@ export function createAccessTokens(rules: AccessTokenRules): (token: string) => 
   const remembered = new Map<string, Signed>()
 
   function remember(digest: string, signed: Signed): void {
+    // It may be there with a key that the issuer has replaced.
+    remembered.delete(digest)
     const [oldest] = remembered.keys()
     if (remembered.size >= rememberedMax && oldest !== undefined) remembered.delete(oldest)
     remembered.set(digest, signed)
   }
 
-  async function signedClaims(token: string): Promise<JWTPayload | null> {
+  async function signedClaims(token: string): Promise<Claims | null> {
     const digest = hash('sha256', token, 'base64')
     const known = remembered.get(digest)
     try {
@@ -63,11 +69,7 @@ export function createAccessTokens(rules: AccessTokenRules): (token: string) => 
 }
 
 async function verify(token: string, rules: AccessTokenRules): Promise<Signed> {
-  const {
-    protectedHeader: header,
-    payload: claims,
-    key,
-  } = await jwtVerify(token, rules.key, {
+  const { protectedHeader, payload, key } = await jwtVerify(token, rules.key, {
     // An ID token of the same issuer has another `typ`: it tells a client who logged in and grants nothing here.
     typ: 'at+jwt',
     algorithms: rules.algorithms,
@@ -77,11 +79,14 @@ async function verify(token: string, rules: AccessTokenRules): Promise<Signed> {
     clockTolerance: clockToleranceSeconds,
     currentDate: rules.now(),
   })
-  return { header, key: key as CryptoKey, claims }
+  const { alg, kid } = protectedHeader
+  const { sub, client_id, jti, exp, nbf, iat, scope, email, email_verified } = payload
+  const claims = { sub, client_id, jti, exp, nbf, iat, scope, email, email_verified }
+  return { header: kid === undefined ? { alg } : { alg, kid }, key: key as CryptoKey, claims }
 }
 
 /** jose has seen to it that they are numbers; it looks at `iat` only with a maximum age, which RFC 9068 does not have. */
-function isInTime({ exp, nbf, iat }: JWTPayload, now: Date): boolean {
+function isInTime({ exp, nbf, iat }: Claims, now: Date): boolean {
   const seconds = Math.floor(now.getTime() / 1000)
   if (exp === undefined || exp <= seconds - clockToleranceSeconds) return false
   return Math.max(nbf ?? 0, iat ?? 0) <= seconds + clockToleranceSeconds

@@ -2,28 +2,31 @@ import type { OrgId } from '../kernel/ids.ts'
 import type { Database } from '../store/database.ts'
 import { type Outcome, publishReport, publishWhereFree } from './publish.ts'
 import { createReportsInTurn, settle } from './reports-in-turn.ts'
-import { isOfOne, type Reporting, takeGroup, type Waiting } from './waiting-reports.ts'
+import { isOfOne, type Reporting, type Waiting } from './waiting-reports.ts'
 
-/** Larger reports gain nothing by being written with those of others, who would wait for them. */
-const smallReportEventsMax = 16
-const atOnceMax = 256
+/** What an organization may add to a group. With more there is nothing to gain, and the others would wait for it. */
+const shareMax = { events: 16, bytes: 16 * 1_024 }
+const groupMax = { events: 256, bytes: 512 * 1_024 }
+
+/** Of one organization, in the order that it came in. */
+type Share = { reports: Waiting[]; events: number; bytes: number }
 
 /**
- * Writes down what other platforms report. What is small gathers while the last group is on its way to the disk, and follows
- * in one commit, whosever it is: a commit for each would cost five times as much. That never waits for an organization in
- * which somebody else publishes, or which has many webhooks: what is reported of those waits for its own turn.
+ * Writes down what other platforms report. It gathers while the last group is on its way to the disk, and follows in one commit,
+ * whosever it is: a commit for each would cost five times as much. That never waits for an organization in which somebody else
+ * publishes, which has many webhooks or reports much: what is reported of those waits for its own turn.
  */
 export function createReporting(deps: { db: Database; hint(): void }) {
   const inTurn = createReportsInTurn(deps)
-  const gathered: Waiting[] = []
+  const gathered = new Map<OrgId, Share>()
   let isWriting = false
 
   function add(waiting: Waiting): void {
-    if (waiting.events.length > smallReportEventsMax) {
-      inTurn.add(waiting)
-      return
-    }
-    gathered.push(waiting)
+    const share = gathered.get(waiting.orgId) ?? { reports: [], events: 0, bytes: 0 }
+    share.reports.push(waiting)
+    share.events += waiting.events.length
+    share.bytes += waiting.bytes
+    gathered.set(waiting.orgId, share)
     if (isWriting) return
     isWriting = true
     // Whatever else has arrived by now comes along.
@@ -31,14 +34,27 @@ export function createReporting(deps: { db: Database; hint(): void }) {
   }
 
   async function writeGathered(): Promise<void> {
-    while (gathered.length > 0) {
-      const group = takeGroup(gathered, atOnceMax)
-      // Behind what came before them.
-      const { true: later = [], false: now = [] } = Object.groupBy(group, ({ orgId }) => `${inTurn.isWriting(orgId)}`)
-      later.forEach(inTurn.add)
-      await write(now)
-    }
+    while (gathered.size > 0) await write(takeGroup())
     isWriting = false
+  }
+
+  function takeGroup(): Waiting[] {
+    const group: Waiting[] = []
+    let events = 0
+    let bytes = 0
+    for (const [orgId, share] of gathered) {
+      const isOwn = inTurn.isWriting(orgId) || share.events > shareMax.events || share.bytes > shareMax.bytes
+      const isFull = events + share.events > groupMax.events || bytes + share.bytes > groupMax.bytes
+      if (!isOwn && isFull && group.length > 0) break
+      gathered.delete(orgId)
+      if (isOwn) share.reports.forEach(inTurn.add)
+      else {
+        group.push(...share.reports)
+        events += share.events
+        bytes += share.bytes
+      }
+    }
+    return group
   }
 
   async function write(group: readonly Waiting[]): Promise<void> {

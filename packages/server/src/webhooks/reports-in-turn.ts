@@ -2,7 +2,7 @@ import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import type { Database } from '../store/database.ts'
 import { type Outcome, publishNews, publishReports } from './publish.ts'
-import { isOfOne, takeGroup, type Waiting } from './waiting-reports.ts'
+import { isOfOne, type Waiting } from './waiting-reports.ts'
 
 /**
  * How many events are written at once: as many as are written in a moment, which is found out by doing it, for it depends on
@@ -10,6 +10,7 @@ import { isOfOne, takeGroup, type Waiting } from './waiting-reports.ts'
  */
 const atOnceFirst = 16
 const atOnceMax = 1_000
+const bytesAtOnceMax = 1_024 * 1_024
 const quickMs = 100
 const slowMs = 300
 
@@ -67,6 +68,18 @@ export function createReportsInTurn(deps: { db: Database; hint(): void }) {
       setImmediate(() => void writeAll(orgId, fresh))
     },
   }
+}
+
+/** Takes the first of a queue, and as many behind it as may come along. */
+function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {
+  let events = 0
+  let bytes = 0
+  const end = queue.findIndex((one, place) => {
+    events += one.events.length
+    bytes += one.bytes
+    return place > 0 && (events > eventsMax || bytes > bytesAtOnceMax)
+  })
+  return queue.splice(0, end === -1 ? queue.length : end)
 }
 
 export function settle({ resolve, reject }: Waiting, outcome: Outcome): void {

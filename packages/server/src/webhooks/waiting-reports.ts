@@ -9,20 +9,6 @@ export type Reporting = Report & { bytes: number }
 /** All its events are of this organization. */
 export type Waiting = Reporting & { orgId: OrgId; resolve(ids: string[]): void; reject(error: unknown): void }
 
-const bytesAtOnceMax = 1_024 * 1_024
-
-/** Takes the first of a queue, and as many behind it as may come along. */
-export function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {
-  let events = 0
-  let bytes = 0
-  const end = queue.findIndex((one, place) => {
-    events += one.events.length
-    bytes += one.bytes
-    return place > 0 && (events > eventsMax || bytes > bytesAtOnceMax)
-  })
-  return queue.splice(0, end === -1 ? queue.length : end)
-}
-
 /** PostgreSQL has said no, or was never asked. After anything else, such as a connection that broke, it may well be on disk. */
 export const isOfOne = (error: unknown): boolean =>
   !(error instanceof UnknownOrganization) && (wasRefused(error) || (error instanceof Error && !('code' in error)))
