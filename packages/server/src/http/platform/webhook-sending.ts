@@ -194,7 +194,7 @@ export function webhookSendingRoutes(deps: {
   ]
 }
 
-const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
+const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 
 /** What PostgreSQL and the audit log can both write down. */
 const firstMoment = new Date('0001-01-01T00:00:00Z')
