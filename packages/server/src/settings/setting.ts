@@ -5,8 +5,11 @@ export type Setting<T> = {
   fallback: string | null
   about: string
   secret?: true
-  parse(text: string): T
+  parse: Parse<T>
 }
+
+/** `takes`: the values that there are, for people, where that is quickly said. */
+type Parse<T> = ((text: string) => T) & { takes?: string }
 
 /** Thrown by a parser; the message continues the sentence `NAME: "value" …`. */
 export class Unreadable extends Error {}
@@ -14,32 +17,34 @@ export class Unreadable extends Error {}
 export const setting = <T>(
   variable: string,
   fallback: string,
-  parse: (text: string) => T,
+  parse: Parse<T>,
   about: string,
 ): Setting<T> & { fallback: string } => ({ variable, fallback, parse, about })
 
 export const optional = <T>(
   variable: string,
-  parse: (text: string) => T,
+  parse: Parse<T>,
   about: string,
   secret?: true,
 ): Setting<T> & { fallback: null } => ({ variable, fallback: null, parse, about, ...(secret && { secret }) })
 
-export const integer =
-  (min: number, max: number, what: string) =>
-  (text: string): number => {
+export const integer = (min: number, max: number, what: string): Parse<number> => {
+  const parse = (text: string): number => {
     const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
     if (!(value >= min && value <= max)) throw new Unreadable(`is not ${what} (${min} to ${max})`)
     return value
   }
+  return Object.assign(parse, { takes: `${min} to ${max}` })
+}
 
-export const oneOf =
-  <const T extends string>(...allowed: T[]) =>
-  (text: string): T => {
+export const oneOf = <const T extends string>(...allowed: T[]): Parse<T> => {
+  const parse = (text: string): T => {
     const found = allowed.find((candidate) => candidate === text)
     if (found === undefined) throw new Unreadable(`is not one of ${allowed.join(', ')}`)
     return found
   }
+  return Object.assign(parse, { takes: allowed.join(', ') })
+}
 
 export const matching =
   (shape: RegExp, what: string) =>

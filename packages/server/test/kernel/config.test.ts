@@ -131,9 +131,10 @@ describe.skipIf(!existsSync(operating))('docs/operating.md', () => {
       .split('\n')
       .filter((line) => line.startsWith('|'))
     const shown = lines.map(cells).filter(([first]) => /^`[A-Z_]+`$/.test(first ?? ''))
-    const known = Object.values(settings).map(({ variable, fallback, about }) => [
+    const known = Object.values(settings).map(({ variable, fallback, parse, about }) => [
       `\`${variable}\``,
       fallback === null ? '—' : `\`${fallback}\``,
+      ('takes' in parse && parse.takes) || '',
       about,
     ])
     expect(shown).toEqual(known)
