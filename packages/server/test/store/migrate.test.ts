@@ -107,6 +107,9 @@ test('what was on its way under the schema before, and what waited for its retry
         ('01a1dfeb-1078-7058-b25c-00000000000' || n)::uuid, '2026-11-15T12:00:00.123Z'
       from keyhook.lanes cross join generate_series(1, 3) n`)
   await migrate(db, migrations)
+  expect(await db`select api_keys, webhooks from keyhook.organization_counts`).toEqual([
+    { api_keys: '0', webhooks: '1' },
+  ])
   expect(await db`select event_seq, attempt, try, id, started_at from keyhook.sending order by event_seq`).toEqual([
     { event_seq: '1', attempt: 1, try: 0, id: '01a1dfeb-1078-7058-b25c-000000000001', started_at: startedAt },
     { event_seq: '2', attempt: 2, try: 1, id: '01a1dfeb-1078-7058-b25c-000000000002', started_at: startedAt },
