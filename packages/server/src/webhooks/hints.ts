@@ -33,10 +33,7 @@ export function createHints(deps: { db: Database; onError(error: unknown): void 
     const tell = () => {
       timer = null
       saidAt = performance.now()
-      // Nobody needs a hint on disk.
-      deps.db`
-        with quick as materialized (select set_config('synchronous_commit', 'off', true))
-        select pg_notify(${channel}, ${payload}) from quick`.catch(deps.onError)
+      deps.db`select pg_notify(${channel}, ${payload})`.catch(deps.onError)
     }
     return () => {
       if (timer !== null) return
