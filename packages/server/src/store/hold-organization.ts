@@ -1,5 +1,5 @@
 import type { OrgId } from '../kernel/ids.ts'
-import { type Database, isUnavailable, type Transaction } from './database.ts'
+import { type Database, isCutShort, isUnavailable, type Transaction } from './database.ts'
 import { lockOrganization } from './organizations.ts'
 
 /** A transaction in which nobody else counts, and then adds, what this organization has. */
@@ -22,7 +22,7 @@ export function createHoldOrganization(db: Database): HoldOrganization {
       } catch (error) {
         next.reject(error)
         // Else each of them would wait as long as this one has, one after the other.
-        if (isUnavailable(error)) for (const { reject } of queue.splice(0)) reject(error)
+        if (isUnavailable(error) || isCutShort(error)) for (const { reject } of queue.splice(0)) reject(error)
       }
     }
     queues.delete(orgId)
@@ -31,7 +31,10 @@ export function createHoldOrganization(db: Database): HoldOrganization {
   const hold: HoldOrganization = (orgId, work) =>
     db.begin(async (tx) => {
       // The work follows at once, and not after the answer: the organization is held for as long as all of it takes.
-      const [, done] = await Promise.all([lockOrganization(tx, orgId), work(tx)])
+      const [locked, done] = [lockOrganization(tx, orgId), work(tx)]
+      // What is said after the end of a transaction would be one of its own: nothing ends before both have.
+      await Promise.allSettled([locked, done])
+      await locked
       return done
     }) as ReturnType<typeof work>
 

@@ -45,7 +45,8 @@ export function createReporting(deps: { db: Database; hint(): void }) {
     for (const [orgId, share] of gathered) {
       const isOwn = inTurn.isWriting(orgId) || share.events > shareMax.events || share.bytes > shareMax.bytes
       const isFull = events + share.events > groupMax.events || bytes + share.bytes > groupMax.bytes
-      if (!isOwn && isFull && group.length > 0) break
+      // It stays where it is, and is the first next time.
+      if (!isOwn && isFull && group.length > 0) continue
       gathered.delete(orgId)
       if (isOwn) share.reports.forEach(inTurn.add)
       else {

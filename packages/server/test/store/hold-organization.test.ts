@@ -3,6 +3,7 @@ import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/store/database.ts'
 import { createHoldOrganization } from '../../src/store/hold-organization.ts'
 import { lockOrganization } from '../../src/store/organizations.ts'
+import { postgres } from '../../src/store/postgres-driver.ts'
 import { startApiForTest } from '../support/installation.ts'
 
 // Seen to fail with a transaction for each request at once: all connections wait for the first organization.
@@ -35,6 +36,7 @@ test('however much is asked of one organization, the others get a connection', a
 })
 
 const orgId = 'org_01h455vb4pex5vsknk084sn02q' as OrgId
+const lockTimeout = () => new (postgres.PostgresError as unknown as new (message: string) => Error)('canceled')
 
 test('one at a time, and what fails fails alone', async () => {
   const db = { begin: (work: (tx: unknown) => unknown) => work(async () => []) } as unknown as Database
@@ -53,9 +55,11 @@ test('one at a time, and what fails fails alone', async () => {
   expect(await hold(orgId, work('d'))).toBe('d')
 })
 
-// Seen to fail without it: each waits for as long as a connection is waited for, one after the other.
-test('where the database cannot be reached, all that wait are told so at once', async () => {
-  const away = Object.assign(new Error('away'), { code: 'CONNECT_TIMEOUT' })
+test.each([
+  ['the database cannot be reached', Object.assign(new Error('away'), { code: 'CONNECT_TIMEOUT' })],
+  ['somebody holds the organization for too long', Object.assign(lockTimeout(), { code: '55P03' })],
+  // Seen to fail without it: each waits for as long as the first has, one after the other.
+])('where %s, all that wait are told so at once', async (_why, away) => {
   let attempts = 0
   const db = {
     async begin() {
@@ -68,4 +72,23 @@ test('where the database cannot be reached, all that wait are told so at once', 
   const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => hold(orgId, async () => 1)))
   expect(outcomes).toEqual(Array.from({ length: 5 }, () => ({ status: 'rejected', reason: away })))
   expect(attempts).toBe(1)
+})
+
+// Seen to fail with Promise.all: the transaction ends, and what is said in it afterwards is a transaction of its own.
+test('a transaction does not end before its work has, also when the lock fails', async () => {
+  let ended = false
+  let saidAfterwards: boolean | null = null
+  const tx = () => Promise.reject(new Error('no lock'))
+  const db = {
+    begin: (work: (given: unknown) => Promise<unknown>) =>
+      work(tx).finally(() => {
+        ended = true
+      }),
+  } as unknown as Database
+  const work = async () => {
+    await new Promise((done) => setTimeout(done, 5))
+    saidAfterwards = ended
+  }
+  await expect(createHoldOrganization(db)(orgId, work)).rejects.toThrow('no lock')
+  expect(saidAfterwards).toBe(false)
 })
