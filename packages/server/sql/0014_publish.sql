@@ -22,11 +22,7 @@ begin
     return '{}';
   end if;
   if named <> '{}' then
-    -- `offset 0`: one descent of the index for each, never a walk through all that the organization has said.
-    taken := array(
-      select e.id from unnest(named) as n (id)
-      cross join lateral (select e.id from keyhook.events e where e.org_id = for_org and e.id = n.id offset 0) as e
-    );
+    taken := array(select e.id from keyhook.events e where e.org_id = for_org and e.id = any (named));
     if taken <> '{}' then
       update keyhook.event_counters c set last_seq = c.last_seq - cardinality(ids) where c.org_id = for_org;
       return taken;
