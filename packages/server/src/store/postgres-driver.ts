@@ -1,64 +1,62 @@
-import { registerHooks } from 'node:module'
 import type postgresDriver from 'postgres'
+import { mendLibrary } from '../kernel/mend-library.ts'
 
 /*
  * The driver, mended while it is loaded. What postgres 3.4.9 does when a connection is lost would end the process or stop
  * deliveries for good, and none of it can be caught from outside. Once a release has these, this file can go.
  */
-type Mend = { file: string; from: string; to: string }
-
-const mends: readonly Mend[] = [
+mendLibrary([
   // A transaction whose connection is gone was rolled back on it: a write to no socket, from a callback of its own, which
   // ends the process (porsager/postgres issues 1066, 1154, 1208). Where the connection had come back, what the transaction
   // said next was said outside of it, and stayed.
   {
-    file: 'index.js',
+    file: 'postgres/src/index.js',
     from: '      , prepare = null\n',
     to: '      , prepare = null\n      , lost = null\n',
   },
   {
-    file: 'index.js',
+    file: 'postgres/src/index.js',
     from: 'connection.onclose = reject)',
     to: 'connection.onclose = error => reject(lost = error))',
   },
   {
-    file: 'index.js',
+    file: 'postgres/src/index.js',
     from: '        q.catch(e => uncaughtError || (uncaughtError = e))\n',
     to: '        q.catch(e => uncaughtError || (uncaughtError = e))\n        if (lost) return q.reject(lost)\n',
   },
   // The same for a connection that was reserved.
   {
-    file: 'connection.js',
+    file: 'postgres/src/connection.js',
     from: '  function execute(q) {\n',
     to: "  function execute(q) {\n    if (!socket)\n      return queryError(q, Errors.connection('CONNECTION_CLOSED', options)), true\n",
   },
   // A write that was waiting when the connection went left its mark, and on the next connection nothing was ever written.
   {
-    file: 'connection.js',
+    file: 'postgres/src/connection.js',
     from: '\n    clearImmediate(nextWriteTimer)\n',
     to: '\n    clearImmediate(nextWriteTimer)\n    chunk = nextWriteTimer = null\n',
   },
   // Types are asked for in a promise that nobody holds. The query that waits for them is sent on the next connection.
   {
-    file: 'connection.js',
+    file: 'postgres/src/connection.js',
     from: 'return fetchArrayTypes()',
     to: 'return fetchArrayTypes().catch(() => {})',
   },
   // A query that came between the error of a socket and its end was never answered.
   {
-    file: 'connection.js',
+    file: 'postgres/src/connection.js',
     from: '!hadError && (query || sent.length) && error(',
     to: ';(query || sent.length) && error(',
   },
   // A server that is gone without a word, or a firewall that has forgotten the connection, was waited for until the kernel
   // gave up, a quarter of an hour later. `silence`: so many milliseconds without an answer, and the connection is given up.
   {
-    file: 'index.js',
+    file: 'postgres/src/index.js',
     from: '    target_session_attrs: null\n  }\n',
     to: '    target_session_attrs: null,\n    silence: null\n  }\n',
   },
   {
-    file: 'connection.js',
+    file: 'postgres/src/connection.js',
     from: "      socket.on('data', data)\n",
     to: `      socket.on('data', data)
       if (options.silence) {
@@ -67,27 +65,7 @@ const mends: readonly Mend[] = [
       }
 `,
   },
-]
-
-function mend(file: string, source: string): string {
-  return mends
-    .filter((one) => one.file === file)
-    .reduce((text, { from, to }) => {
-      if (!text.includes(from))
-        throw new Error(`${import.meta.filename} does not fit this version of postgres: ${from}`)
-      return text.replaceAll(from, to)
-    }, source)
-}
-
-registerHooks({
-  load(url, context, nextLoad) {
-    const loaded = nextLoad(url, context)
-    const file = /\/postgres\/src\/(index|connection)\.js$/.exec(url)
-    if (file === null) return loaded
-    const source = typeof loaded.source === 'string' ? loaded.source : new TextDecoder().decode(loaded.source)
-    return { ...loaded, source: mend(`${file[1]}.js`, source) }
-  },
-})
+])
 
 /** Imported only now: what is imported at the top of a file is loaded before its first line runs. */
 export const postgres: typeof postgresDriver = (await import('postgres')).default

@@ -1,8 +1,9 @@
 import type { TLSSocket } from 'node:tls'
-import { Client, type Dispatcher } from 'undici'
+import type { Dispatcher, Client as HttpClient } from 'undici'
 import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
 import { type Exchange, judge, type RecordedResponse, recordedText, retryAfterOf } from './exchange.ts'
+import { Client } from './http-client.ts'
 import type { IdleConnections } from './idle-connections.ts'
 import { SendError, type Stage, sendErrorOf } from './send-error.ts'
 import { createTlsSessions } from './tls-sessions.ts'
@@ -32,7 +33,7 @@ export type Receiver = {
 }
 
 type Connection = {
-  client: Client
+  client: HttpClient
   facts: ConnectionFacts
   stage: Stage
   fresh: boolean
