@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Logger, pino } from 'pino'
 import type { Config } from './config.ts'
+import { createApp } from './http/app.ts'
 import { createAuthenticate } from './http/authenticate.ts'
 import { addHealthRoutes } from './http/health.ts'
 import { addMetricsRoute } from './http/metrics-route.ts'
@@ -21,7 +22,7 @@ import { organizationRoutes } from './http/published/organizations.ts'
 import { webhookRoutes } from './http/published/webhooks.ts'
 import { addReference } from './http/reference.ts'
 import type { Route } from './http/route.ts'
-import { createHttpServer, createProbeServer } from './http/server.ts'
+import { createHttpServer } from './http/server.ts'
 import { createLocalIssuer } from './login/local-issuer.ts'
 import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
@@ -42,7 +43,7 @@ import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
 import { createHints, type Hints } from './webhooks/hints.ts'
-import { publishSample } from './webhooks/publish.ts'
+import { publish, publishSample } from './webhooks/publish.ts'
 import { createReporting } from './webhooks/reporting.ts'
 
 /*
@@ -72,7 +73,7 @@ export function composeRoutes(
     ...webhookEventRoutes({ db }),
     ...operatorEventRoutes({ db, report, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
-    ...databaseRoutes({ db, holdOrganization, enqueue: queue.enqueue, databasesPerOrgMax }),
+    ...databaseRoutes({ db, holdOrganization, enqueue: queue.enqueue, publish, hint: hints.give, databasesPerOrgMax }),
     ...backupRoutes({ db, enqueue: queue.enqueue }),
     ...restoreRoutes({ db, holdOrganization, enqueue: queue.enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
@@ -253,7 +254,8 @@ export function composeProbes(
   metrics: Metrics,
   pools: readonly Database[],
 ): FastifyInstance {
-  const app = createProbeServer(log)
+  const limits = { requestBytesMax: config.requestBytesMax }
+  const { app } = createApp({ limits, trustedProxies: config.trustedProxies, log })
   addHealthRoutes(app, { pools: [db, ...pools] })
   addMetrics(app, metrics, config)
   return app

@@ -22,6 +22,9 @@ const table: Record<DatabaseStatus, Partial<Record<DatabaseMove, DatabaseStatus>
 export const moveDatabase = (status: DatabaseStatus, move: DatabaseMove): DatabaseStatus | null =>
   table[status][move] ?? null
 
+/** Why what was under way for a database has failed. */
+export const databaseWasDeleted = 'The database was deleted.'
+
 /** Everything inside an instance belongs to one role and one database of these names; the instance tells tenants apart. */
 export const ownerRole = 'app'
 export const ownerDatabase = 'app'

@@ -42,14 +42,19 @@ export function createAuthenticate(deps: {
     })
   }
 
-  async function asLogin(token: string, orgId: OrgId | null, address: string): Promise<Authenticated> {
-    const login = await deps.loginTokens.verify(token)
-    if (login === null || login.operator) throw invalidToken('not a valid login token of a user')
+  async function accessOf(login: Login, orgId: OrgId | null): Promise<Access> {
     const presented = { kind: 'login', names: namedUser(login), orgId } as const
     const access = await new Promise<Access | null>((resolve, reject) => {
       deps.lookup(presented, (error, found) => (error === null ? resolve(found) : reject(error)))
     })
     if (access === null) throw invalidToken('the login token is good, but no user belongs to it')
+    return access
+  }
+
+  async function asLogin(token: string, orgId: OrgId | null, address: string): Promise<Authenticated> {
+    const login = await deps.loginTokens.verify(token)
+    if (login === null || login.operator) throw invalidToken('not a valid login token of a user')
+    const access = await accessOf(login, orgId)
     return { access, actor: { kind: 'login', userId: access.userId, tokenId: login.tokenId, address } }
   }
 
@@ -67,7 +72,11 @@ export function createAuthenticate(deps: {
     async operator(authorization, address) {
       const login = await deps.loginTokens.verify(bearerToken(authorization))
       if (login === null) throw invalidToken('not a valid token')
-      if (!login.operator) throw operatorOnly()
+      if (!login.operator) {
+        // Of somebody who is gone it is as worthless here as anywhere.
+        await accessOf(login, null)
+        throw operatorOnly()
+      }
       return { kind: 'operator', tokenId: login.tokenId, address }
     },
   }
@@ -77,7 +86,8 @@ export function createAuthenticate(deps: {
 const namedUser = ({ issuer, subject, verifiedEmail }: Login): NamedUser =>
   issuer === localIssuerName ? { userId: subject } : { subject, verifiedEmail }
 
-function bearerToken(authorization: string | undefined): string {
+/** What stands behind the scheme. */
+export function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined || !bearerScheme.test(authorization)) throw authenticationRequired()
   const token = bearer.exec(authorization)?.[1]
   if (token === undefined) throw invalidToken('the header is not "Bearer <token>"')

@@ -39,17 +39,9 @@ const codes: Record<string, keyof typeof details> = {
   NO_PROXY: 'request.method_not_allowed',
 }
 
-/**
- * Node knows one expectation, 100-continue. Unlike what is broken, this has a response, and needs it: behind an earlier request
- * there is no socket to write to yet.
- */
-export function answerExpectation(response: ServerResponse): void {
-  const { head, body, status } = answerOf('request.expectation_failed')
-  response.writeHead(status, head).end(body)
-}
-
 /** Node keeps the answer that a socket is busy with here, and the request that is arriving on it. */
 type Socket = Duplex & {
+  remoteAddress?: string | undefined
   _httpMessage?: ServerResponse | null
   parser?: { incoming: IncomingMessage | null } | null
 }
@@ -59,40 +51,65 @@ const told = new WeakSet<Socket>()
 /** How long a client may take to read what it is told and hang up. */
 const lingerMs = 1_000
 
-/** The request never became one: there is no reply object, only a socket. */
-export function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (told.has(socket)) return
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy()
-    return
+/** What is refused without ever having become a request of ours, for the log. */
+export type Broken = { code: keyof typeof details; status: number; address: string | undefined }
+
+export function createBrokenHttp(deps: { log: { broken(one: Broken): void } }) {
+  /** The request never became one: there is no reply object, only a socket. */
+  function answerBroken(error: NodeJS.ErrnoException, socket: Socket): void {
+    if (told.has(socket)) return
+    if (error.code === 'ECONNRESET' || !socket.writable) {
+      socket.destroy()
+      return
+    }
+    const busy = socket._httpMessage
+    if (busy?.req.complete) {
+      // Requests that came before on the same connection are answered first: else this would be taken for their answer.
+      told.add(socket)
+      busy.once('close', () => {
+        told.delete(socket)
+        answerBroken(error, socket)
+      })
+    } else if (busy?.headersSent) socket.destroy()
+    // Answered before all of it was here: what is wrong with the rest would be a second answer to one request.
+    else if (!busy && socket.parser?.incoming?.complete === false) dismiss(socket, '')
+    else {
+      const answer = answerOf(codes[error.code ?? ''] ?? 'request.malformed')
+      deps.log.broken({ ...answer, address: socket.remoteAddress })
+      dismiss(socket, rawAnswer(answer))
+    }
   }
-  const busy = socket._httpMessage
-  if (busy?.req.complete) {
-    // Requests that came before on the same connection are answered first: else this would be taken for their answer.
-    told.add(socket)
-    busy.once('close', () => {
-      told.delete(socket)
-      answerBrokenHttp(error, socket)
-    })
-  } else if (busy?.headersSent) socket.destroy()
-  // Answered before all of it was here: what is wrong with the rest would be a second answer to one request.
-  else if (!busy && socket.parser?.incoming?.complete === false) dismiss(socket, '')
-  else dismiss(socket, rawAnswer(codes[error.code ?? ''] ?? 'request.malformed'))
+
+  return {
+    answerBroken,
+    /**
+     * Node knows one expectation, 100-continue. Unlike what is broken, this has a response, and needs it: behind an earlier
+     * request there is no socket to write to yet.
+     */
+    answerExpectation(request: IncomingMessage, response: ServerResponse): void {
+      const answer = answerOf('request.expectation_failed')
+      deps.log.broken({ ...answer, address: request.socket.remoteAddress })
+      response.writeHead(answer.status, answer.head).end(answer.body)
+    },
+  }
 }
 
 /**
  * The body of a request that is answered without it. So much of it is read and thrown away as a body may have, for clients
- * that write all of it before they look at the answer; whoever sends more is hung up on.
+ * that write all of it before they look at the answer; whoever sends more is hung up on once the answer has left.
  */
-export function skipBody(request: FastifyRequest): void {
-  const { raw } = request
+export function skipBody({ raw, routeOptions }: FastifyRequest, answer: ServerResponse): void {
   // Node calls a request without a body complete only later, but its stream has ended.
   if (raw.complete || raw.readableEnded) return
-  const bytesMax = request.routeOptions.bodyLimit
+  const bytesMax = routeOptions.bodyLimit
   let bytes = 0
-  raw.on('data', (chunk: Buffer) => {
+  raw.on('data', function skip(chunk: Buffer) {
     bytes += chunk.length
-    if (bytes > bytesMax) raw.socket.destroy()
+    if (bytes <= bytesMax) return
+    raw.off('data', skip)
+    raw.pause()
+    if (answer.writableFinished) dismiss(raw.socket, '')
+    else answer.once('finish', () => dismiss(raw.socket, ''))
   })
 }
 
@@ -106,8 +123,7 @@ function dismiss(socket: Socket, answer: string): void {
   setTimeout(() => socket.destroy(), lingerMs).unref()
 }
 
-function rawAnswer(code: keyof typeof details): string {
-  const { status, head, body } = answerOf(code)
+function rawAnswer({ status, head, body }: ReturnType<typeof answerOf>): string {
   const lines = Object.entries(head).map(([name, value]) => `${name}: ${value}`)
   const date = `date: ${new Date().toUTCString()}`
   return [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, date, ...lines, '', body].join('\r\n')
@@ -124,5 +140,5 @@ function answerOf(code: keyof typeof details) {
     // RFC 9110, 10.2.1: a list of nothing.
     ...(problem.status === 405 && { allow: '' }),
   }
-  return { status: problem.status, head, body }
+  return { code, status: problem.status, head, body }
 }

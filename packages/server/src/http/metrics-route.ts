@@ -1,7 +1,8 @@
 import { timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { notFound } from '../kernel/faults.ts'
-import { authenticationRequired, invalidToken } from './problems.ts'
+import { bearerToken } from './authenticate.ts'
+import { invalidToken } from './problems.ts'
 
 /**
  * `/metrics`, for whoever has the token. Without a token only callers on the same machine are answered, and not through a
@@ -20,8 +21,7 @@ export function addMetricsRoute(
 }
 
 function checkToken(token: string, request: FastifyRequest): void {
-  if (request.headers.authorization === undefined) throw authenticationRequired()
-  const given = Buffer.from(request.headers.authorization.replace(/^bearer +/i, ''))
+  const given = Buffer.from(bearerToken(request.headers.authorization))
   const wanted = Buffer.from(token)
   if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) throw invalidToken('not the metrics token')
 }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Fault } from '../kernel/faults.ts'
+import type { Broken } from './broken-http.ts'
 import { clientAddress } from './client-address.ts'
 import { faultOf } from './fault-of.ts'
 
@@ -31,6 +32,11 @@ export function createRequestLog(log: Logger) {
       const { code, status } = faultOf(error)
       if (status < 500) log.info({ ...lineOf(reply), code }, 'request.broken_off')
       else log.error({ ...lineOf(reply), err: error, code }, 'request.failed')
+    },
+
+    /** Refused before it was a request. */
+    broken({ code, status, address }: Broken): void {
+      log.info({ code, status, address }, 'request.broken')
     },
 
     /** Why, for the operator: the caller is told no more than they need. */

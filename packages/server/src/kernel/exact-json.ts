@@ -10,8 +10,11 @@ export function parseExactly(text: string): unknown {
   return mayChange.test(text) ? JSON.parse(text, keepText as Reviver) : JSON.parse(text)
 }
 
-/** More digits than a double has for certain, an exponent, a fraction that ends in zero, or a zero that may have a sign. */
-const mayChange = /[\d.]{16}|\d[eE][+\d-]|\.\d*0(?!\d)|-0/
+/**
+ * More digits than a double has for certain, an exponent, a fraction that ends in zero or is so small that it would get an
+ * exponent, or a zero that may have a sign.
+ */
+const mayChange = /[\d.]{16}|\d[eE][+\d-]|\.\d*0(?!\d)|\.0{6}|-0/
 
 type Reviver = (key: string, value: unknown) => unknown
 /** Newer than the types that come with TypeScript. */

@@ -1,5 +1,5 @@
 import { moveBackup } from '../domain/backup.ts'
-import { moveDatabase } from '../domain/database.ts'
+import { databaseWasDeleted, moveDatabase } from '../domain/database.ts'
 import { moveRestore } from '../domain/restore.ts'
 import type { BackupId, DatabaseId, OrgId } from '../kernel/ids.ts'
 import { lockBackup, markBackupDeleted, markBackupFailed, runningBackupsOf } from '../store/backups.ts'
@@ -12,8 +12,6 @@ import { type DatabaseDriver, StepFailure } from './driver.ts'
 import type { Turns } from './jobs/turns.ts'
 import type { Handlers } from './jobs/worker.ts'
 import { step } from './step.ts'
-
-const databaseGone = 'The database was deleted.'
 
 /** The end of a database or of an archive. What is under way for it is told to stop, and its outcome is failure. */
 export function createRemoval(deps: {
@@ -30,7 +28,7 @@ export function createRemoval(deps: {
   return {
     'database.remove': {
       async run({ orgId, databaseId }, settle) {
-        deps.turns.interrupt(databaseId, new StepFailure(databaseGone, { lasting: true }))
+        deps.turns.interrupt(databaseId, new StepFailure(databaseWasDeleted, { lasting: true }))
         await deps.turns.take(databaseId, async () => {
           await deps.driver.remove(databaseId)
           step('remove.settling', databaseId)
@@ -80,13 +78,13 @@ async function failRestoreInto(tx: Transaction, orgId: OrgId, databaseId: Databa
   if (id === null) return
   const restore = await lockRestore(tx, orgId, id)
   if (restore === null || moveRestore(restore.status, 'give_up') === null) return
-  await markRestoreFailed(tx, orgId, id, databaseGone)
+  await markRestoreFailed(tx, orgId, id, databaseWasDeleted)
 }
 
 async function failBackup(tx: Transaction, orgId: OrgId, id: BackupId, databaseId: DatabaseId): Promise<void> {
   const backup = await lockBackup(tx, orgId, id)
   if (backup === null || moveBackup(backup.status, 'give_up') === null) return
-  await markBackupFailed(tx, orgId, id, databaseGone)
-  const data = { backup_id: id, database_id: databaseId, reason: databaseGone }
+  await markBackupFailed(tx, orgId, id, databaseWasDeleted)
+  const data = { backup_id: id, database_id: databaseId, reason: databaseWasDeleted }
   await publish(tx, { orgId, type: 'backup.failed', data })
 }

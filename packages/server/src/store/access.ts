@@ -109,7 +109,7 @@ const loginLines = `
       union all
       select id, 2 from keyhook.users where subject = p.subject and removed_at is null
       union all
-      select id, 3 from keyhook.users where lower(email) = lower(p.email) and subject is null and removed_at is null
+      select id, 3 from keyhook.users where lower(email collate "C") = lower(p.email collate "C") and subject is null and removed_at is null
     ) c order by c.preference limit 1
   ) u
   left join keyhook.memberships m on m.org_id = p.org_id and m.user_id = u.id

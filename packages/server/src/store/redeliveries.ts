@@ -19,8 +19,13 @@ export const redeliver = async (
   const [known] = await tx<{ lane_id: string; event_seq: string }[]>`
     select a.lane_id, a.event_seq
     from keyhook.webhooks w
-    join keyhook.attempts a on a.lane_id = w.lane_id and a.org_id = w.org_id
-    where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null and a.id = ${attemptId}`
+    cross join lateral (
+      select lane_id, event_seq from keyhook.attempts where lane_id = w.lane_id and org_id = w.org_id and id = ${attemptId}
+      union all
+      select lane_id, event_seq from keyhook.sending where lane_id = w.lane_id and org_id = w.org_id and id = ${attemptId}
+    ) a
+    where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null
+    limit 1 for share of w`
   if (known === undefined) return 'no_such_delivery'
   const laneId = Number(known.lane_id)
   await askLane(tx, orgId, laneId)

@@ -44,6 +44,13 @@ export const listWebhooks = (db: Database, orgId: OrgId, { before, limit }: Page
   order by id desc
   limit ${limit}`
 
+/** That it exists; and it does until the transaction ends. */
+export const keepWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
+  const rows = await tx`
+    select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and deleted_at is null for share`
+  return rows.count > 0
+}
+
 /** The secret goes with the webhook: what is deleted cannot sign again. */
 export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
   const deleted = await tx`

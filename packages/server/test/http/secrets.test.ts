@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
+import { composeRoutes } from '../../src/compose.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { call, type Reply } from '../support/client.ts'
@@ -51,8 +52,11 @@ test('api_key and secret appear in the create response and nowhere else: no answ
   const secrets = [key.body.api_key, second.body.api_key, hook.body.secret]
   for (const secret of secrets) {
     const encoded = encodeURIComponent(secret)
-    await heard(call(`${org}/api-keys/${encoded}`, { token, method: 'DELETE' }))
-    await heard(call(`${org}/webhooks/${encoded}`, { token, method: 'DELETE' }))
+    // Seen to fail at the explanation of an event, whose id may look like a key.
+    for (const { method, path } of composeRoutes(api)) {
+      const place = path.replace(':orgId', orgId).replaceAll(/:\w+/g, encoded)
+      if (place.includes(encoded)) await heard(call(api.url + place, { token, method }))
+    }
     await heard(call(`${api.url}/api/v1/organizations/${encoded}/api-keys`, { token }))
     await heard(call(`${api.url}/${encoded}`, { token }))
     await heard(call(`${org}/api-keys?cursor=${encoded}`, { token }))

@@ -69,6 +69,15 @@ test.each([
   expect(socket.bytesWritten).toBeLessThan(50_000_000)
 })
 
+// Seen to fail where such a client is hung up on before it is answered.
+test.each([200_000, 5_000_000])('a GET is answered although %i bytes come with it that nobody reads', async (bytes) => {
+  const { socket, received, ended } = openRaw(api.url)
+  socket.write(`GET ${keys} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.owner.token}\r\n`)
+  socket.write(`${json}Content-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`)
+  await ended
+  expect(received()).toMatch(/^HTTP\/1\.1 200 [\s\S]*\[/)
+})
+
 test('after a refusal the rest of a body is skipped, and the connection goes on', async () => {
   const { socket, received } = openRaw(api.url)
   socket.write(`POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: 15\r\n\r\n`)

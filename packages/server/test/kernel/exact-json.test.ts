@@ -20,8 +20,41 @@ test.each([
   '1E+2',
   '0e999',
   '100000000000000000000',
+  '0.0000001',
+  '-0.00000015',
+  '[12.0000001,0.000001]',
 ])('%s is written again as it was', (text) => {
   expect(again(text)).toBe(text)
+})
+
+const digits = (max: number) => fc.stringMatching(new RegExp(`^\\d{1,${max}}$`))
+const number = fc
+  .tuple(
+    fc.constantFrom('', '-'),
+    fc.oneof(fc.constant('0'), fc.stringMatching(/^[1-9]\d{0,24}$/)),
+    fc.option(
+      fc.oneof(
+        digits(24),
+        digits(4).map((end) => `00000${end}`),
+      ),
+      { nil: null },
+    ),
+    fc.option(fc.tuple(fc.constantFrom('e', 'E', 'e-', 'E+'), digits(3)), { nil: null }),
+  )
+  .map(([sign, whole, fraction, exponent]) =>
+    [sign, whole, fraction === null ? '' : `.${fraction}`, ...(exponent ?? [])].join(''),
+  )
+
+// Seen to fail where small fractions are left to JavaScript.
+test('whatever number it is, it is written again as it was, alone and among others', () => {
+  fc.assert(
+    fc.property(number, fc.array(number, { maxLength: 3 }), (one, others) => {
+      expect(again(one)).toBe(one)
+      const all = `[${[one, ...others].join()}]`
+      expect(again(all)).toBe(all)
+    }),
+    { numRuns: 2_000 },
+  )
 })
 
 test.each(['0.30000000000000004', '-1.5', '1234567890123456', '5e-324', '"1.0"'])(

@@ -67,6 +67,18 @@ describe('a token of the OpenID issuer', () => {
     expect(await whose(await openId({ sub: 'newcomer', email: 'plain@example.com', email_verified: false }))).toBeNull()
   })
 
+  // U+212A is a k to Unicode's lower case, U+0130 an i with a dot. Seen to fail with lower() of the database's own collation.
+  it('is nobody whose address only looks like that of a user, by letters that Unicode folds', async () => {
+    const ivy = await member({ email: 'ivy.kane@example.com' })
+    const verified = (email: string) => openId({ sub: 'lookalike', email, email_verified: true })
+    expect(await whose(await verified('ivy.\u212Aane@example.com'))).toBeNull()
+    expect(await whose(await verified('\u0130vy.kane@example.com'))).toBeNull()
+    expect(await whose(await verified('IVY.Kane@example.com'))).toBe(ivy)
+    const other = await member({ email: 'ivy.\u212Aane@example.com' })
+    expect(await whose(await verified('ivy.\u212Aane@example.com'))).toBe(other)
+    await expect(member({ email: 'Ivy.Kane@Example.com' })).rejects.toThrow()
+  })
+
   it('is the person who logged in there', async () => {
     const ada = await member({ email: person.email, subject: person.subject })
     expect(await whose((await real.logIn()).accessToken)).toBe(ada)

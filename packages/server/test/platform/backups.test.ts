@@ -143,7 +143,8 @@ test('deleting the new database during a restore ends the restore, and nothing i
   const restore = await platform.request<{ status: string; failure: string | null }>(`/restores/${body.restore.id}`)
   expect(restore.body).toMatchObject({ status: 'failed', failure: 'The database was deleted.' })
   expect(await namesIn(platform.home)).not.toContain(body.database.id)
-  expect(await platform.eventsAbout('database_id', body.database.id)).toEqual([])
+  const events = await platform.eventsAbout('database_id', body.database.id)
+  expect(events.map((event) => event.type)).toEqual(['database.failed'])
 })
 
 test('with a schedule, every database is backed up when it is due, and only the newest are kept', async () => {

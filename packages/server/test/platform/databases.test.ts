@@ -123,7 +123,7 @@ test('a database that was first used in the future, by a clock that was set righ
   expect(usage).toEqual({ is_nothing: true })
 })
 
-test('a database that is deleted while it is being provisioned leaves nothing behind, and no event', async () => {
+test('a database that is deleted while it is being provisioned leaves nothing behind, and one event says how it ended', async () => {
   const { body } = await platform.request<DatabaseBody>('/databases', { body: { name: 'regret' } })
   await platform.removeDatabase(body.id)
   // Whatever was on its way has had time to arrive.
@@ -131,7 +131,9 @@ test('a database that is deleted while it is being provisioned leaves nothing be
   expect(await namesIn(platform.home)).not.toContain(body.id)
   expect((await postmastersIn(platform.home)).filter((one) => one.cluster.includes(body.id))).toEqual([])
   const events = await platform.eventsAbout('database_id', body.id)
-  expect(events.map((event) => event.type).filter((type) => type === 'database.failed')).toEqual([])
+  expect(events.map(({ type, data }) => [type, data.reason])).toEqual([
+    ['database.failed', 'The database was deleted.'],
+  ])
 })
 
 test('an instance that is killed is running again soon, on the same port, once', async () => {

@@ -2,9 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { composeDispatcher, composeHints } from '../../src/compose.ts'
-import type { OrgId } from '../../src/kernel/ids.ts'
+import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
+import { removeUser } from '../../src/operator/directory.ts'
+import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { call } from '../support/client.ts'
-import { type Person, startApi, startApiForTest, type TestApi } from '../support/installation.ts'
+import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../support/installation.ts'
+import { countRows } from '../support/rows.ts'
 import { deliveryEnvironment, until } from './support/delivery-test.ts'
 import { type Reply, receiverFor } from './support/receiver.ts'
 
@@ -245,6 +248,64 @@ test('a delivery can be sent again, and everything that never arrived can be rec
   }
 })
 
+test('an attempt that is on its way is not sent again beside it', async () => {
+  const answer = Promise.withResolvers<Reply>()
+  const { webhook, deliveries } = await webhookTo(() => answer.promise)
+  await report(created('busy-1'))
+  const [sending] = await until(async () => {
+    const rows = await history(deliveries)
+    return rows.length === 1 && rows
+  })
+  expect(sending!.status).toBe('sending')
+  const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${sending!.id}/redeliver`
+  const refused = await call(redeliver, { method: 'POST', token: owner.token })
+  expect([refused.status, refused.body]).toMatchObject([409, { code: 'conflict' }])
+  answer.resolve({ status: 200 })
+  await settledHistory(deliveries, 1)
+  expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)
+  await settledHistory(deliveries, 2)
+})
+
+// Seen to fail where the webhook is only looked for before the transaction.
+test.each([
+  ['test', { event_type: 'backup.failed' }],
+  ['recover', { since: '2026-01-01T00:00:00Z' }],
+])('%s of a webhook that is deleted before its turn is refused, and leaves nothing', async (what, body) => {
+  const { webhook } = await webhookTo()
+  const deleting = Promise.withResolvers<void>()
+  const mayCommit = Promise.withResolvers<void>()
+  const deletion = api.db.begin(async (tx) => {
+    expect(await deleteWebhook(tx, orgId, webhook.id as WebhookId)).toBe(true)
+    deleting.resolve()
+    await mayCommit.promise
+  })
+  await deleting.promise
+  const before = await countRows(api.db)
+  const asked = call(`${platform}/webhooks/${webhook.id}/${what}`, { token: owner.token, body })
+  await until(async () => {
+    const [row] = await api.db`select count(*)::int as waiting from pg_locks where not granted`
+    return row!.waiting > 0
+  })
+  mayCommit.resolve()
+  await deletion
+  expect((await asked).status).toBe(404)
+  expect(await countRows(api.db)).toEqual(before)
+})
+
+test('the token of a user who is gone is worthless at the door of operators, too', async () => {
+  const guest = await api.person([{ orgId, role: 'member' }])
+  expect((await report(created(), guest.token)).status).toBe(403)
+  await removeUser(api.db, testOperator, { userId: guest.userId })
+  const refused = await report(created(), guest.token)
+  expect([refused.status, refused.body]).toMatchObject([401, { code: 'auth.invalid_token' }])
+})
+
+// A dot parts the id from the time in what Standard Webhooks signs: one signature would fit two messages.
+test('an id that somebody chose has no dot in it', async () => {
+  const refused = await report(created('order.1700000000'))
+  expect([refused.status, refused.body]).toMatchObject([422, { errors: [{ pointer: '/id' }] }])
+})
+
 test('an event is explained: where it went, where it did not and why, with each attempt', async () => {
   const { webhook } = await webhookTo(() => ({ status: 410 }))
   const other = await webhookTo(undefined, ['invoice.paid'])
@@ -331,4 +392,8 @@ test('with a token set, metrics ask for it: none at all, a wrong one, the right 
   const wrong = await ask('a-token-of-more-than-16-charactres')
   expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, expect.stringContaining('invalid_token')])
   expect((await ask('a-token-of-more-than-16-characters')).status).toBe(200)
+  for (const authorization of ['a-token-of-more-than-16-characters', 'Basic a-token-of-more-than-16-characters']) {
+    const other = await call(`${guarded.url}/metrics`, { headers: { authorization } })
+    expect([other.status, other.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
+  }
 })

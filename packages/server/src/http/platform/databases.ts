@@ -5,13 +5,15 @@ import {
   moveDatabase,
   ownerDatabase,
   ownerRole,
+  databaseWasDeleted as wasDeleted,
 } from '../../domain/database.ts'
+import type { NewEvent } from '../../domain/events.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
-import type { Database } from '../../store/database.ts'
+import type { Database, Transaction } from '../../store/database.ts'
 import {
   type DatabaseRow,
   findDatabase,
@@ -35,6 +37,8 @@ export function databaseRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
   enqueue: Enqueue
+  publish(tx: Transaction, event: NewEvent): Promise<unknown>
+  hint(): void
   databasesPerOrgMax: number
 }): Route[] {
   return [
@@ -114,7 +118,7 @@ export function databaseRoutes(deps: {
       basis: chosen(55),
       summary: 'Delete a database',
       description:
-        'Ends it, whatever it is doing: a backup that is being taken of it fails. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
+        'Ends it, whatever it is doing: a backup that is being taken of it fails, and so does a database that is not available yet. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
       faults: ['not_found'],
       success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
       async handler({ orgId, actor, params }) {
@@ -126,12 +130,21 @@ export function databaseRoutes(deps: {
           await markDatabaseDeleting(tx, orgId, id)
           await endUsage(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
-          const { node } = database
+          const { node, name, status } = database
           // Not placed yet, so there is nothing anywhere; the job that would place it finds the row gone.
           if (node === null) await markDatabaseDeleted(tx, orgId, id)
           else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id }, { node })
+          // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
+          if (moveDatabase(status, 'give_up') !== null) {
+            await deps.publish(tx, {
+              orgId,
+              type: 'database.failed',
+              data: { database_id: id, name, reason: wasDeleted },
+            })
+          }
           return { ...database, status: 'deleting' as const }
         })
+        deps.hint()
         return { status: 202, body: databaseOf(row) }
       },
     }),

@@ -101,7 +101,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       async handler({ orgId, params }) {
         const eventId = params.eventId!
         const event = isEventId(eventId) ? await findEvent(deps.db, orgId, eventId) : null
-        if (event === null) throw notFound(`no event ${eventId} in ${orgId}`)
+        if (event === null) throw notFound(`no event of this id in ${orgId}`)
         // In this order: what has been started by the first look has an attempt in the second, unless it has expired.
         const webhooks = await listWebhooksOfEvent(deps.db, orgId, event)
         const attempts = await listAttemptsOfEvent(deps.db, orgId, event.seq)

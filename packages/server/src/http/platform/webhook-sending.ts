@@ -8,6 +8,7 @@ import type { Database, Transaction } from '../../store/database.ts'
 import { findLane } from '../../store/deliveries.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { countRecoverable, findRecovery, insertRecovery, redeliver } from '../../store/redeliveries.ts'
+import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
 import { webhookId } from '../published/webhooks.ts'
 import { conflict, type Route, route } from '../route.ts'
@@ -28,6 +29,10 @@ export function webhookSendingRoutes(deps: {
   hint(): void
 }): Route[] {
   const { db } = deps
+
+  async function keep(tx: Transaction, orgId: OrgId, id: WebhookId): Promise<void> {
+    if (!(await keepWebhook(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
+  }
 
   async function laneOf(orgId: OrgId, id: WebhookId): Promise<number> {
     const lane = await findLane(db, orgId, id)
@@ -60,10 +65,10 @@ export function webhookSendingRoutes(deps: {
       },
       async handler({ orgId, actor, params, body }) {
         const hook = webhookId(params)
-        await laneOf(orgId, hook)
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
         // Publishers of one organization take turns anyway.
         const event = await deps.holdOrganization(orgId, async (tx) => {
+          await keep(tx, orgId, hook)
           const details = { event_type: body.event_type }
           await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
           return deps.publishSample(tx, { orgId, webhookId: hook }, sample)
@@ -167,6 +172,7 @@ export function webhookSendingRoutes(deps: {
         if (body.dry_run === true) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
         await db.begin(async (tx) => {
+          await keep(tx, orgId, hook)
           await insertRecovery(tx, orgId, { id: recovery, laneId, since, until })
           const details = { since: since.toISOString(), until: until.toISOString(), recovery }
           await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })

@@ -1,0 +1,63 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { composeProbes } from '../../src/compose.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { captureLog } from '../support/captured-log.ts'
+import { ownedApi } from '../support/owned-api.ts'
+import { problemOf } from '../support/problem-of.ts'
+import { sendRaw } from '../support/raw-http.ts'
+
+/*
+ * A process without the API answers few questions, and everything else as the API does.
+ */
+
+const api = ownedApi()
+const expectProblem = problemOf(api)
+
+async function startProbes() {
+  const { log, lines } = captureLog()
+  const app = composeProbes(api, log, createMetrics(), [])
+  onTestFinished(() => app.close())
+  return { url: await app.listen({ host: '127.0.0.1', port: 0 }), lines }
+}
+
+test.each([
+  ['a path that is none', 'GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'request.malformed'],
+  ['an unknown path', 'GET /nope HTTP/1.1\r\nHost: x\r\n\r\n', 404, 'not_found'],
+  ['an unknown method', 'FOO / HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'request.malformed'],
+  [
+    'a body that is not looked at',
+    'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\nabc',
+    405,
+    'request.method_not_allowed',
+  ],
+  [
+    'a huge header',
+    `GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ${'a'.repeat(20_000)}\r\n\r\n`,
+    431,
+    'request.header_too_large',
+  ],
+  ['no Host', 'GET /healthz HTTP/1.1\r\n\r\n', 400, 'request.malformed'],
+  ['an expectation', 'GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n', 417, 'request.expectation_failed'],
+  ['CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n', 405, 'request.method_not_allowed'],
+  [
+    'two lengths',
+    'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc',
+    400,
+    'request.malformed',
+  ],
+])('%s is refused with a problem, and in the log', async (_what, request, status, code) => {
+  const probes = await startProbes()
+  const reply = await sendRaw(probes.url, request)
+  expectProblem(reply, status, code)
+  expect(reply.headers['cache-control']).toBe('no-store')
+  const refused = () => probes.lines().filter((line) => line.status === status)
+  await expect.poll(refused).toHaveLength(1)
+  expect(refused()[0]).toMatchObject({ address: '127.0.0.1' })
+})
+
+test('whether it lives, whether it is ready, and how it does', async () => {
+  const { url } = await startProbes()
+  for (const path of ['/healthz', '/readyz', '/metrics']) {
+    expect((await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`)).status, path).toBe(200)
+  }
+})
