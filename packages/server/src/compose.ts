@@ -36,6 +36,7 @@ import { nodeOf, openHome } from './platform/local/home.ts'
 import { createLocalDriver } from './platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from './platform/node.ts'
 import { type Installation, silentMsMax } from './startup/open.ts'
+import { openFilesMax } from './startup/open-files.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect, type Database, learnTypesOnce } from './store/database.ts'
 import { createHoldOrganization } from './store/hold-organization.ts'
@@ -195,12 +196,18 @@ export async function composeDispatcher(
     connectionsMax: dispatcherConnections,
     silentMsMax,
   })
+  const settings = deliverySettings(config)
+  const { inFlightMax } = settings.limits
+  if (inFlightMax < config.deliveryInFlightMax) {
+    const wanted = config.deliveryInFlightMax
+    log.warn({ inFlightMax, wanted, openFilesMax: openFilesMax() }, 'dispatcher.few_open_files')
+  }
   const line = createAttemptLog(log)
   const { observer } = metrics
   const engine = await startEngine({
     db,
     masterKeys,
-    settings: deliverySettings(config),
+    settings,
     hints,
     log,
     observe: {
@@ -222,6 +229,12 @@ export async function composeDispatcher(
   })
 }
 
+/** Of the files that a process may have open: as many connections again may be idle, and there are others than receivers. */
+const receiversShare = 0.45
+
+const inFlightMaxOf = ({ deliveryInFlightMax }: Config): number =>
+  Math.min(deliveryInFlightMax, Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * receiversShare))
+
 const deliverySettings = (config: Config): DeliverySettings => ({
   serviceName: config.serviceName,
   standardWebhooks: config.deliveryStandardWebhooks === 'on',
@@ -231,9 +244,9 @@ const deliverySettings = (config: Config): DeliverySettings => ({
   schedule: config.deliverySchedule,
   retentionDays: config.retentionDays,
   limits: {
-    inFlightMax: config.deliveryInFlightMax,
+    inFlightMax: inFlightMaxOf(config),
     // As many lanes as requests would do if every lane had one in flight; the rest are waiting for a turn.
-    lanesMax: config.deliveryInFlightMax + 1_000,
+    lanesMax: inFlightMaxOf(config) + 1_000,
     laneWidthMax: config.deliveryLaneWidthMax,
     leaseMs: config.deliveryLeaseMs,
     pollMs: 100,

@@ -30,10 +30,17 @@ export function retryDelayMs(
 
 /** RFC 9110, 10.2.3: seconds or a date. Anything else is as if it were not there. */
 export function readRetryAfter(text: string | undefined, now: number): number | null {
-  if (text === undefined) return null
-  if (/^\d+$/.test(text)) return Number(text) * 1_000
-  // Date.parse reads far more than HTTP dates, so the shape is checked first.
-  if (!/^[A-Z][a-z]{2,8},? /.test(text)) return null
-  const at = Date.parse(text)
+  const value = text?.trim() ?? ''
+  if (/^\d+$/.test(value)) return Number(value) * 1_000
+  // Date.parse reads far more than HTTP dates, so the shape is checked first. The one without a zone is UTC as well.
+  const at = dates.test(value) ? Date.parse(value) : oldDate.test(value) ? Date.parse(`${value} GMT`) : Number.NaN
   return Number.isNaN(at) ? null : Math.max(0, at - now)
 }
+
+const day = '(Mon|Tue|Wed|Thu|Fri|Sat|Sun)'
+const time = '\\d\\d:\\d\\d:\\d\\d'
+/** RFC 9110, 5.6.7: today's form and two of old. */
+const dates = new RegExp(
+  `^(${day}, \\d\\d [A-Z][a-z]{2} \\d{4}|${day}[a-z]{3,6}, \\d\\d-[A-Z][a-z]{2}-\\d\\d) ${time} GMT$`,
+)
+const oldDate = new RegExp(`^${day} [A-Z][a-z]{2} [ \\d]\\d ${time} \\d{4}$`)

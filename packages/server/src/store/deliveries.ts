@@ -85,7 +85,7 @@ export type EventAttemptRow = Pick<
   'id' | 'attempt' | 'status' | 'started_at' | 'duration_us' | 'response_status' | 'error_code' | 'next_attempt_at'
 > & { lane_id: string }
 
-/** Every attempt to deliver one event, to whichever webhook, in the order they began. */
+/** Every attempt to deliver one event, to whichever webhook, in the order of their numbers: the ids are by the clocks of dispatchers. */
 export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string) => db<EventAttemptRow[]>`
   select a.lane_id, a.id, a.attempt, a.status, a.started_at, a.duration_us, a.response_status, a.error_code,
     a.next_attempt_at
@@ -97,7 +97,7 @@ export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string
   from keyhook.sending s
   join keyhook.deliveries d on d.lane_id = s.lane_id and d.event_seq = s.event_seq and d.org_id = s.org_id
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
-  order by 2`
+  order by 1, 3`
 
 export type EventWebhookRow = {
   lane_id: string

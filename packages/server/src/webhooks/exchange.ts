@@ -25,9 +25,9 @@ export function judge(
   status: number,
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): SendError | null {
-  const encoding = headers['content-encoding']
+  const encoding = String(headers['content-encoding'] ?? '').trim()
   // We ask for identity and unpack nothing: what is inside could be of any size, and cannot be read in a history either.
-  if (encoding !== undefined && encoding !== 'identity') {
+  if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
     return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
   }
   if (status >= 200 && status < 300) return null

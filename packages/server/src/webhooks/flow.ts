@@ -133,7 +133,12 @@ export function createFlow(deps: {
     }
     if (group.length === 0) return
     const intents = beginningsOf(group)
-    const beginning = deps.persist('begin', () => store.begin(intents))
+    const beginning = deps.persist('begin', () => {
+      // Said again after an outage it begins now: its time is signed, and receivers refuse what is old.
+      const startedAtMs = clock.now()
+      for (const { begun } of group) begun.startedAtMs = startedAtMs
+      return store.begin(intents)
+    })
     beginnings.add(beginning)
     if (turns.size > 0) scheduleStart()
     const mayGo = await beginning
@@ -195,6 +200,7 @@ export function createFlow(deps: {
     inFlight -= 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
     settling.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
+    deps.observe.attempted({ lane, delivery, begun, exchange: unknownOutcome, retryMs: 0 })
   }
 
   function afterSettling({ lane, attemptId, retryMs }: Settling): void {
@@ -217,7 +223,9 @@ export function createFlow(deps: {
     // Ours now: what begins next in this lane is written down beside it.
     lane.unsettled.set(attemptId, begun)
     const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)
-    settling.add({ lane, ...settled(begun, unknownOutcome, headers, tries, webhook === null ? null : 0) })
+    const retryMs = webhook === null ? null : 0
+    settling.add({ lane, ...settled(begun, unknownOutcome, headers, tries, retryMs) })
+    deps.observe.attempted({ lane, delivery: left, begun, exchange: unknownOutcome, retryMs })
   }
 
   return {

@@ -3,7 +3,7 @@ import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/old-events.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/partitions.ts'
-import { stepRecovery } from '../store/redeliveries.ts'
+import { stepRecovery } from '../store/recoveries.ts'
 
 const recoveryMs = 500
 const tidyMs = 3_600_000

@@ -244,7 +244,7 @@ class Attempt implements Dispatcher.DispatchHandler {
       tlsUs: fresh ? facts.tlsUs : null,
       response: this.#response(ended),
       error: error && { code: error.code, detail: error.message },
-      gone: ended && this.#status === 410,
+      gone: this.#status === 410,
       retryAfterMs: error === null ? null : retryAfterOf(this.#headers, Date.now()),
     }
     this.#report(exchange, ended)

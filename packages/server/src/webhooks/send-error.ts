@@ -13,7 +13,7 @@ export class SendError extends Error {
 /** How far an attempt had come when it failed. */
 export type Stage = 'dns' | 'connect' | 'tls' | 'exchange'
 
-/** What undici cannot make sense of in an answer: a 100 or an upgrade that nobody asked for, a status below 100. */
+/** What undici cannot make sense of in an answer: an upgrade that nobody asked for, a status below 100. */
 const isNonsense = (name: string, message = ''): boolean =>
   name === 'ERR_ASSERTION' || (name === 'UND_ERR_SOCKET' && /^bad (response|upgrade)$/.test(message))
 
@@ -52,7 +52,7 @@ export function sendErrorOf(error: unknown, stage: Stage): SendError {
   if (stage === 'tls') {
     return new SendError(certificateProblem.test(name) ? 'tls_certificate_invalid' : 'tls_failed', detail)
   }
-  if (isNonsense(name, message)) return new SendError('response_malformed', detail)
+  if (isNonsense(name, message)) return new SendError('response_malformed', 'The response is not HTTP/1.1.')
   if (known !== undefined) return new SendError(known, detail)
   if (stage === 'connect') return new SendError(name === 'ETIMEDOUT' ? 'connect_timeout' : 'connect_failed', detail)
   if (name.startsWith('HPE_') || name.startsWith('UND_ERR_') || kind === 'HTTPParserError')

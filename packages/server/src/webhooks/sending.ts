@@ -23,6 +23,13 @@ const readyMsMax = 250
 const restShare = 0.1
 const restMsMin = 100
 
+/** No file or buffer is free for a connection: others have to end first. */
+const exhaustedMs = 1_000
+
+/** No try of the receiver's schedule is spent on what it has no part in. */
+const isOurFault = ({ status, error }: Exchange): boolean =>
+  status === 'interrupted' || error?.code === 'sender_exhausted'
+
 /** Sends what is on disk, and says what came of it. */
 export function createSending(deps: {
   clock: Clock
@@ -59,7 +66,7 @@ export function createSending(deps: {
       const bounds = { widthMax: lane.widthMax, wanted: hasWork(lane), inFlight: deps.onEnd() }
       lane.sender.width = nextWidth(lane.sender.width, exchange, bounds)
       rest(lane, exchange)
-      const tries = begun.tries + (exchange.status === 'interrupted' ? 0 : 1)
+      const tries = begun.tries + (isOurFault(exchange) ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
       deps.settle({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
       deps.attempted({ lane, delivery, begun, exchange, retryMs })
@@ -83,6 +90,7 @@ export function createSending(deps: {
 
   function delayAfter(exchange: Exchange, tries: number): number | null {
     if (exchange.status === 'interrupted') return 0
+    if (isOurFault(exchange)) return Math.round(exhaustedMs * (1 + deps.random()))
     if (exchange.status === 'succeeded' || exchange.gone) return null
     return retryDelayMs(deps.schedule, tries, { retryAfterMs: exchange.retryAfterMs, random: deps.random() })
   }

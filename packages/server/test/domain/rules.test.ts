@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { durationSeconds } from '../../src/domain/duration.ts'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import { labelProblem } from '../../src/domain/label.ts'
@@ -28,6 +28,27 @@ test('what a receiver asks for with Retry-After counts up to the longest wait, h
   expect(['2', '60', '99999999999999999999', `1${'0'.repeat(400)}`, 'soon', '-1'].map(delay)).toEqual([
     5_000, 60_000, 300_000, 300_000, 5_000, 5_000,
   ])
+})
+
+// Seen to fail where the old form without a zone is read as local time.
+test.each([
+  ['60', 60],
+  ['60 ', 60],
+  ['Sun, 06 Nov 1994 08:49:37 GMT', 37],
+  ['Sunday, 06-Nov-94 08:49:37 GMT', 37],
+  ['Sun Nov  6 08:49:37 1994', 37],
+  [' Sun, 06 Nov 1994 08:00:00 GMT', 0],
+  ['Sun, 06 Nov 1994 08:49:37', null],
+  ['Foo, 06 Nov 1994 08:49:37 GMT', null],
+  ['Sun, 06 Nov 1994 08:49:37 +0900', null],
+  ['Nov 6 1994', null],
+  ['-1', null],
+  ['', null],
+])('Retry-After: %j is so many seconds from then: %j', (text, seconds) => {
+  vi.stubEnv('TZ', 'America/New_York')
+  onTestFinished(() => void vi.unstubAllEnvs())
+  const now = Date.parse('1994-11-06T08:49:00Z')
+  expect(readRetryAfter(text, now)).toBe(seconds === null ? null : seconds * 1_000)
 })
 
 describe('a label', () => {

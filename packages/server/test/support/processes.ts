@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { runCommandLine } from '../../src/cli/command-line.ts'
 import type { ConnectionTarget } from '../../src/store/database.ts'
+import { removeDataDirectory } from './data-directory.ts'
 
 export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
 
@@ -61,10 +62,18 @@ export type Running = {
   stop(signal?: NodeJS.Signals): Promise<Ended>
 }
 
+/** Not the one of the checkout, which may be in use. */
+async function newDataDirectory(): Promise<string> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
+  onTestFinished(() => removeDataDirectory(dataDir))
+  return dataDir
+}
+
 /** The real server, in a process of its own, on a port of its own; stopped when the test ends. */
 export async function serve(environment: Record<string, string>, words = ['--json']): Promise<Running> {
+  const dataDir = environment.KEYHOOK_DATA_DIR ?? (await newDataDirectory())
   const child = spawn(process.execPath, [program, 'serve', ...words], {
-    env: clean({ PORT: '0', ...environment }) as NodeJS.ProcessEnv,
+    env: clean({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }) as NodeJS.ProcessEnv,
   })
   const output = collect(child)
   const ended = once(child, 'close')

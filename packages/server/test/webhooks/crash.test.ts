@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { composeDispatcher } from '../../src/compose.ts'
 import { readHeaders } from '../../src/domain/recorded-headers.ts'
+import { attemptIdOf } from '../../src/kernel/ids.ts'
 import { settleAttempts } from '../../src/store/attempts.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
+import { captureLog } from '../support/captured-log.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
 import { deliveryEnvironment, deliveryTest, failedSilently, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
@@ -30,9 +32,13 @@ test('a dispatcher that is killed loses nothing: its attempts read interrupted, 
   victim.child.kill('SIGKILL')
   const killedAt = Date.now()
   const seen = receiver.received.length
-  await world.startDispatcher()
+  const { log, lines } = captureLog()
+  const successor = await composeDispatcher(world, log, world.hints)
+  onTestFinished(() => successor.stop())
   await until(async () => (await world.attempts()).filter((row) => row.status === 'succeeded').length === 3)
   const rows = await world.attempts()
+  const logged = lines().flatMap((line) => line.deliveryId ?? [])
+  expect(rows.map((row) => attemptIdOf(row.id)).toSorted()).toEqual(logged.toSorted())
   const interrupted = rows.filter((row) => row.status === 'interrupted')
   expect(interrupted.length).toBeGreaterThanOrEqual(seen)
   // Every request that a receiver ever saw has a row, and the row shows what was sent.
@@ -153,6 +159,27 @@ test('when PostgreSQL goes away and returns, deliveries resume by themselves', a
   }
   await until(async () => new Set((await world.attempts()).map((row) => row.event_seq)).size === 61)
   expect(new Set(receiver.received.map(eventIdOf)).size).toBe(61)
+})
+
+// Seen to fail where the time stays that of the first word: receivers refuse signatures that are minutes old.
+test('what could not begin for a while is signed with the time at which it begins', async () => {
+  const receiver = await receiverFor()
+  const world = await deliveryTest({ KEYHOOK_DELIVERY_LEASE_MS: '60000' })
+  await world.addWebhook(receiver.url)
+  await world.db.unsafe(`
+    create function refuse() returns trigger language plpgsql as $$ begin
+      raise exception 'not now' using errcode = '57P03';
+    end $$;
+    create trigger refuse before update of begun on keyhook.lanes for each row
+    when (new.begun is not null) execute function refuse()`)
+  await world.startDispatcher()
+  await world.publishOne()
+  await sleep(4_000)
+  expect(receiver.received).toEqual([])
+  await world.db.unsafe('drop trigger refuse on keyhook.lanes')
+  await until(() => receiver.received.length === 1)
+  const [{ at, headers }] = receiver.received as [(typeof receiver.received)[number]]
+  expect(at / 1_000 - Number(headers['webhook-timestamp'])).toBeLessThan(3)
 })
 
 test('SIGTERM waits for what is in flight up to its bound, then gives the lanes back at once', async () => {

@@ -140,6 +140,32 @@ test.each([100, 102, 103])('a receiver that says %i although nobody asked has no
   expect(exchange.response?.headers).not.toContain('link')
 })
 
+// RFC 9110, 8.4.1 and 5.5: in any case, and white space at the end is no part of it.
+test.each(['identity', 'Identity', 'identity \t', ''])(
+  'an answer encoded as %j is as it was asked for',
+  async (encoding) => {
+    const receiver = await startHostile(
+      (socket) => void socket.write(`${ok}content-encoding: ${encoding}\r\ncontent-length: 2\r\n\r\nok`),
+    )
+    onTestFinished(() => receiver.close())
+    expect(await attempt(receiver.url)).toMatchObject({ status: 'succeeded', error: null })
+  },
+)
+
+test('a receiver that is gone is gone, even if it does not get to the end of its answer', async () => {
+  const receiver = await startHostile(
+    (socket) => void socket.end('HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\nhalf'),
+  )
+  onTestFinished(() => receiver.close())
+  expect(await attempt(receiver.url)).toMatchObject({ status: 'failed', gone: true })
+})
+
+test('what is wrong with an answer is said in words for people, not in those of a library', async () => {
+  const receiver = await startHostile((socket) => void socket.write('HTTP/1.1 099 x\r\n\r\n'))
+  onTestFinished(() => receiver.close())
+  expect((await attempt(receiver.url)).error?.detail).toBe('The response is not HTTP/1.1.')
+})
+
 test('a receiver of TLS 1.2 cannot have us shake hands again and again', async () => {
   let again = 0
   const tls = { ...certificate('receiver'), maxVersion: 'TLSv1.2' as const }

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { composeDispatcher, composeHints } from '../../src/compose.ts'
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
+import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { removeUser } from '../../src/operator/directory.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { call } from '../support/client.ts'
@@ -352,6 +353,39 @@ test('a receiver that hangs does not keep the deletion of its webhook waiting', 
   const begun = performance.now()
   await call(`${published}/webhooks/${webhook.id}`, { method: 'DELETE', token: owner.token })
   expect(performance.now() - begun).toBeLessThan(2_500)
+})
+
+test('an event is explained by the numbers of its attempts, whatever the clocks of those who made them said', async () => {
+  let broken = true
+  const { webhook, deliveries } = await webhookTo(() => ({ status: broken ? 500 : 200 }))
+  const { body } = await report(created())
+  const [first] = await settledHistory(deliveries, 1)
+  broken = false
+  await call(`${platform}/webhooks/${webhook.id}/deliveries/${first!.id}/redeliver`, {
+    method: 'POST',
+    token: owner.token,
+  })
+  await settledHistory(deliveries, 2)
+  await api.db`
+    update keyhook.attempts set id = ${uuid7(Date.now() + 30_000)}
+    where lane_id = (select lane_id from keyhook.webhooks where id = ${webhook.id}) and attempt = 1`
+  const explained = await call<{
+    delivered_to: { webhook_id: string; status: string; attempts: { attempt: number }[] }[]
+  }>(`${platform}/events/${body.id}`, { token: owner.token })
+  const [one] = explained.body.delivered_to.filter((each) => each.webhook_id === webhook.id)
+  expect([one!.status, one!.attempts.map(({ attempt }) => attempt)]).toEqual(['succeeded', [1, 2]])
+})
+
+test('a recovery ends where the database says that it is now, whatever this node believes', async () => {
+  const { webhook, deliveries } = await webhookTo(() => ({ status: 500 }))
+  await report(created())
+  await settledHistory(deliveries, 1)
+  const since = new Date(Date.now() - 20_000).toISOString()
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 50_000 })
+  onTestFinished(() => void vi.useRealTimers())
+  const body = { since, dry_run: true }
+  const counted = await call(`${platform}/webhooks/${webhook.id}/recover`, { token: owner.token, body })
+  expect([counted.status, counted.body]).toEqual([202, { id: null, matching: 1 }])
 })
 
 test('webhooks that were deleted before an event are no part of its explanation, those deleted after it are', async () => {

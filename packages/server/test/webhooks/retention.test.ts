@@ -2,7 +2,7 @@ import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import { composeApi } from '../../src/compose.ts'
 import type { Database } from '../../src/store/database.ts'
-import { countRecoverable } from '../../src/store/redeliveries.ts'
+import { countRecoverable } from '../../src/store/recoveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createHousekeeping } from '../../src/webhooks/housekeeping.ts'
 import { call } from '../support/client.ts'
@@ -234,7 +234,8 @@ test('an event that one webhook still waits for says of the others that their at
   const lanes = await world.db<{ id: string; webhook_id: string }[]>`select id, webhook_id from keyhook.lanes`
   const counts = new Map<string, number>()
   for (const lane of lanes) {
-    const count = await countRecoverable(world.db, world.orgId, Number(lane.id), new Date(0), new Date())
+    const stretch = { orgId: world.orgId, laneId: Number(lane.id), since: new Date(0), until: new Date() }
+    const count = await countRecoverable(world.db, stretch)
     counts.set(lane.webhook_id, count)
   }
   expect([counts.get(served.id), counts.get(unserved.id)]).toEqual([0, 1])

@@ -4,10 +4,12 @@ import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, isId, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
+import { databaseNowMs } from '../../store/clock.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { findLane } from '../../store/deliveries.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
-import { countRecoverable, findRecovery, insertRecovery, redeliver } from '../../store/redeliveries.ts'
+import { countRecoverable, findRecovery, insertRecovery } from '../../store/recoveries.ts'
+import { redeliver } from '../../store/redeliveries.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
 import { webhookId } from '../published/webhooks.ts'
@@ -159,7 +161,8 @@ export function webhookSendingRoutes(deps: {
         const hook = webhookId(params)
         const laneId = await laneOf(orgId, hook)
         const since = readMoment('/since', body.since)
-        const until = body.until === undefined ? new Date() : readMoment('/until', body.until)
+        // Events have the time of the database, and the clock of this node may be another.
+        const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readMoment('/until', body.until)
         // A stretch that is none was meant as another one: "0 matching" would read as if nothing had been missed.
         if (since >= until) {
           throw invalid([
@@ -168,12 +171,13 @@ export function webhookSendingRoutes(deps: {
               : { pointer: '/until', detail: 'must be later than `since`' },
           ])
         }
-        const matching = await countRecoverable(db, orgId, laneId, since, until)
+        const stretch = { orgId, laneId, since, until }
+        const matching = await countRecoverable(db, stretch)
         if (body.dry_run === true) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
         await db.begin(async (tx) => {
           await keep(tx, orgId, hook)
-          await insertRecovery(tx, orgId, { id: recovery, laneId, since, until })
+          await insertRecovery(tx, { id: recovery, ...stretch })
           const details = { since: since.toISOString(), until: until.toISOString(), recovery }
           await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })
         })

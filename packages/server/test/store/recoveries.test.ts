@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest'
+import { newId, type OrgId, type WebhookId } from '../../src/kernel/ids.ts'
+import { uuid7 } from '../../src/kernel/uuid7.ts'
+import type { Database } from '../../src/store/database.ts'
+import { ensurePartitions } from '../../src/store/partitions.ts'
+import { countRecoverable, insertRecovery, stepRecovery } from '../../src/store/recoveries.ts'
+import { deliveryTest, until } from '../webhooks/support/delivery-test.ts'
+
+const hourMs = 3_600_000
+const anHour = () => ({ since: new Date(Date.now() - hourMs), until: new Date(Date.now() + hourMs) })
+
+async function laneOf(db: Database, webhookId: WebhookId): Promise<number> {
+  const [row] = await db<{ id: string }[]>`select id from keyhook.lanes where webhook_id = ${webhookId}`
+  return Number(row!.id)
+}
+
+/** Deliveries of one webhook that have failed and wait for nothing; the events of others before them. */
+async function failedDeliveries(db: Database, orgId: OrgId, laneId: number, count: number): Promise<void> {
+  await ensurePartitions(db, Date.now())
+  await db`insert into keyhook.event_counters values (${orgId}, ${count})`
+  await db`
+    insert into keyhook.events (org_id, seq, id, type, body)
+    select ${orgId}, n, 'e-' || n, 'database.created', '{}' from generate_series(1, ${count}) n`
+  await db`insert into keyhook.deliveries select ${orgId}, n, ${laneId} from generate_series(1, ${count}) n`
+  await db`update keyhook.lanes set head_seq = ${count}, cursor_seq = ${count} where id = ${laneId}`
+  const ids = Array.from({ length: count }, () => uuid7(Date.now()))
+  await db`
+    insert into keyhook.attempts (org_id, lane_id, id, event_seq, attempt, status, started_at, request_headers)
+    select ${orgId}, ${laneId}, i.id, i.n, 1, 'failed', now(), '{}' from unnest(${ids}::uuid[]) with ordinality as i (id, n)`
+}
+
+async function world() {
+  const { db, organization, person, addWebhook } = await deliveryTest()
+  return {
+    db,
+    /** An organization with a webhook that has failed deliveries. */
+    async failing(count: number) {
+      const orgId = await organization()
+      const { userId } = await person([{ orgId, role: 'owner' }])
+      const { id } = await addWebhook('https://127.0.0.1:1', { org: orgId, user: userId })
+      const laneId = await laneOf(db, id)
+      await failedDeliveries(db, orgId, laneId, count)
+      return { orgId, laneId }
+    },
+    step: () => db.begin((tx) => stepRecovery(tx)),
+    async recover(of: { orgId: OrgId; laneId: number }) {
+      const id = newId('rcv')
+      await db.begin((tx) => insertRecovery(tx, { ...of, ...anHour(), id }))
+      return id
+    },
+    async job(id: string) {
+      const [row] = await db<{ redelivered: number; finished: boolean }[]>`
+        select redelivered::int, finished_at is not null as finished from keyhook.recoveries where id = ${id}`
+      return row!
+    },
+  }
+}
+
+// Seen to fail when the oldest is walked through first.
+test('recoveries of many organizations take turns, however many one of them has asked for', async () => {
+  const { failing, recover, step, job } = await world()
+  const large = await failing(1_700)
+  const small = await failing(5)
+  for (let i = 0; i < 3; i++) await recover(large)
+  const last = await recover(small)
+  await step()
+  await step()
+  expect(await job(last)).toEqual({ redelivered: 5, finished: true })
+  while (await step());
+})
+
+// Seen to fail when it is passed over for good.
+test('what is on its way when a recovery comes to it is looked at again once it is known what came of it', async () => {
+  const { db, failing, recover, step, job } = await world()
+  const of = await failing(3)
+  const attemptId = uuid7(Date.now())
+  await db`update keyhook.lanes set begun = ${`2 2 1 ${Date.now()} ${attemptId}`} where id = ${of.laneId}`
+  expect(await countRecoverable(db, { ...of, ...anHour() })).toBe(2)
+  const id = await recover(of)
+  expect(await step()).toBe(true)
+  expect(await job(id)).toEqual({ redelivered: 2, finished: false })
+  // Not again and again in the same moment.
+  expect(await step()).toBe(false)
+  await until(step, 'the next look')
+  expect(await job(id)).toEqual({ redelivered: 2, finished: false })
+  await db`
+    insert into keyhook.attempts (org_id, lane_id, id, event_seq, attempt, status, started_at, request_headers)
+    values (${of.orgId}, ${of.laneId}, ${attemptId}, 2, 2, 'failed', now(), '{}')`
+  await until(step, 'the last look')
+  expect(await job(id)).toEqual({ redelivered: 3, finished: true })
+  expect(await db`select event_seq::int, attempt, try from keyhook.retries order by 1`).toEqual([
+    { event_seq: 1, attempt: 1, try: 0 },
+    { event_seq: 2, attempt: 2, try: 0 },
+    { event_seq: 3, attempt: 1, try: 0 },
+  ])
+})
+
+test('a recovery whose webhook is deleted meanwhile comes to its end', async () => {
+  const { db, failing, recover, step, job } = await world()
+  const of = await failing(2)
+  await db`update keyhook.lanes set begun = ${`2 2 1 ${Date.now()} ${uuid7(Date.now())}`} where id = ${of.laneId}`
+  const id = await recover(of)
+  await step()
+  await db`update keyhook.lanes set ended_at = now() where id = ${of.laneId}`
+  await until(step, 'the next look')
+  expect(await job(id)).toEqual({ redelivered: 1, finished: true })
+})
