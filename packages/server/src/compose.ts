@@ -135,6 +135,13 @@ export function composeApi(
   }
 }
 
+/** The schema of jobs, too: whoever runs the processes may have no right to make it. */
+export async function prepareJobQueue({ target }: Installation): Promise<void> {
+  const queue = createJobQueue({ target, supervise: false, log: pino({ level: 'silent' }) })
+  await queue.boss()
+  await queue.close()
+}
+
 /** Jobs that this process works on as well as hands out. */
 export const composeJobQueue = ({ target }: Installation, log: Logger): JobQueue =>
   createJobQueue({ target, supervise: true, log })

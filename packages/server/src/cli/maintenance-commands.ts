@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { prepareJobQueue } from '../compose.ts'
 import { UnknownMasterKey } from '../kernel/master-keys.ts'
 import { resealSecrets } from '../operator/reseal.ts'
 import { Mistake } from './output.ts'
@@ -10,7 +11,9 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
     .description('Bring the database schema up to date (serve does this by itself)')
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
-      withInstallation(environment, options, async ({ applied }, output) => {
+      withInstallation(environment, options, async (installation, output) => {
+        const { applied } = installation
+        await prepareJobQueue(installation)
         const names = applied.map(({ version, name }) => `${String(version).padStart(4, '0')}_${name}`)
         output.result(
           { applied: names },

@@ -64,7 +64,8 @@ export const operatorOnly = (): Fault =>
 
 export const unavailable = (internal: string, cause?: unknown): Fault =>
   new Fault('service.unavailable', {
-    public: 'The database cannot be reached. Nothing was changed by this request as far as we know; try again shortly.',
+    public:
+      'The database cannot be reached, or cannot do this at the moment. Nothing was changed by this request as far as we know; try again shortly.',
     internal,
     headers: { 'retry-after': '2' },
     cause,

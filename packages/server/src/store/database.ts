@@ -72,9 +72,12 @@ export const isDataRefused = (error: unknown): boolean =>
 /** True when PostgreSQL was reached and has said no: nothing of it was written. */
 export const wasRefused = (error: unknown): boolean => error instanceof postgres.PostgresError && !isUnavailable(error)
 
-/** True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it. */
+/**
+ * True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it. The job
+ * queue has a driver of its own, whose errors are alike in this.
+ */
 export const isRefusal = (error: unknown): error is Error =>
-  error instanceof postgres.PostgresError && /^(28...|3D000|42501)$/.test(error.code)
+  error instanceof Error && 'severity' in error && 'code' in error && /^(28...|3D000|42501)$/.test(String(error.code))
 
 export const isUniqueViolation = (error: unknown, constraint: string | RegExp): boolean => {
   if (!(error instanceof postgres.PostgresError) || error.code !== '23505') return false
@@ -84,10 +87,11 @@ export const isUniqueViolation = (error: unknown, constraint: string | RegExp): 
 
 /**
  * True when PostgreSQL rolled back what may well succeed another time: somebody held a lock for too long (55P03), two waited
- * for each other (40P01, 40001), or the operator's own limits of time came first (57014, 25P03, 25P04).
+ * for each other (40P01, 40001), the operator's own limits of time came first (57014, 25P03, 25P04), or there is no room left
+ * on its disk or in its memory (53100, 53200).
  */
 export const isCutShort = (error: unknown): boolean =>
-  error instanceof postgres.PostgresError && /^(55P03|40P01|40001|57014|25P0[34])$/.test(error.code)
+  error instanceof postgres.PostgresError && /^(55P03|40P01|40001|57014|25P0[34]|53[12]00)$/.test(error.code)
 
 /** True when `lock_timeout` has passed: somebody holds what was asked for. */
 export const isLockTimeout = (error: unknown): boolean =>

@@ -28,8 +28,7 @@ const neededPartitions = (nowMs: number, attemptsMs: readonly number[], here: re
 }
 
 /**
- * Makes this week's partition and the next few, long before they are needed. A table is made first and attached then:
- * `create table … partition of` would wait for every reader, a dump of an hour included, with all deliveries behind it.
+ * Makes this week's partition and the next few, long before they are needed.
  * `attemptsMs`: weeks of attempts that are to be stored, whatever the clock said when they were begun.
  */
 export async function ensurePartitions(
@@ -43,10 +42,8 @@ export async function ensurePartitions(
     // Again under the lock: another node may have made them while we waited.
     const missing = neededPartitions(nowMs, attemptsMs, await listPartitions(tx))
     for (const week of missing) {
-      const name = `keyhook.${nameOf(week)}`
-      const range = `from ('${uuid7Floor(startOf(week))}') to ('${uuid7Floor(startOf(week + 1))}')`
-      await tx.unsafe(`create table ${name} (like keyhook.attempts including all)`)
-      await tx.unsafe(`alter table keyhook.attempts attach partition ${name} for values ${range}`)
+      const [first, end] = [uuid7Floor(startOf(week)), uuid7Floor(startOf(week + 1))]
+      await tx`select keyhook.add_week(${nameOf(week)}, ${first}, ${end})`
     }
     return missing.map(nameOf)
   })
@@ -84,7 +81,7 @@ async function dropPartition(db: Database, name: string): Promise<boolean> {
       if (!lock!.ours) return false
       // Whoever writes attempts queues behind us while we wait for a long reader: better to come back in an hour.
       await tx`set local lock_timeout = '250ms'`
-      await tx.unsafe(`drop table if exists keyhook.${name}`)
+      await tx`select keyhook.drop_week(${name})`
       return true
     })
   } catch (error) {

@@ -11,6 +11,7 @@ type Need = { setting: string; wanted: string; fits?: (value: string) => boolean
  * rather than set: a pooler lets few settings through, and gives every transaction another connection.
  */
 const needs: readonly Need[] = [
+  { setting: 'server_version_num', wanted: '150000 or more', fits: (value) => Number(value) >= 150_000 },
   { setting: 'server_encoding', wanted: 'UTF8', fits: (value) => value === 'UTF8' || value === 'SQL_ASCII' },
   { setting: 'DateStyle', wanted: 'ISO', fits: (value) => value.startsWith('ISO') },
   { setting: 'bytea_output', wanted: 'hex' },
@@ -35,7 +36,11 @@ export async function checkSuitable(db: Database): Promise<void> {
   if (problems.length > 0) throw new UnsuitableDatabase(problems.join('\n'))
 }
 
+const cures: Record<string, string> = {
+  server_version_num: 'Keyhook needs PostgreSQL 15 or newer.',
+  server_encoding: "Make the database with: create database … template template0 encoding 'UTF8'.",
+}
+
 const cure = (setting: string): string =>
-  setting === 'server_encoding'
-    ? "Make the database with: create database … template template0 encoding 'UTF8'."
-    : `The role, the database or the server sets it; "alter role … reset ${setting}" and "alter database … reset ${setting}" undo it.`
+  cures[setting] ??
+  `The role, the database or the server sets it; "alter role … reset ${setting}" and "alter database … reset ${setting}" undo it.`

@@ -113,6 +113,17 @@ test('a connection that says nothing any more is given up; one that has nothing 
   expect(await db`select 1 as one`).toEqual([{ one: 1 }])
 })
 
+test.each(['53100', '53200'])(
+  'a server without room (%s) may have some another time, and it is no fault of ours',
+  async (code) => {
+    const { db } = await pools(1)
+    const error = await db
+      .unsafe(`do $$ begin raise exception 'full' using errcode = '${code}'; end $$`)
+      .catch((thrown: unknown) => thrown)
+    expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
+  },
+)
+
 test('what a limit of time cut short may be tried again, and is no fault of ours', async () => {
   const { db } = await pools(1)
   const cutShort = db.begin(async (tx) => {

@@ -3,6 +3,7 @@ import { expect, inject, onTestFinished, test } from 'vitest'
 import { ensureFirstOrganization } from '../../src/startup/first-start.ts'
 import { connect, type Database } from '../../src/store/database.ts'
 import { type Migration, migrate, readMigrations, SchemaMismatch } from '../../src/store/migrate.ts'
+import { checkSuitable } from '../../src/store/suitable.ts'
 
 /** An empty database of its own, as the first start finds it. */
 async function emptyDatabase(): Promise<Database> {
@@ -120,3 +121,13 @@ test('what was on its way under the schema before, and what waited for its retry
 })
 
 const startedAt = new Date('2026-11-15T12:00:00.123Z')
+
+test('a server that is too old is refused, whatever else is right there', async () => {
+  const answers = [{ setting: 'server_version_num', value: '140012' }]
+  const old = (() => Promise.resolve(answers)) as unknown as Database
+  await expect(checkSuitable(old)).rejects.toThrow(
+    /server_version_num is "140012" there.* needs PostgreSQL 15 or newer/,
+  )
+  const db = await emptyDatabase()
+  await expect(checkSuitable(db)).resolves.toBeUndefined()
+})

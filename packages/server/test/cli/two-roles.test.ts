@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { expect, inject, onTestFinished, test } from 'vitest'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createLocalIssuer } from '../../src/login/local-issuer.ts'
+import { connect } from '../../src/store/database.ts'
+import { dropPartitions, ensurePartitions } from '../../src/store/partitions.ts'
+import { blocksOf } from '../docs/blocks.ts'
+import { call } from '../support/client.ts'
+import { bridgeTo, keyhook, serve } from '../support/processes.ts'
+import { deliveryEnvironment, until } from '../webhooks/support/delivery-test.ts'
+import { receiverFor } from '../webhooks/support/receiver.ts'
+
+const manual = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
+const dayMs = 86_400_000
+
+/** A database that one role owns, and another role that owns nothing. */
+async function databaseOfTwo() {
+  const server = inject('postgres')
+  const name = `two_${randomBytes(6).toString('hex')}`
+  const [owner, app] = [`owner_${name}`, `app_${name}`]
+  const admin = connect(server, { name: 'test admin', connectionsMax: 1 })
+  for (const role of [owner, app]) await admin.unsafe(`create role ${role} login password 'x'`)
+  await admin.unsafe(`create database ${name} owner ${owner}`)
+  await admin.unsafe(`revoke all on database ${name} from public; grant connect on database ${name} to ${app}`)
+  onTestFinished(async () => {
+    await admin.unsafe(`drop database ${name} with (force)`)
+    await admin.unsafe(`drop role ${owner}; drop role ${app}`)
+    await admin.end()
+  })
+  const as = async (user: string) => {
+    const target = { ...server, database: name, user, password: 'x' }
+    const db = connect(target, { name: 'test', connectionsMax: 1 })
+    onTestFinished(() => db.end({ timeout: 5 }))
+    return { db, url: (await bridgeTo(target)).url }
+  }
+  return { owner: { name: owner, ...(await as(owner)) }, app: { name: app, ...(await as(app)) } }
+}
+
+// Seen to fail while weeks of attempts could only be made by their owner, and the job queue only by its first user.
+test('processes run under a role that may only read and write, given what the manual says', {
+  timeout: 60_000,
+}, async () => {
+  const { owner, app } = await databaseOfTwo()
+  const masterKey = randomBytes(32)
+  const common = {
+    ...deliveryEnvironment,
+    KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
+    KEYHOOK_LOG_LEVEL: 'error',
+  }
+
+  expect(await keyhook(['migrate'], { ...common, DATABASE_URL: owner.url })).toMatchObject({ code: 0, stderr: '' })
+  const early = await keyhook(['serve', '--role', 'jobs'], { ...common, DATABASE_URL: app.url })
+  expect([early.code, early.stderr]).toEqual([2, expect.stringMatching(/^DATABASE_URL: permission denied[^\n]*\n$/)])
+
+  const [grants] = blocksOf(manual).filter(({ language }) => language === 'sql')
+  await owner.db.unsafe(grants!.text.replaceAll(/\bapp\b/g, app.name).replaceAll(/\bowner\b/g, owner.name))
+  const server = await serve({ ...common, DATABASE_URL: app.url })
+  const { organization_id: orgId, owner_id: userId } = server.ready
+  const issuer = createLocalIssuer({ masterKeys: createMasterKeys([masterKey]), now: () => new Date() })
+  const token = await issuer.issue({ subject: userId as never, ttlSeconds: 600 })
+  const receiver = await receiverFor()
+  const body = { url: receiver.url, event_types: ['database.created'] }
+  const webhook = await call<{ id: string }>(`${server.url}/api/v1/organizations/${orgId}/webhooks`, { token, body })
+  const platform = `${server.url}/platform/v1/organizations/${orgId}`
+  const sample = { token, body: { event_type: 'backup.completed' } }
+  expect((await call(`${platform}/webhooks/${webhook.body.id}/test`, sample)).status).toBe(202)
+  expect((await call(`${platform}/databases`, { token, body: { name: 'first' } })).status).toBe(202)
+  const settled = async () => (await owner.db`select 1 from keyhook.attempts where status = 'succeeded'`).length
+  // The sample, and the database's own event: the job was taken and done.
+  await until(async () => (await settled()) === 2, 'both deliveries')
+  await server.stop()
+
+  // Weeks from now it is the same role that makes room, and that ends what is old.
+  expect(await ensurePartitions(app.db, Date.now() + 100 * dayMs)).not.toEqual([])
+  expect(await dropPartitions(app.db, Date.now() + 200 * dayMs)).not.toEqual([])
+  await expect(app.db`select keyhook.drop_week('events')`).rejects.toThrow(/not the name of a week/)
+  await expect(app.db.unsafe('drop table keyhook.events')).rejects.toThrow(/owner/)
+})
