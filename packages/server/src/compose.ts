@@ -184,7 +184,7 @@ export async function composePlatformNode(
   })
 }
 
-/** Connections that only the dispatcher uses: reading, beginning, settling, and one to listen on. */
+/** Connections that only the dispatcher uses: for news, reading, beginning and settling. Beside them there is one that listens. */
 const dispatcherConnections = 6
 
 /** "There may be something to deliver": one for the process, between those who publish and the dispatcher. */

@@ -3,11 +3,11 @@ import { operator } from '../domain/audit.ts'
 import { type EventType, eventTypes } from '../domain/event-types.ts'
 import { isEventId, measureData } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
-import { isId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/events.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { publishReport } from '../webhooks/publish.ts'
+import { idOption } from './directory-commands.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -37,14 +37,14 @@ export function addEventCommands(program: Command, environment: Environment): vo
 }
 
 function eventOf({ org, type, data, id }: Options, bytesMax: number) {
-  if (!isId('org', org)) throw new Mistake(`--org: "${org}" is not an id such as org_01h455vb4pex5vsknk084sn02q`)
+  const orgId = idOption('org', '--org', org)
   if (!(eventTypes as readonly string[]).includes(type)) {
     throw new Mistake(`--type: "${type}" is not one of ${eventTypes.join(', ')}`)
   }
   if (id !== undefined && !isEventId(id)) {
-    throw new Mistake(`--id: "${id}" may have letters, digits and _ . : - (at most 128, the first a letter or digit)`)
+    throw new Mistake(`--id: "${id}" may have letters, digits and _ : - (at most 128, the first a letter or digit)`)
   }
-  return { orgId: org, type: type as EventType, data: dataOf(data, bytesMax), id: id ?? null }
+  return { orgId, type: type as EventType, data: dataOf(data, bytesMax), id: id ?? null }
 }
 
 function dataOf(text: string, bytesMax: number): object {

@@ -1,11 +1,11 @@
-import { hash, randomInt } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import { base62, randomBase62 } from './base62.ts'
 
 /*
  * A key is <tag>_<8>_<32>, in base62. The last six characters are the CRC-32 of everything before them, so that a typo
  * or a random string is refused without a query, and secret scanners can tell a leaked key from noise.
  */
-const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const prefixLength = 8
 const secretLength = 26
 const checksumLength = 6
@@ -41,10 +41,4 @@ function checksum(text: string): string {
     rest = Math.floor(rest / 62)
   }
   return digits
-}
-
-function randomBase62(length: number): string {
-  let text = ''
-  for (let i = 0; i < length; i++) text += base62[randomInt(62)]
-  return text
 }

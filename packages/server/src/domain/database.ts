@@ -1,4 +1,4 @@
-import { randomInt } from 'node:crypto'
+import { randomBase62 } from './base62.ts'
 
 /*
  * The life of a database. Every pair of a status and a move has an answer: the next status, or null for a move that does
@@ -29,12 +29,8 @@ export const databaseWasDeleted = 'The database was deleted.'
 export const ownerRole = 'app'
 export const ownerDatabase = 'app'
 
-const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-const passwordChars = 32
-
-/** 190 random bits in characters that no shell, URL or connection string gives a meaning to. */
-export const mintDatabasePassword = (): string =>
-  Array.from({ length: passwordChars }, () => alphabet[randomInt(alphabet.length)]).join('')
+/** 190 random bits. */
+export const mintDatabasePassword = (): string => randomBase62(32)
 
 /** What a client needs beside the password. An IPv6 address stands in brackets (RFC 3986). */
 export const connectionString = (host: string, port: number): string =>

@@ -11,7 +11,7 @@ import { insertUser, lockUser, removeUser as removeUserRow } from '../store/user
 
 /*
  * Who there is: organizations, users, and who is in what. Members cannot change this; the operator can.
- * Every change writes its audit entry in the same transaction.
+ * Every change in an organization writes its audit entry in the same transaction; a user who is in none has no log to be in.
  */
 
 const labelCharsMax = 255
