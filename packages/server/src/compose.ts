@@ -236,11 +236,11 @@ export async function composeDispatcher(
   })
 }
 
-/** Of the files that a process may have open: as many connections again may be idle, and there are others than receivers. */
-const receiversShare = 0.45
+/** Of the files that a process may have open. The rest is for whoever else has connections to us, or we to them. */
+const shares = { inFlight: 0.6, idle: 0.3 }
 
-const inFlightMaxOf = ({ deliveryInFlightMax }: Config): number =>
-  Math.min(deliveryInFlightMax, Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * receiversShare))
+const receiversMax = ({ deliveryInFlightMax }: Config, share: number): number =>
+  Math.min(deliveryInFlightMax, Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * share))
 
 const deliverySettings = (config: Config): DeliverySettings => ({
   serviceName: config.serviceName,
@@ -251,9 +251,10 @@ const deliverySettings = (config: Config): DeliverySettings => ({
   schedule: config.deliverySchedule,
   retentionDays: config.retentionDays,
   limits: {
-    inFlightMax: inFlightMaxOf(config),
+    inFlightMax: receiversMax(config, shares.inFlight),
+    idleMax: receiversMax(config, shares.idle),
     // As many lanes as requests would do if every lane had one in flight; the rest are waiting for a turn.
-    lanesMax: inFlightMaxOf(config) + 1_000,
+    lanesMax: receiversMax(config, shares.inFlight) + 1_000,
     laneWidthMax: config.deliveryLaneWidthMax,
     leaseMs: config.deliveryLeaseMs,
     pollMs: 100,

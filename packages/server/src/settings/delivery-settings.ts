@@ -70,7 +70,7 @@ export const deliverySettings = {
     'KEYHOOK_DELIVERY_IN_FLIGHT_MAX',
     '10000',
     integer(1, 1_000_000, 'a number of requests'),
-    'Most requests to receivers that a process has in flight, and most connections that it keeps open between them. Each takes some 65 KB and an open file: no more than 45 of a hundred that the process may have (`ulimit -n`) are used, and the log says where that is less.',
+    'Most requests to receivers that a process has in flight, and most connections that it keeps open between them. Each takes some 65 KB and an open file: of those that the process may have (`ulimit -n`) no more than 60 in a hundred are used for the former, which the log says where it is less, and 30 for the latter.',
   ),
   deliveryLaneWidthMax: setting(
     'KEYHOOK_DELIVERY_PER_WEBHOOK_MAX',

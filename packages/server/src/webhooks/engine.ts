@@ -27,7 +27,8 @@ export type DeliverySettings = {
   connectMsMax: number
   schedule: RetrySchedule
   retentionDays: number | null
-  limits: DispatcherLimits
+  /** `idleMax`: most connections that are kept between requests. */
+  limits: DispatcherLimits & { idleMax: number }
   send: SendLimits
 }
 
@@ -55,7 +56,7 @@ export async function startEngine(deps: {
       connectMsMax: settings.connectMsMax,
     }),
     limits: settings.send,
-    idleMax: settings.limits.inFlightMax,
+    idleMax: settings.limits.idleMax,
     requestHeaders: createRequestHeaders(settings),
     now,
     onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),
