@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Command, InvalidArgumentError } from 'commander'
 import { localCertificate } from '../listen/certificate.ts'
-import { createReceiver, type Received } from '../listen/receiver.ts'
+import { createReceiver, type Received, type Secret } from '../listen/receiver.ts'
 import { prepareDataDirectory } from '../store/embedded/data-directory.ts'
 import { Mistake } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
@@ -27,15 +27,19 @@ export function addListenCommand(program: Command, environment: Environment): vo
 async function listen(environment: Environment, options: Options): Promise<void> {
   // Where somebody has set everything up at once, this names the certificate that is about to be made.
   const { dataDir: given, serviceName } = environment({ KEYHOOK_DELIVERY_CA_FILE: '' })
-  const dataDir = await prepareDataDirectory(given)
-  const certificate = await localCertificate(join(dataDir, 'listen'), new Date())
+  const { secretFile } = options
+  if (secretFile !== undefined) await refuseUnreadable(secretFile)
+  const folder = join(await prepareDataDirectory(given), 'listen')
+  const certificate = await localCertificate(folder, new Date()).catch((error: NodeJS.ErrnoException) => {
+    if (error.syscall === undefined) throw error
+    throw new Mistake(`KEYHOOK_DATA_DIR: the certificate cannot be kept in ${folder} (${error.message}).`)
+  })
   const receiver = createReceiver({
     certificate,
     serviceName,
     status: options.status,
-    secret: () => readSecret(options.secretFile),
-    onReceived: (received) =>
-      process.stdout.write(`${options.json ? JSON.stringify(received) : describe(received, options.secretFile)}\n`),
+    secret: () => readSecret(secretFile),
+    onReceived: (received) => process.stdout.write(`${options.json ? JSON.stringify(received) : describe(received)}\n`),
   })
   receiver.listen(options.port, '127.0.0.1')
   await once(receiver, 'listening').catch((error: NodeJS.ErrnoException) => {
@@ -53,9 +57,10 @@ async function listen(environment: Environment, options: Options): Promise<void>
 
 const verdicts = { good: 'signature good', bad: 'SIGNATURE WRONG', unchecked: 'signature not checked' }
 
-const describe = ({ event, signature, body }: Received, secretFile: string | undefined): string => {
-  const why = signature === 'unchecked' && secretFile !== undefined ? `: there is no file ${secretFile}` : ''
-  return `${harmless(event)}  (${verdicts[signature]}${why})\n  ${harmless(body)}`
+const describe = (received: Received): string => {
+  if ('refused' in received) return `${harmless(received.event)}  (REFUSED: ${received.refused})`
+  const why = received.signature === 'unchecked' && received.why !== null ? `: ${received.why}` : ''
+  return `${harmless(received.event)}  (${verdicts[received.signature]}${why})\n  ${harmless(received.body)}`
 }
 
 /** Anybody on the machine can send something here, and a terminal obeys control characters (CWE-150). */
@@ -63,13 +68,20 @@ const harmless = (text: string): string =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
   text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, (one) => `\\x${one.charCodeAt(0).toString(16).padStart(2, '0')}`)
 
-async function readSecret(file: string | undefined): Promise<string | null> {
-  if (file === undefined) return null
+/** One that is not there yet may come, as in the README's tour. */
+async function refuseUnreadable(secretFile: string): Promise<void> {
+  await readFile(secretFile).catch(({ code }: NodeJS.ErrnoException) => {
+    if (code !== 'ENOENT') throw new Mistake(`--secret-file: ${secretFile} cannot be read (${code}).`)
+  })
+}
+
+async function readSecret(file: string | undefined): Promise<Secret> {
+  if (file === undefined) return { why: null }
   try {
-    return (await readFile(file, 'utf8')).trim()
+    return { secret: (await readFile(file, 'utf8')).trim() }
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    throw error
+    const { code } = error as NodeJS.ErrnoException
+    return { why: code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read (${code})` }
   }
 }
 
