@@ -9,7 +9,7 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
   if (first === null) {
     lines.push(
       '',
-      '  There is no organization with an owner. Make one, with the ids that these commands print:',
+      `  There is no organization with an owner. Make one${sameSecrets(config)}, with the ids that these commands print:`,
       `    ${here}npx keyhook org create --name "My organization"`,
       `    ${here}npx keyhook user create --email you@example.com`,
       `    ${here}npx keyhook member set --org ORG --user USER --role owner`,
@@ -25,7 +25,7 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
     `  Organization: ${first.orgId}${first.isNew ? ' (made just now)' : ''}`,
     `  Its owner:    ${first.ownerId}`,
     '',
-    `  Mint a login token${config.databaseUrl === null ? '' : ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'}:`,
+    `  Mint a login token${sameSecrets(config)}:`,
     `    TOKEN=$(${here}npx keyhook token issue --user ${first.ownerId})`,
     '',
     '  Then:',
@@ -37,6 +37,12 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
     '',
   )
   return lines.join('\n')
+}
+
+/** Not in the lines themselves, which end up in scrollback. Without the key a command would sign with one that it makes itself. */
+function sameSecrets({ databaseUrl, masterKeys }: Config): string {
+  if (databaseUrl !== null) return ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'
+  return masterKeys === null ? '' : ', where KEYHOOK_MASTER_KEY is set as here'
 }
 
 const sameDataDir = (config: Config): string =>

@@ -1,0 +1,28 @@
+import { randomBytes } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { newId } from '../../src/kernel/ids.ts'
+import { welcome } from '../../src/startup/welcome.ts'
+
+const key = randomBytes(32).toString('base64')
+const DATABASE_URL = 'postgres://ada:hunter2@localhost/keyhook'
+
+test.each<[has: string, environment: Record<string, string>, says: RegExp]>([
+  ['nothing of its own', {}, /(token|Make one)(:|, with the ids)/],
+  ['a master key', { KEYHOOK_MASTER_KEY: key }, /(token|Make one), where KEYHOOK_MASTER_KEY is set as here/],
+  [
+    'a master key and a database',
+    { KEYHOOK_MASTER_KEY: key, DATABASE_URL },
+    /(token|Make one), where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here/,
+  ],
+])(
+  'where the environment has %s, the second terminal is told to have the same, and no secret is shown',
+  (_, environment, says) => {
+    const first = { orgId: newId('org'), ownerId: newId('usr'), isNew: true }
+    for (const text of [first, null].map((one) => welcome(readConfig(environment), 'http://127.0.0.1:8080', one))) {
+      expect(text).toMatch(says)
+      expect(text).not.toContain(key)
+      expect(text).not.toContain('hunter2')
+    }
+  },
+)
