@@ -16,7 +16,7 @@ import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
 import type { Database } from '../store/database.ts'
 import { createOutput, Mistake } from './output.ts'
-import { stopSignal } from './stop-signal.ts'
+import { endingAtOnce, stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
 /** After this, requests that are still being answered are cut off. */
@@ -51,13 +51,15 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const driver = composeDatabaseDriver(config, log)
   parts.defer(() => driver.close())
   const worksOnJobs = options.role === 'all' || options.role === 'jobs'
-  const installation = await openInstallation(config, {
-    purpose: 'serve',
-    note: output.note,
-    // Beside our own PostgreSQL, which the very first time takes as long: so the first database need not wait for it.
-    onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
-    onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
-  })
+  const opening = () =>
+    openInstallation(config, {
+      purpose: 'serve',
+      note: output.note,
+      // Beside our own PostgreSQL, which the very first time takes as long: so the first database need not wait for it.
+      onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
+      onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
+    })
+  const installation = await endingAtOnce(opening)
   parts.defer(() => installation.close())
   const first = await ensureFirstOrganization(installation.db)
   const hints = composeHints(installation, log)

@@ -1,6 +1,7 @@
 import type { Config } from '../config.ts'
 import { type Installation, openInstallation } from '../startup/open.ts'
 import { createOutput, type Output } from './output.ts'
+import { endingAtOnce } from './stop-signal.ts'
 
 /** What the environment says, but for what a command knows better. */
 export type Environment = (instead?: Readonly<Record<string, string>>) => Config
@@ -12,10 +13,12 @@ export async function withInstallation(
   work: (installation: Installation, output: Output) => Promise<void>,
 ): Promise<void> {
   const output = createOutput(json ?? false)
-  const installation = await openInstallation(environment(), { purpose: 'command', note: output.note })
-  try {
-    await work(installation, output)
-  } finally {
-    await installation.close()
-  }
+  await endingAtOnce(async () => {
+    const installation = await openInstallation(environment(), { purpose: 'command', note: output.note })
+    try {
+      await work(installation, output)
+    } finally {
+      await installation.close()
+    }
+  })
 }

@@ -1,0 +1,103 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import postgres from 'postgres'
+import { expect, onTestFinished, test } from 'vitest'
+import { isPostgresOn, readLockFile } from '../../src/store/embedded/lock-file.ts'
+import { dataDirectory, open } from '../embedded/support/scratch.ts'
+import { call } from '../support/client.ts'
+import { keyhook, program, serve } from '../support/processes.ts'
+
+const timeout = 90_000
+const patient = { timeout: 20_000 }
+
+/** A command of the real program that can be told to end. */
+function begin(words: string[], KEYHOOK_DATA_DIR: string) {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, KEYHOOK_DATA_DIR } as NodeJS.ProcessEnv
+  const child = spawn(process.execPath, [program, ...words], { env })
+  const ended = once(child, 'close')
+  onTestFinished(async () => {
+    child.kill('SIGKILL')
+    await ended
+  })
+  return { child, ended }
+}
+
+/** The PostgreSQL of a data directory, once it takes connections. */
+async function postmasterOf(dataDir: string) {
+  const cluster = join(dataDir, 'postgres')
+  const lock = async () => await readLockFile(cluster).catch(() => undefined)
+  await expect.poll(async () => (await lock())?.ready, { interval: 5, ...patient }).toBe(true)
+  const { pid } = (await lock())!
+  return { isRunning: () => isPostgresOn(cluster, pid) }
+}
+
+/** Whoever wants to make an organization or a key waits for as long as the test likes. */
+async function holdOrganizations(dataDir: string) {
+  const { connection } = await open(dataDir, 'command')
+  const sql = postgres({ ...connection, max: 2, onnotice: () => {} })
+  // Its server may have gone before it.
+  onTestFinished(() => sql.end({ timeout: 0 }).catch(() => {}))
+  const held = await sql.reserve()
+  await held`begin`
+  await held`lock table keyhook.organizations in access exclusive mode`
+  const waiting = async () => (await sql`select 1 from pg_locks where not granted`).length
+  return { someoneWaits: () => expect.poll(waiting, patient).toBeGreaterThan(0) }
+}
+
+test.each(['SIGINT', 'SIGTERM'] as const)(
+  '%s ends a command, and the PostgreSQL that it has started for itself goes with it',
+  { timeout },
+  async (signal) => {
+    const dataDir = await dataDirectory()
+    const { child, ended } = begin(['org', 'create', '--name', 'x'], dataDir)
+    const postmaster = await postmasterOf(dataDir)
+    child.kill(signal)
+    expect(await ended).toEqual([null, signal])
+    await expect.poll(postmaster.isRunning, patient).toBe(false)
+    expect((await keyhook(['org', 'create', '--name', 'x'], { KEYHOOK_DATA_DIR: dataDir })).code).toBe(0)
+  },
+)
+
+test('Ctrl-C ends a command, and leaves the PostgreSQL alone that a server has lent to it', { timeout }, async () => {
+  const dataDir = await dataDirectory()
+  const server = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' })
+  const { someoneWaits } = await holdOrganizations(dataDir)
+  const { child, ended } = begin(['org', 'create', '--name', 'x'], dataDir)
+  await someoneWaits()
+  child.kill('SIGINT')
+  expect(await ended).toEqual([null, 'SIGINT'])
+  await sleep(500)
+  expect((await call(`${server.url}/readyz`)).status).toBe(200)
+})
+
+test('a Ctrl-C that comes twice is one; a second one hurries, and PostgreSQL goes with the server in any case', {
+  timeout,
+}, async () => {
+  const dataDir = await dataDirectory()
+  const environment = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' }
+  const twice = await serve(environment)
+  const first = await postmasterOf(dataDir)
+  twice.child.kill('SIGINT')
+  await sleep(80)
+  expect((await twice.stop('SIGINT')).code).toBe(0)
+  expect(await first.isRunning()).toBe(false)
+
+  const hurried = await serve(environment)
+  const second = await postmasterOf(dataDir)
+  const { organization_id: org, owner_id: owner } = hurried.ready
+  const { stdout } = await keyhook(['token', 'issue', '--user', owner], environment)
+  const { someoneWaits } = await holdOrganizations(dataDir)
+  const path = `/api/v1/organizations/${org}/api-keys`
+  const inFlight = call(hurried.url + path, { token: stdout.trim(), body: { name: 'ci' } }).catch(() => 'cut off')
+  await someoneWaits()
+  hurried.child.kill('SIGINT')
+  await sleep(1_500)
+  expect(hurried.child.exitCode).toBeNull()
+  hurried.child.kill('SIGINT')
+  const [code, signal] = await once(hurried.child, 'close')
+  expect([code, signal]).toEqual([null, 'SIGINT'])
+  expect(await inFlight).toBe('cut off')
+  await expect.poll(second.isRunning, patient).toBe(false)
+})
