@@ -1,7 +1,9 @@
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { access, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import postgres from 'postgres'
 import { expect, onTestFinished, test } from 'vitest'
 import { isPostgresOn, readLockFile } from '../../src/store/embedded/lock-file.ts'
@@ -13,15 +15,19 @@ const timeout = 90_000
 const patient = { timeout: 20_000 }
 
 /** A command of the real program that can be told to end. */
-function begin(words: string[], KEYHOOK_DATA_DIR: string) {
-  const env = { PATH: process.env.PATH, HOME: process.env.HOME, KEYHOOK_DATA_DIR } as NodeJS.ProcessEnv
-  const child = spawn(process.execPath, [program, ...words], { env })
+function begin(words: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', KEYHOOK_DATA_DIR } as NodeJS.ProcessEnv
+  const child = spawn(process.execPath, [program, ...words], { env, detached })
   const ended = once(child, 'close')
   onTestFinished(async () => {
     child.kill('SIGKILL')
     await ended
   })
-  return { child, ended }
+  let said = ''
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
+    said += chunk
+  })
+  return { child, ended, said: () => said }
 }
 
 /** The PostgreSQL of a data directory, once it takes connections. */
@@ -70,6 +76,26 @@ test('Ctrl-C ends a command, and leaves the PostgreSQL alone that a server has l
   expect(await ended).toEqual([null, 'SIGINT'])
   await sleep(500)
   expect((await call(`${server.url}/readyz`)).status).toBe(200)
+})
+
+test('Ctrl-C during the very first start ends it quietly, with all that it runs, and the next one begins anew', {
+  timeout,
+}, async () => {
+  const dataDir = await dataDirectory()
+  // A group of its own, as the terminal gives to what is started in it.
+  const { child, ended, said } = begin(['serve'], dataDir, { detached: true })
+  const workshops = async () => (await readdir(dataDir)).filter((name) => name.includes('.preparing-'))
+  const version = async () => access(join(dataDir, (await workshops())[0]!, 'cluster/PG_VERSION')).then(() => true)
+  await expect.poll(() => version().catch(() => false), { interval: 2, ...patient }).toBe(true)
+  process.kill(-child.pid!, 'SIGINT')
+  expect(await ended).toEqual([null, 'SIGINT'])
+  expect(said()).toMatch(/^Preparing PostgreSQL in [^\n]+\n$/)
+  const programs = async () => (await promisify(execFile)('ps', ['-eo', 'args'])).stdout
+  await expect.poll(programs, patient).not.toContain(dataDir)
+
+  const next = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' })
+  expect((await call(`${next.url}/readyz`)).status).toBe(200)
+  expect(await workshops()).toEqual([])
 })
 
 test('a Ctrl-C that comes twice is one; a second one hurries, and PostgreSQL goes with the server in any case', {

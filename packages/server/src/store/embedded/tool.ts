@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { constants, setPriority } from 'node:os'
 import type { Account } from './reach.ts'
 
@@ -32,8 +32,11 @@ export function runTool(
     const child = spawn(program, args, {
       ...spawnOptions(options.account),
       stdio: ['pipe', 'ignore', 'pipe'],
+      // A session of its own: Ctrl-C in the terminal reaches only Keyhook, and not half of what it has under way.
+      detached: true,
       ...(options.signal && { signal: options.signal }),
     })
+    endWithUs(child)
     if (options.unhurried && child.pid !== undefined) yieldToOthers(child.pid)
     let errors = ''
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -48,6 +51,31 @@ export function runTool(
       fail(new Error(`${program} ended with ${signal ?? `code ${code}`}:\n${lastLines(errors)}`))
     })
   })
+}
+
+const running = new Set<ChildProcess>()
+
+/** One listener for all of them: there may be many at a time. */
+function endWithUs(child: ChildProcess): void {
+  if (running.size === 0) process.once('exit', endAll)
+  running.add(child)
+  child.once('close', () => {
+    running.delete(child)
+    if (running.size === 0) process.off('exit', endAll)
+  })
+}
+
+function endAll(): void {
+  for (const { pid } of running) if (pid !== undefined) endGroup(pid)
+}
+
+/** With the programs that it runs itself, as initdb does: they would go on for a moment, and leave what it tidies up. */
+function endGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGTERM')
+  } catch {
+    // It has ended already.
+  }
 }
 
 function yieldToOthers(pid: number): void {

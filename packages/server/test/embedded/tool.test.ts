@@ -1,0 +1,33 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { expect, onTestFinished, test } from 'vitest'
+
+test('Ctrl-C does not reach the programs that Keyhook runs; they end with it, and so do those that they run', async () => {
+  // A number that no other process has among its words.
+  const marker = `600.${process.pid}`
+  const runner = join(import.meta.dirname, 'support/tool-runner.ts')
+  // A group of its own, as the terminal gives to what is started in it.
+  const child = spawn(process.execPath, [runner, `sleep ${marker} & wait`], { detached: true })
+  const ended = once(child, 'close')
+  onTestFinished(async () => {
+    child.kill('SIGKILL')
+    await ended
+  })
+  const programs = async () => {
+    const { stdout } = await promisify(execFile)('ps', ['-eo', 'args'])
+    const lines = stdout.split('\n').filter((line) => line.includes(marker) && !line.includes(runner))
+    return lines.map((line) => line.split(' ')[0]).sort()
+  }
+  const both = ['/bin/sh', 'sleep']
+  await expect.poll(programs, { timeout: 20_000 }).toEqual(both)
+  process.kill(-child.pid!, 'SIGINT')
+  await once(child.stdout, 'data')
+  await sleep(300)
+  expect(await programs()).toEqual(both)
+  child.kill('SIGUSR2')
+  await ended
+  await expect.poll(programs, { timeout: 20_000 }).toEqual([])
+})
