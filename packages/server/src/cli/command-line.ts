@@ -20,16 +20,32 @@ import type { Environment } from './with-installation.ts'
 export async function runCommandLine(words: string[]): Promise<number> {
   try {
     const program = createProgram()
-    await program.parseAsync(helpAtTheEnd(words), { from: 'user' })
+    await program.parseAsync(helpAtTheEnd(program, words), { from: 'user' })
     return 0
   } catch (error) {
     return explain(error)
   }
 }
 
-/** Commander's own help looks at one word only. */
-const helpAtTheEnd = (words: string[]): string[] =>
-  words[0] === 'help' && words.length > 2 ? [...words.slice(1), '--help'] : words
+/** Commander's own help looks at one word only, and shows everything where it does not know that one. */
+function helpAtTheEnd(program: Command, words: string[]): string[] {
+  const known: string[] = []
+  let command = program
+  let isAsked = false
+  for (const word of words) {
+    if (command.commands.length === 0 || word.startsWith('-')) break
+    if (word === 'help') {
+      isAsked = true
+      continue
+    }
+    const next = command.commands.find((one) => one.name() === word)
+    // Without --help Commander says that there is no such command, and which one it may have been.
+    if (next === undefined) return isAsked ? [...known, word] : words
+    known.push(word)
+    command = next
+  }
+  return isAsked ? [...known, '--help'] : words
+}
 
 function createProgram(): Command {
   const program = new Command('keyhook')

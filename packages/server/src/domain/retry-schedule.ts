@@ -3,11 +3,14 @@ import { durationSeconds } from './duration.ts'
 /** Delays before each attempt, in milliseconds; the first is the wait before the first attempt. */
 export type RetrySchedule = readonly [number, ...number[]]
 
+export const attemptsMax = 100
+export const waitDaysMax = 30
+
 /** `0s,5s,5m,30m`: null unless every part is a duration and the first is zero, since a first attempt never waits. */
 export function readRetrySchedule(text: string): RetrySchedule | null {
   const delays = text.split(',').map((part) => durationSeconds(part.trim()))
-  if (delays[0] !== 0 || delays.length > 100) return null
-  if (delays.some((delay) => delay === null || delay > 30 * 86_400)) return null
+  if (delays[0] !== 0 || delays.length > attemptsMax) return null
+  if (delays.some((delay) => delay === null || delay > waitDaysMax * 86_400)) return null
   return delays.map((seconds) => seconds! * 1_000) as [number, ...number[]]
 }
 

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { type RetrySchedule, readRetrySchedule } from '../domain/retry-schedule.ts'
+import { attemptsMax, type RetrySchedule, readRetrySchedule, waitDaysMax } from '../domain/retry-schedule.ts'
 import { type Network, readNetwork } from '../webhooks/address-guard.ts'
 import { integer, oneOf, optional, setting, text, Unreadable } from './setting.ts'
 
@@ -24,11 +24,13 @@ const certificates = (path: string): string => {
   }
 }
 
-const retrySchedule = (value: string): RetrySchedule => {
+const readSchedule = (value: string): RetrySchedule => {
   const schedule = readRetrySchedule(value)
-  if (schedule === null) throw new Unreadable('is not a schedule such as 0s,5s,5m,2h (the first is 0s)')
+  if (schedule === null) throw new Unreadable(`is not a schedule such as 0s,5s,5m,2h (${waits})`)
   return schedule
 }
+const waits = `up to ${attemptsMax} waits of up to ${waitDaysMax}d, the first 0s`
+const retrySchedule = Object.assign(readSchedule, { takes: waits })
 
 /** Webhook deliveries: where they may go, how long they may take, when they are tried again, and what is kept. */
 export const deliverySettings = {

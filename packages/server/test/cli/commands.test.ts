@@ -87,6 +87,9 @@ const mistakes: Mistake[] = [
   ['nothing to do', [], /keyhook --help/],
   ['half a command', ['org'], /"keyhook org --help" lists the commands/],
   ['a command that does not exist', ['frobnicate'], /unknown command 'frobnicate'/],
+  ['the help of a command that does not exist', ['help', 'frobnicate'], /unknown command 'frobnicate'/],
+  ['the help of half a command and a typing error', ['help', 'org', 'creat'], /'creat'.*Did you mean create/],
+  ['the same, the other way round', ['org', 'help', 'creat'], /'creat'.*Did you mean create/],
   ['a typing error', ['serv'], /Did you mean serve/],
   ['an option that does not exist', ['migrate', '--fast'], /unknown option '--fast'/],
   [
@@ -223,6 +226,11 @@ test('--help explains every command and exits 0', async () => {
   expect(help.code).toBe(0)
   for (const command of ['serve', 'migrate', 'org', 'user', 'member', 'token']) expect(help.stdout).toContain(command)
   expect((await run('member', 'set', '--help')).stdout).toContain('--role')
-  expect((await run('help', 'member', 'set')).stdout).toContain('--role')
+  for (const words of [
+    ['help', 'member', 'set'],
+    ['member', 'help', 'set'],
+  ])
+    expect(await run(...words)).toMatchObject({ code: 0, stdout: expect.stringContaining('--role') })
+  expect((await run('help')).stdout).toBe(help.stdout)
   expect(await run('--version')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) })
 })

@@ -96,6 +96,17 @@ test.each<[variable: string, values: string[]]>([
   }
 })
 
+test('the retry schedule takes as much as its message says, and no more', () => {
+  const problems = (value: string) => problemsOf({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: value })
+  const waits = (count: number) => ['0s', ...Array(count - 1).fill('30d')].join()
+  expect(problems(waits(100))).toEqual([])
+  for (const value of [waits(101), '0s,31d', '0s,721h', '5s,5m', '0s,', '0s;5s']) {
+    expect(problems(value), value).toEqual([
+      `KEYHOOK_DELIVERY_RETRY_SCHEDULE: "${value}" is not a schedule such as 0s,5s,5m,2h (up to 100 waits of up to 30d, the first 0s)`,
+    ])
+  }
+})
+
 test.each<[environment: Record<string, string>, complaint: string]>([
   [{ DATABASE_URL: 'postgres://localhost/keyhook' }, 'KEYHOOK_MASTER_KEY: is required with DATABASE_URL'],
   [{ KEYHOOK_OIDC_ISSUER: 'https://issuer.example' }, 'KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER'],
