@@ -11,8 +11,6 @@ export type IdPrefix =
   | 'evt'
   | 'dlv'
   | 'rcv'
-  | 'att'
-  | 'req'
   | 'db'
   | 'bak'
   | 'rst'

@@ -283,6 +283,6 @@ describe('a body made to be expensive', () => {
     const reply = await refused('webhooks', body)
     expect(reply.status).toBe(422)
     expect(reply.text.length).toBeLessThan(20_000)
-    expect(performance.now() - started).toBeLessThan(1_000)
+    expect(performance.now() - started).toBeLessThan(5_000)
   })
 })

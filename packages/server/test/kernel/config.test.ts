@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
-import { describe, expect, test } from 'vitest'
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
 import { ConfigProblems, readConfig, settings } from '../../src/config.ts'
 
 const key = () => randomBytes(32).toString('base64')
@@ -130,24 +130,21 @@ test('a secret that cannot be read is not repeated', () => {
   expect(problems.join()).not.toContain('hunter2')
 })
 
-const operating = new URL('../../../../docs/operating.md', import.meta.url)
-describe.skipIf(!existsSync(operating))('docs/operating.md', () => {
-  test('has the table of settings, exactly as the code has them', () => {
-    const cells = (line: string) =>
-      line
-        .split(/(?<!\\)\|/)
-        .slice(1, -1)
-        .map((cell) => cell.trim())
-    const lines = readFileSync(operating, 'utf8')
-      .split('\n')
-      .filter((line) => line.startsWith('|'))
-    const shown = lines.map(cells).filter(([first]) => /^`[A-Z_]+`$/.test(first ?? ''))
-    const known = Object.values(settings).map(({ variable, fallback, parse, about }) => [
-      `\`${variable}\``,
-      fallback === null ? '—' : `\`${fallback}\``,
-      ('takes' in parse && parse.takes) || '',
-      about,
-    ])
-    expect(shown).toEqual(known)
-  })
+test('docs/operating.md has the table of settings, exactly as the code has them', () => {
+  const cells = (line: string) =>
+    line
+      .split(/(?<!\\)\|/)
+      .slice(1, -1)
+      .map((cell) => cell.trim())
+  const lines = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('|'))
+  const shown = lines.map(cells).filter(([first]) => /^`[A-Z_]+`$/.test(first ?? ''))
+  const known = Object.values(settings).map(({ variable, fallback, parse, about }) => [
+    `\`${variable}\``,
+    fallback === null ? '—' : `\`${fallback}\``,
+    ('takes' in parse && parse.takes) || '',
+    about,
+  ])
+  expect(shown).toEqual(known)
 })
