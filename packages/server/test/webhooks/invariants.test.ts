@@ -111,7 +111,15 @@ test('no connection is held across a request: with one connection and receivers 
       connectMsMax: 5_000,
       schedule: [0],
       retentionDays: null,
-      limits: { inFlightMax: 1_000, lanesMax: 1_000, laneWidthMax: 8, leaseMs: 2_000, pollMs: 50, drainMsMax: 0 },
+      limits: {
+        inFlightMax: 1_000,
+        idleMax: 1_000,
+        lanesMax: 1_000,
+        laneWidthMax: 8,
+        leaseMs: 2_000,
+        pollMs: 50,
+        drainMsMax: 0,
+      },
       send: {
         attemptMsMax: 60_000,
         responseKeptBytesMax: 1_024,
