@@ -39,6 +39,7 @@ import { type Installation, silentMsMax } from './startup/open.ts'
 import { openFilesMax } from './startup/open-files.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect, type Database, learnTypesOnce } from './store/database.ts'
+import { hostOf } from './store/embedded/host.ts'
 import { createHoldOrganization } from './store/hold-organization.ts'
 import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
@@ -172,7 +173,7 @@ export async function composePlatformNode(
     node,
     holdName,
     driver: withCurrentHost(driver, { db, host: publicHostOf(config) }),
-    archives: createArchiveDirectory(config.archivesDir ?? join(dataDir, 'archives')),
+    archives: createArchiveDirectory(config.archivesDir ?? join(dataDir, 'archives'), await hostOf(dataDir)),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { link, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { leaveToHost } from '../store/embedded/host.ts'
 
 /**
  * The master key of an embedded installation, made on first start. Written aside and linked into place: two processes
@@ -15,6 +16,7 @@ export async function masterKeyFrom(dataDir: string): Promise<Buffer> {
   await file.writeFile(`${randomBytes(32).toString('base64')}\n`)
   await file.sync()
   await file.close()
+  await leaveToHost(draft)
   await link(draft, path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
   })

@@ -1,22 +1,25 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { lchown, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type BackupId, isId } from '../../kernel/ids.ts'
 import { syncDirectory } from '../../store/embedded/data-directory.ts'
+import type { Account } from '../../store/embedded/reach.ts'
 import { DamagedArchive } from '../driver.ts'
 import type { ArchiveStore } from './archive-store.ts'
 
 const suffix = '.tar.zst'
 
-/** Archives as files of one directory, readable by nobody else. */
-export function createArchiveDirectory(path: string): ArchiveStore {
+/** Archives as files of one directory, readable by nobody else; they belong to `owner` where root works for somebody else. */
+export function createArchiveDirectory(path: string, owner?: Account): ArchiveStore {
   const place = (id: BackupId) => join(path, `${id}${suffix}`)
 
   return {
     async write(id, content) {
-      await mkdir(path, { recursive: true, mode: 0o700 })
+      const made = await mkdir(path, { recursive: true, mode: 0o700 })
+      if (owner && made !== undefined) await lchown(path, owner.uid, owner.gid)
       const draft = `${place(id)}.writing-${randomBytes(6).toString('hex')}`
       const file = await open(draft, 'wx', 0o600)
+      if (owner) await file.chown(owner.uid, owner.gid)
       const hash = createHash('sha256')
       let bytes = 0
       try {

@@ -1,8 +1,11 @@
 import { chmod, mkdir, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { accountFor } from '../../store/embedded/account.ts'
+import { checkBelongings } from '../../store/embedded/belongings.ts'
 import { type Binaries, installedNative, readyBinaries } from '../../store/embedded/binaries.ts'
+import { clusterOwner } from '../../store/embedded/cluster.ts'
 import { directoryId, nameFrom, prepareDataDirectory } from '../../store/embedded/data-directory.ts'
+import { hostOf, leaveToHost } from '../../store/embedded/host.ts'
 import { type Account, firstBarrier } from '../../store/embedded/reach.ts'
 import { systemClusters } from '../../store/embedded/system-home.ts'
 
@@ -13,22 +16,24 @@ export type Home = { path: string; account: Account | undefined; binaries: Binar
 export async function nodeOf(dataDir: string): Promise<{ node: string; holdName: string; dataDir: string }> {
   const real = await prepareDataDirectory(dataDir)
   const id = await directoryId(real)
+  await checkBelongings(real)
   return { node: nameFrom(id, 'node'), holdName: nameFrom(id, 'platform'), dataDir: real }
 }
 
 /**
  * In the data directory, unless the account that runs PostgreSQL cannot get there. The directories down to an instance
  * belong to us and may only be entered; what the account owns begins with each cluster, so that nothing it could plant
- * is ever opened by root.
+ * is ever opened by root. Only where root serves somebody else's data directory is all of it theirs, as before.
  */
 export async function openHome(dataDir: string): Promise<Home> {
   const native = await installedNative()
-  const account = await accountFor(undefined)
+  const account = await accountFor(await clusterOwner(dataDir))
   const binaries = await readyBinaries(native, dataDir, account)
   const inside = join(dataDir, 'databases')
   const reachable = account === undefined || (await firstBarrier(dataDir, account)) === undefined
   const path = reachable ? inside : join(await systemClusters(), nameFrom(await directoryId(dataDir), 'databases'))
-  await mkdir(path, { recursive: true })
+  const made = await mkdir(path, { recursive: true })
+  if (made !== undefined && account?.uid === (await hostOf(dataDir))?.uid) await leaveToHost(path)
   await chmod(path, account === undefined ? 0o700 : 0o711)
   if (path !== inside) await pointTo(path, inside)
   return { path, account, binaries, version: await versionOf(binaries) }

@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { chmod, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DatabaseId, isId } from '../../kernel/ids.ts'
+import { giveTo } from '../../store/embedded/cluster.ts'
 import { syncDirectory, writeSecret } from '../../store/embedded/data-directory.ts'
+import { leaveToHost } from '../../store/embedded/host.ts'
 import type { Home } from './home.ts'
 
 /*
@@ -35,6 +37,7 @@ export async function makeCluster(
   fill: (workshop: string) => Promise<void>,
 ): Promise<void> {
   await mkdir(path, { recursive: true })
+  await leaveToHost(path)
   await chmod(path, home.account === undefined ? 0o700 : 0o711)
   for (const name of await readdir(path)) {
     if (name.startsWith('preparing-')) await rm(join(path, name), { recursive: true, force: true })
@@ -50,6 +53,13 @@ export async function makeCluster(
     await rm(workshop, { recursive: true, force: true })
     throw error
   }
+}
+
+/** To the account that is about to run it: root may have restored it with a plain copy, or somebody else run it before. */
+export async function handOver({ account }: Home, { path, cluster }: InstanceDirectory): Promise<void> {
+  if (account === undefined) return
+  await chmod(path, 0o711)
+  await giveTo(account, cluster)
 }
 
 export const hasCluster = ({ cluster }: InstanceDirectory): Promise<boolean> => exists(join(cluster, 'PG_VERSION'))

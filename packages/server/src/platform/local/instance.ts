@@ -4,7 +4,7 @@ import { clearOrphan } from '../../store/embedded/orphan.ts'
 import { type Postmaster, startPostmaster } from '../../store/embedded/postmaster.ts'
 import { socketNameOf } from '../../store/embedded/socket-directory.ts'
 import type { Home } from './home.ts'
-import type { InstanceDirectory } from './instance-directory.ts'
+import { handOver, type InstanceDirectory } from './instance-directory.ts'
 import { instanceSettings } from './server-settings.ts'
 
 const backoffMsMin = 500
@@ -53,6 +53,7 @@ export function runInstance(options: InstanceOptions): Instance {
     const clearing = await clearOrphan(directory.cluster, note, socketNameOf(port))
     if (clearing === 'elsewhere')
       throw new Error(`${directory.cluster} is served by a process that cannot be seen here`)
+    await handOver(home, directory)
     stopping.signal.throwIfAborted()
     current = await startPostmaster({
       dataDir: directory.path,

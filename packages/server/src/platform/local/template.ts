@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { chown, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { ownerDatabase, ownerRole } from '../../domain/database.ts'
-import { singleUser, superuser } from '../../store/embedded/cluster.ts'
+import { giveTo, singleUser, superuser } from '../../store/embedded/cluster.ts'
 import { syncDirectory } from '../../store/embedded/data-directory.ts'
 import { runTool } from '../../store/embedded/tool.ts'
 import { step } from '../step.ts'
@@ -43,7 +43,7 @@ async function ensure(home: Home, signal: AbortSignal): Promise<string> {
   if (!(await stat(path).catch(() => undefined))) {
     await removeTemplates(home.path, (name) => /\.preparing-/.test(name))
     await make(path, home, signal)
-  }
+  } else if (home.account) await giveTo(home.account, path)
   // Databases are copies and need no template any more. One that cannot be removed is no reason to make none.
   await removeTemplates(home.path, (name) => name !== basename(path)).catch(() => {})
   return path

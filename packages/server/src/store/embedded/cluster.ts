@@ -27,8 +27,10 @@ export const database = 'keyhook'
 /** `link` is the path in the data directory that has to point to a cluster that lives elsewhere. */
 export type Place = { path: string; link: string | undefined; initialised: boolean }
 
+/** Whom the clusters of a data directory belong to: our own, or where there is none the databases of customers. */
 export async function clusterOwner(dataDir: string): Promise<Account | undefined> {
-  return await stat(join(dataDir, 'postgres')).catch(() => undefined)
+  const ownerOf = (name: string) => stat(join(dataDir, name)).catch(() => undefined)
+  return (await ownerOf('postgres')) ?? (await ownerOf('databases'))
 }
 
 /** Where the cluster is, or is to be: in the data directory, unless the account that runs it cannot get there. */
@@ -137,9 +139,12 @@ export async function singleUser(
   await runTool(binaries.postgres, args, { ...tool, input: `${statements}\n` })
 }
 
-/** A cluster that root restored with a plain copy belongs to root, and PostgreSQL would refuse it. */
+/**
+ * A cluster that root restored with a plain copy belongs to root, and PostgreSQL would refuse it. What is behind a link is
+ * not given away: the account itself may have put the link there.
+ */
 export async function giveTo(account: Account, cluster: string): Promise<void> {
-  if ((await stat(cluster)).uid === account.uid) return
+  if ((await lstat(cluster)).uid === account.uid) return
   for (const entry of await readdir(cluster, { withFileTypes: true, recursive: true })) {
     await lchown(join(entry.parentPath, entry.name), account.uid, account.gid)
   }

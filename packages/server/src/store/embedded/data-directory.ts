@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { chmod, link, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRoot } from './account.ts'
+import { leaveToHost } from './host.ts'
 import { wayTo } from './reach.ts'
 
 const enterable = 0o711
@@ -120,6 +121,7 @@ async function writeDraft(path: string, secret: string): Promise<string> {
   } finally {
     await file.close()
   }
+  await leaveToHost(draft)
   return draft
 }
 

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { acquire, DataDirectoryInUse } from './acquire.ts'
+import { checkBelongings } from './belongings.ts'
 import { installedNative } from './binaries.ts'
 import { database, superuser } from './cluster.ts'
 import { directoryId, nameFrom, prepareDataDirectory, readSecret } from './data-directory.ts'
@@ -42,6 +43,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   const native = await installedNative()
   const dataDir = await prepareDataDirectory(options.dataDir)
   const id = await directoryId(dataDir)
+  await checkBelongings(dataDir)
   const acquired = await acquire({ dataDir, name: nameFrom(id, 'hold'), purpose: options.purpose, note })
   if (acquired.kind === 'shared') return await share(dataDir)
 

@@ -1,5 +1,6 @@
 import { copyFile, type FileHandle, open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { leaveToHost } from './host.ts'
 import { lastLines } from './tool.ts'
 
 const logBytesMax = 10 * 1024 * 1024
@@ -16,6 +17,7 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
   )
   if (size > logBytesMax) await rename(path, `${path}.old`)
   const file = await open(path, 'a+', 0o600)
+  await leaveToHost(path)
   let begin = (await file.stat()).size
   let looking: Promise<void> | undefined
 
@@ -23,7 +25,9 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
   async function look(): Promise<void> {
     if ((await file.stat()).size <= logBytesMax) return
     // Where the disk has no room for the copy, making room comes first.
-    await copyFile(path, `${path}.old`).catch(() => {})
+    await copyFile(path, `${path}.old`)
+      .then(() => leaveToHost(`${path}.old`))
+      .catch(() => {})
     await file.truncate(0)
     begin = 0
   }

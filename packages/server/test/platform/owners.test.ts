@@ -1,0 +1,120 @@
+import { execFile } from 'node:child_process'
+import { chmod, chown, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { expect, onTestFinished, test } from 'vitest'
+import { scramVerifier } from '../../src/domain/scram.ts'
+import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
+import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
+import type { DatabaseDriver } from '../../src/platform/driver.ts'
+import { nodeOf, openHome } from '../../src/platform/local/home.ts'
+import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
+import { hostOf } from '../../src/store/embedded/host.ts'
+import { firstBarrier } from '../../src/store/embedded/reach.ts'
+import { asRoot, startOwner } from '../embedded/support/scratch.ts'
+import { portRange, scratchFolder } from './support/platform.ts'
+
+const nobody = { uid: 65_534, gid: 65_534 }
+const passwordVerifier = await scramVerifier('secret')
+
+async function dataDirectory(): Promise<string> {
+  const folder = await scratchFolder()
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  return (await nodeOf(join(folder, 'data'))).dataDir
+}
+
+/** One start of a node's driver on the directory, stopped again at its end. */
+async function withDriver<T>(dataDir: string, work: (driver: DatabaseDriver) => Promise<T>): Promise<T> {
+  const [first, last] = portRange().split('-').map(Number)
+  const driver = createLocalDriver({
+    home: () => openHome(dataDir),
+    host: '127.0.0.1',
+    publicHost: '127.0.0.1',
+    ports: { first: first!, last: last! },
+    onEvent() {},
+  })
+  try {
+    return await work(driver)
+  } finally {
+    await driver.close()
+  }
+}
+
+const provision = async (driver: DatabaseDriver): Promise<DatabaseId> => {
+  const id = newId('db')
+  await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  return id
+}
+
+const give = (who: { uid: number; gid: number }, path: string) =>
+  promisify(execFile)('chown', ['-R', `${who.uid}:${who.gid}`, path])
+
+async function ownersIn(path: string): Promise<number[]> {
+  const entries = await readdir(path, { recursive: true })
+  const owners = await Promise.all(['', ...entries].map(async (name) => (await stat(join(path, name))).uid))
+  return [...new Set(owners)]
+}
+
+test.skipIf(!asRoot)(
+  "root runs an ordinary user's databases as that user, and leaves what it makes to them",
+  async () => {
+    const dataDir = await dataDirectory()
+    const id = await withDriver(dataDir, provision)
+    // As that user would have made it.
+    await give(nobody, dataDir)
+    await chmod(dataDir, 0o700)
+    await withDriver(dataDir, async (driver) => {
+      await driver.resume(id)
+      const backup = driver.backup(id, { onProgress() {}, signal: new AbortController().signal })
+      await createArchiveDirectory(join(dataDir, 'archives'), await hostOf(dataDir)).write(newId('bak'), backup)
+      await provision(driver)
+    })
+    expect(await ownersIn(dataDir)).toEqual([nobody.uid])
+  },
+)
+
+test.skipIf(!asRoot)('databases that root restored with a plain copy are given back to their account', async () => {
+  const dataDir = await dataDirectory()
+  const id = await withDriver(dataDir, provision)
+  const home = join(dataDir, 'databases')
+  await give({ uid: 0, gid: 0 }, dataDir)
+  // What a copy under a strict umask leaves of the modes.
+  for (const path of [home, join(home, id)]) await chmod(path, 0o700)
+  await withDriver(dataDir, async (driver) => {
+    await driver.resume(id)
+    // From the template, which was copied as well.
+    await provision(driver)
+  })
+})
+
+test.skipIf(!asRoot)(
+  'an ordinary user is told at the start which files are root’s, and what to do',
+  async (context) => {
+    if (await firstBarrier(dirname(process.execPath), nobody)) return context.skip()
+    const dataDir = await dataDirectory()
+    await mkdir(join(dataDir, 'archives'))
+    await mkdir(join(dataDir, 'lost+found'), { mode: 0o700 })
+    const instance = join(dataDir, 'databases', newId('db'))
+    await mkdir(instance, { recursive: true })
+    await writeFile(join(instance, 'port'), '15432\n', { mode: 0o600 })
+    const refusal = async () => {
+      const owner = startOwner(dataDir, 'serve', nobody)
+      const failed = await owner.until((line) => line.ready === true).catch((error: Error) => error.message)
+      await owner.ended
+      return failed
+    }
+    await give(nobody, dataDir)
+    for (const [path, top] of [
+      [join(instance, 'port'), 'databases'],
+      [instance, 'databases'],
+      [join(dataDir, 'archives'), 'archives'],
+    ] as const) {
+      await chown(path, 0, 0)
+      expect(await refusal()).toMatch(
+        `${path} belongs to the user with id 0, and Keyhook runs as the one with id 65534: have it given back ` +
+          `(as root: chown -R 65534:65534 ${dataDir}/${top})`,
+      )
+      await chown(path, nobody.uid, nobody.gid)
+    }
+  },
+)
