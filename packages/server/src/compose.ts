@@ -27,7 +27,7 @@ import { createLocalIssuer } from './login/local-issuer.ts'
 import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
-import { createArchiveDirectory } from './platform/archive/archive-directory.ts'
+import { checkArchiveDirectory, createArchiveDirectory } from './platform/archive/archive-directory.ts'
 import { withCurrentHost } from './platform/current-host.ts'
 import type { DatabaseDriver } from './platform/driver.ts'
 import { payInvoice } from './platform/invoices.ts'
@@ -167,13 +167,16 @@ export async function composePlatformNode(
   driver: DatabaseDriver = composeDatabaseDriver(config, log),
 ): Promise<PlatformNode> {
   const { node, holdName, dataDir } = await nodeOf(config.dataDir)
+  const [archivesDir, owner] = [config.archivesDir ?? join(dataDir, 'archives'), await hostOf(dataDir)]
+  const { problem } = await checkArchiveDirectory(archivesDir, owner)
+  if (problem !== null) log.error({ err: problem }, 'archives.cannot_be_used')
   return startPlatformNode({
     db,
     dataDir,
     node,
     holdName,
     driver: withCurrentHost(driver, { db, host: publicHostOf(config) }),
-    archives: createArchiveDirectory(config.archivesDir ?? join(dataDir, 'archives'), await hostOf(dataDir)),
+    archives: createArchiveDirectory(archivesDir, owner),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,

@@ -3,8 +3,8 @@ import { Command, CommanderError } from 'commander'
 import { ConfigProblems, readConfig } from '../config.ts'
 import { Fault } from '../kernel/faults.ts'
 import { isRefusal, isUnavailable } from '../store/database.ts'
-import { DataDirectoryUnusable } from '../store/embedded/data-directory.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
+import { DirectoryUnusable } from '../store/embedded/make-way.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { UnsuitableDatabase } from '../store/suitable.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
@@ -98,7 +98,7 @@ function makeStrict(command: Command, words = 'keyhook'): void {
 }
 
 /** What the person at the keyboard can mend, with a message that says how. */
-const mistakes = [Mistake, DataDirectoryInUse, DataDirectoryUnusable, SchemaMismatch, UnsuitableDatabase]
+const mistakes = [Mistake, DataDirectoryInUse, DirectoryUnusable, SchemaMismatch, UnsuitableDatabase]
 
 function explain(error: unknown): number {
   // The only one that gets here: the help or the version was asked for, and printed.

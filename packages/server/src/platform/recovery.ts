@@ -64,11 +64,17 @@ export async function sweep({ db, driver, archives, node, turns, log }: Omit<Dep
     if (status === undefined) log.warn({ databaseId: id }, 'instance.unknown')
     else if (status === 'failed' || status === 'deleted') await turns.take(id, () => driver.remove(id))
   }
-  const kept = await archives.existing()
+  // Archives are needed for backups and restores alone: a disk that is away must not keep the databases from their node.
+  const kept = await archives.existing().catch((err) => {
+    log.error({ err }, 'archives.cannot_be_read')
+    return []
+  })
   const backups = await backupStatusesOf(db, kept)
   for (const id of kept) {
     const status = backups.get(id)
     if (status === undefined) log.warn({ backupId: id }, 'archive.unknown')
-    else if (status === 'failed' || status === 'deleted') await archives.remove(id)
+    else if (status === 'failed' || status === 'deleted') {
+      await archives.remove(id).catch((err) => log.error({ err, backupId: id }, 'archive.not_removed'))
+    }
   }
 }

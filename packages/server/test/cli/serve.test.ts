@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdir, stat } from 'node:fs/promises'
+import { mkdir, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -178,6 +178,25 @@ test('a port that is taken and an address that is not ours are mistakes, named i
   ])
   const elsewhere = await keyhook(['serve', '--role', 'api'], { ...environment, PORT: '0', HOST: '192.0.2.1' })
   expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringMatching(/^HOST: [^\n]+\n$/)])
+})
+
+test('a directory for archives that can never hold one is a mistake, named in one line before anything is ready', async () => {
+  const { environment } = await external()
+  const folder = await scratchDirectory()
+  const file = join(folder, 'file')
+  await writeFile(file, '')
+  for (const [path, why] of [
+    [file, `${file} is no directory`],
+    [join(file, 'below'), `${file} is no directory`],
+    // Node's own way of making it would try for ever.
+    ['/proc/keyhook/archives', '/proc/keyhook cannot be made'],
+  ] as const) {
+    const settings = { ...environment, KEYHOOK_DATA_DIR: join(folder, 'data'), KEYHOOK_LOG_LEVEL: 'fatal', PORT: '0' }
+    const refused = await keyhook(['serve', '--json'], { ...settings, KEYHOOK_ARCHIVES_DIR: path })
+    expect(refused).toMatchObject({ code: 2, stdout: '' })
+    expect(refused.stderr).toMatch(/^KEYHOOK_ARCHIVES_DIR: [^\n]+\n$/)
+    expect(refused.stderr).toContain(`"${path}" cannot be used: ${why}`)
+  }
 })
 
 test('serve --json prints exactly one line, and logs go to standard error', async () => {

@@ -1,17 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import { expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
-import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
+import { checkArchiveDirectory, createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
 import { compress } from '../../src/platform/archive/compress.ts'
 import { encodeManifest, manifestPath } from '../../src/platform/archive/manifest.ts'
 import { readArchive } from '../../src/platform/archive/read-archive.ts'
 import { decodeHeader, encodeHeader, endOfArchive, paddingAfter } from '../../src/platform/archive/tar.ts'
 import { DamagedArchive } from '../../src/platform/driver.ts'
+import { smallDisk } from '../support/small-disk.ts'
 
 type Files = Record<string, Buffer>
 
@@ -137,6 +138,31 @@ test('an archive that cannot be opened never begins its source; one that is not 
   expect(stage).toBe('not begun')
   for await (const _part of compress(source())) break
   expect(stage).toBe('ended')
+})
+
+test('a directory of archives that is missing is made, and one that nobody can write to is refused', async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), 'keyhook-archives-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'some', 'where')
+  expect(await checkArchiveDirectory(path)).toEqual({ problem: null })
+  expect((await stat(path)).mode & 0o777).toBe(0o700)
+  const disk = await smallDisk('size=1m,ro')
+  if (disk === null) return context.skip()
+  await expect(checkArchiveDirectory(disk)).rejects.toThrow(
+    /^KEYHOOK_ARCHIVES_DIR: .* written and read there \(EROFS\)/,
+  )
+})
+
+test('a disk for archives that has no room is a problem to report, and no reason not to start', async (context) => {
+  const disk = await smallDisk('size=1m,nr_inodes=1')
+  if (disk === null) return context.skip()
+  const { problem } = await checkArchiveDirectory(join(disk, 'archives'))
+  expect(problem?.message).toContain('cannot be made (ENOSPC)')
+})
+
+test('an archive is not waited for where its directory can never be made', async () => {
+  const archives = createArchiveDirectory('/proc/keyhook/archives')
+  await expect(archives.write(newId('bak'), stream([]))).rejects.toThrow('/proc/keyhook cannot be made')
 })
 
 test('a header says back what it was given', () => {

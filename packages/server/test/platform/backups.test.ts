@@ -1,8 +1,13 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
+import type { DatabaseDriver } from '../../src/platform/driver.ts'
+import { createTurns } from '../../src/platform/jobs/turns.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
+import { sweep } from '../../src/platform/recovery.ts'
 import { runBackupSchedule } from '../../src/platform/scheduled-backups.ts'
+import { captureLog } from '../support/captured-log.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
 import { createBackupHold } from './support/held-backups.ts'
 import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
@@ -100,6 +105,22 @@ test('a backup that cannot be written ends in backup.failed with the reason, aft
   // And the next one is as good as ever.
   expect(await platform.takeBackup(source.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
+
+test('archives that cannot be read when a node comes up are reported, and keep nothing else from coming up', async () => {
+  const { node } = await nodeOf(join(platform.folder, 'data'))
+  const { log, lines } = captureLog()
+  const driver = { existing: async () => [] } as unknown as DatabaseDriver
+  const common = { db: platform.db, driver, node, turns: createTurns(), log }
+  await sweep({ ...common, archives: createArchiveDirectory(import.meta.filename) })
+  expect(lines().map((line) => line.msg)).toEqual(['archives.cannot_be_read'])
+  const backup = await platform.takeBackup(source.id)
+  await platform.db`update keyhook.backups set status = 'failed', failure = 'x' where id = ${backup.id}`
+  const remove = async () => {
+    throw new Error('the disk is away')
+  }
+  await sweep({ ...common, archives: { ...createArchiveDirectory(platform.archives), remove } })
+  expect(lines().at(-1)).toMatchObject({ msg: 'archive.not_removed', backupId: backup.id })
+})
 
 test('deleting a backup removes its archive; its path answers 404 from then on', async () => {
   const backup = await platform.takeBackup(source.id)

@@ -1,8 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { lchown, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { constants } from 'node:fs'
+import { access, lchown, open, readdir, rename, rm } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
 import { type BackupId, isId } from '../../kernel/ids.ts'
 import { syncDirectory } from '../../store/embedded/data-directory.ts'
+import { DirectoryUnusable, makeWay, unusable } from '../../store/embedded/make-way.ts'
 import type { Account } from '../../store/embedded/reach.ts'
 import { DamagedArchive } from '../driver.ts'
 import type { ArchiveStore } from './archive-store.ts'
@@ -15,8 +17,7 @@ export function createArchiveDirectory(path: string, owner?: Account): ArchiveSt
 
   return {
     async write(id, content) {
-      const made = await mkdir(path, { recursive: true, mode: 0o700 })
-      if (owner && made !== undefined) await lchown(path, owner.uid, owner.gid)
+      await makeDirectory(path, owner)
       const draft = `${place(id)}.writing-${randomBytes(6).toString('hex')}`
       const file = await open(draft, 'wx', 0o600)
       if (owner) await file.chown(owner.uid, owner.gid)
@@ -59,6 +60,34 @@ export function createArchiveDirectory(path: string, owner?: Account): ArchiveSt
       return [...new Set(ids)].filter((id) => isId('bak', id))
     },
   }
+}
+
+/**
+ * Refuses a directory in which no archive can ever be kept, before anybody relies on it. A disk that is away or full may come
+ * back, and until then it costs backups and restores and nothing else: that is answered, and not thrown.
+ */
+export async function checkArchiveDirectory(path: string, owner?: Account): Promise<{ problem: Error | null }> {
+  try {
+    await makeDirectory(path, owner)
+    await access(path, constants.R_OK | constants.W_OK | constants.X_OK).catch((error: NodeJS.ErrnoException) => {
+      throw unusable(chosen(path), `archives cannot be written and read there (${error.code})`, error)
+    })
+    return { problem: null }
+  } catch (error) {
+    const cause = error instanceof DirectoryUnusable ? (error.cause as NodeJS.ErrnoException | undefined) : undefined
+    if (!passing.has(cause?.code ?? '')) throw error
+    return { problem: error as Error }
+  }
+}
+
+/** What the disk says of itself, and not of the setting that names it. */
+const passing = new Set(['EIO', 'ESTALE', 'ENOTCONN', 'ENODEV', 'ENXIO', 'ETIMEDOUT', 'EHOSTDOWN', 'ENOSPC', 'EDQUOT'])
+
+const chosen = (path: string) => ({ path: resolve(path), setting: 'KEYHOOK_ARCHIVES_DIR' })
+
+async function makeDirectory(path: string, owner: Account | undefined): Promise<void> {
+  const made = await makeWay(chosen(path), 0o700)
+  if (owner && made) await lchown(path, owner.uid, owner.gid)
 }
 
 const namesIn = (path: string): Promise<string[]> =>

@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { access, readdir, realpath, stat } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import { isRoot } from './account.ts'
-import { DataDirectoryUnusable } from './data-directory.ts'
+import { DirectoryUnusable } from './make-way.ts'
 
 /**
  * Root has every right, and gives PostgreSQL back its files where it starts it. An ordinary user cannot take back what root
@@ -43,12 +43,12 @@ async function isUsable(path: string): Promise<boolean> {
   }
 }
 
-async function notUsable(dataDir: string, path: string): Promise<DataDirectoryUnusable> {
+async function notUsable(dataDir: string, path: string): Promise<DirectoryUnusable> {
   const owner = await stat(path).catch(() => stat(dirname(path)))
   const us = process.getuid?.()
   // All that lies beside it is probably no different, and would be next.
   const top = join(dataDir, relative(dataDir, path).split(sep)[0]!)
-  return new DataDirectoryUnusable(
+  return new DirectoryUnusable(
     `${path} belongs to the user with id ${owner.uid}, and Keyhook runs as the one with id ${us}: have it given back ` +
       `(as root: chown -R ${us}:${process.getgid?.()} ${await realpath(top)}), or run Keyhook as that user.`,
   )

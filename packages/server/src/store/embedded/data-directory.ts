@@ -1,17 +1,14 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { chmod, link, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { chmod, link, lstat, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRoot } from './account.ts'
 import { leaveToHost } from './host.ts'
-import { wayTo } from './reach.ts'
+import { type Chosen, DirectoryUnusable, makeWay, unusable } from './make-way.ts'
 
 const enterable = 0o711
 const closed = 0o700
 
-/** Nothing can be kept there. The text is for the operator who chose the directory. */
-export class DataDirectoryUnusable extends Error {
-  override readonly name = 'DataDirectoryUnusable'
-}
+const chosen = (path: string): Chosen => ({ path, setting: 'KEYHOOK_DATA_DIR' })
 
 /**
  * Makes the directory if need be and answers its real path. Root leaves it enterable, because the cluster inside belongs
@@ -19,7 +16,7 @@ export class DataDirectoryUnusable extends Error {
  */
 export async function prepareDataDirectory(path: string): Promise<string> {
   const wanted = resolve(path)
-  const made = await makeWay(wanted, isRoot() ? enterable : closed)
+  const made = await makeWay(chosen(wanted), isRoot() ? enterable : closed)
   const dataDir = await realpath(wanted)
   // A directory with other things in it keeps its mode: somebody may have pointed us at a home directory.
   if (!made && isRoot() && (await isOurs(dataDir))) {
@@ -28,43 +25,6 @@ export async function prepareDataDirectory(path: string): Promise<string> {
   }
   return dataDir
 }
-
-/**
- * Every directory on the way that is missing. Not by mkdir's own `recursive`: where a file system answers ENOENT to a new
- * directory, as /proc does, Node tries again for ever.
- */
-async function makeWay(wanted: string, mode: number): Promise<boolean> {
-  let made = false
-  for (const step of wayTo(wanted)) {
-    if (await isDirectory(step, wanted)) continue
-    try {
-      await mkdir(step)
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
-      // Another process that starts at the same moment was faster.
-      if (code === 'EEXIST' && (await isDirectory(step, wanted))) continue
-      throw unusable(wanted, `${step} cannot be made (${code})`, error)
-    }
-    // In its own right, because mkdir subtracts the umask; under 077 the account of PostgreSQL could not get in.
-    await chmod(step, mode)
-    made = true
-  }
-  return made
-}
-
-async function isDirectory(path: string, wanted: string): Promise<boolean> {
-  try {
-    if ((await stat(path)).isDirectory()) return true
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return false
-    throw unusable(wanted, `${path} cannot be looked at (${code})`, error)
-  }
-  throw unusable(wanted, `${path} is no directory`)
-}
-
-const unusable = (dataDir: string, why: string, cause?: unknown): DataDirectoryUnusable =>
-  new DataDirectoryUnusable(`KEYHOOK_DATA_DIR: "${dataDir}" cannot be used: ${why}.`, { cause })
 
 async function isOurs(dataDir: string): Promise<boolean> {
   const entries = await readdir(dataDir)
@@ -77,7 +37,7 @@ export async function directoryId(dataDir: string): Promise<string> {
   const existing = await readSecret(path)
   if (existing !== undefined) return existing
   const draft = await writeDraft(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
-    throw unusable(dataDir, `nothing can be written there (${error.code})`, error)
+    throw unusable(chosen(dataDir), `nothing can be written there (${error.code})`, error)
   })
   try {
     // A hard link, unlike a rename, does not replace the id that another process has just begun to use.
@@ -103,7 +63,7 @@ export async function readSecret(path: string): Promise<string | undefined> {
     if (code !== 'EACCES') throw error
     const owner = await lstat(path).catch(() => lstat(dirname(path)))
     const help = `it belongs to the user with id ${owner.uid}: run Keyhook as that user, or give it another data directory`
-    throw new DataDirectoryUnusable(`${path} cannot be read, ${help}.`, { cause: error })
+    throw new DirectoryUnusable(`${path} cannot be read, ${help}.`, { cause: error })
   }
 }
 

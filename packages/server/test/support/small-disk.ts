@@ -1,0 +1,21 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rmdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { onTestFinished } from 'vitest'
+
+const run = promisify(execFile)
+
+/** A file system of its own that is soon full, gone after the test; null where this user may not mount one. */
+export async function smallDisk(options: string): Promise<string | null> {
+  const path = await mkdtemp(join(tmpdir(), 'keyhook-small-'))
+  onTestFinished(() => rmdir(path))
+  const mounted = await run('mount', ['-t', 'tmpfs', '-o', `mode=755,${options}`, 'tmpfs', path]).then(
+    () => true,
+    () => false,
+  )
+  if (!mounted) return null
+  onTestFinished(async () => void (await run('umount', ['-l', path])))
+  return path
+}
