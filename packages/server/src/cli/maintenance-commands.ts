@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { prepareJobQueue } from '../compose.ts'
 import { UnknownMasterKey } from '../kernel/master-keys.ts'
+import { abandonSecrets } from '../operator/abandon.ts'
 import { resealSecrets } from '../operator/reseal.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
@@ -11,19 +12,23 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
     .description('Bring the database schema up to date (serve does this by itself)')
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
-      withInstallation(environment, options, async (installation, output) => {
-        const { applied } = installation
-        await prepareJobQueue(installation)
-        const names = applied.map(({ version, name }) => `${String(version).padStart(4, '0')}_${name}`)
-        output.result(
-          { applied: names },
-          names.length === 0 ? 'The schema is up to date.' : `Applied ${names.join(', ')}.`,
-        )
-      }),
+      withInstallation(
+        environment,
+        options,
+        async (installation, output) => {
+          const { applied } = installation
+          await prepareJobQueue(installation)
+          const names = applied.map(({ version, name }) => `${String(version).padStart(4, '0')}_${name}`)
+          output.result(
+            { applied: names },
+            names.length === 0 ? 'The schema is up to date.' : `Applied ${names.join(', ')}.`,
+          )
+        },
+        { keysMayBeMissing: true },
+      ),
     )
-  program
-    .command('secrets')
-    .description('Secrets at rest')
+  const secrets = program.command('secrets').description('Secrets at rest')
+  secrets
     .command('reseal')
     .description('Seal every webhook secret under the current (first) master key')
     .option('--json', 'Print one line of JSON')
@@ -37,5 +42,23 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
         })
         output.result({ resealed }, `Resealed ${resealed} webhook secret${resealed === 1 ? '' : 's'}.`)
       }),
+    )
+  secrets
+    .command('abandon')
+    .description('Delete every webhook whose secret is sealed under a master key that is lost for good')
+    .requiredOption('--key <id>', 'The id of the lost key, as serve names it')
+    .option('--json', 'Print one line of JSON')
+    .action((options: { key: string; json?: boolean }) =>
+      withInstallation(
+        environment,
+        options,
+        async ({ db, masterKeys }, output) => {
+          if (masterKeys.keyIds.includes(options.key))
+            throw new Mistake(`--key: master key ${options.key} is not lost; it is among those that are used here.`)
+          const deleted = await abandonSecrets(db, options.key)
+          output.result({ deleted }, `Deleted ${deleted} webhook${deleted === 1 ? '' : 's'}.`)
+        },
+        { keysMayBeMissing: true },
+      ),
     )
 }

@@ -57,6 +57,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       note: output.note,
       // Beside our own PostgreSQL, which the very first time takes as long: so the first database need not wait for it.
       onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
+      onSomeMissing: (keyIds) => log.warn({ keyIds }, 'webhooks.secrets_cannot_be_opened'),
       onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
     })
   const installation = await endingAtOnce(opening)

@@ -1,5 +1,5 @@
 import type { Config } from '../config.ts'
-import { type Installation, openInstallation } from '../startup/open.ts'
+import { type Installation, type OpenOptions, openInstallation } from '../startup/open.ts'
 import { createOutput, type Output } from './output.ts'
 import { endingAtOnce } from './stop-signal.ts'
 
@@ -11,10 +11,11 @@ export async function withInstallation(
   environment: Environment,
   { json }: { json?: boolean },
   work: (installation: Installation, output: Output) => Promise<void>,
+  more: Pick<OpenOptions, 'keysMayBeMissing'> = {},
 ): Promise<void> {
   const output = createOutput(json ?? false)
   await endingAtOnce(async () => {
-    const installation = await openInstallation(environment(), { purpose: 'command', note: output.note })
+    const installation = await openInstallation(environment(), { purpose: 'command', note: output.note, ...more })
     try {
       await work(installation, output)
     } finally {

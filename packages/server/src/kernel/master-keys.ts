@@ -13,6 +13,8 @@ export type Sealed = { keyId: string; box: Buffer }
  */
 export type MasterKeys = {
   currentKeyId: string
+  /** Of all of them. */
+  keyIds: readonly string[]
   /** `context` is bound into the seal: a box copied to another row does not open there. */
   seal(secret: string, context: string): Sealed
   open(sealed: Sealed, context: string): string
@@ -32,6 +34,7 @@ export function createMasterKeys(keys: readonly [Buffer, ...Buffer[]]): MasterKe
 
   return {
     currentKeyId,
+    keyIds: [...byId.keys()],
     seal(secret, context) {
       const nonce = randomBytes(nonceBytes)
       const cipher = createCipheriv('aes-256-gcm', current, nonce).setAAD(Buffer.from(context))

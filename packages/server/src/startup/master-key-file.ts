@@ -3,14 +3,14 @@ import { link, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { leaveToHost } from '../store/embedded/host.ts'
 
+export const masterKeyPath = (dataDir: string): string => join(dataDir, 'master.key')
+
 /**
- * The master key of an embedded installation, made on first start. Written aside and linked into place: two processes
+ * A master key for an embedded installation that needs its first. Written aside and linked into place: two processes
  * that start together agree on one key, and a crash in the middle never leaves half a key behind.
  */
-export async function masterKeyFrom(dataDir: string): Promise<Buffer> {
-  const path = join(dataDir, 'master.key')
-  const existing = await read(path)
-  if (existing !== null) return existing
+export async function makeMasterKey(dataDir: string): Promise<Buffer> {
+  const path = masterKeyPath(dataDir)
   const draft = `${path}.${process.pid}`
   const file = await open(draft, 'w', 0o600)
   await file.writeFile(`${randomBytes(32).toString('base64')}\n`)
@@ -21,10 +21,12 @@ export async function masterKeyFrom(dataDir: string): Promise<Buffer> {
     if (error.code !== 'EEXIST') throw error
   })
   await rm(draft)
-  return (await read(path))!
+  return (await readMasterKey(dataDir))!
 }
 
-async function read(path: string): Promise<Buffer | null> {
+/** Null where there is none. */
+export async function readMasterKey(dataDir: string): Promise<Buffer | null> {
+  const path = masterKeyPath(dataDir)
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null
     throw error

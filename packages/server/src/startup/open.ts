@@ -1,10 +1,10 @@
 import type { Config } from '../config.ts'
-import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
+import type { MasterKeys } from '../kernel/master-keys.ts'
 import { type ConnectionTarget, connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { openEmbedded } from '../store/embedded/index.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
-import { masterKeyFrom } from './master-key-file.ts'
+import { openMasterKeys } from './open-master-keys.ts'
 
 /** An installation that is open for work: its database, migrated, and its keys. */
 export type Installation = {
@@ -27,6 +27,10 @@ export type OpenOptions = {
   /** Embedded: the data directory is ours, and its PostgreSQL is about to be started. */
   onHeld?: () => void
   onDatabaseExit?: (why: string) => void
+  /** For work that opens no webhook secret. */
+  keysMayBeMissing?: boolean
+  /** Some webhook secrets cannot be opened with the keys that are here. */
+  onSomeMissing?: (keyIds: string[]) => void
 }
 
 export async function openInstallation(config: Config, options: OpenOptions): Promise<Installation> {
@@ -41,10 +45,10 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
     await stop()
   }
   try {
-    const masterKeys = createMasterKeys(config.masterKeys ?? [await masterKeyFrom(config.dataDir)])
     await checkSuitable(db)
     const applied = await migrateInPeace(target)
     await learnTypesOnce(db)
+    const masterKeys = await openMasterKeys(db, config, options)
     return { config, db, target, masterKeys, applied, announce, close }
   } catch (error) {
     await close()

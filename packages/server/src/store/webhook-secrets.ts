@@ -18,6 +18,47 @@ export const listSecretsOfOtherKeys = async (db: Database, keyId: string, limit:
   }))
 }
 
+const sampleRows = 1_000
+
+/**
+ * The master keys that webhook secrets are sealed under, by those that come first and last in the index. There may be millions
+ * of webhooks, every start asks, and no index tells the keys apart: looking at all would take seconds.
+ */
+export const keyIdsInUse = async (db: Database): Promise<string[]> => {
+  const rows = await db<{ id: string }[]>`
+    select distinct secret_key_id as id from (
+      (select secret_key_id from keyhook.webhooks where deleted_at is null order by org_id, id limit ${sampleRows})
+      union all
+      (select secret_key_id from keyhook.webhooks where deleted_at is null order by org_id desc, id desc limit ${sampleRows})
+    ) as sample
+    order by id`
+  return rows.map((row) => row.id)
+}
+
+/** Walks the table where there is none: for when something is amiss. */
+export const anySecretUnder = async (db: Database, keyIds: readonly string[]): Promise<boolean> => {
+  const rows = await db`
+    select 1 from keyhook.webhooks where deleted_at is null and secret_key_id = any(${[...keyIds]}::text[]) limit 1`
+  return rows.count > 0
+}
+
+export type SecretPlace = { orgId: OrgId; id: WebhookId }
+
+/** In the order of the index, after `last`: what was deleted meanwhile is not walked over again. */
+export const listSecretsOfKey = async (
+  db: Database,
+  keyId: string,
+  last: SecretPlace | null,
+  limit: number,
+): Promise<SecretPlace[]> => {
+  const rows = await db<{ org_id: OrgId; id: WebhookId }[]>`
+    select org_id, id from keyhook.webhooks
+    where deleted_at is null and secret_key_id = ${keyId} and (org_id, id) > (${last?.orgId ?? ''}, ${last?.id ?? ''})
+    order by org_id, id
+    limit ${limit}`
+  return rows.map((row) => ({ orgId: row.org_id, id: row.id }))
+}
+
 /** Only if nobody else changed or erased it meanwhile. */
 export const replaceSecret = async (
   db: Database,

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdir, stat, writeFile } from 'node:fs/promises'
+import { mkdir, rename, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -75,6 +75,13 @@ test('a first start on an empty folder: its lines work when pasted, and a second
   expect(listed.body.map((one) => one.id)).toEqual([hook.id])
   expect(url).not.toBe(second.url)
   expect((await second.stop('SIGTERM')).code).toBe(0)
+
+  // Without its master key no webhook could be delivered to: it does not begin with another one.
+  await rename(join(dataDir, 'master.key'), join(dataDir, 'kept.key'))
+  const lost = await keyhook(['serve', '--json'], { ...environment, PORT: '0' })
+  expect(lost).toMatchObject({ code: 2, stdout: '' })
+  expect(lost.stderr).toMatch(/^[^\n]+master\.key is missing, [^\n]+ Restore it from a backup; [^\n]+\n$/)
+  await expect(stat(join(dataDir, 'master.key'))).rejects.toThrow('ENOENT')
 })
 
 test.each(['SIGINT', 'SIGTERM'] as const)(

@@ -1,0 +1,26 @@
+import { operator } from '../domain/audit.ts'
+import { recordAudit } from '../store/audit.ts'
+import type { Database } from '../store/database.ts'
+import { listSecretsOfKey, type SecretPlace } from '../store/webhook-secrets.ts'
+import { deleteWebhook } from '../store/webhooks.ts'
+
+const pageRows = 500
+
+/** Deletes every webhook whose secret is sealed under a master key that is lost: nothing can be signed for it any more. */
+export async function abandonSecrets(db: Database, keyId: string): Promise<number> {
+  let deleted = 0
+  let last: SecretPlace | null = null
+  for (;;) {
+    const page: SecretPlace[] = await listSecretsOfKey(db, keyId, last, pageRows)
+    for (const { orgId, id } of page) {
+      const isDeleted = await db.begin(async (tx) => {
+        if (!(await deleteWebhook(tx, orgId, id))) return false
+        await recordAudit(tx, { orgId, action: 'webhook.deleted', actor: operator, targetId: id })
+        return true
+      })
+      if (isDeleted) deleted += 1
+    }
+    if (page.length < pageRows) return deleted
+    last = page.at(-1)!
+  }
+}

@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto'
+import { readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { openMasterKeys } from '../../src/startup/open-master-keys.ts'
+import type { Database } from '../../src/store/database.ts'
+import { call } from '../support/client.ts'
+import { keyhook, keyhookHere, scratchDirectory, serve } from '../support/processes.ts'
+import { commandsBeside } from './support/commands-beside.ts'
+
+const newKey = () => randomBytes(32).toString('base64')
+const idOf = (key: string) => createMasterKeys([Buffer.from(key, 'base64')]).currentKeyId
+
+/** An installation with a webhook, whose secret is sealed under `lost`. */
+async function withWebhook() {
+  const { api, environment, close } = await commandsBeside()
+  onTestFinished(close)
+  const orgId = await api.organization()
+  const { token } = await api.person([{ orgId, role: 'owner' }])
+  const webhooks = `/api/v1/organizations/${orgId}/webhooks`
+  const subscribe = (url: string) =>
+    call<{ id: string }>(url + webhooks, {
+      token,
+      body: { url: 'https://example.com/', event_types: ['database.created'] },
+    })
+  const webhook = (await subscribe(api.url)).body
+  const lost = environment.KEYHOOK_MASTER_KEY
+  const under = (masterKey: string) => ({ ...environment, KEYHOOK_MASTER_KEY: masterKey, PORT: '0' })
+  return { ...api, orgId, webhook, subscribe, lost, lostId: idOf(lost), under }
+}
+
+/** More of the same, with ids before or after its own. */
+const copyWebhook = (db: Database, id: string, side: string, count: number) => db`
+  insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+  select org_id, ${side} || lpad(n::text, 4, '0'), url, event_types, secret_key_id, secret_box, created_by
+  from keyhook.webhooks, generate_series(1, ${count}::int) n where id = ${id}`
+
+test('a start with a master key that opens no webhook secret is refused in one line, which says what to do', async () => {
+  const { lost, lostId, under } = await withWebhook()
+  const createOrganization = (masterKey: string) =>
+    keyhookHere(['org', 'create', '--name', 'Another'], under(masterKey))
+  const line = new RegExp(
+    `^KEYHOOK_MASTER_KEY does not list master key ${lostId}, [^\\n]+ List it too [^\\n]+secrets abandon --key ${lostId}\\n$`,
+  )
+  for (const role of ['all', 'api', 'dispatcher', 'jobs']) {
+    const refused = await keyhook(['serve', '--json', '--role', role], under(newKey()))
+    expect(refused, role).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
+  }
+  expect(await createOrganization(newKey())).toMatchObject({ code: 2 })
+  // While keys change there are two, in either order.
+  for (const both of [`${newKey()},${lost}`, `${lost},${newKey()}`]) {
+    expect(await createOrganization(both)).toMatchObject({ code: 0 })
+  }
+  // The schema has no secrets.
+  expect(await keyhookHere(['migrate'], under(newKey()))).toMatchObject({ code: 0 })
+})
+
+test('where only some secrets cannot be opened, the start goes on and the log says under which key they are', async () => {
+  const { db, webhook, subscribe, lost, lostId, under } = await withWebhook()
+  const fresh = newKey()
+  const both = await serve(under(`${fresh},${lost}`), ['--json', '--role', 'api'])
+  const second = await subscribe(both.url)
+  expect(second.status).toBe(201)
+  await both.stop()
+  const server = await serve(under(fresh), ['--json', '--role', 'api'])
+  const { stderr } = await server.stop()
+  const lines = stderr.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : []))
+  expect(lines).toContainEqual(
+    expect.objectContaining({ level: 40, msg: 'webhooks.secrets_cannot_be_opened', keyIds: [lostId] }),
+  )
+  // And also where the one that can be opened is not among those that are looked at.
+  for (const side of ['wh_0', 'wh_z']) await copyWebhook(db, webhook.id, side, 1_000)
+  const missing: string[] = []
+  const config = { masterKeys: [Buffer.from(fresh, 'base64')] as [Buffer], dataDir: '/nowhere' }
+  await openMasterKeys(db, config, { onSomeMissing: (keyIds) => missing.push(...keyIds) })
+  expect(missing).toEqual([lostId])
+})
+
+test('a master.key that is gone is not replaced while there are secrets that it sealed', async () => {
+  const { db, lostId } = await withWebhook()
+  const dataDir = await scratchDirectory()
+  const config = { masterKeys: null, dataDir }
+  await expect(openMasterKeys(db, config)).rejects.toThrow(
+    `${join(dataDir, 'master.key')} is missing, which held master key ${lostId}, under which the secrets of webhooks are ` +
+      'sealed. Restore it from a backup;',
+  )
+  await openMasterKeys(db, config, { keysMayBeMissing: true })
+  expect(await readdir(dataDir)).toEqual([])
+  await writeFile(join(dataDir, 'master.key'), newKey())
+  await expect(openMasterKeys(db, config)).rejects.toThrow(`master.key does not hold master key ${lostId}`)
+})
+
+test('who has lost the key for good deletes the webhooks that it sealed, and goes on with another', async () => {
+  const { db, orgId, webhook, lost, lostId, under } = await withWebhook()
+  const abandon = (masterKey: string, ...more: string[]) =>
+    keyhookHere(['secrets', 'abandon', '--key', lostId, ...more], under(masterKey))
+  // A slip of the hand where the key is there.
+  expect(await abandon(lost)).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^--key: [^\n]+ is not lost[^\n]+\n$/),
+  })
+  const fresh = newKey()
+  expect(await keyhookHere(['secrets', 'abandon', '--key', 'another', '--json'], under(fresh))).toMatchObject({
+    code: 0,
+    stdout: '{"deleted":0}\n',
+  })
+  await copyWebhook(db, webhook.id, 'wh_z', 600)
+  expect(await abandon(fresh)).toMatchObject({ code: 0, stdout: 'Deleted 601 webhooks.\n' })
+  const [row] = await db`select deleted_at, secret_box from keyhook.webhooks where id = ${webhook.id}`
+  expect(row).toEqual({ deleted_at: expect.any(Date), secret_box: null })
+  const audit = await db`
+    select action, actor_kind from keyhook.audit_entries where org_id = ${orgId} and target_id = ${webhook.id} order by id`
+  expect(audit.at(-1)).toEqual({ action: 'webhook.deleted', actor_kind: 'operator' })
+  await serve(under(fresh), ['--json', '--role', 'api'])
+})
