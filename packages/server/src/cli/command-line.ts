@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { ConfigProblems, readConfig } from '../config.ts'
 import { Fault } from '../kernel/faults.ts'
+import { MasterKeyDamaged } from '../startup/master-key-file.ts'
 import { MasterKeyMissing } from '../startup/open-master-keys.ts'
 import { isRefusal, isUnavailable } from '../store/database.ts'
 import { DataDirectoryInUse } from '../store/embedded/index.ts'
@@ -99,7 +100,15 @@ function makeStrict(command: Command, words = 'keyhook'): void {
 }
 
 /** What the person at the keyboard can mend, with a message that says how. */
-const mistakes = [Mistake, DataDirectoryInUse, DirectoryUnusable, MasterKeyMissing, SchemaMismatch, UnsuitableDatabase]
+const mistakes = [
+  Mistake,
+  DataDirectoryInUse,
+  DirectoryUnusable,
+  MasterKeyDamaged,
+  MasterKeyMissing,
+  SchemaMismatch,
+  UnsuitableDatabase,
+]
 
 function explain(error: unknown): number {
   // The only one that gets here: the help or the version was asked for, and printed.

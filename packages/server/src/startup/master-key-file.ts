@@ -3,6 +3,11 @@ import { link, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { leaveToHost } from '../store/embedded/host.ts'
 
+/** The text says what to do. */
+export class MasterKeyDamaged extends Error {
+  override readonly name = 'MasterKeyDamaged'
+}
+
 export const masterKeyPath = (dataDir: string): string => join(dataDir, 'master.key')
 
 /**
@@ -34,7 +39,7 @@ export async function readMasterKey(dataDir: string): Promise<Buffer | null> {
   if (text === null) return null
   const key = Buffer.from(text.trim(), 'base64')
   if (key.length !== 32) {
-    throw new Error(
+    throw new MasterKeyDamaged(
       `${path} does not hold a master key (32 bytes, base64). Restore it from a backup: without it no webhook secret can be read.`,
     )
   }

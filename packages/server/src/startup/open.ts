@@ -1,7 +1,10 @@
+import { resolve } from 'node:path'
 import type { Config } from '../config.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { type ConnectionTarget, connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { openEmbedded } from '../store/embedded/index.ts'
+import { unusable } from '../store/embedded/make-way.ts'
+import { isForWantOfRoom } from '../store/embedded/no-room.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
 import { openMasterKeys } from './open-master-keys.ts'
@@ -34,6 +37,16 @@ export type OpenOptions = {
 }
 
 export async function openInstallation(config: Config, options: OpenOptions): Promise<Installation> {
+  try {
+    return await open(config, options)
+  } catch (error) {
+    if (config.databaseUrl !== null || !isForWantOfRoom(error)) throw error
+    const why = 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again'
+    throw unusable({ path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }, why, error)
+  }
+}
+
+async function open(config: Config, options: OpenOptions): Promise<Installation> {
   const { target, announce, stop } = await openServer(config, options)
   const db = connect(target, {
     name: `keyhook ${options.purpose}`,

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { openMasterKeys } from '../../src/startup/open-master-keys.ts'
 import type { Database } from '../../src/store/database.ts'
 import { call } from '../support/client.ts'
+import { removeDataDirectory } from '../support/data-directory.ts'
 import { keyhook, keyhookHere, scratchDirectory, serve } from '../support/processes.ts'
 import { commandsBeside } from './support/commands-beside.ts'
 
@@ -89,6 +90,23 @@ test('a master.key that is gone is not replaced while there are secrets that it 
   expect(await readdir(dataDir)).toEqual([])
   await writeFile(join(dataDir, 'master.key'), newKey())
   await expect(openMasterKeys(db, config)).rejects.toThrow(`master.key does not hold master key ${lostId}`)
+})
+
+test('a master.key that is empty or damaged is a mistake, named in one line, and stays as it is', async () => {
+  const folder = await scratchDirectory()
+  const KEYHOOK_DATA_DIR = join(folder, 'data')
+  onTestFinished(() => removeDataDirectory(KEYHOOK_DATA_DIR))
+  const path = join(KEYHOOK_DATA_DIR, 'master.key')
+  await mkdir(KEYHOOK_DATA_DIR)
+  for (const damaged of ['', `${newKey().slice(0, 20)}\n`]) {
+    await writeFile(path, damaged)
+    const ended = await keyhookHere(['org', 'create', '--name', 'x', '--json'], { KEYHOOK_DATA_DIR })
+    expect(ended).toMatchObject({ code: 2, stdout: '' })
+    expect(ended.stderr).toMatch(
+      /^[^\n]+master\.key does not hold a master key [^\n]+ Restore it from a backup[^\n]+\n$/,
+    )
+    expect(await readFile(path, 'utf8')).toBe(damaged)
+  }
 })
 
 test('who has lost the key for good deletes the webhooks that it sealed, and goes on with another', async () => {

@@ -1,0 +1,29 @@
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { keyhook } from '../support/processes.ts'
+import { smallDisk } from '../support/small-disk.ts'
+
+const line = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: there is no room left on the disk\. [^\n]+\n$/
+
+test('a disk without room for a new installation is a mistake, named in one line', async (context) => {
+  // Room for two files; for half of a cluster, which takes 40 MB; and for one without the tables that come after it.
+  for (const size of ['size=20m,nr_inodes=3', 'size=20m', 'size=46m']) {
+    const disk = await smallDisk(size)
+    if (disk === null) return context.skip()
+    const ended = await keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
+    expect(ended, size).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
+  }
+})
+
+test('an installation whose disk is full says so in one line, and starts once there is room', async (context) => {
+  const disk = await smallDisk('size=120m')
+  if (disk === null) return context.skip()
+  const migrate = () => keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
+  expect(await migrate()).toMatchObject({ code: 0 })
+  const filler = join(disk, 'filler')
+  await writeFile(filler, Buffer.alloc(120 * 1024 * 1024)).catch(() => {})
+  expect(await migrate()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
+  await rm(filler)
+  expect(await migrate()).toMatchObject({ code: 0 })
+})
