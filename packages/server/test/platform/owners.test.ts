@@ -88,7 +88,7 @@ test.skipIf(!asRoot)('databases that root restored with a plain copy are given b
 })
 
 test.skipIf(!asRoot)(
-  'an ordinary user is told at the start which files are root’s, and what to do',
+  'an ordinary user is told at the start which files are closed to them, why, and what to do',
   async (context) => {
     if (await firstBarrier(dirname(process.execPath), nobody)) return context.skip()
     const dataDir = await dataDirectory()
@@ -104,6 +104,7 @@ test.skipIf(!asRoot)(
       return failed
     }
     await give(nobody, dataDir)
+    await chown(join(dataDir, 'lost+found'), 0, 0)
     for (const [path, top] of [
       [join(instance, 'port'), 'databases'],
       [instance, 'databases'],
@@ -115,6 +116,17 @@ test.skipIf(!asRoot)(
           `(as root: chown -R 65534:65534 ${dataDir}/${top})`,
       )
       await chown(path, nobody.uid, nobody.gid)
+    }
+    // Their own, and closed all the same: nobody else is to blame.
+    for (const [path, closed] of [
+      [join(dataDir, 'archives'), join(dataDir, 'archives')],
+      [join(dataDir, 'id'), dataDir],
+    ] as const) {
+      await chmod(closed, 0)
+      const refused = await refusal()
+      await chmod(closed, 0o700)
+      expect(refused).toContain(path)
+      expect(refused).toContain(`, ${closed} is yours, and its mode (000) keeps you out: chmod u+rwX ${closed}.`)
     }
   },
 )

@@ -1,7 +1,8 @@
 import { constants } from 'node:fs'
 import { access, readdir, realpath, stat } from 'node:fs/promises'
-import { dirname, join, relative, sep } from 'node:path'
+import { join, relative, sep } from 'node:path'
 import { isRoot } from './account.ts'
+import { whyClosed } from './closed.ts'
 import { DirectoryUnusable } from './make-way.ts'
 
 /**
@@ -44,12 +45,13 @@ async function isUsable(path: string): Promise<boolean> {
 }
 
 async function notUsable(dataDir: string, path: string): Promise<DirectoryUnusable> {
-  const owner = await stat(path).catch(() => stat(dirname(path)))
+  const { owner, ownMode } = await whyClosed(path)
+  if (ownMode !== null) return new DirectoryUnusable(`${path} cannot be used, ${ownMode}.`)
   const us = process.getuid?.()
   // All that lies beside it is probably no different, and would be next.
   const top = join(dataDir, relative(dataDir, path).split(sep)[0]!)
   return new DirectoryUnusable(
-    `${path} belongs to the user with id ${owner.uid}, and Keyhook runs as the one with id ${us}: have it given back ` +
+    `${path} belongs to the user with id ${owner}, and Keyhook runs as the one with id ${us}: have it given back ` +
       `(as root: chown -R ${us}:${process.getgid?.()} ${await realpath(top)}), or run Keyhook as that user.`,
   )
 }

@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { chmod, link, lstat, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { chmod, link, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRoot } from './account.ts'
+import { whyClosed } from './closed.ts'
 import { leaveToHost } from './host.ts'
 import { type Chosen, DirectoryUnusable, makeWay, unusable } from './make-way.ts'
 
@@ -61,9 +62,9 @@ export async function readSecret(path: string): Promise<string | undefined> {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') return undefined
     if (code !== 'EACCES') throw error
-    const owner = await lstat(path).catch(() => lstat(dirname(path)))
-    const help = `it belongs to the user with id ${owner.uid}: run Keyhook as that user, or give it another data directory`
-    throw new DirectoryUnusable(`${path} cannot be read, ${help}.`, { cause: error })
+    const { owner, ownMode } = await whyClosed(path)
+    const help = `it belongs to the user with id ${owner}: run Keyhook as that user, or give it another data directory`
+    throw new DirectoryUnusable(`${path} cannot be read, ${ownMode ?? help}.`, { cause: error })
   }
 }
 
