@@ -1,0 +1,22 @@
+import fastify from 'fastify'
+import { hashApiKey, isApiKey } from '../src/domain/api-key.ts'
+import { createAccessLookup } from '../src/store/access-batch.ts'
+import { type ConnectionTarget, connect } from '../src/store/database.ts'
+
+/**
+ * What finding every key costs, and nothing else: bare Fastify with the same bytes, which looks up the key of each request as
+ * Keyhook does it, and answers whoever has one. No roles, no paths with organizations, no log, no errors of ours.
+ */
+const { body, target } = JSON.parse(process.argv[2]!) as { body: string; target: ConnectionTarget }
+const lookUp = createAccessLookup(connect(target, { name: 'bench look-up', connectionsMax: 2 }))
+const app = fastify()
+app.get('/api/v1/organizations', (request, reply) => {
+  const key = request.headers.authorization!.slice('Bearer '.length)
+  if (!isApiKey(key)) return reply.code(401).send()
+  lookUp({ kind: 'key', hash: hashApiKey(key) }, (_error, access) => {
+    if (access === null) return reply.code(401).send()
+    reply.type('application/json; charset=utf-8').header('cache-control', 'no-store').send(body)
+  })
+})
+process.send!(await app.listen({ host: '127.0.0.1', port: 0 }))
+process.once('SIGTERM', () => process.exit(0))
