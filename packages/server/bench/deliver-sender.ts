@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { Pool } from 'undici'
+import type { Pool as UndiciPool } from 'undici'
 import { composeDispatcher, composeHints } from '../src/compose.ts'
 import { readConfig } from '../src/config.ts'
 import { createSigner } from '../src/domain/signature.ts'
@@ -10,6 +10,9 @@ import { type ConnectionTarget, connect } from '../src/store/database.ts'
 import type { Engine } from '../src/webhooks/engine.ts'
 import { createRequestHeaders } from '../src/webhooks/request.ts'
 import { caFile } from '../test/webhooks/support/receiver.ts'
+
+// Not before the engine has mended it.
+const { Pool } = await import('undici')
 
 /*
  * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
@@ -34,7 +37,7 @@ function startBare(): { stop(): Promise<void> } {
     { length: webhooks },
     () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
   )
-  const next = (pool: Pool, path: string): void => {
+  const next = (pool: UndiciPool, path: string): void => {
     if (!going) return
     const delivery = { eventId: 'evt_01h455vb4pex5vsknk084sn02q', eventType: 'database.created' as const, body }
     const headers = headersOf(signer, delivery, Date.now())

@@ -4,20 +4,24 @@ import { registerHooks } from 'node:module'
 export type Mend = { file: string; from: string; to: string }
 
 /**
- * Mends files of a library while they are loaded: for faults that cannot be helped from outside and are in the newest release.
- * Say it before the library is imported. A release that has changed such a file is not guessed at: it does not load.
+ * Imports a library and mends files of it while they are loaded: for faults that cannot be helped from outside and are in the
+ * newest release. A release that has changed such a file, or has it no more, is not guessed at: it is refused.
  */
-export function mendLibrary(mends: readonly Mend[]): void {
-  const files = new Set(mends.map(({ file }) => file))
-  registerHooks({
+export async function importMended<T>(mends: readonly Mend[], importIt: () => Promise<T>): Promise<T> {
+  const missing = new Set(mends.map(({ file }) => file))
+  const hooks = registerHooks({
     load(url, context, nextLoad) {
       const loaded = nextLoad(url, context)
       const file = url.split('/node_modules/').at(-1)!
-      if (!files.has(file)) return loaded
+      if (!missing.delete(file)) return loaded
       const source = typeof loaded.source === 'string' ? loaded.source : new TextDecoder().decode(loaded.source)
       return { ...loaded, source: mended(file, source, mends) }
     },
   })
+  const library = await importIt()
+  hooks.deregister()
+  if (missing.size > 0) throw new Error(`Of what was to be mended this was not loaded: ${[...missing].join(', ')}.`)
+  return library
 }
 
 function mended(file: string, source: string, mends: readonly Mend[]): string {

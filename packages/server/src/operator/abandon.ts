@@ -1,7 +1,7 @@
 import { operator } from '../domain/audit.ts'
 import { recordAudit } from '../store/audit.ts'
 import type { Database } from '../store/database.ts'
-import { listSecretsOfKey, type SecretPlace } from '../store/webhook-secrets.ts'
+import { keepSecretUnder, listSecretsOfKey, type SecretPlace } from '../store/webhook-secrets.ts'
 import { deleteWebhook } from '../store/webhooks.ts'
 
 const pageRows = 500
@@ -14,7 +14,8 @@ export async function abandonSecrets(db: Database, keyId: string): Promise<numbe
     const page: SecretPlace[] = await listSecretsOfKey(db, keyId, last, pageRows)
     for (const { orgId, id } of page) {
       const isDeleted = await db.begin(async (tx) => {
-        if (!(await deleteWebhook(tx, orgId, id))) return false
+        // Somebody may have found the key meanwhile, and sealed the secret anew.
+        if (!(await keepSecretUnder(tx, orgId, id, keyId)) || !(await deleteWebhook(tx, orgId, id))) return false
         await recordAudit(tx, { orgId, action: 'webhook.deleted', actor: operator, targetId: id })
         return true
       })

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { attemptsMax, type RetrySchedule, readRetrySchedule, waitDaysMax } from '../domain/retry-schedule.ts'
 import { type Network, readNetwork } from '../webhooks/address-guard.ts'
-import { integer, oneOf, optional, setting, text, Unreadable } from './setting.ts'
+import { integer, matching, oneOf, optional, setting, Unreadable } from './setting.ts'
 
 const networks = (value: string): Network[] =>
   value.split(',').map((part) => {
@@ -117,7 +117,7 @@ export const deliverySettings = {
   ),
   metricsToken: optional(
     'KEYHOOK_METRICS_TOKEN',
-    text,
+    matching(/^[A-Za-z0-9._~+/-]+=*$/, 'a bearer token (letters, digits and . _ ~ + / -, then perhaps =)'),
     'Bearer token that `GET /metrics` asks for. Unset: it answers callers on the same machine only.',
     true,
   ),

@@ -1,11 +1,11 @@
 import type postgresDriver from 'postgres'
-import { mendLibrary } from '../kernel/mend-library.ts'
+import { importMended, type Mend } from '../kernel/mend-library.ts'
 
 /*
  * The driver, mended while it is loaded. What postgres 3.4.9 does when a connection is lost would end the process or stop
  * deliveries for good, and none of it can be caught from outside. Once a release has these, this file can go.
  */
-mendLibrary([
+const mends: readonly Mend[] = [
   // A transaction whose connection is gone was rolled back on it: a write to no socket, from a callback of its own, which
   // ends the process (porsager/postgres issues 1066, 1154, 1208). Where the connection had come back, what the transaction
   // said next was said outside of it, and stayed.
@@ -65,7 +65,6 @@ mendLibrary([
       }
 `,
   },
-])
+]
 
-/** Imported only now: what is imported at the top of a file is loaded before its first line runs. */
-export const postgres: typeof postgresDriver = (await import('postgres')).default
+export const postgres: typeof postgresDriver = (await importMended(mends, () => import('postgres'))).default

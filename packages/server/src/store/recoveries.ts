@@ -104,7 +104,7 @@ export const stepRecovery = async (tx: Transaction): Promise<boolean> => {
   await tx`
     with fresh as materialized (
       select d.event_seq from keyhook.deliveries d
-      where ${started(tx, stretch)} and d.event_seq > ${cursor_seq} and d.event_seq <= coalesce(${last_seq}::bigint, d.event_seq)
+      where ${started(tx, stretch)} and d.event_seq > ${cursor_seq} and d.event_seq <= ${last_seq}
       order by d.event_seq limit ${stepDeliveries}
     ), looked as materialized (
       select event_seq from fresh
@@ -134,7 +134,7 @@ type Job = {
   since: Date
   until: Date
   cursor_seq: string
-  last_seq: string | null
+  last_seq: string
   passed_over: string[]
 }
 
@@ -145,7 +145,9 @@ const takeTurn = async (tx: Transaction): Promise<Job | null> => {
       select o.org_id, (select max(r.stepped_at) from keyhook.recoveries r where r.org_id = o.org_id) as last_turn
       from (select distinct org_id from keyhook.recoveries where finished_at is null) o
     )
-    select r.org_id, r.id, r.lane_id, r.since, r.until, r.cursor_seq, r.last_seq, r.passed_over
+    select r.org_id, r.id, r.lane_id, r.since, r.until, r.cursor_seq, r.passed_over,
+      -- Here and not in the step, where it would be no bound of the index: the step would go through all that came later.
+      coalesce(r.last_seq, 9223372036854775807) as last_seq
     from waiting w join keyhook.recoveries r on r.org_id = w.org_id and r.finished_at is null
     where not r.looked_through or r.stepped_at < clock_timestamp() - ${waitMs} * interval '1 millisecond'
     order by w.last_turn nulls first, r.stepped_at nulls first, r.id limit 1 for update of r skip locked`

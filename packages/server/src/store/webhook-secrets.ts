@@ -1,6 +1,6 @@
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
-import type { Database } from './database.ts'
+import type { Database, Transaction } from './database.ts'
 
 export type SealedSecret = { orgId: OrgId; id: WebhookId; sealed: Sealed }
 
@@ -57,6 +57,18 @@ export const listSecretsOfKey = async (
     order by org_id, id
     limit ${limit}`
   return rows.map((row) => ({ orgId: row.org_id, id: row.id }))
+}
+
+/** That it is sealed under this key; and it is until the transaction ends. */
+export const keepSecretUnder = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: WebhookId,
+  keyId: string,
+): Promise<boolean> => {
+  const rows = await tx`
+    select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and secret_key_id = ${keyId} for no key update`
+  return rows.count > 0
 }
 
 /** Only if nobody else changed or erased it meanwhile. */

@@ -1,18 +1,11 @@
 import type undici from 'undici'
-import { mendLibrary } from '../kernel/mend-library.ts'
+import { importMended } from '../kernel/mend-library.ts'
 
 /*
  * The HTTP client, mended while it is loaded. Whoever sends a request has to put up with a `100 Continue` that was not asked
  * for (RFC 9110, 15.2); undici 8.12 hangs up on it, and a receiver that says it would never be delivered to. All other
  * interim answers it reads and passes over, and so it does with this one now.
  */
-mendLibrary([
-  {
-    file: 'undici/lib/dispatcher/client-h1.js',
-    from: 'if (statusCode === 100) {',
-    to: 'if (false) {',
-  },
-])
+const mends = [{ file: 'undici/lib/dispatcher/client-h1.js', from: 'if (statusCode === 100) {', to: 'if (false) {' }]
 
-/** Imported only now: what is imported at the top of a file is loaded before its first line runs. */
-export const { Client }: Pick<typeof undici, 'Client'> = await import('undici')
+export const { Client }: Pick<typeof undici, 'Client'> = await importMended(mends, () => import('undici'))

@@ -132,3 +132,22 @@ test('who has lost the key for good deletes the webhooks that it sealed, and goe
   expect(audit.at(-1)).toEqual({ action: 'webhook.deleted', actor_kind: 'operator' })
   await serve(under(fresh), ['--json', '--role', 'api'])
 })
+
+// Seen to fail when webhooks are deleted by their ids alone.
+test('a webhook whose secret is sealed anew at that moment stays', async () => {
+  const { db, webhook, lostId, under } = await withWebhook()
+  const changed = Promise.withResolvers<void>()
+  const mayCommit = Promise.withResolvers<void>()
+  const resealing = db.begin(async (tx) => {
+    await tx`update keyhook.webhooks set secret_key_id = 'found' where id = ${webhook.id}`
+    changed.resolve()
+    await mayCommit.promise
+  })
+  await changed.promise
+  const abandoned = keyhookHere(['secrets', 'abandon', '--key', lostId, '--json'], under(newKey()))
+  const waiting = async () => (await db`select 1 from pg_locks where not granted`).length
+  await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThan(0)
+  mayCommit.resolve()
+  await resealing
+  expect(await abandoned).toMatchObject({ code: 0, stdout: '{"deleted":0}\n' })
+})

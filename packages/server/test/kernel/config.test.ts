@@ -89,6 +89,8 @@ test.each<[variable: string, values: string[]]>([
   ['DATABASE_URL', ['localhost', 'mysql://localhost/x', 'postgres']],
   ['KEYHOOK_OIDC_ISSUER', ['http://issuer.example', 'issuer', 'ftp://x']],
   ['KEYHOOK_KEYS_PER_ORG_MAX', ['0', '10000001', 'many']],
+  // None of these could ever be shown as a bearer token.
+  ['KEYHOOK_METRICS_TOKEN', ['p@ss:word!', 'a b', 'aGVsbG8=x', 'é']],
 ])('%s refuses what it cannot read', (variable, values) => {
   for (const value of values) {
     const problems = problemsOf({ [variable]: value }).filter((problem) => problem.startsWith(`${variable}: `))

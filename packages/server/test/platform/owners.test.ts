@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { chmod, chown, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, chown, mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
@@ -7,8 +7,10 @@ import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
-import { nodeOf, openHome } from '../../src/platform/local/home.ts'
+import { type Home, nodeOf, openHome } from '../../src/platform/local/home.ts'
+import { handOver, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
 import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
+import { giveTo } from '../../src/store/embedded/cluster.ts'
 import { hostOf } from '../../src/store/embedded/host.ts'
 import { firstBarrier } from '../../src/store/embedded/reach.ts'
 import { asRoot, startOwner } from '../embedded/support/scratch.ts'
@@ -117,6 +119,15 @@ test.skipIf(!asRoot)(
       )
       await chown(path, nobody.uid, nobody.gid)
     }
+    // What is only read may be kept from being written to.
+    const archive = join(dataDir, 'archives', `${newId('bak')}.tar.zst`)
+    await writeFile(archive, '')
+    await chown(archive, nobody.uid, nobody.gid)
+    for (const path of [archive, join(dataDir, 'id')]) await chmod(path, 0o400)
+    const started = startOwner(dataDir, 'serve', nobody)
+    await started.until((line) => line.ready === true)
+    started.child.kill('SIGTERM')
+    await started.ended
     // Their own, and closed all the same: nobody else is to blame.
     for (const [path, closed] of [
       [join(dataDir, 'archives'), join(dataDir, 'archives')],
@@ -130,3 +141,17 @@ test.skipIf(!asRoot)(
     }
   },
 )
+
+test.runIf(asRoot)('what is behind a link is not given to anybody', async () => {
+  const folder = await scratchFolder()
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  const elsewhere = join(folder, 'elsewhere')
+  await mkdir(elsewhere, { mode: 0o700 })
+  const link = join(folder, 'cluster')
+  await symlink(elsewhere, link)
+  await giveTo(nobody, link)
+  const home = { path: folder, account: nobody } as Home
+  await handOver(home, { path: link, cluster: join(link, 'cluster') } as InstanceDirectory)
+  const { uid, mode } = await stat(elsewhere)
+  expect([uid, mode & 0o777]).toEqual([0, 0o700])
+})

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DatabaseId, isId } from '../../kernel/ids.ts'
 import { giveTo } from '../../store/embedded/cluster.ts'
@@ -57,7 +57,8 @@ export async function makeCluster(
 
 /** To the account that is about to run it: root may have restored it with a plain copy, or somebody else run it before. */
 export async function handOver({ account }: Home, { path, cluster }: InstanceDirectory): Promise<void> {
-  if (account === undefined) return
+  // Nothing of ours is a link; what is behind one is not touched.
+  if (account === undefined || !(await lstat(path)).isDirectory()) return
   await chmod(path, 0o711)
   await giveTo(account, cluster)
 }

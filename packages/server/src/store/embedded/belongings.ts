@@ -36,8 +36,10 @@ const namesIn = (directory: string): Promise<string[]> => readdir(directory).cat
 
 async function isUsable(path: string): Promise<boolean> {
   try {
-    const enter = (await stat(path)).isDirectory() ? constants.X_OK : 0
-    await access(path, constants.R_OK | constants.W_OK | enter)
+    // Most files are only read once they are there, and may well be kept from being written to.
+    const { R_OK, W_OK, X_OK } = constants
+    const more = (await stat(path)).isDirectory() ? W_OK | X_OK : path.endsWith('.log') ? W_OK : 0
+    await access(path, R_OK | more)
     return true
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT'

@@ -144,7 +144,8 @@ export async function singleUser(
  * not given away: the account itself may have put the link there.
  */
 export async function giveTo(account: Account, cluster: string): Promise<void> {
-  if ((await lstat(cluster)).uid === account.uid) return
+  const found = await lstat(cluster)
+  if (!found.isDirectory() || found.uid === account.uid) return
   for (const entry of await readdir(cluster, { withFileTypes: true, recursive: true })) {
     await lchown(join(entry.parentPath, entry.name), account.uid, account.gid)
   }
