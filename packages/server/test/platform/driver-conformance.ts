@@ -1,8 +1,8 @@
-import postgres from 'postgres'
 import { expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { type Address, DamagedArchive, type DatabaseDriver } from '../../src/platform/driver.ts'
+import { postgres } from '../../src/store/postgres-driver.ts'
 
 /**
  * What every driver has to do, whatever it is made of. `create` gives a driver on an empty place; `reopen` another one

@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
-import postgres from 'postgres'
+import type { Sql } from 'postgres'
 import { describe, type ExpectStatic, test } from 'vitest'
+import { postgres } from '../../src/store/postgres-driver.ts'
 import { type BackupBody, type DatabaseBody, eventsOf } from './support/customer.ts'
 import { createKillable, type Killable, nothingAmiss } from './support/killable.ts'
 import { postmastersIn } from './support/platform.ts'
@@ -40,7 +41,7 @@ const backupRemovalSteps = ['remove_backup.deleting', 'remove_backup.settling']
 const databasesOf = (keyhook: Killable) => keyhook.get<DatabaseBody[]>('/databases')
 const backupsOf = (keyhook: Killable) => keyhook.get<BackupBody[]>('/backups')
 
-async function query<T>(database: DatabaseBody, password: string, run: (sql: postgres.Sql) => Promise<T>): Promise<T> {
+async function query<T>(database: DatabaseBody, password: string, run: (sql: Sql) => Promise<T>): Promise<T> {
   const sql = postgres(database.connection_string!, { password, max: 1, onnotice: () => {} })
   try {
     return await run(sql)

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import postgres from 'postgres'
+import type { Sql } from 'postgres'
 import { onTestFinished } from 'vitest'
 import {
   type Embedded,
@@ -14,6 +14,7 @@ import {
 } from '../../../src/store/embedded/index.ts'
 import { isPostgresOn, readLockFile } from '../../../src/store/embedded/lock-file.ts'
 import { clustersHome } from '../../../src/store/embedded/system-home.ts'
+import { postgres } from '../../../src/store/postgres-driver.ts'
 
 export const asRoot = process.getuid?.() === 0
 
@@ -55,7 +56,7 @@ export async function open(
   return embedded
 }
 
-export async function query<T>(connection: EmbeddedConnection, run: (sql: postgres.Sql) => Promise<T>): Promise<T> {
+export async function query<T>(connection: EmbeddedConnection, run: (sql: Sql) => Promise<T>): Promise<T> {
   const sql = postgres({ ...connection, max: 1, connect_timeout: 5, onnotice: () => {} })
   try {
     return await run(sql)

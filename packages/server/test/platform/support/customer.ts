@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import postgres from 'postgres'
+import type { Sql } from 'postgres'
 import { onTestFinished } from 'vitest'
 import type { OrgId } from '../../../src/kernel/ids.ts'
+import { postgres } from '../../../src/store/postgres-driver.ts'
 import type { Reply } from '../../support/client.ts'
 
 export type DatabaseBody = {
@@ -112,7 +113,7 @@ export function customerOf(request: Request) {
 type AskedRestore = { restore: RestoreBody; database: DatabaseBody & { password: string } }
 
 /** An ordinary client with the printed string. Ended with the test. */
-export function clientOf(database: { connection_string: string | null; password: string }, max = 1): postgres.Sql {
+export function clientOf(database: { connection_string: string | null; password: string }, max = 1): Sql {
   const sql = postgres(database.connection_string!, {
     password: database.password,
     max,
@@ -124,12 +125,12 @@ export function clientOf(database: { connection_string: string | null; password:
 }
 
 /** The event types of an organization, oldest first, with what each is about. */
-export async function eventsOf(db: postgres.Sql, orgId: OrgId | string) {
+export async function eventsOf(db: Sql, orgId: OrgId | string) {
   const rows = await db<{ type: string; body: string }[]>`
     select type, body from keyhook.events where org_id = ${orgId} order by seq`
   return rows.map((row) => ({ type: row.type, data: JSON.parse(row.body).data as Record<string, unknown> }))
 }
 
 /** The types of the events about one thing, oldest first. */
-export const eventsAbout = async (db: postgres.Sql, orgId: OrgId | string, key: string, id: string) =>
+export const eventsAbout = async (db: Sql, orgId: OrgId | string, key: string, id: string) =>
   (await eventsOf(db, orgId)).filter((event) => event.data[key] === id)
