@@ -1,78 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { pino } from 'pino'
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
-import { composeDispatcher, composeHints } from '../../src/compose.ts'
-import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
+import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { removeUser } from '../../src/operator/directory.ts'
-import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { call } from '../support/client.ts'
-import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../support/installation.ts'
-import { countRows } from '../support/rows.ts'
-import { deliveryEnvironment, until } from './support/delivery-test.ts'
-import { type Reply, receiverFor } from './support/receiver.ts'
-
-let api: TestApi
-let orgId: OrgId
-let owner: Person
-let member: Person
-let operatorToken: string
-let engine: Awaited<ReturnType<typeof composeDispatcher>>
-let published: string
-let platform: string
-
-beforeAll(async () => {
-  api = await startApi({ ...deliveryEnvironment, KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s' })
-  orgId = await api.organization()
-  owner = await api.person([{ orgId, role: 'owner' }])
-  member = await api.person([{ orgId, role: 'member' }])
-  operatorToken = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
-  const log = pino({ level: 'silent' })
-  engine = await composeDispatcher(api, log, composeHints(api, log))
-  published = `${api.url}/api/v1/organizations/${orgId}`
-  platform = `${api.url}/platform/v1/organizations/${orgId}`
-})
-afterAll(async () => {
-  await engine.stop()
-  await api.close()
-})
-
-type Webhook = { id: string; secret: string }
-type Delivery = {
-  id: string
-  event_id: string
-  attempt: number
-  status: string
-  request: { headers: Record<string, string>; url: string; timings: Record<string, number | null>; address: string }
-  response: { status: number; body: string; headers: Record<string, string> } | null
-  error: { code: string } | null
-  next_attempt_at: string | null
-}
-
-async function webhookTo(reply?: Parameters<typeof receiverFor>[0], eventTypes = ['database.created']) {
-  const receiver = await receiverFor(reply)
-  const body = { url: receiver.url, event_types: eventTypes }
-  const { body: webhook } = await call<Webhook>(`${published}/webhooks`, { token: owner.token, body })
-  onTestFinished(async () => {
-    await call(`${published}/webhooks/${webhook.id}`, { method: 'DELETE', token: owner.token })
-  })
-  return { receiver, webhook, deliveries: `${published}/webhooks/${webhook.id}/deliveries` }
-}
-
-const report = (body: unknown, token = operatorToken) =>
-  call<{ id: string } & { id: string }[]>(`${api.url}/operator/v1/events`, { token, body })
-const created = (id?: string, data: object = { database_id: 'db_1' }) => ({
-  organization_id: orgId,
-  type: 'database.created',
-  data,
-  ...(id && { id }),
-})
-const history = async (deliveries: string) => (await call<Delivery[]>(deliveries, { token: member.token })).body
-const settledHistory = (deliveries: string, count: number) =>
-  until(async () => {
-    const rows = await history(deliveries)
-    return rows.filter((row) => row.status !== 'sending').length >= count && rows
-  })
+import { testOperator } from '../support/installation.ts'
+import {
+  api,
+  created,
+  type Delivery,
+  member,
+  operatorToken,
+  orgId,
+  owner,
+  platform,
+  published,
+  report,
+  settledHistory,
+  webhookTo,
+} from './support/delivering-api.ts'
+import { until } from './support/delivery-test.ts'
+import type { Reply } from './support/receiver.ts'
 
 test('a reported event arrives, and its attempt can be read with everything that was sent and answered', async () => {
   const { receiver, deliveries } = await webhookTo(() => ({ body: 'thanks', headers: { 'x-theirs': 'yes' } }))
@@ -185,114 +132,6 @@ test('the history pages by cursor, newest first, and misses and repeats nothing'
   )
 })
 
-test('a test event goes to one webhook, marked, signed and recorded', async () => {
-  const { receiver, webhook, deliveries } = await webhookTo()
-  const other = await webhookTo(undefined, ['invoice.paid'])
-  const sent = await call<{ event_id: string }>(`${platform}/webhooks/${other.webhook.id}/test`, {
-    token: owner.token,
-    body: { event_type: 'backup.failed' },
-  })
-  expect(sent.status).toBe(202)
-  await until(() => other.receiver.received.length === 1)
-  const body = JSON.parse(other.receiver.received[0]!.body.toString())
-  expect(body).toMatchObject({ id: sent.body.event_id, type: 'backup.failed', data: { test: true } })
-  expect(receiver.received).toEqual([])
-  expect(await history(deliveries)).toEqual([])
-  const refused = { token: member.token, body: { event_type: 'backup.failed' } }
-  expect((await call(`${platform}/webhooks/${webhook.id}/test`, refused)).status).toBe(403)
-})
-
-test('a delivery can be sent again, and everything that never arrived can be recovered', async () => {
-  let broken = true
-  const { receiver, webhook, deliveries } = await webhookTo(() => ({ status: broken ? 500 : 200 }))
-  const since = new Date(Date.now() - 60_000).toISOString()
-  await report([created('r-1'), created('r-2'), created('r-3')])
-  const failed = await settledHistory(deliveries, 3)
-  expect(failed.map((one) => [one.status, one.error?.code])).toEqual(
-    Array.from({ length: 3 }, () => ['failed', 'status_not_successful']),
-  )
-  broken = false
-  const first = failed.find((one) => one.event_id === 'r-1')!
-  const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${first.id}/redeliver`
-  expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)
-  // An id that has the shape of one, and is none that anybody made.
-  const nobodys = 'dlv_30000000000000000000000000'
-  const missing = `${platform}/webhooks/${webhook.id}/deliveries/${nobodys}/redeliver`
-  expect((await call(missing, { method: 'POST', token: owner.token })).status).toBe(404)
-  const cursor = Buffer.from(nobodys).toString('base64url')
-  expect((await call(`${deliveries}?limit=1&cursor=${cursor}`, { token: owner.token })).status).toBe(200)
-  const again = await settledHistory(deliveries, 4)
-  expect(again[0]).toMatchObject({ event_id: 'r-1', attempt: 2, status: 'succeeded' })
-
-  const recover = `${platform}/webhooks/${webhook.id}/recover`
-  const dry = await call(recover, { token: owner.token, body: { since, dry_run: true } })
-  expect(dry.body).toEqual({ id: null, matching: 2 })
-  const started = await call<{ id: string; matching: number }>(recover, { token: owner.token, body: { since } })
-  expect(started.body.matching).toBe(2)
-  const job = await until(async () => {
-    const shown = await call<{ status: string; redelivered: number }>(
-      `${platform}/webhooks/${webhook.id}/recoveries/${started.body.id}`,
-      { token: owner.token },
-    )
-    return shown.body.status === 'finished' && shown.body
-  })
-  expect(job.redelivered).toBe(2)
-  await until(() => receiver.received.length === 6)
-  expect((await call(recover, { token: owner.token, body: { since: 'yesterday' } })).status).toBe(422)
-  for (const [body, pointer] of [
-    [{ since, until: since }, '/until'],
-    [{ since, until: '2000-01-31T12:00:00Z', dry_run: true }, '/until'],
-    [{ since: '2999-01-01T00:00:00Z' }, '/since'],
-  ] as const) {
-    const refused = await call(recover, { token: owner.token, body })
-    expect([refused.status, refused.body], pointer).toMatchObject([422, { errors: [{ pointer }] }])
-  }
-})
-
-test('an attempt that is on its way is not sent again beside it', async () => {
-  const answer = Promise.withResolvers<Reply>()
-  const { webhook, deliveries } = await webhookTo(() => answer.promise)
-  await report(created('busy-1'))
-  const [sending] = await until(async () => {
-    const rows = await history(deliveries)
-    return rows.length === 1 && rows
-  })
-  expect(sending!.status).toBe('sending')
-  const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${sending!.id}/redeliver`
-  const refused = await call(redeliver, { method: 'POST', token: owner.token })
-  expect([refused.status, refused.body]).toMatchObject([409, { code: 'conflict' }])
-  answer.resolve({ status: 200 })
-  await settledHistory(deliveries, 1)
-  expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)
-  await settledHistory(deliveries, 2)
-})
-
-// Seen to fail where the webhook is only looked for before the transaction.
-test.each([
-  ['test', { event_type: 'backup.failed' }],
-  ['recover', { since: '2026-01-01T00:00:00Z' }],
-])('%s of a webhook that is deleted before its turn is refused, and leaves nothing', async (what, body) => {
-  const { webhook } = await webhookTo()
-  const deleting = Promise.withResolvers<void>()
-  const mayCommit = Promise.withResolvers<void>()
-  const deletion = api.db.begin(async (tx) => {
-    expect(await deleteWebhook(tx, orgId, webhook.id as WebhookId)).toBe(true)
-    deleting.resolve()
-    await mayCommit.promise
-  })
-  await deleting.promise
-  const before = await countRows(api.db)
-  const asked = call(`${platform}/webhooks/${webhook.id}/${what}`, { token: owner.token, body })
-  await until(async () => {
-    const [row] = await api.db`select count(*)::int as waiting from pg_locks where not granted`
-    return row!.waiting > 0
-  })
-  mayCommit.resolve()
-  await deletion
-  expect((await asked).status).toBe(404)
-  expect(await countRows(api.db)).toEqual(before)
-})
-
 test('the token of a user who is gone is worthless at the door of operators, too', async () => {
   const guest = await api.person([{ orgId, role: 'member' }])
   expect((await report(created(), guest.token)).status).toBe(403)
@@ -376,18 +215,6 @@ test('an event is explained by the numbers of its attempts, whatever the clocks 
   expect([one!.status, one!.attempts.map(({ attempt }) => attempt)]).toEqual(['succeeded', [1, 2]])
 })
 
-test('a recovery ends where the database says that it is now, whatever this node believes', async () => {
-  const { webhook, deliveries } = await webhookTo(() => ({ status: 500 }))
-  await report(created())
-  await settledHistory(deliveries, 1)
-  const since = new Date(Date.now() - 20_000).toISOString()
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 50_000 })
-  onTestFinished(() => void vi.useRealTimers())
-  const body = { since, dry_run: true }
-  const counted = await call(`${platform}/webhooks/${webhook.id}/recover`, { token: owner.token, body })
-  expect([counted.status, counted.body]).toEqual([202, { id: null, matching: 1 }])
-})
-
 test('webhooks that were deleted before an event are no part of its explanation, those deleted after it are', async () => {
   const remove = async ({ webhook }: Awaited<ReturnType<typeof webhookTo>>) => {
     const path = `${published}/webhooks/${webhook.id}`
@@ -406,28 +233,4 @@ test('webhooks that were deleted before an event are no part of its explanation,
   const ids = [...explained.delivered_to, ...explained.not_delivered_to].map((one) => one.webhook_id)
   expect(ids).toEqual(expect.arrayContaining(after))
   expect(ids.filter((id) => before.includes(id))).toEqual([])
-})
-
-test('metrics answer callers on this machine, and nobody who comes through a proxy', async () => {
-  const reply = await call(`${api.url}/metrics`)
-  expect(reply.status).toBe(200)
-  expect(reply.text).toContain('keyhook_delivery_attempts_total')
-  for (const headers of [{ 'x-forwarded-for': '8.8.8.8' }, { via: '1.1 proxy' }]) {
-    expect((await call(`${api.url}/metrics`, { headers })).status).toBe(404)
-  }
-})
-
-test('with a token set, metrics ask for it: none at all, a wrong one, the right one', async () => {
-  const guarded = await startApiForTest({ KEYHOOK_METRICS_TOKEN: 'a-token-of-more-than-16-characters' })
-  const ask = (token?: string) => call(`${guarded.url}/metrics`, token === undefined ? {} : { token })
-  const without = await ask()
-  // RFC 6750, 3.1: no error code for a request that shows nothing.
-  expect([without.status, without.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
-  const wrong = await ask('a-token-of-more-than-16-charactres')
-  expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, expect.stringContaining('invalid_token')])
-  expect((await ask('a-token-of-more-than-16-characters')).status).toBe(200)
-  for (const authorization of ['a-token-of-more-than-16-characters', 'Basic a-token-of-more-than-16-characters']) {
-    const other = await call(`${guarded.url}/metrics`, { headers: { authorization } })
-    expect([other.status, other.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
-  }
 })

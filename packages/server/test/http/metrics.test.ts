@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest'
+import { call } from '../support/client.ts'
+import { startApiForTest } from '../support/installation.ts'
+import { ownedApi } from '../support/owned-api.ts'
+
+const api = ownedApi()
+
+test('metrics answer callers on this machine, and nobody who comes through a proxy', async () => {
+  const reply = await call(`${api.url}/metrics`)
+  expect(reply.status).toBe(200)
+  expect(reply.text).toContain('keyhook_delivery_attempts_total')
+  for (const headers of [{ 'x-forwarded-for': '8.8.8.8' }, { via: '1.1 proxy' }]) {
+    expect((await call(`${api.url}/metrics`, { headers })).status).toBe(404)
+  }
+})
+
+test('with a token set, metrics ask for it: none at all, a wrong one, the right one', async () => {
+  const guarded = await startApiForTest({ KEYHOOK_METRICS_TOKEN: 'a-token-of-more-than-16-characters' })
+  const ask = (token?: string) => call(`${guarded.url}/metrics`, token === undefined ? {} : { token })
+  const without = await ask()
+  // RFC 6750, 3.1: no error code for a request that shows nothing.
+  expect([without.status, without.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
+  const wrong = await ask('a-token-of-more-than-16-charactres')
+  expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, expect.stringContaining('invalid_token')])
+  expect((await ask('a-token-of-more-than-16-characters')).status).toBe(200)
+  for (const authorization of ['a-token-of-more-than-16-characters', 'Basic a-token-of-more-than-16-characters']) {
+    const other = await call(`${guarded.url}/metrics`, { headers: { authorization } })
+    expect([other.status, other.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
+  }
+})
