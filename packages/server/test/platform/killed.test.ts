@@ -1,6 +1,8 @@
 import { readdir } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Sql } from 'postgres'
 import { describe, type ExpectStatic, test } from 'vitest'
+import { isUnavailable } from '../../src/store/database.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'
 import { type BackupBody, type DatabaseBody, eventsOf } from './support/customer.ts'
 import { createKillable, type Killable, nothingAmiss } from './support/killable.ts'
@@ -41,12 +43,19 @@ const backupRemovalSteps = ['remove_backup.deleting', 'remove_backup.settling']
 const databasesOf = (keyhook: Killable) => keyhook.get<DatabaseBody[]>('/databases')
 const backupsOf = (keyhook: Killable) => keyhook.get<BackupBody[]>('/backups')
 
+/** As a customer would: a server that was killed with us says for a moment that it is starting up. */
 async function query<T>(database: DatabaseBody, password: string, run: (sql: Sql) => Promise<T>): Promise<T> {
-  const sql = postgres(database.connection_string!, { password, max: 1, onnotice: () => {} })
-  try {
-    return await run(sql)
-  } finally {
-    await sql.end({ timeout: 1 })
+  const deadline = Date.now() + 20_000
+  for (;;) {
+    const sql = postgres(database.connection_string!, { password, max: 1, onnotice: () => {} })
+    try {
+      return await run(sql)
+    } catch (error) {
+      if (!isUnavailable(error) || Date.now() > deadline) throw error
+      await sleep(50)
+    } finally {
+      await sql.end({ timeout: 1 })
+    }
   }
 }
 
