@@ -1,5 +1,4 @@
 import fastify from 'fastify'
-import { hashApiKey, isApiKey } from '../src/domain/api-key.ts'
 import { createAccessLookup } from '../src/store/access-batch.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 
@@ -12,11 +11,11 @@ const lookUp = createAccessLookup(connect(target, { name: 'bench look-up', conne
 const app = fastify()
 app.get('/api/v1/organizations', (request, reply) => {
   const key = request.headers.authorization!.slice('Bearer '.length)
-  if (!isApiKey(key)) return reply.code(401).send()
-  lookUp({ kind: 'key', hash: hashApiKey(key) }, (_error, access) => {
+  const isAsked = lookUp.key(key, (_error, access) => {
     if (access === null) return reply.code(401).send()
     reply.type('application/json; charset=utf-8').header('cache-control', 'no-store').send(body)
   })
+  if (!isAsked) reply.code(401).send()
 })
 process.send!(await app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', () => process.exit(0))

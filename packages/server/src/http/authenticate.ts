@@ -1,4 +1,3 @@
-import { hashApiKey, isApiKey } from '../domain/api-key.ts'
 import type { Actor } from '../domain/audit.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import { type Login, localIssuerName } from '../login/login.ts'
@@ -33,19 +32,19 @@ export function createAuthenticate(deps: {
   loginTokens: { verify(token: string): Promise<Login | null> }
 }): Authenticate {
   function asKey(token: string, address: string, done: Done): void {
-    if (!isApiKey(token)) throw invalidToken('neither a key by its checksum nor a JWT')
-    deps.lookup({ kind: 'key', hash: hashApiKey(token) }, (error, access) => {
+    const isAsked = deps.lookup.key(token, (error, access) => {
       if (error !== null) done(error, null)
       else if (access?.kind !== 'key') {
         done(invalidToken('no such active key, or its user has left the organization'), null)
       } else done(null, { access, actor: { kind: 'key', userId: access.userId, keyId: access.keyId, address } })
     })
+    if (!isAsked) throw invalidToken('neither a key by its checksum nor a JWT')
   }
 
   async function accessOf(login: Login, orgId: OrgId | null): Promise<Access> {
-    const presented = { kind: 'login', names: namedUser(login), orgId } as const
     const access = await new Promise<Access | null>((resolve, reject) => {
-      deps.lookup(presented, (error, found) => (error === null ? resolve(found) : reject(error)))
+      const found = (error: unknown, access: Access | null) => (error === null ? resolve(access) : reject(error))
+      deps.lookup.login({ names: namedUser(login), orgId }, found)
     })
     if (access === null) throw invalidToken('the login token is good, but no user belongs to it')
     return access

@@ -19,7 +19,7 @@ export type Access =
 
 type Membership = { role: Role; organization: OrganizationRow }
 
-type LoginPresented = Extract<Presented, { kind: 'login' }>
+export type LoginPresented = Extract<Presented, { kind: 'login' }>
 
 /*
  * The answer is one text: a line for each token that was found, its fields apart by control characters, which neither an

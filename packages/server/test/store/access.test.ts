@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { hashApiKey, mintApiKey } from '../../src/domain/api-key.ts'
+import { mintApiKey } from '../../src/domain/api-key.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
-import { type Access, findAccess, type Presented } from '../../src/store/access.ts'
+import { type Access, findAccess } from '../../src/store/access.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
 import { insertApiKey, revokeApiKey } from '../../src/store/api-keys.ts'
 import type { Database } from '../../src/store/database.ts'
@@ -18,17 +18,18 @@ afterAll(() => api.close())
 
 /** A pool of its own that notes every statement it sends. */
 function counting() {
-  const statements: string[] = []
+  const statements: { query: string; parameters: unknown[] }[] = []
   const target = api.target as Extract<typeof api.target, { host: string }>
   const db = postgres({
     ...target,
     path: `${target.host}/.s.PGSQL.${target.port}`,
     max: 4,
-    debug: (_connection, query) => statements.push(query),
+    debug: (_connection, query, parameters) => statements.push({ query, parameters }),
   })
   onTestFinished(() => db.end())
-  const lookups = () => statements.filter((query) => query.includes('keyhook.api_keys')).length
-  return { db, lookups }
+  const lookups = () => statements.filter(({ query }) => query.includes('keyhook.api_keys'))
+  /** `asked`: the hashes of each. */
+  return { db, lookups: () => lookups().length, asked: () => lookups().map(({ parameters }) => parameters[0]) }
 }
 
 async function addKey(
@@ -41,13 +42,18 @@ async function addKey(
   return { id, hash, apiKey }
 }
 
-/** As the server asks, but with a promise. */
+/** As the server asks, but with promises. */
 function askingOf(db: Database) {
   const lookup = createAccessLookup(db)
-  return (presented: Presented) =>
+  type Found = Parameters<typeof lookup.login>[1]
+  const promised = (ask: (found: Found) => void) =>
     new Promise<Access | null>((resolve, reject) => {
-      lookup(presented, (error, access) => (error === null ? resolve(access) : reject(error)))
+      ask((error, access) => (error === null ? resolve(access) : reject(error)))
     })
+  return {
+    key: (token: string) => promised((found) => lookup.key(token, found)),
+    login: (userId: UserId, orgId: OrgId) => promised((found) => lookup.login({ names: { userId }, orgId }, found)),
+  }
 }
 
 test('all tokens of one tick are asked for in one statement', async () => {
@@ -55,25 +61,67 @@ test('all tokens of one tick are asked for in one statement', async () => {
   const lookup = askingOf(db)
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'member' }])
-  const key = await addKey(orgId, userId)
-  await lookup({ kind: 'key', hash: key.hash })
+  const { apiKey } = await addKey(orgId, userId)
+  await lookup.key(apiKey)
   const before = lookups()
-  const asked = Array.from({ length: 200 }, (_, i) =>
-    i % 2 === 0 ? lookup({ kind: 'key', hash: key.hash }) : lookup({ kind: 'login', names: { userId }, orgId }),
-  )
+  const asked = Array.from({ length: 200 }, (_, i) => (i % 2 === 0 ? lookup.key(apiKey) : lookup.login(userId, orgId)))
   const found = await Promise.all(asked)
   expect(lookups() - before).toBe(1)
   expect(found.every((access) => access?.userId === userId)).toBe(true)
-  await lookup({ kind: 'key', hash: key.hash })
+  await lookup.key(apiKey)
   expect(lookups() - before).toBe(2)
+})
+
+test('a key that many requests of one tick show is asked for once, and each of them is answered', async () => {
+  const { db, asked } = counting()
+  const lookup = askingOf(db)
+  const orgId = await api.organization()
+  const { userId } = await api.person([{ orgId, role: 'member' }])
+  const [one, other] = [await addKey(orgId, userId), await addKey(orgId, userId)]
+  const unknown = mintApiKey('kh')
+  const tokens = Array.from({ length: 90 }, (_, i) => [one.apiKey, unknown.apiKey, other.apiKey][i % 3]!)
+  const found = await Promise.all(tokens.map(lookup.key))
+  expect(asked()).toEqual([[one.hash, unknown.hash, other.hash].join()])
+  const keyIds = found.map((access) => (access?.kind === 'key' ? access.keyId : null))
+  expect(keyIds).toEqual(tokens.map((_, i) => [one.id, null, other.id][i % 3]))
+})
+
+test('a key that is revoked while its statement is under way is asked for anew by whoever comes then', async () => {
+  const { db, asked } = counting()
+  const lookup = askingOf(db)
+  const orgId = await api.organization()
+  const { userId } = await api.person([{ orgId, role: 'member' }])
+  const { id, apiKey } = await addKey(orgId, userId)
+  const held = await api.db.reserve()
+  onTestFinished(() => held.release())
+  // The statement cannot come to its end before the lock is gone.
+  await held`begin`
+  await held`lock table keyhook.organizations in access exclusive mode`
+  const early = lookup.key(apiKey)
+  await expect.poll(asked).toHaveLength(1)
+  await held`update keyhook.api_keys set revoked_at = now() where id = ${id}`
+  const late = [lookup.key(apiKey), lookup.key(apiKey)]
+  await held`commit`
+  await early
+  expect(await Promise.all(late)).toEqual([null, null])
+  expect(asked()).toHaveLength(2)
+})
+
+test('what cannot be a key is not asked for, and calls nobody back', async () => {
+  const { db, lookups } = counting()
+  const lookup = createAccessLookup(db)
+  const { apiKey } = mintApiKey('kh')
+  const wrong = `${apiKey.slice(0, -1)}${apiKey.endsWith('0') ? '1' : '0'}`
+  expect(lookup.key(wrong, () => expect.unreachable())).toBe(false)
+  const asked = new Promise((done) => expect(lookup.key(apiKey, done)).toBe(true))
+  await asked
+  expect(lookups()).toBe(1)
 })
 
 test('more tokens than one statement should carry are asked for in as few as it takes', async () => {
   const { db, lookups } = counting()
   const lookup = askingOf(db)
-  const found = await Promise.all(
-    Array.from({ length: 600 }, () => lookup({ kind: 'key', hash: hashApiKey('unknown') })),
-  )
+  const found = await Promise.all(Array.from({ length: 600 }, () => lookup.key(mintApiKey('kh').apiKey)))
   expect(found).toEqual(Array(600).fill(null))
   expect(lookups()).toBe(3)
 })
@@ -114,13 +162,10 @@ test('a statement that fails fails the requests it was asked for, and the next o
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'member' }])
   await api.db`alter table keyhook.memberships rename to memberships_away`
-  const failed = await Promise.allSettled([
-    lookup({ kind: 'login', names: { userId }, orgId }),
-    lookup({ kind: 'key', hash: hashApiKey('x') }),
-  ])
+  const failed = await Promise.allSettled([lookup.login(userId, orgId), lookup.key(mintApiKey('kh').apiKey)])
   expect(failed.map((one) => one.status)).toEqual(['rejected', 'rejected'])
   await api.db`alter table keyhook.memberships_away rename to memberships`
-  expect(await lookup({ kind: 'login', names: { userId }, orgId })).toMatchObject({ userId })
+  expect(await lookup.login(userId, orgId)).toMatchObject({ userId })
 })
 
 test('access follows the database at once: role, membership, user, key', async () => {
