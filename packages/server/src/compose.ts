@@ -49,7 +49,7 @@ import { publish, publishSample } from './webhooks/publish.ts'
 import { createReporting } from './webhooks/reporting.ts'
 
 /*
- * The one place that knows who is plugged into whom.
+ * Puts everything together. The parts know each other by what they need, and only this file by name.
  */
 
 /** Connections that only authentication uses: a slow list on the shared pool must not hold up who may come in. */
@@ -121,6 +121,7 @@ export function composeApi(
     limits: { requestBytesMax: config.requestBytesMax },
     trustedProxies: config.trustedProxies,
     log,
+    onAnswer: metrics.answered,
   })
   addHealthRoutes(app, { pools: [db, accessDb, ...pools] })
   addMetrics(app, metrics, config)

@@ -43,6 +43,19 @@ export function createMetrics() {
     registers,
   })
 
+  /** Counted here and read when somebody asks: a counter with labels would cost every request more than this. */
+  const responses = new Map<number, number>()
+  new Counter({
+    name: 'keyhook_http_responses_total',
+    help: 'Answers of the API by status.',
+    labelNames: ['status'],
+    registers,
+    collect() {
+      this.reset()
+      for (const [status, count] of responses) this.inc({ status }, count)
+    },
+  })
+
   const observer: FlowObserver = {
     attempted({ delivery, begun, exchange, retryMs }) {
       attempts.inc({ status: exchange.status, error: exchange.error?.code ?? '' })
@@ -59,6 +72,9 @@ export function createMetrics() {
   return {
     registry,
     observer,
+    answered(status: number): void {
+      responses.set(status, (responses.get(status) ?? 0) + 1)
+    },
     /** Gauges are read when somebody asks, from whoever knows. */
     watch(engine: { readonly lanes: number; readonly inFlight: number }) {
       const gauge = (name: string, help: string, read: () => number) =>

@@ -13,11 +13,14 @@ import { createValidatorCompiler } from './validation.ts'
 export type HttpLimits = { requestBytesMax: number; requestMsMax?: number }
 
 /** A server without routes: how requests arrive, and how everything that is not served is refused. */
-export function createApp(deps: { limits: HttpLimits; trustedProxies: readonly string[] | null; log: Logger }): {
-  app: FastifyInstance
-  log: RequestLog
-} {
-  const log = createRequestLog(deps.log)
+export function createApp(deps: {
+  limits: HttpLimits
+  trustedProxies: readonly string[] | null
+  log: Logger
+  /** Is told the status of every answer. */
+  onAnswer?: (status: number) => void
+}): { app: FastifyInstance; log: RequestLog } {
+  const log = createRequestLog(deps.log, deps.onAnswer)
   const refuse = refusal(log)
   const answerError = errorAnswer(log, refuse)
   const { answerBroken, answerExpectation } = createBrokenHttp({ log })

@@ -43,6 +43,7 @@ const introduction = (document: OpenApi): string => {
 <p>The examples can be pasted once their variables are set:</p>
 <pre tabindex="0"><code>KEYHOOK=http://127.0.0.1:8080   # or wherever this page comes from
 TOKEN=…                         # an API key, or: npx keyhook token issue --user usr_…
+OPERATOR_TOKEN=…                # for /operator/v1: npx keyhook token issue --operator
 ORG=org_…                       # and so on, for the other ids in a path</code></pre>`
 }
 

@@ -16,11 +16,12 @@ declare module 'fastify' {
 export type RequestLog = ReturnType<typeof createRequestLog>
 
 /** What is said about requests. Fastify's own logger would make a child, two listeners and two readings of the clock for each. */
-export function createRequestLog(log: Logger) {
+export function createRequestLog(log: Logger, count: (status: number) => void = () => {}) {
   return {
     /** One line an answer; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
     answered(reply: FastifyReply): void {
       const { request, statusCode: status } = reply
+      count(status)
       const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
       const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
       if (!log.isLevelEnabled(level)) return

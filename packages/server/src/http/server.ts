@@ -20,6 +20,7 @@ export function createHttpServer(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
+  onAnswer?: (status: number) => void
 }): FastifyInstance {
   const { app, log } = createApp(deps)
   for (const route of deps.routes) addRoute(app, route, { ...deps, log })

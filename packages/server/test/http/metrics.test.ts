@@ -14,6 +14,20 @@ test('metrics answer callers on this machine, and nobody who comes through a pro
   }
 })
 
+test('answers are counted by their status, reads and refusals alike', async () => {
+  const counted = async () => {
+    const { text } = await call(`${api.url}/metrics`)
+    const rows = [...text.matchAll(/^keyhook_http_responses_total\{status="(\d+)"\} (\d+)$/gm)]
+    return Object.fromEntries(rows.map(([, status, count]) => [status, Number(count)]))
+  }
+  const before = await counted()
+  await call(`${api.url}/api/v1/organizations`, { token: api.owner.token })
+  for (let i = 0; i < 2; i++) await call(`${api.url}/api/v1/organizations`)
+  const after = await counted()
+  expect(after['200']! - (before['200'] ?? 0)).toBe(1)
+  expect(after['401']! - (before['401'] ?? 0)).toBe(2)
+})
+
 test('with a token set, metrics ask for it: none at all, a wrong one, the right one', async () => {
   const guarded = await startApiForTest({ KEYHOOK_METRICS_TOKEN: 'a-token-of-more-than-16-characters' })
   const ask = (token?: string) => call(`${guarded.url}/metrics`, token === undefined ? {} : { token })

@@ -44,6 +44,21 @@ test('every route is in the document with its permission, and nothing else but t
   expect(inDocument.sort()).toEqual([...listed, ...open].sort())
 })
 
+test('every field says what it is', () => {
+  const silent: string[] = []
+  const isSaid = (schema: Json): boolean =>
+    '$ref' in schema || 'description' in schema || ((schema.anyOf ?? []) as Json[]).some(isSaid)
+  const walk = (node: unknown, path: string): void => {
+    if (typeof node !== 'object' || node === null) return
+    const { properties } = node as Json
+    for (const [name, schema] of Object.entries((properties ?? {}) as Record<string, Json>))
+      if (!isSaid(schema)) silent.push(`${path}/${name}`)
+    for (const [name, inner] of Object.entries(node)) if (name !== 'examples') walk(inner, `${path}/${name}`)
+  }
+  walk(document, '')
+  expect(silent).toEqual([])
+})
+
 test('the eight operations of the published interface are there, at its paths', () => {
   const org = '/api/v1/organizations/{org_id}'
   const published = [

@@ -29,7 +29,7 @@ const auditEntry = Type.Object(
           credential: nullable('The id of the API key, or the `jti` of the login token.'),
           address: nullable('The address that the request came from.'),
         },
-        { additionalProperties: false },
+        { additionalProperties: false, description: 'Who did it, with what, from where.' },
       ),
     ),
     target_id: mark(here, Type.String({ description: 'What it happened to.' })),

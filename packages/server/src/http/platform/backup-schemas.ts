@@ -77,6 +77,6 @@ export const newRestore = Type.Object(
 )
 
 export const createdRestore = Type.Object(
-  { restore: mark(restore, restoreRecord), database: mark(restore, createdDatabase) },
+  { restore: mark(restore, restoreRecord), database: createdDatabase },
   { $id: 'CreatedRestore', additionalProperties: false },
 )

@@ -51,7 +51,7 @@ const password = () =>
 
 export const databaseRecord = Type.Object(shown(), { $id: 'Database', additionalProperties: false })
 
-export const createdDatabase = Type.Object(
-  { ...shown(), password: password() },
-  { $id: 'CreatedDatabase', additionalProperties: false },
+export const createdDatabase = mark(
+  here,
+  Type.Object({ ...shown(), password: password() }, { $id: 'CreatedDatabase', additionalProperties: false }),
 )

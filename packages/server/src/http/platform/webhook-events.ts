@@ -25,11 +25,17 @@ const attempt = Type.Object(
   {
     id: mark(here, id('dlv', 'The attempt.')),
     attempt: mark(here, Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' })),
-    status: mark(here, Type.Enum([...attemptStatuses])),
+    status: mark(here, Type.Enum([...attemptStatuses], { description: 'How it stands.' })),
     started_at: mark(here, moment('When it began.')),
-    duration_ms: mark(here, nullable(Type.Number())),
-    response_status: mark(here, nullable(Type.Integer())),
-    error_code: mark(here, nullable(Type.Enum([...sendErrorCodes]))),
+    duration_ms: mark(here, nullable(Type.Number({ description: 'How long it took.' }))),
+    response_status: mark(
+      here,
+      nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
+    ),
+    error_code: mark(
+      here,
+      nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
+    ),
     next_attempt_at: mark(here, nullable(moment('When it is tried again.'))),
   },
   { additionalProperties: false },
@@ -45,7 +51,7 @@ const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', '
 const eventRecord = Type.Object(
   {
     id: mark(here, Type.String({ description: 'The event.' })),
-    type: mark(here, Type.Enum([...eventTypes])),
+    type: mark(here, Type.Enum([...eventTypes], { description: 'Its type.' })),
     created_at: mark(here, createdAt()),
     test: mark(here, Type.Boolean({ description: 'Whether it is a sample that somebody asked for.' })),
     body: mark(here, Type.String({ description: 'Exactly what is sent.' })),
@@ -62,7 +68,7 @@ const eventRecord = Type.Object(
                   'How the delivery stands. Expired: it is finished, and its attempts have left the history.',
               }),
             ),
-            attempts: mark(here, Type.Array(attempt)),
+            attempts: mark(here, Type.Array(attempt, { description: 'Its attempts so far, in order.' })),
           },
           { additionalProperties: false },
         ),

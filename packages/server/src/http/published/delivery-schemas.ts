@@ -96,7 +96,7 @@ export const deliveryRecord = Type.Object(
             ),
             detail: mark(chosen(34), Type.String({ description: 'The same for people.' })),
           },
-          { additionalProperties: false },
+          { additionalProperties: false, description: 'Why it failed; null if it did not.' },
         ),
       ),
     ),
