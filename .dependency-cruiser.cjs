@@ -20,12 +20,7 @@ const rooms = [
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
   only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
-  only('settings-know-what-is-valid', 'settings/', [
-    'domain/',
-    'login/issuer-url',
-    'webhooks/address-guard',
-    'settings/',
-  ]),
+  only('settings-know-what-is-valid', 'settings/', ['domain/', 'login/issuer-url', 'settings/']),
   only('config-reads-settings', 'config.ts', ['settings/']),
   only('log-imports-nothing-of-ours', 'log.ts', []),
   only('metrics-watch-the-engine', 'metrics.ts', ['webhooks/']),

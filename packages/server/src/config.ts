@@ -52,5 +52,13 @@ function crossCheck(environment: Record<string, string | undefined>): string[] {
   if (has(settings.oidcAudience) && !has(settings.oidcIssuer)) {
     problems.push('KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE')
   }
+  if (
+    /^(0\.0\.0\.0|[0:]+)$/.test(environment[settings.databasesHost.variable]?.trim() ?? '') &&
+    !has(settings.databasesPublicHost)
+  ) {
+    problems.push(
+      'KEYHOOK_DATABASES_PUBLIC_HOST: is required when KEYHOOK_DATABASES_HOST means every address: clients have to be told one',
+    )
+  }
   return problems
 }

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { type Network, readNetwork } from '../domain/network.ts'
 import { attemptsMax, type RetrySchedule, readRetrySchedule, waitDaysMax } from '../domain/retry-schedule.ts'
-import { type Network, readNetwork } from '../webhooks/address-guard.ts'
 import { integer, matching, oneOf, optional, setting, Unreadable } from './setting.ts'
 
 const networks = (value: string): Network[] =>
@@ -118,7 +118,7 @@ export const deliverySettings = {
   metricsToken: optional(
     'KEYHOOK_METRICS_TOKEN',
     matching(/^[A-Za-z0-9._~+/-]+=*$/, 'a bearer token (letters, digits and . _ ~ + / -, then perhaps =)'),
-    'Bearer token that `GET /metrics` asks for. Unset: it answers callers on the same machine only.',
+    'Bearer token that `GET /metrics` asks for. Unset: it answers callers on the same machine only, and whoever comes through a proxy there that adds no `X-Forwarded-For`, `Forwarded` or `Via`.',
     true,
   ),
   metricsPort: optional(

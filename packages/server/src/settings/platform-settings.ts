@@ -1,4 +1,4 @@
-import { isIP } from 'node:net'
+import { isAddress } from '../domain/network.ts'
 import { integer, matching, optional, setting, text, Unreadable } from './setting.ts'
 
 const portRange = (value: string): { first: number; last: number } => {
@@ -10,7 +10,13 @@ const portRange = (value: string): { first: number; last: number } => {
 }
 
 const address = (value: string): string => {
-  if (isIP(value) === 0) throw new Unreadable('is not an IP address')
+  if (!isAddress(value)) throw new Unreadable('is not an IP address')
+  return value
+}
+
+/** Without a port: every database has its own. */
+const hostOrAddress = (value: string): string => {
+  if (!isAddress(value) && !/^[A-Za-z0-9.-]{1,253}$/.test(value)) throw new Unreadable('is not a host name or address')
   return value
 }
 
@@ -24,7 +30,7 @@ export const platformSettings = {
   ),
   databasesPublicHost: optional(
     'KEYHOOK_DATABASES_PUBLIC_HOST',
-    matching(/^[A-Za-z0-9.:-]{1,253}$/, 'a host name or address'),
+    hostOrAddress,
     'The host shown to clients. Unset: the address above.',
   ),
   databasesPorts: setting(

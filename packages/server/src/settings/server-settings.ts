@@ -1,5 +1,5 @@
-import { isIP } from 'node:net'
 import { keyTagShape } from '../domain/api-key.ts'
+import { isAddress, readNetwork } from '../domain/network.ts'
 import { issuerUrlProblem } from '../login/issuer-url.ts'
 import { integer, matching, oneOf, optional, setting, text, Unreadable } from './setting.ts'
 
@@ -29,14 +29,12 @@ const issuerUrl = (value: string): string => {
 
 const proxies = (value: string): string[] => {
   const parts = value.split(',').map((part) => part.trim())
-  if (!parts.every(isNetwork)) throw new Unreadable('is not a list of addresses or CIDRs such as 10.0.0.0/8,::1')
+  if (!parts.every((part) => isAddress(part) || (readNetwork(part)?.[1] ?? 0) > 0)) {
+    throw new Unreadable(
+      'is not a list of addresses or CIDRs such as 10.0.0.0/8,::1 (everybody, /0, cannot be trusted)',
+    )
+  }
   return parts
-}
-
-function isNetwork(text: string): boolean {
-  const [address = '', bits, ...rest] = text.split('/')
-  const bitsMax = { 0: -1, 4: 32, 6: 128 }[isIP(address)]!
-  return rest.length === 0 && bitsMax > 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax))
 }
 
 /** The server itself: where it listens and stores, who may log in, how much it takes. */
@@ -54,7 +52,7 @@ export const serverSettings = {
     'KEYHOOK_DATA_DIR',
     '.keyhook',
     text,
-    "Where the embedded server, the generated master key, customers' databases and backups live.",
+    "Where the embedded server, the generated master key, customers' databases and backups live; relative to where the command is run.",
   ),
   serviceName: setting(
     'KEYHOOK_SERVICE_NAME',

@@ -1,15 +1,8 @@
 import ipaddr from 'ipaddr.js'
-
-/** A network as CIDR, parsed. */
-export type Network = [ipaddr.IPv4 | ipaddr.IPv6, number]
+import type { Network } from '../domain/network.ts'
 
 /** True when a delivery may be sent to this address. */
 export type AddressGuard = (address: string) => boolean
-
-export const readNetwork = (cidr: string): Network | null => {
-  if (!ipaddr.isValidCIDR(cidr)) return null
-  return ipaddr.parseCIDR(cidr)
-}
 
 /** All that IANA has given out of IPv6 for addresses of hosts; the rest is for later, and leads wherever a network likes. */
 const globalUnicast: Network = ipaddr.parseCIDR('2000::/3')

@@ -44,30 +44,36 @@ afterAll(async () => {
 test('the tour works when it is pasted, and prints what the README says', { timeout: 120_000 }, async () => {
   const receiver = await openTerminal('receiver', /Listening on/)
   await openTerminal('server', /Keyhook is ready/)
-  const script = blocks.filter((block) => block.language === 'sh' && block.about === '')
-  const expected = new Map(
-    script.map((block) => {
-      const next = blocks[blocks.indexOf(block) + 1]
-      return [
-        block,
-        next !== undefined && ['text', 'json'].includes(next.language) && next.about === '' ? next.text : '',
-      ]
-    }),
-  )
-  const operating = blocksOf(await readFile(join(root, 'docs/operating.md'), 'utf8')).filter(
-    (one) => one.language === 'sh',
-  )
-  const outputs = await paste([
-    ...script.map((block) => here(block.text)),
-    // The operator's page goes on with the organization and the person of the tour.
-    ...operating.map((block) => `USER_ID=$ADA\n${block.text}`),
-  ])
-  for (const [i, block] of script.entries()) {
-    expect(masked(outputs[i]!), block.text).toBe(masked(expected.get(block)!))
-  }
+  const script = scriptOf(blocks)
+  const outputs = await paste(script.map((block) => here(block.text)))
+  for (const [i, { text, printed }] of script.entries()) expect(masked(outputs[i]!), text).toBe(masked(printed))
   const arrived = blocks.find((block) => block.about === 'receiver')!
   expect(masked(receiver())).toContain(masked(arrived.text))
 })
+
+test.for(['docs/operating.md', 'docs/your-platform.md'])(
+  'the lines of %s work when they are pasted',
+  {
+    timeout: 60_000,
+  },
+  async (page) => {
+    const script = scriptOf(blocksOf(await readFile(join(root, page), 'utf8')))
+    expect(script.length).toBeGreaterThan(0)
+    const outputs = await paste(script.map((block) => here(block.text)))
+    for (const [i, { text, printed }] of script.entries())
+      if (printed !== '') expect(masked(outputs[i]!), text).toBe(masked(printed))
+  },
+)
+
+/** What is pasted, and what is printed by it according to the page. */
+function scriptOf(all: readonly Block[]): { text: string; printed: string }[] {
+  return all.flatMap(({ language, about, text }, i) => {
+    if (language !== 'sh' || about !== '') return []
+    const next = all[i + 1]
+    const isPrinted = next !== undefined && ['text', 'json'].includes(next.language) && next.about === ''
+    return [{ text, printed: isPrinted ? next.text : '' }]
+  })
+}
 
 /** One shell for all blocks, as a person would have; each ends with a mark, so that outputs can be told apart. */
 async function paste(scripts: string[]): Promise<string[]> {

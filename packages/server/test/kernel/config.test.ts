@@ -83,8 +83,10 @@ test.each<[variable: string, values: string[]]>([
   ],
   [
     'KEYHOOK_TRUSTED_PROXIES',
-    ['proxy', '10.0.0.0/33', '::/129', '10.0.0.1,', '10.0.0.0/8/8', '10.0.0/8', '10.0.0.1/x'],
+    ['proxy', '10.0.0.0/33', '::/129', '10.0.0.1,', '10.0.0.0/8/8', '10.0.0/8', '10.0.0.1/x', '0.0.0.0/0', '::/0'],
   ],
+  ['KEYHOOK_DELIVERY_ALLOW_NETWORKS', ['10.0.0.0', '10/8', '192.168/16', '010.0.0.0/8', '10.0.0.0/08', '0x0a000000/8']],
+  ['KEYHOOK_DATABASES_PUBLIC_HOST', ['db.example.com:5432', 'a b', '[::1]']],
   ['KEYHOOK_LOG_LEVEL', ['INFO', 'verbose']],
   ['DATABASE_URL', ['localhost', 'mysql://localhost/x', 'postgres']],
   ['KEYHOOK_OIDC_ISSUER', ['http://issuer.example', 'issuer', 'ftp://x']],
@@ -113,6 +115,8 @@ test.each<[environment: Record<string, string>, complaint: string]>([
   [{ DATABASE_URL: 'postgres://localhost/keyhook' }, 'KEYHOOK_MASTER_KEY: is required with DATABASE_URL'],
   [{ KEYHOOK_OIDC_ISSUER: 'https://issuer.example' }, 'KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER'],
   [{ KEYHOOK_OIDC_AUDIENCE: 'keyhook' }, 'KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE'],
+  [{ KEYHOOK_DATABASES_HOST: '0.0.0.0' }, 'KEYHOOK_DATABASES_PUBLIC_HOST: is required'],
+  [{ KEYHOOK_DATABASES_HOST: '::' }, 'KEYHOOK_DATABASES_PUBLIC_HOST: is required'],
 ])('%j alone is not enough', (environment, complaint) => {
   expect(problemsOf(environment)).toEqual([expect.stringContaining(complaint)])
 })

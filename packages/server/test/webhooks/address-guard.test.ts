@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { createAddressGuard, readNetwork } from '../../src/webhooks/address-guard.ts'
+import { readNetwork } from '../../src/domain/network.ts'
+import { createAddressGuard } from '../../src/webhooks/address-guard.ts'
 
 const closed = createAddressGuard([])
 const open = (...cidrs: string[]) => createAddressGuard(cidrs.map((cidr) => readNetwork(cidr)!))
@@ -110,6 +111,17 @@ test('every address is judged one way, and opening a network never closes anythi
   )
 })
 
-test.each(['10.0.0.0', '10.0.0.0/33', 'x/8', '::/129', ''])('%s is not a network', (text) => {
+test.each([
+  '10.0.0.0',
+  '10.0.0.0/33',
+  'x/8',
+  '::/129',
+  '',
+  '10/8',
+  '192.168/16',
+  '010.0.0.0/8',
+  '10.0.0.0/08',
+  'fe80::1%eth0/64',
+])('%s is not a network', (text) => {
   expect(readNetwork(text)).toBeNull()
 })

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { createAddressGuard, readNetwork } from '../../../src/webhooks/address-guard.ts'
+import { readNetwork } from '../../../src/domain/network.ts'
+import { createAddressGuard } from '../../../src/webhooks/address-guard.ts'
 import { createConnect } from '../../../src/webhooks/connector.ts'
 import { createIdleConnections } from '../../../src/webhooks/idle-connections.ts'
 import { createResolve, type Resolve } from '../../../src/webhooks/resolve.ts'
