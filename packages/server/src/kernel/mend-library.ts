@@ -18,8 +18,7 @@ export async function importMended<T>(mends: readonly Mend[], importIt: () => Pr
       return { ...loaded, source: mended(file, source, mends) }
     },
   })
-  const library = await importIt()
-  hooks.deregister()
+  const library = await importIt().finally(() => hooks.deregister())
   if (missing.size > 0) throw new Error(`Of what was to be mended this was not loaded: ${[...missing].join(', ')}.`)
   return library
 }

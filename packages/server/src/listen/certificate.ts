@@ -1,5 +1,5 @@
-import { randomBytes, webcrypto } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { KeyObject, randomBytes, webcrypto } from 'node:crypto'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export type Certificate = { certificatePath: string; certificate: string; key: string }
@@ -21,9 +21,15 @@ export async function localCertificate(folder: string, now: Date): Promise<Certi
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
   const { certificate, key } = await issue(now)
-  await writeFile(keyPath, key, { mode: 0o600 })
-  await writeFile(certificatePath, certificate)
+  await writeAnew(keyPath, key)
+  await writeAnew(certificatePath, certificate)
   return { certificatePath, certificate, key }
+}
+
+/** Through no link that somebody may have put there. */
+async function writeAnew(path: string, text: string): Promise<void> {
+  await rm(path, { force: true })
+  await writeFile(path, text, { mode: 0o600, flag: 'wx' })
 }
 
 async function issue(now: Date): Promise<{ certificate: string; key: string }> {
@@ -47,7 +53,6 @@ async function issue(now: Date): Promise<{ certificate: string; key: string }> {
       ]),
     ],
   })
-  const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
-  const key = `-----BEGIN PRIVATE KEY-----\n${pkcs8.replace(/.{64}/g, '$&\n')}\n-----END PRIVATE KEY-----\n`
-  return { certificate: `${certificate.toString('pem')}\n`, key }
+  const key = KeyObject.from(keys.privateKey).export({ format: 'pem', type: 'pkcs8' })
+  return { certificate: `${certificate.toString('pem')}\n`, key: String(key) }
 }

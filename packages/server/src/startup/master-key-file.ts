@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { link, open, readFile, rm } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { leaveToHost } from '../store/embedded/host.ts'
+import { writeSecretOnce } from '../store/embedded/data-directory.ts'
 
 /** The text says what to do. */
 export class MasterKeyDamaged extends Error {
@@ -10,22 +10,9 @@ export class MasterKeyDamaged extends Error {
 
 export const masterKeyPath = (dataDir: string): string => join(dataDir, 'master.key')
 
-/**
- * A master key for an embedded installation that needs its first. Written aside and linked into place: two processes
- * that start together agree on one key, and a crash in the middle never leaves half a key behind.
- */
+/** A master key for an embedded installation that needs its first. */
 export async function makeMasterKey(dataDir: string): Promise<Buffer> {
-  const path = masterKeyPath(dataDir)
-  const draft = `${path}.${process.pid}`
-  const file = await open(draft, 'w', 0o600)
-  await file.writeFile(`${randomBytes(32).toString('base64')}\n`)
-  await file.sync()
-  await file.close()
-  await leaveToHost(draft)
-  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
-  })
-  await rm(draft)
+  await writeSecretOnce(masterKeyPath(dataDir), randomBytes(32).toString('base64'))
   return (await readMasterKey(dataDir))!
 }
 

@@ -1,17 +1,20 @@
 import { execFile } from 'node:child_process'
-import { chmod, chown, mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir, readdir, readFile, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
+import { localCertificate } from '../../src/listen/certificate.ts'
 import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { type Home, nodeOf, openHome } from '../../src/platform/local/home.ts'
 import { handOver, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
 import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
+import { makeMasterKey } from '../../src/startup/master-key-file.ts'
 import { giveTo } from '../../src/store/embedded/cluster.ts'
 import { hostOf } from '../../src/store/embedded/host.ts'
+import { openLog } from '../../src/store/embedded/log-file.ts'
 import { firstBarrier } from '../../src/store/embedded/reach.ts'
 import { asRoot, startOwner } from '../embedded/support/scratch.ts'
 import { portRange, scratchFolder } from './support/platform.ts'
@@ -154,4 +157,25 @@ test.runIf(asRoot)('what is behind a link is not given to anybody', async () => 
   await handOver(home, { path: link, cluster: join(link, 'cluster') } as InstanceDirectory)
   const { uid, mode } = await stat(elsewhere)
   expect([uid, mode & 0o777]).toEqual([0, 0o700])
+})
+
+test.runIf(asRoot)('root writes through no link that the owner of a data directory has put there', async () => {
+  const folder = await scratchFolder()
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  const [dataDir, precious] = [join(folder, 'data'), join(folder, 'precious')]
+  await mkdir(dataDir)
+  await writeFile(precious, 'of root', { mode: 0o600 })
+  for (const name of [`master.key.${process.pid}`, 'postgres.log', 'postgres.log.old', 'key.pem', 'certificate.pem'])
+    await symlink(precious, join(dataDir, name))
+  await giveTo(nobody, dataDir)
+  await makeMasterKey(dataDir)
+  await expect(openLog(dataDir)).rejects.toThrow('ELOOP')
+  await localCertificate(dataDir, new Date())
+  await rm(join(dataDir, 'postgres.log'))
+  const log = await openLog(dataDir, { lookEveryMs: 5 })
+  await truncate(log.path, 11 * 1024 * 1024)
+  await expect.poll(async () => (await stat(log.path)).size).toBe(0)
+  await log.close()
+  expect(await readFile(precious, 'utf8')).toBe('of root')
+  expect((await lstat(join(dataDir, 'postgres.log.old'))).isFile()).toBe(true)
 })

@@ -92,6 +92,8 @@ async function endWork(boss: PgBoss): Promise<void> {
   const queues = new Set(boss.getWipData().map((worker) => worker.name))
   const enough = new AbortController()
   const ended = Promise.all([...queues].map((queue) => boss.offWork(queue, { wait: true })))
+  // One that fails after we have stopped waiting is no news.
+  ended.catch(() => {})
   await Promise.race([ended, sleep(stopMsMax, undefined, { signal: enough.signal }).catch(() => {})])
   enough.abort()
 }

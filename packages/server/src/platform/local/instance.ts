@@ -69,6 +69,7 @@ export function runInstance(options: InstanceOptions): Instance {
   /** Runs the server over and over until it is to stop. `ready` hears of the first start only. */
   async function look(after: PromiseWithResolvers<void>): Promise<void> {
     let backoffMs = backoffMsMin
+    const told = aborted(stopping.signal)
     for (let first = true; !stopping.signal.aborted; first = false) {
       const ended = Promise.withResolvers<string>()
       const began = Date.now()
@@ -82,7 +83,7 @@ export function runInstance(options: InstanceOptions): Instance {
       }
       if (first) after.resolve()
       else options.onEvent({ kind: 'restarted' })
-      const why = await Promise.race([ended.promise, aborted(stopping.signal)])
+      const why = await Promise.race([ended.promise, told])
       if (why === null) break
       // It has ended; this lets go of its log and of its socket's directory.
       await current?.stop()

@@ -37,17 +37,9 @@ export async function directoryId(dataDir: string): Promise<string> {
   const path = join(dataDir, 'id')
   const existing = await readSecret(path)
   if (existing !== undefined) return existing
-  const draft = await writeDraft(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
+  await writeSecretOnce(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
     throw unusable(chosen(dataDir), `nothing can be written there (${error.code})`, error)
   })
-  try {
-    // A hard link, unlike a rename, does not replace the id that another process has just begun to use.
-    await link(draft, path)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  } finally {
-    await rm(draft, { force: true })
-  }
   return (await readFile(path, 'utf8')).trim()
 }
 
@@ -73,6 +65,21 @@ export async function writeSecret(path: string, secret: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
+/** Unless there is one: two processes that write at once agree on what was there first, and a crash never leaves half of it. */
+export async function writeSecretOnce(path: string, secret: string): Promise<void> {
+  const draft = await writeDraft(path, secret)
+  try {
+    // A hard link, unlike a rename, does not replace what another process has just begun to use.
+    await link(draft, path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    await rm(draft, { force: true })
+  }
+  await syncDirectory(dirname(path))
+}
+
+/** Under a name that nobody could have put a link at: root may be serving somebody else's directory. */
 async function writeDraft(path: string, secret: string): Promise<string> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
   const file = await open(draft, 'wx', 0o600)
