@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 
 /** An entry of docs/decisions: its lines by their names, such as `Open`, `Chosen`, `Rests on`, `Code`. */
 export type Decision = { number: number; title: string; said: ReadonlyMap<string, string> }
@@ -7,11 +7,7 @@ const file = new URL('../../../../docs/decisions/README.md', import.meta.url)
 
 /** The register as it stands in the checkout; empty where the server was installed without its documents. */
 export function readRegister(): Decision[] {
-  try {
-    return decisionsOf(readFileSync(file, 'utf8'))
-  } catch {
-    return []
-  }
+  return existsSync(file) ? decisionsOf(readFileSync(file, 'utf8')) : []
 }
 
 const decisionsOf = (markdown: string): Decision[] =>

@@ -59,11 +59,8 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
 
 type Signer = { kid: string; privateKey: KeyObject; publicKey: CryptoKey }
 
-/** What PKCS #8 puts before the 32 bytes of an Ed25519 seed (RFC 8410); Node takes no bare seed. */
-const pkcs8Prefix = Buffer.from('302e020100300506032b657004220420', 'hex')
-
 function signerFromSeed(seed: Buffer): Signer {
-  const privateKey = createPrivateKey({ key: Buffer.concat([pkcs8Prefix, seed]), format: 'der', type: 'pkcs8' })
+  const privateKey = createPrivateKey({ key: seed, format: 'raw-private', asymmetricKeyType: 'ed25519' })
   const publicKey = createPublicKey(privateKey)
   const { crv, kty, x } = publicKey.export({ format: 'jwk' })
   // RFC 7638 fixes the members and their order.

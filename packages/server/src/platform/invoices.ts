@@ -50,14 +50,23 @@ export async function issueInvoice(
   })
 }
 
-/** The scheduled job: a bill for every month that is over and has none, however long nobody was there to make it. */
+/**
+ * The scheduled job: a bill for every month that is over and has none, however long nobody was there to make it. One that
+ * cannot be made keeps nobody else from theirs, and makes the job one that failed.
+ */
 export async function issueInvoicesDue(deps: { db: Database; prices: Prices; now: () => Date }): Promise<InvoiceId[]> {
   const thisMonth = monthPeriod(monthOf(deps.now()))!
   const issued: InvoiceId[] = []
+  const failed: unknown[] = []
   for (const { org_id: orgId, month } of await unbilledMonths(deps.db, thisMonth.from)) {
-    const result = await issueInvoice(deps, operator, { orgId, month })
-    if (result?.isNew) issued.push(result.invoice.id)
+    try {
+      const result = await issueInvoice(deps, operator, { orgId, month })
+      if (result?.isNew) issued.push(result.invoice.id)
+    } catch (cause) {
+      failed.push(new Error(`no invoice for ${orgId} and ${month}`, { cause }))
+    }
   }
+  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} invoices could not be made`)
   return issued
 }
 

@@ -31,15 +31,21 @@ export async function keepBackupSchedule(
   }
 }
 
-/** One pass over the databases of this node: begins the backups that are due and lets go of those beyond the number kept. */
+/**
+ * One pass over the databases of this node: begins the backups that are due and lets go of those beyond the number kept. What
+ * fails keeps no other from its turn, and is told at the end.
+ */
 export async function runBackupSchedule(deps: Deps, { everyHours, keep }: BackupSchedule): Promise<void> {
+  const failed: unknown[] = []
   for (const { org_id, id } of await databasesDueForBackup(deps.db, deps.node, everyHours)) {
     await begin(deps, org_id, id).catch((error: unknown) => {
       // Somebody asked for one at this very moment.
-      if (!isUniqueViolation(error, oneBackupAtATime)) throw error
+      if (!isUniqueViolation(error, oneBackupAtATime)) failed.push(error)
     })
   }
-  for (const { org_id, id } of await expiredBackups(deps.db, deps.node, keep)) await expire(deps, org_id, id)
+  for (const { org_id, id } of await expiredBackups(deps.db, deps.node, keep))
+    await expire(deps, org_id, id).catch((error: unknown) => failed.push(error))
+  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} backups could not be begun or removed`)
 }
 
 async function begin({ db, queue, node }: Deps, orgId: OrgId, databaseId: DatabaseId): Promise<void> {

@@ -105,7 +105,7 @@ export const runningBackupsOf = async (tx: Transaction, orgId: OrgId, databaseId
   return rows.map((row) => row.id)
 }
 
-/** Which archives a node may keep: those of backups that run or have completed. Ids it does not know are not in it. */
+/** How these backups stand, so that a node knows which archives to keep. Ids that are nobody's are not in it. */
 export const backupStatusesOf = async (
   db: Executor,
   ids: readonly BackupId[],

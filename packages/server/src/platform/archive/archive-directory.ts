@@ -20,11 +20,11 @@ export function createArchiveDirectory(path: string, owner?: Account): ArchiveSt
       await makeDirectory(path, owner)
       const draft = `${place(id)}.writing-${randomBytes(6).toString('hex')}`
       const file = await open(draft, 'wx', 0o600)
-      if (owner) await file.chown(owner.uid, owner.gid)
       const hash = createHash('sha256')
       let bytes = 0
       try {
         try {
+          if (owner) await file.chown(owner.uid, owner.gid)
           for await (const part of content) {
             hash.update(part)
             bytes += part.length
