@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
+import { generateKeyPair, SignJWT } from 'jose'
 import { afterEach, expect, test, vi } from 'vitest'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createAccessTokens } from '../../src/login/access-token.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { createClock } from './support/clock.ts'
 
@@ -14,6 +16,31 @@ test('of a token that comes again the signature is not worked out again', async 
   const workedOut = vi.spyOn(crypto.subtle, 'verify')
   for (let n = 0; n < 20; n++) expect(await verify(token)).toMatchObject({ subject: 'ada' })
   expect(workedOut).toHaveBeenCalledTimes(1)
+})
+
+test('a key that the issuer has replaced under the same name does not speak for it any more', async () => {
+  const [first, second] = [await generateKeyPair('EdDSA'), await generateKeyPair('EdDSA')]
+  let current = first
+  const isGood = createAccessTokens({
+    issuer: 'https://issuer.example',
+    audience: 'keyhook',
+    algorithms: ['EdDSA'],
+    key: () => current.publicKey,
+    now: clock.now,
+  })
+  const token = await new SignJWT({ client_id: 'tour' })
+    .setProtectedHeader({ alg: 'EdDSA', typ: 'at+jwt', kid: 'always the same' })
+    .setIssuer('https://issuer.example')
+    .setAudience('keyhook')
+    .setSubject('ada')
+    .setIssuedAt(clock.now())
+    .setExpirationTime(new Date(clock.now().getTime() + 600_000))
+    .sign(first.privateKey)
+  expect(await isGood(token)).toMatchObject({ subject: 'ada' })
+  current = second
+  expect(await isGood(token)).toBeNull()
+  current = first
+  expect(await isGood(token)).toMatchObject({ subject: 'ada' })
 })
 
 test('what differs in a single character is another token', async () => {
