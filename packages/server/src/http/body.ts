@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { parseExactly } from '../kernel/exact-json.ts'
+import { parseRecordsExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 
 declare module 'fastify' {
@@ -23,7 +23,10 @@ export function readJson(
     refuseCodings(request.headers)
     // Many clients put a JSON content type on a DELETE without a body.
     const { passesOnNumbers } = request.routeOptions.config
-    done(null, body.length === 0 ? undefined : parse(body as Buffer, passesOnNumbers ? parseExactly : JSON.parse))
+    done(
+      null,
+      body.length === 0 ? undefined : parse(body as Buffer, passesOnNumbers ? parseRecordsExactly : JSON.parse),
+    )
   } catch (error) {
     done(error as Fault)
   }

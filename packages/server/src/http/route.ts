@@ -61,7 +61,7 @@ type RouteShape = {
   body?: TSchema
   /** For the one route that takes many things at once; everything else has the server's limit. */
   bodyBytesMax?: number
-  /** What it is given is sent on as it came, down to the last digit of a number. */
+  /** What its fields hold is sent on as it came, down to the last digit of a number. */
   passesOnNumbers?: boolean
   success: { status: 200 | 201 | 202 | 204; description: string; schema?: TSchema }
   /** Problem codes of this route beyond those that every route can answer. */

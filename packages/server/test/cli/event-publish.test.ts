@@ -125,6 +125,7 @@ const mistakes: Mistake[] = [
   ['JSON that is a list', () => event('[1]'), /^--data: must be a JSON object$/],
   ['JSON that is null', () => event('null'), /^--data: must be a JSON object$/],
   ['JSON that is a number', () => event('7'), /^--data: must be a JSON object$/],
+  ['a number that is passed on as it is', () => event('1.0'), /^--data: must be a JSON object$/],
   [
     'an organization that does not exist',
     () => event('{}').map((word) => (word === orgId ? nowhere : word)),
