@@ -89,7 +89,9 @@ export function createConnect(deps: {
         facts.connectUs = lap()
         stage = 'tls'
         const address = opening.remoteAddress
-        if (address === undefined || !deps.allows(address)) return finish(forbidden(target.hostname))
+        // Whoever has hung up already has no address any more, and gets nothing.
+        if (address === undefined) return closed()
+        if (!deps.allows(address)) return finish(forbidden(target.hostname))
         facts.address = address
         // Not before: on its way from a dead address to the next Node forgets that somebody waits for tickets.
         sessions.follow(opening, offered)

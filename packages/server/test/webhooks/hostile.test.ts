@@ -235,6 +235,20 @@ describe('connections that never come about', () => {
     // Not the line of OpenSSL's source that noticed.
     expect(error?.detail).toMatch(/^ERR_SSL_\w+: [\w :]+$/)
   })
+  // Seen to fail: a socket whose other end has gone has no address, and that was taken for a forbidden one.
+  test.each([
+    ['resets', (socket: Socket) => void socket.resetAndDestroy()],
+    ['closes', (socket: Socket) => void socket.destroy()],
+  ])('whoever listens %s at once', async (_what, leave) => {
+    const leaving = createServer(leave)
+    await new Promise<void>((done) => leaving.listen(0, '127.0.0.1', done))
+    onTestFinished(() => void leaving.close())
+    const url = `https://127.0.0.1:${(leaving.address() as AddressInfo).port}/`
+    const connect = connectWith()
+    for (let i = 0; i < 20; i++) {
+      expect((await attempt(url, connect)).error?.code).toMatch(/^(tls|connect)_failed$/)
+    }
+  })
   test('the name is nobody’s', async () => {
     const resolve: Resolve = () => ({
       addresses: Promise.reject(Object.assign(new Error('x'), { code: 'ENOTFOUND' })),
