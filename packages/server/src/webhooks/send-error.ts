@@ -27,7 +27,6 @@ const byCode: Record<string, SendErrorCode> = {
   ENFILE: 'sender_exhausted',
   ENOBUFS: 'sender_exhausted',
   UND_ERR_HEADERS_OVERFLOW: 'response_headers_too_large',
-  HPE_HEADER_OVERFLOW: 'response_headers_too_large',
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'connection_closed',
   HPE_INVALID_EOF_STATE: 'connection_closed',
   UND_ERR_SOCKET: 'connection_closed',
