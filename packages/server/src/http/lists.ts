@@ -96,7 +96,7 @@ async function gather<Row>(
       if (records.length === limit || bytes > pageBytesMax) return { records, next: last }
       const record = JSON.stringify(listing.record(row))
       records.push(record)
-      bytes += record.length
+      bytes += Buffer.byteLength(record)
       last = listing.keyOf(row)
     }
     if (rows.length < asked) return { records, next: null }
@@ -116,7 +116,7 @@ async function sendWhole<Row>(
   }
   const pieces = inPieces(first, listing, rowsAtOnce, next)
   const start: string = first.length < rowsAtOnce ? (await pieces.next()).value! : ''
-  if (start !== '' && start.length < pieceBytes) return reply.send(start)
+  if (start !== '' && Buffer.byteLength(start) < pieceBytes) return reply.send(start)
   // The client has left. Fastify would take a stream that its socket ends before the first byte for a failure of ours.
   if (reply.raw.destroyed) return reply.hijack()
   // Nothing of the body leaves for HEAD: the rest of the list would be read for nobody.
@@ -143,14 +143,18 @@ async function* inPieces<Row>(
 ): AsyncGenerator<string> {
   let rows = first
   let piece = '['
+  let bytes = 0
   let lead = ''
   for (;;) {
     for (const row of rows) {
-      piece += lead + JSON.stringify(listing.record(row))
+      const record = JSON.stringify(listing.record(row))
+      piece += lead + record
+      bytes += Buffer.byteLength(record)
       lead = ','
-      if (piece.length >= pieceBytes) {
+      if (bytes >= pieceBytes) {
         yield piece
         piece = ''
+        bytes = 0
       }
     }
     const last = rows.at(-1)
