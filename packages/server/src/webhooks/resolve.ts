@@ -26,10 +26,12 @@ export function createResolve({ hostsFile = '/etc/hosts', servers = null as stri
 }
 
 async function lookUp(resolver: Resolver, hostsFile: string, hostname: string): Promise<Address[]> {
-  const local = await fromHostsFile(hostsFile, hostname)
+  // A final dot says that the name is whole, as all of ours are: it is the same name.
+  const name = hostname.toLowerCase().replace(/\.$/, '')
+  const local = await fromHostsFile(hostsFile, name)
   if (local.length > 0) return local
   // RFC 6761: a stub answers for localhost itself and asks nobody.
-  if (hostname === 'localhost' || hostname.endsWith('.localhost')) {
+  if (name === 'localhost' || name.endsWith('.localhost')) {
     return [
       { address: '127.0.0.1', family: 4 },
       { address: '::1', family: 6 },
@@ -62,11 +64,11 @@ const ask = (resolver: Resolver, family: 4 | 6, hostname: string): Promise<Addre
     else resolver.resolve6(hostname, answer)
   })
 
-async function fromHostsFile(path: string, hostname: string): Promise<Address[]> {
+async function fromHostsFile(path: string, wanted: string): Promise<Address[]> {
   const text = await readFile(path, 'utf8').catch(() => '')
   return text.split('\n').flatMap((line): Address[] => {
     const [address, ...names] = line.replace(/#.*/, '').trim().split(/\s+/)
-    if (!names.some((name) => name.toLowerCase() === hostname.toLowerCase())) return []
+    if (!names.some((name) => name.toLowerCase() === wanted)) return []
     if (address === undefined || !ipaddr.isValid(address)) return []
     return [{ address, family: ipaddr.parse(address).kind() === 'ipv4' ? 4 : 6 }]
   })

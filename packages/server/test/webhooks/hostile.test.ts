@@ -1,6 +1,9 @@
 import { createSocket } from 'node:dgram'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import type { AddressInfo, Socket } from 'node:net'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -348,11 +351,19 @@ test('a name server that never answers for the family that a name does not have 
   cancel()
 })
 
-test('the hosts file is read, and localhost is known without asking anybody', async () => {
-  expect(await createResolve({ hostsFile: '/nowhere' })('localhost').addresses).toContainEqual({
+// With a final dot seen to fail where names are compared as they are written.
+test.each(['localhost', 'localhost.', 'hook.localhost.'])('%s is known without asking anybody', async (name) => {
+  expect(await createResolve({ hostsFile: '/nowhere' })(name).addresses).toContainEqual({
     address: '127.0.0.1',
     family: 4,
   })
+})
+
+test.each(['hook.example.test', 'HOOK.example.test.'])('%s is found in the hosts file', async (name) => {
+  const hostsFile = join(await mkdtemp(join(tmpdir(), 'keyhook-hosts-')), 'hosts')
+  onTestFinished(() => rm(dirname(hostsFile), { recursive: true }))
+  await writeFile(hostsFile, '192.0.2.7 other.example.test Hook.example.test # ours\n')
+  expect(await createResolve({ hostsFile })(name).addresses).toEqual([{ address: '192.0.2.7', family: 4 }])
 })
 
 test('a connection is kept for the next request to the same receiver', async () => {
