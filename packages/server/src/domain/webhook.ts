@@ -7,7 +7,8 @@ export const mintWebhookSecret = (): string => `whsec_${randomBytes(32).toString
 export function webhookUrlProblem(text: string): string | null {
   // The URL parser drops tabs, newlines and outer spaces in silence; what we would call is then not what was sent.
   // Invisible characters and those that turn the direction of text show one address and mean another (RFC 3987, 4.1).
-  if (/[\s\p{Cc}\p{Cf}\p{Cs}]/u.test(text)) return 'must not contain spaces, control or invisible characters'
+  if (/[\s\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]/u.test(text))
+    return 'must not contain spaces, control or invisible characters'
   const url = URL.parse(text)
   if (url === null) return 'must be an absolute URL, such as https://example.com/hooks'
   if (url.protocol !== 'https:') return 'must use the https:// scheme'

@@ -56,10 +56,11 @@ describe('a label', () => {
     'may be "%s"',
     (text) => expect(labelProblem(text)).toBeNull(),
   )
-  test.each(['', ' ', '\u00a0\u3000', 'a\tb', 'a\nb', '\u0000', '\u007f', '\u0085', '\ud800', 'x\udc00', '\u001b[31m'])(
-    'may not be %j',
-    (text) => expect(labelProblem(text)).not.toBeNull(),
-  )
+  test.each([
+    ...['', ' ', '\u00a0\u3000', '\u2800', '\u3164 '],
+    ...['a\tb', 'a\nb', '\u0000', '\u007f', '\u0085', '\ud800', 'x\udc00', '\u001b[31m'],
+  ])('may not be %j', (text) => expect(labelProblem(text)).not.toBeNull())
+  test('may have Braille in it, blanks between the words included', () => expect(labelProblem('⠓⠊⠀⠞⠓⠑⠗⠑')).toBeNull())
 })
 
 describe('a webhook URL', () => {
@@ -96,6 +97,13 @@ describe('a webhook URL', () => {
     ['https://example.com/ x', /spaces/],
     ['https://exam\tple.com/', /spaces/],
     ['\u0000https://example.com/', /spaces/],
+    ['https://example.com/\u200b', /invisible/],
+    ['https://example.com/\u034f', /invisible/],
+    ['https://example.com/\ufe0f', /invisible/],
+    ['https://example.com/\u3164', /invisible/],
+    ['https://example.com/\u180b', /invisible/],
+    ['https://example.com/\u115f', /invisible/],
+    ['https://example.com/\u2800', /invisible/],
     ['https://exa%20mple.com/', /absolute/],
     ['https://[::1/', /absolute/],
     ['https://example.com:port/', /absolute/],
