@@ -12,7 +12,7 @@ const formats: Record<string, (text: string) => string | null> = {
 }
 
 /** A body of 64 KiB can break a rule thirty thousand times; nobody reads more than the first few complaints. */
-const errorsShownMax = 20
+export const errorsShownMax = 20
 
 /** Values are held to the types they come with. Only a query string, which is all text, has its numbers read first. */
 export function createValidatorCompiler(): FastifySchemaCompiler<object> {

@@ -111,6 +111,17 @@ test('of a report for several organizations all that is wrong is said, before an
   expect([status, body]).toMatchObject([422, { errors: [{ pointer: '/1/organization_id' }] }])
 })
 
+// Seen to fail where all thousand are said.
+test('of a report in which everything is wrong the first twenty faults are said', async () => {
+  const unknown = { ...created(), organization_id: 'org_7zzzzzzzzzzzzzzzzzzzzzzzzz' }
+  const { status, text } = await report(Array.from({ length: 1_000 }, () => unknown))
+  const { errors } = JSON.parse(text) as { errors: { pointer: string }[] }
+  expect([status, errors.map(({ pointer }) => pointer)]).toEqual([
+    422,
+    Array.from({ length: 20 }, (_, i) => `/${i}/organization_id`),
+  ])
+})
+
 test('one report holds up to a thousand events, all or none, and the same id twice is one event', async () => {
   const { receiver } = await webhookTo()
   const many = await report(Array.from({ length: 50 }, (_, i) => created(`job-${i}`)))

@@ -9,6 +9,7 @@ import { existingOrganizations, UnknownOrganization } from '../../store/events.t
 import { chosen, mark } from '../basis.ts'
 import { conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
+import { errorsShownMax } from '../validation.ts'
 
 const here = chosen(41)
 const eventsMax = 1_000
@@ -101,7 +102,7 @@ function accepted() {
   )
 }
 
-/** Throws if there is anything wrong, and says all that is. */
+/** Throws if there is anything wrong, and says all that is, up to the number that is shown of any body. */
 async function refuseFaulty(
   db: Database,
   list: readonly Reported[],
@@ -109,12 +110,13 @@ async function refuseFaulty(
   pointer: (i: number) => string,
 ): Promise<void> {
   const known = await existingOrganizations(db, [...new Set(list.map((event) => event.organization_id))])
-  const [first, ...others] = list.flatMap((event, i): FieldError[] => {
+  const faults = list.flatMap((event, i): FieldError[] => {
     if (!known.has(event.organization_id)) {
       return [{ pointer: `${pointer(i)}/organization_id`, detail: 'must be an organization that exists' }]
     }
     const { fault } = measured[i]!
     return fault === null ? [] : [{ pointer: `${pointer(i)}/data`, detail: fault }]
   })
+  const [first, ...others] = faults.slice(0, errorsShownMax)
   if (first !== undefined) throw invalid([first, ...others])
 }
