@@ -86,6 +86,22 @@ test('a delivery can be sent again, and everything that never arrived can be rec
   }
 })
 
+// Seen to fail where the webhook is looked for first.
+test.each([
+  [{ since: 'yesterday' }, '/since'],
+  [{ since: '2026-01-31T12:00:00Z', until: 'today' }, '/until'],
+  [{ since: '2026-01-31T12:00:00Z', until: '2026-01-31T12:00:00Z' }, '/until'],
+  [{ since: '2999-01-01T00:00:00Z' }, '/since'],
+])('a recovery of %j is refused for its body, also where there is no such webhook', async (body, pointer) => {
+  for (const id of ['wh_01h455vb4pex5vsknk084sn02q', 'nothing']) {
+    const recover = `${platform}/webhooks/${id}/recover`
+    const refused = await call(recover, { token: owner.token, body })
+    expect([refused.status, refused.body]).toMatchObject([422, { errors: [{ pointer }] }])
+    const past = { since: '2026-01-31T12:00:00Z' }
+    expect((await call(recover, { token: owner.token, body: past })).status).toBe(404)
+  }
+})
+
 test('an attempt that is on its way is not sent again beside it', async () => {
   const answer = Promise.withResolvers<Reply>()
   const { webhook, deliveries } = await webhookTo(() => answer.promise)

@@ -158,8 +158,7 @@ export function webhookSendingRoutes(deps: {
         ),
       },
       async handler({ orgId, actor, params, body }) {
-        const hook = webhookId(params)
-        const laneId = await laneOf(orgId, hook)
+        // Before the webhook is looked for, as with every body: what is wrong with it is so whether there is one or not.
         const since = readMoment('/since', body.since)
         // Events have the time of the database, and the clock of this node may be another.
         const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readMoment('/until', body.until)
@@ -171,7 +170,8 @@ export function webhookSendingRoutes(deps: {
               : { pointer: '/until', detail: 'must be later than `since`' },
           ])
         }
-        const stretch = { orgId, laneId, since, until }
+        const hook = webhookId(params)
+        const stretch = { orgId, laneId: await laneOf(orgId, hook), since, until }
         const matching = await countRecoverable(db, stretch)
         if (body.dry_run === true) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
