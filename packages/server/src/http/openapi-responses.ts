@@ -66,7 +66,7 @@ const sentence = ({ code, when }: Problem): string =>
   `\`${code}\`: ${faultCatalogue[code].title}${when === undefined ? '' : `, ${when}`}.`
 
 /** A second code with the same status; where it rests on another decision, it says so itself. */
-function also(response: Json, problem: Problem): Json {
+export function also(response: Json, problem: Problem): Json {
   const same = response['x-decision'] === (problem.basis as { 'x-decision': number })['x-decision']
   if (same) return { ...response, description: `${response.description} ${sentence(problem)}` }
   const said = choice((problem.basis as { 'x-decision': number })['x-decision'], sentence(problem))

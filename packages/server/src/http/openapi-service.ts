@@ -1,7 +1,7 @@
 import { type Choice, choice, chosen, withChoices } from './basis.ts'
 import { curlSample } from './openapi-example.ts'
 import { header, type Json, noStore } from './openapi-node.ts'
-import { basisOf, problemResponse } from './openapi-responses.ts'
+import { also, basisOf, problemResponse } from './openapi-responses.ts'
 
 type Page = {
   path: string
@@ -58,11 +58,10 @@ const pages: Page[] = [
     ],
     content: textContent('text/plain'),
     problems: {
-      401: problemResponse({
-        code: 'auth.invalid_token',
-        when: 'where the operator has set a token',
-        basis: chosen(42),
-      }),
+      401: also(
+        problemResponse({ code: 'auth.required', when: 'where the operator has set a token', basis: chosen(42) }),
+        { code: 'auth.invalid_token', basis: chosen(42) },
+      ),
       404: problemResponse({
         code: 'not_found',
         when: 'for callers elsewhere where no token is set',

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import type { Problem } from '../../src/http/problems.ts'
 import { call } from '../support/client.ts'
 import { startApiForTest } from '../support/installation.ts'
 import { ownedApi } from '../support/owned-api.ts'
@@ -32,6 +33,10 @@ test('with a token set, metrics ask for it: none at all, a wrong one, the right 
   const guarded = await startApiForTest({ KEYHOOK_METRICS_TOKEN: 'a-token-of-more-than-16-characters' })
   const ask = (token?: string) => call(`${guarded.url}/metrics`, token === undefined ? {} : { token })
   const without = await ask()
+  const { responses } = api.documented.document.paths['/metrics']!.get as { responses: Record<string, object> }
+  for (const { body } of [without, await ask('x'.repeat(34))]) {
+    expect(responses[401]).toMatchObject({ description: expect.stringContaining((body as Problem).code) })
+  }
   // RFC 6750, 3.1: no error code for a request that shows nothing.
   expect([without.status, without.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
   const wrong = await ask('a-token-of-more-than-16-charactres')
