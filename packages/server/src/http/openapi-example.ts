@@ -16,8 +16,11 @@ export function curlSample({ method, path, token, body }: Call): Json {
   return { 'x-codeSamples': [{ lang: 'Shell', label: 'curl', source: lines.join(' \\\n  ') }] }
 }
 
-/** A shell puts nothing into single quotes: where the example names a variable, they are closed and opened again. */
-const quoted = (value: unknown): string => JSON.stringify(value).replace(/"(\$[A-Z]+)"/g, `"'$1'"`)
+/**
+ * The organization of an example is nobody's: whoever pastes the line means their own. A shell puts nothing into single
+ * quotes, so they are closed and opened again.
+ */
+const quoted = (value: unknown): string => JSON.stringify(value).replace(/"org_\w+"/g, `"'$ORG'"`)
 
 /** The smallest value that the schema takes, from the examples that stand beside its fields. */
 function exampleOf(schema: Json): unknown {

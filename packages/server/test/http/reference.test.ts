@@ -84,6 +84,11 @@ test('every operation has a line for curl', () => {
   }
 })
 
+test('a line that reports an event reports one of your organization, and nobody else’s', () => {
+  const [, report] = operations().find(([name]) => name === 'POST /operator/v1/events')!
+  expect(report['x-codeSamples'][0]!.source).toContain(`-d '{"organization_id":"'$ORG'",`)
+})
+
 const hasCurl = await promisify(execFile)('curl', ['--version']).then(
   () => true,
   () => false,

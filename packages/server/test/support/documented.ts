@@ -20,6 +20,8 @@ export type Documented = {
   ): Promise<Reply<T>>
   check(method: string, template: string, reply: { status: number; text: string; headers: Headers }): void
   checkProblem(body: unknown): void
+  /** Holds a value against a schema of the document, which stands at this path in it. */
+  checkValue(path: readonly string[], value: unknown): void
 }
 
 const dateTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/
@@ -42,7 +44,9 @@ export async function readDocumented(url: string): Promise<Documented> {
   ajv.addSchema({ $id: 'doc', ...document })
   const compiled = new Map<string, ValidateFunction>()
 
-  function validate(pointer: string, value: unknown): void {
+  function validate(path: readonly string[], value: unknown): void {
+    const parts = path.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')))
+    const pointer = `/${parts.join('/')}`
     let validator = compiled.get(pointer)
     if (validator === undefined) {
       validator = ajv.compile({ $ref: `doc#${pointer}` })
@@ -65,26 +69,15 @@ export async function readDocumented(url: string): Promise<Documented> {
     }
     expect(reply.headers.get('content-type')?.split(';')[0]).toBe(mediaType)
     if (!mediaType.endsWith('json')) return
-    const pointer = [
-      'paths',
-      template,
-      method.toLowerCase(),
-      'responses',
-      String(reply.status),
-      'content',
-      mediaType,
-      'schema',
-    ]
-    validate(
-      `/${pointer.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')}`,
-      JSON.parse(reply.text),
-    )
+    const answer = ['responses', String(reply.status), 'content', mediaType, 'schema']
+    validate(['paths', template, method.toLowerCase(), ...answer], JSON.parse(reply.text))
   }
 
   return {
     document,
     check,
-    checkProblem: (body) => validate('/components/schemas/Problem', body),
+    checkProblem: (body) => validate(['components', 'schemas', 'Problem'], body),
+    checkValue: validate,
     async call(method, template, path, options) {
       const reply = await call<never>(path, { method, ...options })
       check(method, template, reply)

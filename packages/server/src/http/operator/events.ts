@@ -46,7 +46,9 @@ const reported = Type.Object(
 )
 
 const body = Type.Unsafe<Reported | Reported[]>({
-  examples: [{ organization_id: '$ORG', type: 'invoice.paid', data: { invoice: '2026-0042' } }],
+  examples: [
+    { organization_id: 'org_01h455vb4pex5vsknk084sn02q', type: 'invoice.paid', data: { invoice: '2026-0042' } },
+  ],
   if: { type: 'array' },
   // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema; nobody awaits a schema.
   then: { type: 'array', minItems: 1, maxItems: eventsMax, items: reported },
