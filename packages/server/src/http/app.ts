@@ -76,7 +76,11 @@ export function createApp(deps: {
   app.server.on('checkExpectation', answerExpectation)
   app.server.on('connect', (_request, socket) => answerBroken(noProxy, socket))
   // Not answered yet: whoever waits for it is to hear first whether the body will be read at all.
-  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
+  app.server.on('checkContinue', (request, response) => {
+    // To Node it is enough that it occurs in what is expected.
+    if (/^100-continue$/i.test(request.headers.expect!)) app.server.emit('request', request, response)
+    else answerExpectation(request, response)
+  })
   return { app, log }
 }
 

@@ -132,6 +132,24 @@ const broken: Broken[] = [
     'request.expectation_failed',
   ],
   [
+    'an expectation beside the one that we know',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: 100-continue, miracles\r\n\r\n`,
+    417,
+    'request.expectation_failed',
+  ],
+  [
+    'an expectation with the one that we know in it',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: x=100-continue\r\n\r\n`,
+    417,
+    'request.expectation_failed',
+  ],
+  [
+    'two Expect headers',
+    () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: 100-continue\r\nExpect: 100-continue\r\n\r\n`,
+    417,
+    'request.expectation_failed',
+  ],
+  [
     'a percent sign that escapes nothing',
     () => `GET /api/v1/organizations/%zz/api-keys HTTP/1.1\r\n${authorized}\r\n`,
     400,
@@ -260,9 +278,9 @@ test('bytes after the body are the next request, and are refused as one', async 
   expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 400'])
 })
 
-test('Expect: 100-continue is answered 100, then the request is', async () => {
+test.each(['100-continue', '100-Continue \t'])('Expect: %s is answered 100, then the request is', async (expected) => {
   const { socket, received } = openRaw(api.url)
-  socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Expect: 100-continue\r\nContent-Length: 15\r\n\r\n`)
+  socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Expect: ${expected}\r\nContent-Length: 15\r\n\r\n`)
   await expect.poll(received).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\n/)
   socket.write(name)
   await expect.poll(received).toMatch(/HTTP\/1\.1 201 /)
