@@ -2,7 +2,16 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Logger } from 'pino'
 import { Fault, notFound } from '../kernel/faults.ts'
 import { readJson } from './body.ts'
-import { createBrokenHttp, hostFault, isHost, noProxy, requestMsMax, skipBody } from './broken-http.ts'
+import {
+  createBrokenHttp,
+  hostFault,
+  isHost,
+  isTarget,
+  noProxy,
+  requestMsMax,
+  skipBody,
+  targetFault,
+} from './broken-http.ts'
 import { watchConnections } from './connections.ts'
 import { faultOf } from './fault-of.ts'
 import { createMethodTable } from './methods.ts'
@@ -114,7 +123,8 @@ function prepare(request: FastifyRequest, reply: FastifyReply): Fault | null {
   if (isRead(request.method)) skipBody(request, reply.raw)
   // Only HTTP/1.0 may do without one.
   const hostIsGood = host === undefined ? request.raw.httpVersion === '1.0' : isHost(host)
-  return hostIsGood ? null : hostFault()
+  if (!hostIsGood) return hostFault()
+  return isTarget(request.method, request.raw.url!) ? null : targetFault()
 }
 
 const noRoute = (allowed: readonly string[]): Fault =>

@@ -22,6 +22,13 @@ export function isHost(host: string): boolean {
   return true
 }
 
+/** RFC 9112, 3.2: nobody sends a fragment, which the router would cut off, and * is for OPTIONS. */
+export const isTarget = (method: string, target: string): boolean =>
+  !target.includes('#') && (target !== '*' || method === 'OPTIONS')
+
+export const targetFault = (): Fault =>
+  new Fault('request.malformed', { public: 'The target of a request is a path or a URL, without a fragment (#…).' })
+
 /** Node hangs up on a CONNECT without a word. */
 export const noProxy: NodeJS.ErrnoException = Object.assign(new Error(), { code: 'NO_PROXY' })
 

@@ -40,6 +40,23 @@ test.each(paths)('a path with %s is answered 404', async (_, path) => {
   expectProblem(reply, 404, 'not_found')
 })
 
+// Seen to fail: the router cut the fragment off, and served the rest.
+test.each([
+  ['GET', '/healthz#x'],
+  ['GET', '/healthz?#'],
+  ['GET', 'http://x/healthz#x'],
+  ['PUT', '/healthz#x'],
+  ['GET', '*'],
+  ['DELETE', '*'],
+])('%s %s is answered 400: it is no target', async (method, target) => {
+  const reply = await sendRaw(api.url, `${method} ${target} HTTP/1.1\r\n${authorized}\r\n`)
+  expectProblem(reply, 400, 'request.malformed')
+})
+
+test('OPTIONS * is a target, which nothing here serves', async () => {
+  expectProblem(await sendRaw(api.url, `OPTIONS * HTTP/1.1\r\n${authorized}\r\n`), 404, 'not_found')
+})
+
 const allow: [path: string, allowed: string][] = [
   ['/api/v1/organizations', 'GET, HEAD'],
   ['/api/v1/organizations/x/api-keys', 'POST, GET, HEAD'],
