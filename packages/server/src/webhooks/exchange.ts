@@ -1,3 +1,4 @@
+import { StringDecoder } from 'node:string_decoder'
 import { readRetryAfter } from '../domain/retry-schedule.ts'
 import type { ConnectionFacts } from './connector.ts'
 import { SendError, type SendErrorCode } from './send-error.ts'
@@ -45,6 +46,13 @@ export const retryAfterOf = (
   return readRetryAfter(typeof value === 'string' ? value : undefined, now)
 }
 
-/** PostgreSQL's text holds no NUL, and bytes that are not UTF-8 become U+FFFD: a history is for reading. */
-export const recordedText = (chunks: readonly Buffer[]): string =>
-  chunks.length === 0 ? '' : Buffer.concat(chunks).toString('utf8').replaceAll('\0', '\ufffd')
+/**
+ * PostgreSQL's text holds no NUL, and bytes that are not UTF-8 become U+FFFD: a history is for reading. Where we have cut it,
+ * half a character at the end is left out: that it is not whole was our doing.
+ */
+export function recordedText(chunks: readonly Buffer[], isCut: boolean): string {
+  if (chunks.length === 0) return ''
+  const bytes = Buffer.concat(chunks)
+  const text = isCut ? new StringDecoder('utf8').write(bytes) : bytes.toString('utf8')
+  return text.replaceAll('\0', '\ufffd')
+}

@@ -48,7 +48,8 @@ export function createReceiver(
 ): Receiver {
   const { limits, idleConnections } = deps
   const target = { hostname: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) }
-  const path = url.pathname + url.search
+  // As it is recorded: a question mark with nothing behind it is no part of the search, and is called all the same.
+  const path = url.href.slice(url.origin.length)
   const sessions = createTlsSessions(deps.now)
   const idle: Connection[] = []
   const busy = new Map<Connection, (error: SendError) => void>()
@@ -255,7 +256,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     return {
       status: this.#status,
       headers: recordHeaders(flatten(this.#headers)),
-      body: recordedText(this.#kept),
+      body: recordedText(this.#kept, this.#bytes > this.#keptBytes),
       complete: ended && this.#bytes === this.#keptBytes,
     }
   }

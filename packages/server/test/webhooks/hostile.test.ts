@@ -208,6 +208,32 @@ test('a body over the cap is cut in the record, and the attempt still counts', a
   expect(exchange.response).toMatchObject({ complete: false, body: 'y'.repeat(16_384) })
 })
 
+// Seen to fail where the last character is cut in two.
+test.each(['語', '😀', 'é'])('a body over the cap is cut between characters: %s', async (character) => {
+  const body = `y${character.repeat(20_000)}`
+  const receiver = await receiverFor(() => ({ body }))
+  const { response } = await attempt(receiver.url)
+  const kept = (16_384 - 1) / Buffer.byteLength(character)
+  expect(response).toEqual({ ...response, complete: false, body: `y${character.repeat(Math.floor(kept))}` })
+})
+
+test('half a character at the end of an answer that is whole is shown as one that cannot be read', async () => {
+  const receiver = await startHostile((socket) => {
+    socket.write(`${ok}content-length: 3\r\n\r\na`)
+    socket.write(Buffer.from('語').subarray(0, 2))
+  })
+  onTestFinished(() => receiver.close())
+  expect((await attempt(receiver.url)).response).toMatchObject({ complete: true, body: 'a\ufffd' })
+})
+
+// Seen to fail where the path is put together from its parts: the URL on record has the question mark.
+test.each(['/?', '/a?', '/a/../b?x=1', '/a%20b?'])('%s is called as it is recorded', async (path) => {
+  const receiver = await receiverFor()
+  const url = new URL(path, receiver.url)
+  await attempt(url.href)
+  expect(new URL(receiver.received[0]!.path, url).href).toBe(url.href)
+})
+
 test.each<[CertificateName]>([['expired'], ['stranger'], ['selfsigned']])('a certificate that is %s', async (name) => {
   const receiver = await receiverFor(undefined, { name })
   expect((await attempt(receiver.url)).error?.code).toBe('tls_certificate_invalid')
