@@ -47,6 +47,7 @@ export function createAccessTokens(rules: AccessTokenRules): (token: string) => 
     const known = remembered.get(digest)
     try {
       if (known !== undefined && known.key === (await rules.key(known.header))) return known.claims
+      if (!isSpelledProperly(token)) return null
       const signed = await verify(token, rules)
       remember(digest, signed)
       return signed.claims
@@ -83,6 +84,12 @@ async function verify(token: string, rules: AccessTokenRules): Promise<Signed> {
   const { sub, client_id, jti, exp, nbf, iat, scope, email, email_verified } = payload
   const claims = { sub, client_id, jti, exp, nbf, iat, scope, email, email_verified }
   return { header: kid === undefined ? { alg } : { alg, kid }, key: key as CryptoKey, claims }
+}
+
+/** RFC 4648, 3.5: the last character of a signature may have bits that say nothing, and with others it is another text. */
+function isSpelledProperly(token: string): boolean {
+  const signature = token.slice(token.lastIndexOf('.') + 1)
+  return Buffer.from(signature, 'base64url').toString('base64url') === signature
 }
 
 /** jose has seen to it that they are numbers; it looks at `iat` only with a maximum age, which RFC 9068 does not have. */

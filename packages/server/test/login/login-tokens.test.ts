@@ -106,16 +106,25 @@ describe('garbage is refused and never throws', () => {
     )
   })
 
+  // Seen to fail where the bits that the last character has to spare are not looked at.
+  it('as a good token whose signature is spelled another way', async () => {
+    const good = await local.issue({ subject: 'ada', ttlSeconds: 60 })
+    const bytes = (token: string) => Buffer.from(token.split('.')[2]!, 'base64url')
+    const characters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+    const others = [...characters].map((last) => good.slice(0, -1) + last).filter((token) => token !== good)
+    const alike = others.filter((token) => bytes(token).equals(bytes(good)))
+    expect(alike.length).toBeGreaterThan(0)
+    for (const token of [...alike, `${good}=`, `${good}==`]) expect(await tokens.verify(token)).toBeNull()
+    expect(await tokens.verify(good)).not.toBeNull()
+  })
+
   it('as a good token with one character changed', async () => {
     const good = await local.issue({ subject: 'ada', ttlSeconds: 60 })
-    const signatureBytes = (token: string) => Buffer.from(token.split('.')[2] ?? '', 'base64url')
     const at = fc.nat({ max: good.length - 1 })
     await fc.assert(
       fc.asyncProperty(at, fc.string({ minLength: 1, maxLength: 1 }), async (index, character) => {
         const changed = good.slice(0, index) + character + good.slice(index + 1)
         fc.pre(changed !== good)
-        // base64 can spell the same signature in several ways; those are no forgeries.
-        fc.pre(index < good.lastIndexOf('.') || !signatureBytes(changed).equals(signatureBytes(good)))
         expect(await tokens.verify(changed)).toBeNull()
       }),
       { numRuns: 500 },
