@@ -7,7 +7,7 @@ type Sent = Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>
 
 /**
  * Everything that a delivery carries besides its body. The same delivery started at the same time has the same headers: after
- * a crash, the record of an attempt that nobody settled can still show what was sent.
+ * a crash, the record of an attempt that nobody settled can still show what was sent, unless these options have changed.
  */
 export function createRequestHeaders(options: { serviceName: string; standardWebhooks: boolean }): RequestHeaders {
   const eventHeader = `X-${options.serviceName}-Event`

@@ -20,6 +20,7 @@ const request = Type.Object(
     headers: mark(
       here,
       nullable(headers('What was sent with it, the signature included. Null while it is on its way.')),
+      choice(44, 'Of an interrupted attempt: made again when it was recorded, by the settings of then.'),
     ),
     address: mark(
       here,
