@@ -19,7 +19,10 @@ const { Pool } = await import('undici')
  * time, when told to.
  */
 type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
-type Order = { setup: Setup } | { run: 'engine' | 'bare' | 'stop' } | { ask: 'usage' }
+export type Side = 'engine' | 'bare' | 'leanest'
+type Order = { setup: Setup } | { run: Side | 'stop' } | { ask: 'usage' }
+
+type SignedRequest = { path: string; method: 'POST'; headers: string[]; body: Buffer }
 
 const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
 const webhooks = 64
@@ -27,33 +30,22 @@ const perWebhook = 4
 let setup: Setup
 let running: { stop(): Promise<void> } | null = null
 
-/** Signed POSTs of the same bodies, over as many kept connections, and nothing else. */
-function startBare(): { stop(): Promise<void> } {
+/** Signs and sends the same bodies over as many kept connections, and does nothing else. */
+function startBare(send: (pool: UndiciPool, request: SignedRequest) => Promise<void>): { stop(): Promise<void> } {
   const signer = createSigner(secret)
   const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
   const body = Buffer.from(sampleBody)
+  const delivery = { eventId: 'evt_01h455vb4pex5vsknk084sn02q', eventType: 'database.created' as const, body }
   let going = true
   const pools = Array.from(
     { length: webhooks },
     () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
   )
-  const next = (pool: UndiciPool, path: string): void => {
-    if (!going) return
-    const delivery = { eventId: 'evt_01h455vb4pex5vsknk084sn02q', eventType: 'database.created' as const, body }
-    const headers = headersOf(signer, delivery, Date.now())
-    pool.dispatch(
-      { path, method: 'POST', headers, body },
-      {
-        onRequestStart() {},
-        onResponseStart() {},
-        onResponseData() {},
-        onResponseEnd: () => next(pool, path),
-        onResponseError: () => next(pool, path),
-      },
-    )
+  const loop = async (pool: UndiciPool, path: string): Promise<void> => {
+    while (going) await send(pool, { path, method: 'POST', headers: headersOf(signer, delivery, Date.now()), body })
   }
   pools.forEach((pool, i) => {
-    for (let n = 0; n < perWebhook; n++) next(pool, `/w/${i}`)
+    for (let n = 0; n < perWebhook; n++) loop(pool, `/w/${i}`).catch(() => {})
   })
   return {
     async stop() {
@@ -62,6 +54,24 @@ function startBare(): { stop(): Promise<void> } {
     },
   }
 }
+
+/** As undici's own page shows it. */
+async function request(pool: UndiciPool, given: SignedRequest): Promise<void> {
+  const { body } = await pool.request(given)
+  await body.dump()
+}
+
+/** What that is made of, as the engine uses it: no streams, and nothing is read but the end. */
+const dispatch = (pool: UndiciPool, given: SignedRequest): Promise<void> =>
+  new Promise((resolve, reject) => {
+    pool.dispatch(given, {
+      onRequestStart() {},
+      onResponseStart() {},
+      onResponseData() {},
+      onResponseEnd: () => resolve(),
+      onResponseError: (_controller, error) => reject(error),
+    })
+  })
 
 const sampleBody = JSON.stringify({
   id: 'evt_01h455vb4pex5vsknk084sn02q',
@@ -95,6 +105,12 @@ async function startDispatching(): Promise<Engine> {
   })
 }
 
+const start: Record<Side, () => { stop(): Promise<void> } | Promise<{ stop(): Promise<void> }>> = {
+  engine: startDispatching,
+  bare: () => startBare(request),
+  leanest: () => startBare(dispatch),
+}
+
 process.on('message', async (order: Order) => {
   if ('setup' in order) setup = order.setup
   else if ('ask' in order) {
@@ -104,7 +120,7 @@ process.on('message', async (order: Order) => {
   } else if (order.run === 'stop') {
     await running?.stop()
     running = null
-  } else running = order.run === 'bare' ? startBare() : await startDispatching()
+  } else running = await start[order.run]()
   process.send!({})
 })
 
