@@ -48,6 +48,14 @@ const mends: readonly Mend[] = [
     from: '!hadError && (query || sent.length) && error(',
     to: ';(query || sent.length) && error(',
   },
+  // A query that its connection took along was remembered on the next one. When that was refused at its start (no connection
+  // left, a server that is starting up), the refusal was taken for the query's: nobody heard of it, what had been asked
+  // waited for ever, and the driver connected again hundreds of times a second.
+  {
+    file: 'postgres/src/connection.js',
+    from: '    closedTime = performance.now()\n',
+    to: '    query = results = errorResponse = null\n    closedTime = performance.now()\n',
+  },
   // A server that is gone without a word, or a firewall that has forgotten the connection, was waited for until the kernel
   // gave up, a quarter of an hour later. `silence`: so many milliseconds without an answer, and the connection is given up.
   {

@@ -51,6 +51,23 @@ test('a transaction whose connection is lost fails as unavailable, and the pool 
   expect(await admin`select 1 from note`).toHaveLength(0)
 })
 
+test('where no new connection is to be had, what is asked is refused and does not wait for ever', async () => {
+  const { admin, db } = await pools(1)
+  const allow = (allowed: boolean) =>
+    admin`update pg_database set datallowconn = ${allowed} where datname = current_database()`
+  const inTheMiddle = db`select pg_sleep(30)`
+  inTheMiddle.catch(() => {})
+  const isAsleep = async () =>
+    (await admin`select 1 from pg_stat_activity where application_name = 'victim' and wait_event = 'PgSleep'`).length
+  await expect.poll(isAsleep).toBe(1)
+  await allow(false)
+  await killVictims(admin)
+  await expect(inTheMiddle).rejects.toSatisfy(isUnavailable)
+  for (let n = 0; n < 3; n++) await expect(db`select 1`).rejects.toSatisfy(isUnavailable)
+  await allow(true)
+  await goesOn(db)
+})
+
 test('what a lost transaction says next is not said outside of it', async () => {
   const { admin, db } = await pools(1)
   const lost = db.begin(async (tx) => {
