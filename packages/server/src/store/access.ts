@@ -48,6 +48,7 @@ export async function findAccess(db: Database, presented: readonly Presented[]):
     }
   }
   const [answer] = await (logins.length === 0 ? askByKey(db, hashes) : askByKeyOrLogin(db, hashes, logins))
+  if (answer?.standby) throw standby()
   const access: (Access | null)[] = new Array(presented.length).fill(null)
   for (const line of answer?.found?.split(lineEnd) ?? []) {
     const [kind, place, keyId, userId, role, orgId, createdAtMs, name] = line.split(fieldEnd) as Line
@@ -64,6 +65,10 @@ export async function findAccess(db: Database, presented: readonly Presented[]):
   }
   return access
 }
+
+/** It may lag behind: a key that was revoked on the primary would still be good. As a standby refuses what is written there. */
+const standby = () =>
+  Object.assign(new Error('PostgreSQL is a standby, which may not know of revocations yet'), { code: '25006' })
 
 /*
  * Written out once, not built for each batch: nothing is asked as often as this.
@@ -115,11 +120,12 @@ const loginLines = `
   left join keyhook.memberships m on m.org_id = p.org_id and m.user_id = u.id
   left join keyhook.organizations o on o.id = m.org_id`
 
-const joined = (lines: string) => `select string_agg(line, e'\\x1e') as found from (${lines}) as l (line)`
+const joined = (lines: string) =>
+  `select string_agg(line, e'\\x1e') as found, pg_is_in_recovery() as standby from (${lines}) as l (line)`
 const keyStatement = joined(keyLines)
 const keyAndLoginStatement = joined(`(${keyLines}) union all (${loginLines})`)
 
-type Answer = { found: string | null }
+type Answer = { found: string | null; standby: boolean }
 
 const askByKey = (db: Database, hashes: readonly string[]) =>
   db.unsafe<Answer[]>(keyStatement, [hashes.join()], { prepare: true })

@@ -19,6 +19,8 @@ const needs: readonly Need[] = [
   { setting: 'standard_conforming_strings', wanted: 'on' },
   { setting: 'default_transaction_isolation', wanted: 'read committed' },
   { setting: 'default_transaction_read_only', wanted: 'off' },
+  // Otherwise no foreign key cascades: whoever is removed would keep their keys.
+  { setting: 'session_replication_role', wanted: 'origin' },
 ]
 
 /** Throws what an operator has to change, all of it at once. */

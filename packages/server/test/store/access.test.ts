@@ -5,7 +5,7 @@ import { removeMember, removeUser, setMember } from '../../src/operator/director
 import { type Access, findAccess } from '../../src/store/access.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
 import { insertApiKey, revokeApiKey } from '../../src/store/api-keys.ts'
-import type { Database } from '../../src/store/database.ts'
+import { type Database, isUnavailable } from '../../src/store/database.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi, testOperator } from '../support/installation.ts'
@@ -166,6 +166,23 @@ test('a statement that fails fails the requests it was asked for, and the next o
   expect(failed.map((one) => one.status)).toEqual(['rejected', 'rejected'])
   await api.db`alter table keyhook.memberships_away rename to memberships`
   expect(await lookup.login(userId, orgId)).toMatchObject({ userId })
+})
+
+test('a standby, which may not know of a revocation yet, lets nobody in', async () => {
+  const orgId = await api.organization()
+  const { userId } = await api.person([{ orgId, role: 'member' }])
+  const { hash } = await addKey(orgId, userId)
+  const target = api.target as Extract<typeof api.target, { host: string }>
+  const path = `${target.host}/.s.PGSQL.${target.port}`
+  // The same server, which says that it is one.
+  const db = postgres({ ...target, path, max: 1, connection: { search_path: 'pretended, pg_catalog' } })
+  onTestFinished(() => db.end())
+  await db.unsafe('create schema pretended')
+  await db.unsafe('create function pretended.pg_is_in_recovery() returns boolean return true')
+  for (const presented of [{ kind: 'key', hash } as const, { kind: 'login', names: { userId }, orgId } as const]) {
+    expect(await findAccess(api.db, [presented])).toEqual([expect.objectContaining({ userId })])
+    await expect(findAccess(db, [presented])).rejects.toSatisfy(isUnavailable)
+  }
 })
 
 test('access follows the database at once: role, membership, user, key', async () => {

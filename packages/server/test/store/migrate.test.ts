@@ -131,3 +131,12 @@ test('a server that is too old is refused, whatever else is right there', async 
   const db = await emptyDatabase()
   await expect(checkSuitable(db)).resolves.toBeUndefined()
 })
+
+test('a role for which no foreign key cascades is refused: whoever is removed would keep their keys', async () => {
+  const db = await emptyDatabase()
+  const [{ name }] = (await db`select current_database() as name`) as unknown as [{ name: string }]
+  await db.unsafe(`alter database ${name} set session_replication_role = 'replica'`)
+  const other = connect({ ...inject('postgres'), database: name }, { name: 'test', connectionsMax: 1 })
+  onTestFinished(() => other.end({ timeout: 5 }))
+  await expect(checkSuitable(other)).rejects.toThrow(/session_replication_role is "replica" there/)
+})

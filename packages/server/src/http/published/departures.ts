@@ -13,7 +13,7 @@ const waitMsMax = 500
  */
 export async function untilNothingIsOnItsWay(db: Database, orgId: OrgId, webhookId: WebhookId): Promise<void> {
   const until = performance.now() + waitMsMax
-  // The deletion has happened; that nobody can say what is on its way is no reason to answer that it has not.
-  const mayBe = () => isSending(db, orgId, webhookId).catch(() => false)
+  // The deletion has happened. While nobody can say what is on its way, something may be.
+  const mayBe = () => isSending(db, orgId, webhookId).catch(() => true)
   while ((await mayBe()) && performance.now() < until) await sleep(lookMs)
 }
