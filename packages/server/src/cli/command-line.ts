@@ -18,6 +18,9 @@ import { Mistake } from './output.ts'
 import { addServeCommand } from './serve-command.ts'
 import type { Environment } from './with-installation.ts'
 
+/** As people have to type it: in a checkout the bare word is no command. */
+const name = 'npx keyhook'
+
 /** Runs one command and says how it ended: 0 well, 1 our fault, 2 a mistake that the message explains. */
 export async function runCommandLine(words: string[]): Promise<number> {
   try {
@@ -50,7 +53,7 @@ function helpAtTheEnd(program: Command, words: string[]): string[] {
 }
 
 function createProgram(): Command {
-  const program = new Command('keyhook')
+  const program = new Command(name)
   program
     .description(
       'Organization API keys and signed webhooks. Settings are environment variables: docs/operating.md lists them.',
@@ -61,11 +64,11 @@ function createProgram(): Command {
       'after',
       `
 Examples:
-  keyhook serve
-  keyhook org create --name "Acme"
-  keyhook user create --email ada@example.com --name "Ada"
-  keyhook member set --org org_… --user usr_… --role admin
-  TOKEN=$(keyhook token issue --user usr_… --ttl 1h)`,
+  npx keyhook serve
+  npx keyhook org create --name "Acme"
+  npx keyhook user create --email ada@example.com --name "Ada"
+  npx keyhook member set --org org_… --user usr_… --role admin
+  TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)`,
     )
   const environment: Environment = (instead) => readConfig({ ...process.env, ...instead })
   addServeCommand(program, environment)
@@ -84,7 +87,7 @@ const version = (): string => {
 }
 
 /** Commander prints and exits by itself unless told otherwise, on every command separately. */
-function makeStrict(command: Command, words = 'keyhook'): void {
+function makeStrict(command: Command, words = name): void {
   command.configureOutput({ writeErr: () => {}, outputError: () => {} }).showSuggestionAfterError(true)
   command.exitOverride((error) => {
     if (error.exitCode === 0) throw error

@@ -58,7 +58,7 @@ export const permissionMissing = (permission: string, role: string): Fault =>
 
 export const operatorOnly = (): Fault =>
   new Fault('auth.permission_missing', {
-    public: 'This needs an operator token, as "keyhook token issue --operator" mints.',
+    public: 'This needs an operator token, as "npx keyhook token issue --operator" mints.',
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="operator"` },
   })
 

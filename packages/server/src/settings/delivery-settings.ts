@@ -19,7 +19,7 @@ const certificates = (path: string): string => {
     return pem
   } catch (error) {
     throw new Unreadable(
-      `is not a readable file of PEM certificates (${(error as Error).message}); the one of "keyhook listen" is made when that starts`,
+      `is not a readable file of PEM certificates (${(error as Error).message}); the one of "npx keyhook listen" is made when that starts`,
     )
   }
 }

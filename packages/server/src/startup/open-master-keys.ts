@@ -48,6 +48,6 @@ function explain(config: Pick<Config, 'masterKeys' | 'dataDir'>, known: MasterKe
   const mend = config.masterKeys ? 'List it too (KEYHOOK_MASTER_KEY=<new>,<old>)' : 'Restore it from a backup'
   return (
     `${what} master key ${missing.join(' or ')}, under which the secrets of webhooks are sealed. ${mend}; or, if it is ` +
-    `lost for good, delete those webhooks: keyhook secrets abandon --key ${missing[0]}`
+    `lost for good, delete those webhooks: npx keyhook secrets abandon --key ${missing[0]}`
   )
 }

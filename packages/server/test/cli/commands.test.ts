@@ -84,8 +84,8 @@ type Mistake = [what: string, words: string[], line: RegExp]
 const nobody = newId('usr')
 const nowhere = newId('org')
 const mistakes: Mistake[] = [
-  ['nothing to do', [], /keyhook --help/],
-  ['half a command', ['org'], /"keyhook org --help" lists the commands/],
+  ['nothing to do', [], /"npx keyhook --help"/],
+  ['half a command', ['org'], /"npx keyhook org --help" lists the commands/],
   ['a command that does not exist', ['frobnicate'], /unknown command 'frobnicate'/],
   ['the help of a command that does not exist', ['help', 'frobnicate'], /unknown command 'frobnicate'/],
   ['the help of half a command and a typing error', ['help', 'org', 'creat'], /'creat'.*Did you mean create/],
@@ -97,7 +97,7 @@ const mistakes: Mistake[] = [
     ['org', 'create', '--nam', 'Acme'],
     /unknown option '--nam', and required option '--name <name>'/,
   ],
-  ['an option left out', ['org', 'create'], /--name.*"keyhook org create --help" shows how/],
+  ['an option left out', ['org', 'create'], /--name.*"npx keyhook org create --help" shows how/],
   ['an option without its value', ['org', 'create', '--name'], /argument missing/],
   ['words too many', ['migrate', 'now'], /too many arguments/],
   ['a role of serve that does not exist', ['serve', '--role', 'boss'], /Allowed choices are all, api/],
@@ -225,7 +225,11 @@ test('--help explains every command and exits 0', async () => {
   const help = await run('--help')
   expect(help.code).toBe(0)
   for (const command of ['serve', 'migrate', 'org', 'user', 'member', 'token']) expect(help.stdout).toContain(command)
-  expect((await run('member', 'set', '--help')).stdout).toContain('--role')
+  // In a checkout the bare word is no command, and people paste what they see.
+  const named = help.stdout.match(/\b(npx )?keyhook [a-z[]/g)!
+  expect(named.length).toBeGreaterThan(4)
+  for (const one of named) expect(one).toMatch(/^npx /)
+  expect((await run('member', 'set', '--help')).stdout).toMatch(/^Usage: npx keyhook member set .+--role/s)
   for (const words of [
     ['help', 'member', 'set'],
     ['member', 'help', 'set'],
