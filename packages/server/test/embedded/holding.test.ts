@@ -1,5 +1,7 @@
-import { mkdir } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { decide, inUse } from '../../src/store/embedded/acquire.ts'
 import { directoryId } from '../../src/store/embedded/data-directory.ts'
@@ -31,6 +33,38 @@ test('a command beside a running server shares it and leaves it running', async 
   await putNote(command.connection, 'from the command')
   await command.stop()
   expect(await notes(connection!)).toEqual(['from the command'])
+})
+
+// Seen to fail when only the name is compared: the command's note was in the original.
+test('a copy of a data directory that is in use is told so, whatever it is opened for, and runs once that one has stopped', async () => {
+  const dataDir = await dataDirectory()
+  const owner = startOwner(dataDir, 'serve')
+  const { connection } = await owner.until((line) => line.ready === true)
+  await putNote(connection!, 'from before')
+  const copy = await dataDirectory()
+  // A file that vanishes in the middle is no reason to stop.
+  await promisify(execFile)('cp', ['-a', dataDir, copy]).catch(() => {})
+  const said = `The data directory ${copy} is a copy of ${dataDir}, which is in use by a Keyhook server (pid ${owner.child.pid}, `
+  const refused = async () => {
+    for (const purpose of ['command', 'serve'] as const) {
+      const refusal = await open(copy, purpose).catch((error: unknown) => error)
+      expect(refusal, purpose).toBeInstanceOf(DataDirectoryInUse)
+      expect((refusal as Error).message).toContain(said)
+      expect((refusal as Error).message).toContain('stop that process first')
+    }
+  }
+  await refused()
+  await rm(join(copy, 'postgres/postmaster.pid'))
+  await refused()
+  // By another path it is still the same one.
+  const link = join(await scratch(), 'link')
+  await symlink(dataDir, link)
+  expect((await open(link, 'command')).owned).toBe(false)
+
+  owner.child.kill('SIGTERM')
+  await owner.ended
+  const alone = await open(copy)
+  expect(await notes(alone.connection)).toEqual(['from before'])
 })
 
 test('a command waits for a server that is still starting, and then shares it', async () => {
@@ -99,7 +133,15 @@ test('a socket file, where there are no abstract names, holds as well, and a dea
 test('a holder that does not answer is waited for and then named as such', () => {
   expect(decide('serve', 'silent')).toBe('wait')
   expect(inUse('/data', 'silent')).toContain('does not answer')
-  const holder: Holder = { pid: 7, purpose: 'serve', since: 'then', url: null, ready: false, socketDirectory: null }
+  const holder: Holder = {
+    pid: 7,
+    purpose: 'serve',
+    since: 'then',
+    url: null,
+    ready: false,
+    socketDirectory: null,
+    directory: null,
+  }
   expect(decide('serve', holder)).toBe('refuse')
   expect(decide('command', holder)).toBe('wait')
   expect(decide('command', { ...holder, ready: true })).toBe('share')

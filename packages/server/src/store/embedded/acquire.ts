@@ -1,5 +1,6 @@
+import { stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { askHolder, type Hold, type Holder, holdAddress, type Purpose, tryHold } from './hold.ts'
+import { askHolder, type Directory, type Hold, type Holder, holdAddress, type Purpose, tryHold } from './hold.ts'
 
 const waitMsMax = 30_000
 const pauseMs = 50
@@ -19,13 +20,16 @@ export async function acquire(options: {
   note: (text: string) => void
 }): Promise<Acquired> {
   const address = holdAddress(options.name)
+  const directory = await directoryAt(options.dataDir)
   const deadline = Date.now() + waitMsMax
   let told = false
   for (;;) {
-    const hold = await tryHold(address, options.purpose)
+    const hold = await tryHold(address, options.purpose, directory)
     if (hold) return { kind: 'held', hold }
     const holder = await askHolder(address)
     if (holder !== 'gone') {
+      const original = originalOf(directory, holder)
+      if (original !== null) throw new DataDirectoryInUse(isCopy(directory.path, original, holder))
       const next = decide(options.purpose, holder)
       if (next === 'share') return { kind: 'shared' }
       if (next === 'refuse' || Date.now() > deadline) throw new DataDirectoryInUse(inUse(options.dataDir, holder))
@@ -35,6 +39,26 @@ export async function acquire(options: {
     await sleep(pauseMs)
   }
 }
+
+/** By its inode, which a directory keeps when it is moved or mounted elsewhere, and never shares with a copy. */
+async function directoryAt(path: string): Promise<Directory> {
+  const { dev, ino } = await stat(path, { bigint: true })
+  return { path, place: `${dev}:${ino}` }
+}
+
+/**
+ * A copy goes by the name of its original: a command would be lent the server of the original and change that one, and a
+ * server would be told that the copy is in use, which it is not.
+ */
+function originalOf(ours: Directory, holder: Holder | 'silent'): string | null {
+  // A holder of an earlier version does not say where it works.
+  if (holder === 'silent' || !holder.directory) return null
+  return holder.directory.place === ours.place ? null : holder.directory.path
+}
+
+const isCopy = (dataDir: string, original: string, holder: Holder | 'silent'): string =>
+  `The data directory ${dataDir} is a copy of ${original}, which is in use by ${describe(holder)}. Only one of them can ` +
+  `run at a time: stop that process first; or, if you mean that one, set KEYHOOK_DATA_DIR to ${original}.`
 
 export function decide(purpose: Purpose, holder: Holder | 'silent'): 'share' | 'refuse' | 'wait' {
   if (holder === 'silent' || holder.purpose === 'command') return 'wait'

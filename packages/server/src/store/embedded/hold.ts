@@ -2,6 +2,8 @@ import { mkdir, rm, rmdir, stat } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 
 export type Purpose = 'serve' | 'command'
+/** Where a holder works. `place` tells a copy from the original, and is the same by whatever path somebody comes. */
+export type Directory = { path: string; place: string }
 /** What a holder tells whoever asks. `socketDirectory` is there once PostgreSQL accepts connections. */
 export type Holder = {
   pid: number
@@ -10,6 +12,7 @@ export type Holder = {
   url: string | null
   ready: boolean
   socketDirectory: string | null
+  directory: Directory | null
 }
 export type Hold = { update(change: Partial<Holder>): void; release(): Promise<void> }
 
@@ -24,7 +27,11 @@ export const holdAddress = (name: string): string =>
   process.platform === 'linux' ? `\0keyhook-${name}` : `/tmp/keyhook-${name}.sock`
 
 /** Undefined when somebody else holds it. */
-export async function tryHold(address: string, purpose: Purpose): Promise<Hold | undefined> {
+export async function tryHold(
+  address: string,
+  purpose: Purpose,
+  directory: Directory | null = null,
+): Promise<Hold | undefined> {
   let state: Holder = {
     pid: process.pid,
     purpose,
@@ -32,6 +39,7 @@ export async function tryHold(address: string, purpose: Purpose): Promise<Hold |
     url: null,
     ready: false,
     socketDirectory: null,
+    directory,
   }
   const server = createServer((socket) => {
     // Whoever asks may hang up before the answer; that is no concern of the holder.
