@@ -21,6 +21,9 @@ test('a second server is refused with a sentence that says who is there', async 
   expect(message).toContain(`pid ${owner.child.pid}`)
   expect(message).toContain('http://localhost:8080')
   expect(message).toMatch(/since \d{4}-\d\d-\d\dT/)
+  expect(message).toContain('give this one a data directory of its own (KEYHOOK_DATA_DIR)')
+  // With that alone, `--role dispatcher` would run, on a database of its own, and deliver nothing.
+  expect(message).toMatch(/To work on one installation, both need DATABASE_URL as well\.$/)
 })
 
 test('a command beside a running server shares it and leaves it running', async () => {

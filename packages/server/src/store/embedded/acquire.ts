@@ -67,8 +67,8 @@ export function decide(purpose: Purpose, holder: Holder | 'silent'): 'share' | '
 }
 
 export const inUse = (dataDir: string, holder: Holder | 'silent'): string =>
-  `The data directory ${dataDir} is in use by ${describe(holder)}: stop that process first, or give this one another ` +
-  'data directory (KEYHOOK_DATA_DIR).'
+  `The data directory ${dataDir} is in use by ${describe(holder)}: stop that process first, or give this one a data ` +
+  'directory of its own (KEYHOOK_DATA_DIR). To work on one installation, both need DATABASE_URL as well.'
 
 function describe(holder: Holder | 'silent'): string {
   if (holder === 'silent') return 'another Keyhook that does not answer'
