@@ -11,7 +11,7 @@ const { target } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget }
 const config = readConfig({})
 const db = connect(target, { name: 'bench api', connectionsMax: config.databaseConnections })
 const masterKeys = createMasterKeys([Buffer.alloc(32)])
-const installation = { config, db, target, masterKeys, applied: [], announce() {}, async close() {} }
+const installation = { config, db, target, masterKeys, applied: [], isShared: false, announce() {}, async close() {} }
 const api = composeApi(installation, createLog(config.logLevel))
 process.send!(await api.app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', async () => {

@@ -94,7 +94,7 @@ async function startDispatching(): Promise<Engine> {
   const db = connect(setup.target, { name: 'bench engine', connectionsMax: 2 })
   const installation = { config, db, target: setup.target, masterKeys: createMasterKeys(config.masterKeys!) }
   const log = createLog(config.logLevel)
-  const whole = { ...installation, applied: [], announce() {}, close: async () => {} }
+  const whole = { ...installation, applied: [], isShared: false, announce() {}, close: async () => {} }
   const engine = await composeDispatcher(whole, log, composeHints(whole, log))
   const { stop } = engine
   return Object.assign(engine, {

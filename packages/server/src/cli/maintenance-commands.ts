@@ -3,6 +3,8 @@ import { prepareJobQueue } from '../compose.ts'
 import { UnknownMasterKey } from '../kernel/master-keys.ts'
 import { abandonSecrets } from '../operator/abandon.ts'
 import { resealSecrets } from '../operator/reseal.ts'
+import type { Installation } from '../startup/open.ts'
+import { countSecretsUnder } from '../store/webhook-secrets.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -47,18 +49,40 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
     .command('abandon')
     .description('Delete every webhook whose secret is sealed under a master key that is lost for good')
     .requiredOption('--key <id>', 'The id of the lost key, as serve names it')
+    .option('--lost-for-good', 'No server and no backup has it: what it sealed can never be read again')
     .option('--json', 'Print one line of JSON')
-    .action((options: { key: string; json?: boolean }) =>
+    .action((options: { key: string; lostForGood?: true; json?: boolean }) =>
       withInstallation(
         environment,
         options,
-        async ({ db, masterKeys }, output) => {
-          if (masterKeys.keyIds.includes(options.key))
-            throw new Mistake(`--key: master key ${options.key} is not lost; it is among those that are used here.`)
-          const deleted = await abandonSecrets(db, options.key)
-          output.result({ deleted }, `Deleted ${deleted} webhook${deleted === 1 ? '' : 's'}.`)
+        async (installation, output) => {
+          await refuseAbandoning(installation, options)
+          const deleted = await abandonSecrets(installation.db, options.key)
+          output.result({ deleted }, `Deleted ${webhooks(deleted)}.`)
         },
         { keysMayBeMissing: true },
       ),
     )
 }
+
+/** Nobody can bring back what is deleted, and a key that is not here may well be with a server. */
+async function refuseAbandoning(
+  { db, config, masterKeys, isShared }: Installation,
+  { key, lostForGood }: { key: string; lostForGood?: true },
+): Promise<void> {
+  if (masterKeys.keyIds.includes(key))
+    throw new Mistake(`--key: master key ${key} is not lost; it is among those that are used here.`)
+  if (isShared) {
+    throw new Mistake(
+      `A Keyhook server runs on the data directory ${config.dataDir}, and may have master key ${key}: stop it first.`,
+    )
+  }
+  if (lostForGood) return
+  const count = await countSecretsUnder(db, key)
+  throw new Mistake(
+    `This would delete ${webhooks(count)}, whose secrets are sealed under master key ${key}. If no server and no backup ` +
+      'has that key any more, add --lost-for-good.',
+  )
+}
+
+const webhooks = (count: number): string => `${count} webhook${count === 1 ? '' : 's'}`

@@ -43,11 +43,13 @@ const readFromFile = async (dataDir: string): Promise<[Buffer] | null> => {
 
 function explain(config: Pick<Config, 'masterKeys' | 'dataDir'>, known: MasterKeys | null, missing: string[]): string {
   const path = masterKeyPath(config.dataDir)
+  // First of all: who forgot the variable in a second terminal has lost nothing.
+  const forgotten = config.masterKeys ? '' : 'If the server runs with KEYHOOK_MASTER_KEY, set it here too. '
   const where = config.masterKeys ? 'KEYHOOK_MASTER_KEY does not list' : `${path} does not hold`
-  const what = known === null ? `${path} is missing, which held` : where
+  const what = known === null ? `${path} is missing, which may have held` : where
   const mend = config.masterKeys ? 'List it too (KEYHOOK_MASTER_KEY=<new>,<old>)' : 'Restore it from a backup'
   return (
-    `${what} master key ${missing.join(' or ')}, under which the secrets of webhooks are sealed. ${mend}; or, if it is ` +
+    `${forgotten}${what} master key ${missing.join(' or ')}, under which the secrets of webhooks are sealed. ${mend}; or, if it is ` +
     `lost for good, delete those webhooks: npx keyhook secrets abandon --key ${missing[0]}`
   )
 }

@@ -16,6 +16,8 @@ export type Installation = {
   target: ConnectionTarget
   masterKeys: MasterKeys
   applied: Migration[]
+  /** A `keyhook serve` runs on the data directory, and its PostgreSQL is the one that we use. */
+  isShared: boolean
   /** Tells the data directory's other visitors where this process can be found. */
   announce(url: string): void
   close(): Promise<void>
@@ -47,7 +49,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
 }
 
 async function open(config: Config, options: OpenOptions): Promise<Installation> {
-  const { target, announce, stop } = await openServer(config, options)
+  const { target, isShared, announce, stop } = await openServer(config, options)
   const db = connect(target, {
     name: `keyhook ${options.purpose}`,
     connectionsMax: config.databaseConnections,
@@ -62,7 +64,7 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
     const applied = await migrateInPeace(target)
     await learnTypesOnce(db)
     const masterKeys = await openMasterKeys(db, config, options)
-    return { config, db, target, masterKeys, applied, announce, close }
+    return { config, db, target, masterKeys, applied, isShared, announce, close }
   } catch (error) {
     await close()
     throw error
@@ -82,8 +84,9 @@ async function migrateInPeace(target: ConnectionTarget): Promise<Migration[]> {
 async function openServer(
   config: Config,
   options: OpenOptions,
-): Promise<{ target: ConnectionTarget; announce(url: string): void; stop(): Promise<void> }> {
-  if (config.databaseUrl !== null) return { target: { url: config.databaseUrl }, announce() {}, async stop() {} }
+): Promise<{ target: ConnectionTarget; isShared: boolean; announce(url: string): void; stop(): Promise<void> }> {
+  if (config.databaseUrl !== null)
+    return { target: { url: config.databaseUrl }, isShared: false, announce() {}, async stop() {} }
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
     purpose: options.purpose,
@@ -91,5 +94,6 @@ async function openServer(
     ...(options.onHeld && { onHeld: options.onHeld }),
     ...(options.onDatabaseExit && { onExit: options.onDatabaseExit }),
   })
-  return { target: embedded.connection, announce: embedded.announce, stop: embedded.stop }
+  const { connection: target, owned, announce, stop } = embedded
+  return { target, isShared: !owned, announce, stop }
 }

@@ -42,6 +42,13 @@ export const anySecretUnder = async (db: Database, keyIds: readonly string[]): P
   return rows.count > 0
 }
 
+/** Walks the table, as whoever deletes them will. */
+export const countSecretsUnder = async (db: Database, keyId: string): Promise<number> => {
+  const [row] = await db<[{ count: number }]>`
+    select count(*)::float8 as count from keyhook.webhooks where deleted_at is null and secret_key_id = ${keyId}`
+  return row.count
+}
+
 export type SecretPlace = { orgId: OrgId; id: WebhookId }
 
 /** In the order of the index, after `last`: what was deleted meanwhile is not walked over again. */

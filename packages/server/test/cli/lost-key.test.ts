@@ -83,8 +83,9 @@ test('a master.key that is gone is not replaced while there are secrets that it 
   const dataDir = await scratchDirectory()
   const config = { masterKeys: null, dataDir }
   await expect(openMasterKeys(db, config)).rejects.toThrow(
-    `${join(dataDir, 'master.key')} is missing, which held master key ${lostId}, under which the secrets of webhooks are ` +
-      'sealed. Restore it from a backup;',
+    'If the server runs with KEYHOOK_MASTER_KEY, set it here too. ' +
+      `${join(dataDir, 'master.key')} is missing, which may have held master key ${lostId}, under which the secrets of ` +
+      'webhooks are sealed. Restore it from a backup;',
   )
   await openMasterKeys(db, config, { keysMayBeMissing: true })
   expect(await readdir(dataDir)).toEqual([])
@@ -113,24 +114,59 @@ test('who has lost the key for good deletes the webhooks that it sealed, and goe
   const { db, orgId, webhook, lost, lostId, under } = await withWebhook()
   const abandon = (masterKey: string, ...more: string[]) =>
     keyhookHere(['secrets', 'abandon', '--key', lostId, ...more], under(masterKey))
+  const forGood = '--lost-for-good'
   // A slip of the hand where the key is there.
-  expect(await abandon(lost)).toMatchObject({
+  expect(await abandon(lost, forGood)).toMatchObject({
     code: 2,
     stderr: expect.stringMatching(/^--key: [^\n]+ is not lost[^\n]+\n$/),
   })
   const fresh = newKey()
-  expect(await keyhookHere(['secrets', 'abandon', '--key', 'another', '--json'], under(fresh))).toMatchObject({
+  expect(await keyhookHere(['secrets', 'abandon', '--key', 'another', '--json', forGood], under(fresh))).toMatchObject({
     code: 0,
     stdout: '{"deleted":0}\n',
   })
   await copyWebhook(db, webhook.id, 'wh_z', 600)
-  expect(await abandon(fresh)).toMatchObject({ code: 0, stdout: 'Deleted 601 webhooks.\n' })
+  // As the refusal of a start has it, word for word: nothing is deleted before somebody says that the key is lost.
+  expect(await abandon(fresh)).toMatchObject({
+    code: 2,
+    stdout: '',
+    stderr: expect.stringMatching(/^This would delete 601 webhooks, [^\n]+ add --lost-for-good\.\n$/),
+  })
+  expect(await abandon(fresh, forGood)).toMatchObject({ code: 0, stdout: 'Deleted 601 webhooks.\n' })
   const [row] = await db`select deleted_at, secret_box from keyhook.webhooks where id = ${webhook.id}`
   expect(row).toEqual({ deleted_at: expect.any(Date), secret_box: null })
   const audit = await db`
     select action, actor_kind from keyhook.audit_entries where org_id = ${orgId} and target_id = ${webhook.id} order by id`
   expect(audit.at(-1)).toEqual({ action: 'webhook.deleted', actor_kind: 'operator' })
   await serve(under(fresh), ['--json', '--role', 'api'])
+})
+
+test('who forgot KEYHOOK_MASTER_KEY in a second terminal is told so, and cannot delete what the running server can open', {
+  timeout: 60_000,
+}, async () => {
+  const KEYHOOK_DATA_DIR = join(await scratchDirectory(), 'data')
+  onTestFinished(() => removeDataDirectory(KEYHOOK_DATA_DIR))
+  const masterKey = newKey()
+  const withKey = { KEYHOOK_DATA_DIR, KEYHOOK_MASTER_KEY: masterKey }
+  const server = await serve(withKey)
+  const { organization_id: orgId, owner_id: userId } = server.ready
+  const token = (await keyhookHere(['token', 'issue', '--user', userId], withKey)).stdout.trim()
+  const webhooks = `${server.url}/api/v1/organizations/${orgId}/webhooks`
+  const body = { url: 'https://example.com/', event_types: ['database.created'] }
+  expect((await call(webhooks, { token, body })).status).toBe(201)
+
+  const forgotten = await keyhookHere(['token', 'issue', '--user', userId], { KEYHOOK_DATA_DIR })
+  expect(forgotten).toMatchObject({ code: 2, stdout: '' })
+  expect(forgotten.stderr).toMatch(/^If the server runs with KEYHOOK_MASTER_KEY, set it here too\. [^\n]+\n$/)
+  const abandon = ['secrets', 'abandon', '--key', idOf(masterKey)]
+  for (const words of [abandon, [...abandon, '--lost-for-good']]) {
+    expect(await keyhookHere(words, { KEYHOOK_DATA_DIR })).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(/^A Keyhook server runs on [^\n]+: stop it first\.\n$/),
+    })
+  }
+  expect((await call<object[]>(webhooks, { token })).body).toHaveLength(1)
 })
 
 // Seen to fail when webhooks are deleted by their ids alone.
@@ -144,7 +180,7 @@ test('a webhook whose secret is sealed anew at that moment stays', async () => {
     await mayCommit.promise
   })
   await changed.promise
-  const abandoned = keyhookHere(['secrets', 'abandon', '--key', lostId, '--json'], under(newKey()))
+  const abandoned = keyhookHere(['secrets', 'abandon', '--key', lostId, '--lost-for-good', '--json'], under(newKey()))
   const waiting = async () => (await db`select 1 from pg_locks where not granted`).length
   await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThan(0)
   mayCommit.resolve()

@@ -29,6 +29,7 @@ export async function createInstallation(environment: Record<string, string> = {
     target,
     masterKeys: createMasterKeys(config.masterKeys ?? [randomBytes(32)]),
     applied: [],
+    isShared: false,
     announce() {},
     async close() {
       await db.end({ timeout: 5 })
