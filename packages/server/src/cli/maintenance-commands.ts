@@ -3,6 +3,7 @@ import { prepareJobQueue } from '../compose.ts'
 import { UnknownMasterKey } from '../kernel/master-keys.ts'
 import { abandonSecrets } from '../operator/abandon.ts'
 import { resealSecrets } from '../operator/reseal.ts'
+import { forgetKeyId } from '../startup/master-key-file.ts'
 import type { Installation } from '../startup/open.ts'
 import { countSecretsUnder } from '../store/webhook-secrets.ts'
 import { Mistake } from './output.ts'
@@ -58,6 +59,8 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
         async (installation, output) => {
           await refuseAbandoning(installation, options)
           const deleted = await abandonSecrets(installation.db, options.key)
+          const { databaseUrl, dataDir } = installation.config
+          if (databaseUrl === null) await forgetKeyId(dataDir, options.key)
           output.result({ deleted }, `Deleted ${webhooks(deleted)}.`)
         },
         { keysMayBeMissing: true },

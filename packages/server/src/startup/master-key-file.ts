@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { writeSecretOnce } from '../store/embedded/data-directory.ts'
+import { readSecret, writeSecret, writeSecretOnce } from '../store/embedded/data-directory.ts'
 
 /** The text says what to do. */
 export class MasterKeyDamaged extends Error {
@@ -31,4 +31,22 @@ export async function readMasterKey(dataDir: string): Promise<Buffer | null> {
     )
   }
   return key
+}
+
+const lastKeyPath = (dataDir: string): string => `${masterKeyPath(dataDir)}.id`
+
+/**
+ * Which key was the current one of the server that ran last: once another has taken its place, the file's own must not come
+ * back because somebody forgot a variable. Tokens that it signed, perhaps after it had leaked, would be good again.
+ */
+export const lastKeyId = async (dataDir: string): Promise<string | null> =>
+  (await readSecret(lastKeyPath(dataDir))) ?? null
+
+export async function rememberKeyId(dataDir: string, keyId: string): Promise<void> {
+  if ((await lastKeyId(dataDir)) !== keyId) await writeSecret(lastKeyPath(dataDir), keyId)
+}
+
+/** It is lost for good. */
+export async function forgetKeyId(dataDir: string, keyId: string): Promise<void> {
+  if ((await lastKeyId(dataDir)) === keyId) await rm(lastKeyPath(dataDir))
 }

@@ -3,12 +3,14 @@ import type { Config } from '../config.ts'
 import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
 import type { Database } from '../store/database.ts'
 import { anySecretUnder, keyIdsInUse } from '../store/webhook-secrets.ts'
-import { makeMasterKey, masterKeyPath, readMasterKey } from './master-key-file.ts'
+import { lastKeyId, makeMasterKey, masterKeyPath, readMasterKey } from './master-key-file.ts'
 
-/** None of the keys that are here opens any webhook secret. The text says what to do. */
+/** A key that is needed is not among those that are here. The text says what to do. */
 export class MasterKeyMissing extends Error {
   override readonly name = 'MasterKeyMissing'
 }
+
+type Place = Pick<Config, 'masterKeys' | 'dataDir'>
 
 type Options = {
   /** For work that opens no secret, and for what is done once a key is lost for good. */
@@ -21,19 +23,23 @@ type Options = {
  * The keys of the settings or of the data directory; the first one is made where no secret was ever sealed. Where secrets
  * were, a new key would look like a good start, and no webhook would be delivered to any more.
  */
-export async function openMasterKeys(
-  db: Database,
-  config: Pick<Config, 'masterKeys' | 'dataDir'>,
-  options: Options = {},
-): Promise<MasterKeys> {
+export async function openMasterKeys(db: Database, config: Place, options: Options = {}): Promise<MasterKeys> {
   const given = config.masterKeys ?? (await readFromFile(config.dataDir))
   const known = given && createMasterKeys(given)
+  if (config.masterKeys === null && !options.keysMayBeMissing) await refuseGoingBack(config, known)
   const missing = (await keyIdsInUse(db)).filter((id) => !known?.keyIds.includes(id))
   if (missing.length === 0) return known ?? createMasterKeys([await makeMasterKey(config.dataDir)])
   if (known !== null && (await anySecretUnder(db, known.keyIds))) options.onSomeMissing?.(missing)
-  else if (!options.keysMayBeMissing) throw new MasterKeyMissing(explain(config, known, missing))
+  else if (!options.keysMayBeMissing) throw new MasterKeyMissing(explain(config, known, missing, sealed))
   // Not kept: it seals nothing that anybody would have to open later.
   return known ?? createMasterKeys([randomBytes(32)])
+}
+
+/** Who sets the variable says which key it shall be. Who does not gets the one of last time, or none. */
+async function refuseGoingBack(config: Place, known: MasterKeys | null): Promise<void> {
+  const last = await lastKeyId(config.dataDir)
+  if (last === null || last === known?.currentKeyId) return
+  throw new MasterKeyMissing(explain(config, known, [last], 'with which the server ran last'))
 }
 
 const readFromFile = async (dataDir: string): Promise<[Buffer] | null> => {
@@ -41,7 +47,9 @@ const readFromFile = async (dataDir: string): Promise<[Buffer] | null> => {
   return key === null ? null : [key]
 }
 
-function explain(config: Pick<Config, 'masterKeys' | 'dataDir'>, known: MasterKeys | null, missing: string[]): string {
+const sealed = 'under which the secrets of webhooks are sealed'
+
+function explain(config: Place, known: MasterKeys | null, missing: string[], why: string): string {
   const path = masterKeyPath(config.dataDir)
   // First of all: who forgot the variable in a second terminal has lost nothing.
   const forgotten = config.masterKeys ? '' : 'If the server runs with KEYHOOK_MASTER_KEY, set it here too. '
@@ -49,7 +57,7 @@ function explain(config: Pick<Config, 'masterKeys' | 'dataDir'>, known: MasterKe
   const what = known === null ? `${path} is missing, which may have held` : where
   const mend = config.masterKeys ? 'List it too (KEYHOOK_MASTER_KEY=<new>,<old>)' : 'Restore it from a backup'
   return (
-    `${forgotten}${what} master key ${missing.join(' or ')}, under which the secrets of webhooks are sealed. ${mend}; or, if it is ` +
-    `lost for good, delete those webhooks: npx keyhook secrets abandon --key ${missing[0]}`
+    `${forgotten}${what} master key ${missing.join(' or ')}, ${why}. ${mend}; or, if it is lost for good, ` +
+    `delete the webhooks that it sealed: npx keyhook secrets abandon --key ${missing[0]}`
   )
 }

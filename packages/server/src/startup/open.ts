@@ -7,6 +7,7 @@ import { unusable } from '../store/embedded/make-way.ts'
 import { isForWantOfRoom } from '../store/embedded/no-room.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
+import { rememberKeyId } from './master-key-file.ts'
 import { openMasterKeys } from './open-master-keys.ts'
 
 /** An installation that is open for work: its database, migrated, and its keys. */
@@ -64,6 +65,8 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
     const applied = await migrateInPeace(target)
     await learnTypesOnce(db)
     const masterKeys = await openMasterKeys(db, config, options)
+    if (options.purpose === 'serve' && config.databaseUrl === null)
+      await rememberKeyId(config.dataDir, masterKeys.currentKeyId)
     return { config, db, target, masterKeys, applied, isShared, announce, close }
   } catch (error) {
     await close()

@@ -39,7 +39,7 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
   return lines.join('\n')
 }
 
-/** Not in the lines themselves, which end up in scrollback. Without the key a command would sign with one that it makes itself. */
+/** Not in the lines themselves, which end up in scrollback. Without the key a command is refused. */
 function sameSecrets({ databaseUrl, masterKeys }: Config): string {
   if (databaseUrl !== null) return ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'
   return masterKeys === null ? '' : ', where KEYHOOK_MASTER_KEY is set as here'

@@ -169,6 +169,33 @@ test('who forgot KEYHOOK_MASTER_KEY in a second terminal is told so, and cannot 
   expect((await call<object[]>(webhooks, { token })).body).toHaveLength(1)
 })
 
+test('a key that took the place of master.key stays the current one until somebody says otherwise', {
+  timeout: 60_000,
+}, async () => {
+  const KEYHOOK_DATA_DIR = join(await scratchDirectory(), 'data')
+  onTestFinished(() => removeDataDirectory(KEYHOOK_DATA_DIR))
+  const start = async (settings: object) => (await serve({ KEYHOOK_DATA_DIR, ...settings })).stop()
+  const issue = (settings: object = {}) =>
+    keyhookHere(['token', 'issue', '--operator'], { KEYHOOK_DATA_DIR, ...settings })
+  await start({})
+  const leaked = (await readFile(join(KEYHOOK_DATA_DIR, 'master.key'), 'utf8')).trim()
+  const fresh = newKey()
+  await start({ KEYHOOK_MASTER_KEY: `${fresh},${leaked}` })
+
+  const refusal = new RegExp(
+    `^If the server runs with KEYHOOK_MASTER_KEY, [^\\n]+master\\.key does not hold master key ${idOf(fresh)}, with which ` +
+      `the server ran last\\. [^\\n]+secrets abandon --key ${idOf(fresh)}\\n$`,
+  )
+  expect(await issue()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(refusal) })
+  const refused = await keyhook(['serve', '--json'], { KEYHOOK_DATA_DIR, PORT: '0' })
+  expect(refused).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(refusal) })
+  expect(await issue({ KEYHOOK_MASTER_KEY: fresh })).toMatchObject({ code: 0 })
+  // Whoever says that it is lost goes on with the file.
+  const abandon = ['secrets', 'abandon', '--key', idOf(fresh), '--lost-for-good']
+  expect(await keyhookHere(abandon, { KEYHOOK_DATA_DIR })).toMatchObject({ code: 0, stdout: 'Deleted 0 webhooks.\n' })
+  expect(await issue()).toMatchObject({ code: 0 })
+})
+
 // Seen to fail when webhooks are deleted by their ids alone.
 test('a webhook whose secret is sealed anew at that moment stays', async () => {
   const { db, webhook, lostId, under } = await withWebhook()

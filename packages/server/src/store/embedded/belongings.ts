@@ -18,7 +18,16 @@ export async function checkBelongings(dataDir: string): Promise<void> {
 
 /** What we keep there, each after what it lies in. Other things are no concern of ours, such as a disk's `lost+found`. */
 async function* belongingsIn(dataDir: string): AsyncGenerator<string> {
-  const names = ['id', 'master.key', 'postgres', 'postgres.password', 'postgres.log', 'databases', 'archives']
+  const names = [
+    'id',
+    'master.key',
+    'master.key.id',
+    'postgres',
+    'postgres.password',
+    'postgres.log',
+    'databases',
+    'archives',
+  ]
   for (const name of names) yield join(dataDir, name)
   for (const name of await namesIn(join(dataDir, 'archives'))) {
     if (name.startsWith('bak_')) yield join(dataDir, 'archives', name)
