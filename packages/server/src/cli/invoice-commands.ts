@@ -3,6 +3,7 @@ import { operator } from '../domain/audit.ts'
 import { type Month, monthPeriod } from '../domain/invoice.ts'
 import { issueInvoice, payInvoice } from '../platform/invoices.ts'
 import type { InvoiceRow } from '../store/invoices.ts'
+import { type Prices, pricesInUse } from '../store/nodes.ts'
 import { idOption } from './directory-commands.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
@@ -22,6 +23,7 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
         const orgId = idOption('org', '--org', options.org)
         const month = monthOption(options.month)
         const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
+        refuseOtherPrices(prices, await pricesInUse(db))
         const issued = await issueInvoice({ db, prices, now: () => new Date() }, operator, { orgId, month })
         if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
         const words = issued.isNew ? 'Made' : 'There is already'
@@ -39,6 +41,16 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
         output.result(facts(paid), `${paid.id} is paid (${paid.paid_at?.toISOString()}).`)
       }),
     )
+}
+
+/** The environment of a terminal is seldom that of the server, and what was billed wrongly stays so. */
+function refuseOtherPrices(here: Prices, there: Prices | null): void {
+  if (there === null || (there.currency === here.currency && there.hourPriceMinor === here.hourPriceMinor)) return
+  const price = ({ currency, hourPriceMinor }: Prices) => `${hourPriceMinor} minor units of ${currency}`
+  throw new Mistake(
+    `An hour of a database costs ${price(there)} where the server runs, and would cost ${price(here)} here. An invoice is ` +
+      `final: set KEYHOOK_CURRENCY=${there.currency} and KEYHOOK_DATABASE_HOUR_PRICE_MINOR=${there.hourPriceMinor} here too.`,
+  )
 }
 
 function monthOption(text: string): Month {

@@ -12,11 +12,11 @@ import {
   lockInvoiceById,
   markInvoicePaid,
 } from '../store/invoices.ts'
+import type { Prices } from '../store/nodes.ts'
 import { lockOrganization } from '../store/organizations.ts'
 import { unbilledMonths, usageOf } from '../store/usage.ts'
 import { publish } from '../webhooks/publish.ts'
 
-export type Prices = { currency: string; hourPriceMinor: number }
 export type Issued = { invoice: InvoiceRow; isNew: boolean }
 
 /** One invoice per organization and month, made once the month is over. Null when nothing was used in it. */

@@ -2,11 +2,11 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Database } from '../store/database.ts'
 import { acquire } from '../store/embedded/acquire.ts'
-import { forgetNodes } from '../store/nodes.ts'
+import { forgetNodes, type Prices } from '../store/nodes.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
 import { createBackingUp } from './backing-up.ts'
 import type { DatabaseDriver } from './driver.ts'
-import { issueInvoicesDue, type Prices } from './invoices.ts'
+import { issueInvoicesDue } from './invoices.ts'
 import { ensureQueues, type JobQueue } from './jobs/queue.ts'
 import { anyNode, givenUp, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
@@ -54,7 +54,7 @@ export type PlatformNodeOptions = {
 
 /** Brings back every database of this machine, then works on jobs until it is closed. Waits where PostgreSQL is away. */
 export async function startPlatformNode(options: PlatformNodeOptions): Promise<PlatformNode> {
-  const { db, node, queue, log, driver, archives, databasesPerNodeMax } = options
+  const { db, node, queue, log, driver, archives, databasesPerNodeMax, prices } = options
   const note = (text: string) => log.info({ node }, text)
   const held = await acquire({ dataDir: options.dataDir, name: options.holdName, purpose: 'serve', note })
   if (held.kind !== 'held') throw new Error('a server never shares a data directory')
@@ -69,7 +69,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     ...createRemoval(common),
   }
   const onReturn = () => void sweep(common).catch((err) => log.warn({ err }, 'node.not_swept'))
-  const presence = createPresence({ db, node, databasesMax: databasesPerNodeMax, signal, onReturn, log })
+  const presence = createPresence({ db, node, databasesMax: databasesPerNodeMax, prices, signal, onReturn, log })
   const work = { db, queue, handlers, isStopping: () => signal.aborted, log }
   const patiently = <T>(say: () => Promise<T>) =>
     persist(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })

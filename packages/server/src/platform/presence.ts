@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../store/database.ts'
-import { announceNode, withdrawNode } from '../store/nodes.ts'
+import { announceNode, type Prices, withdrawNode } from '../store/nodes.ts'
 
 /** Often enough that the work of a node that was killed is somebody else's within seconds. */
 const announceMs = 1_000
@@ -28,6 +28,7 @@ export function createPresence(deps: {
   db: Database
   node: string
   databasesMax: number
+  prices: Prices
   signal: AbortSignal
   onReturn(): void
   log: Logger
@@ -37,7 +38,7 @@ export function createPresence(deps: {
 
   async function announce(): Promise<void> {
     const beforeMs = Date.now()
-    await announceNode(deps.db, deps.node, deps.databasesMax)
+    await announceNode(deps.db, deps.node, deps)
     const first = saidAtMs === undefined
     // Reckoned from before the last to after this one: whatever gap others may have seen is shorter.
     const gap = first || Date.now() - saidAtMs! > silentSeconds * 1_000

@@ -1,11 +1,29 @@
 import type { Executor, Transaction } from './database.ts'
 
+export type Prices = { currency: string; hourPriceMinor: number }
+
 /** Said every second by every node: losing one of these to a power cut costs nothing, so it does not wait for the disk. */
-export const announceNode = async (db: Executor, id: string, databasesMax: number): Promise<void> => {
+export const announceNode = async (
+  db: Executor,
+  id: string,
+  { databasesMax, prices }: { databasesMax: number; prices: Prices },
+): Promise<void> => {
   await db`
-    insert into keyhook.nodes (id, databases_max)
-    select ${id}, ${databasesMax} from set_config('synchronous_commit', 'off', true)
-    on conflict (id) do update set databases_max = excluded.databases_max, seen_at = clock_timestamp()`
+    insert into keyhook.nodes (id, databases_max, currency, hour_price_minor)
+    select ${id}, ${databasesMax}, ${prices.currency}, ${prices.hourPriceMinor}
+    from set_config('synchronous_commit', 'off', true)
+    on conflict (id) do update set databases_max = excluded.databases_max, currency = excluded.currency,
+      hour_price_minor = excluded.hour_price_minor, seen_at = clock_timestamp()`
+}
+
+/** Of the node that was heard of last; null where there was none. */
+export const pricesInUse = async (db: Executor): Promise<Prices | null> => {
+  const [row] = await db<Prices[]>`
+    select currency, hour_price_minor::float8 as "hourPriceMinor" from keyhook.nodes
+    where currency is not null
+    order by seen_at desc
+    limit 1`
+  return row ?? null
 }
 
 /** Its databases stay its own; it only takes no new ones, and is silent from here on. */

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { newId, type OrgId } from '../../src/kernel/ids.ts'
+import { announceNode } from '../../src/store/nodes.ts'
 import { eventsOf, until } from '../platform/support/customer.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
@@ -65,6 +66,26 @@ test('issuing twice makes one invoice and says which it is; a month in which not
   expect(await said(...february)).toBe('Nothing was used in 2020-02: no invoice.\n')
   expect(await said(...february, '--json')).toBe('{"invoice":null}\n')
   expect(await invoicesOf(orgId)).toHaveLength(1)
+})
+
+test('an invoice is made with the prices of the server, and otherwise not at all', async () => {
+  const orgId = await customer()
+  const announce = (currency: string, hourPriceMinor: number) =>
+    announceNode(api.db, 'node', { databasesMax: 1, prices: { currency, hourPriceMinor } })
+  onTestFinished(async () => void (await api.db`delete from keyhook.nodes`))
+  for (const [currency, hourPriceMinor] of [['CHF', 5] as const, ['EUR', 7] as const]) {
+    await announce(currency, hourPriceMinor)
+    const refused = await run('issue', '--org', orgId, '--month', '2020-01')
+    expect(refused).toMatchObject({ code: 2, stdout: '' })
+    expect(refused.stderr).toMatch(
+      /^An hour of a database costs [^\n]+ would cost 5 minor units of EUR here\. [^\n]+\n$/,
+    )
+    const { currency: set, price } = /=(?<currency>\w+) and \w+=(?<price>\d+) here too/.exec(refused.stderr)!.groups!
+    expect([set, price]).toEqual([currency, String(hourPriceMinor)])
+  }
+  expect(await invoicesOf(orgId)).toEqual([])
+  await announce('EUR', 5)
+  expect(await said('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Made [^\n]+ 10 minor units of EUR/)
 })
 
 test('of many who pay at once, from command lines and over HTTP, one marks it paid; the others are told when', async () => {

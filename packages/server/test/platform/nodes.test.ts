@@ -5,6 +5,7 @@ import { composeJobQueue, composePlatformNode } from '../../src/compose.ts'
 import { readConfig } from '../../src/config.ts'
 import type { PlatformNode } from '../../src/platform/node.ts'
 import { DataDirectoryInUse } from '../../src/store/embedded/index.ts'
+import { pricesInUse } from '../../src/store/nodes.ts'
 import { clientOf, type DatabaseBody } from './support/customer.ts'
 import {
   namesIn,
@@ -18,9 +19,14 @@ import {
 
 let platform: Platform
 beforeAll(async () => {
-  platform = await startPlatform({ KEYHOOK_DATABASES_PER_NODE_MAX: '1' })
+  const prices = { KEYHOOK_CURRENCY: 'CHF', KEYHOOK_DATABASE_HOUR_PRICE_MINOR: '3' }
+  platform = await startPlatform({ KEYHOOK_DATABASES_PER_NODE_MAX: '1', ...prices })
 })
 afterAll(() => platform.close())
+
+test('a node tells whoever makes invoices by hand what it bills with', async () => {
+  expect(await pricesInUse(platform.db)).toEqual({ currency: 'CHF', hourPriceMinor: 3 })
+})
 
 test('a second process on one data directory is told who has it, and starts nothing', async () => {
   await expect(composePlatformNode(platform, testLog(), platform.queue)).rejects.toBeInstanceOf(DataDirectoryInUse)
