@@ -3,6 +3,8 @@ import type { Database } from './database.ts'
 /** PostgreSQL was reached, and is set up so that what we say to it would mean something else. */
 export class UnsuitableDatabase extends Error {}
 
+type Found = { setting: string; value: string; source: string | null; change: string }
+
 type Need = { setting: string; wanted: string; fits?: (value: string) => boolean }
 
 /*
@@ -25,15 +27,21 @@ const needs: readonly Need[] = [
 
 /** Throws what an operator has to change, all of it at once. */
 export async function checkSuitable(db: Database): Promise<void> {
-  const rows = await db<{ setting: string; value: string }[]>`
-    select s.setting, current_setting(s.setting) as value
-    from unnest(${needs.map((need) => need.setting)}::text[]) as s (setting)`
-  const values = new Map(rows.map((row) => [row.setting, row.value]))
+  // Of all that an operator can set, what is set for a role in a database goes before everything else.
+  const rows = await db<Found[]>`
+    select s.setting, current_setting(s.setting) as value, p.source,
+      format('alter role %I in database %I set %s = %L', session_user, current_database(), s.setting, s.wanted) as change
+    from unnest(
+      ${needs.map((need) => need.setting)}::text[], ${needs.map((need) => need.wanted)}::text[]
+    ) as s (setting, wanted)
+    left join pg_settings p on lower(p.name) = lower(s.setting)`
+  const found = new Map(rows.map((row) => [row.setting, row]))
   const problems = needs.flatMap(({ setting, wanted, fits = (value) => value === wanted }) => {
-    const value = values.get(setting) ?? ''
+    const row = found.get(setting)
+    const value = row?.value ?? ''
     return fits(value)
       ? []
-      : [`DATABASE_URL: ${setting} is "${value}" there, and has to be "${wanted}". ${cure(setting)}`]
+      : [`DATABASE_URL: ${setting} is "${value}" there, and has to be "${wanted}". ${cure(setting, row)}`]
   })
   if (problems.length > 0) throw new UnsuitableDatabase(problems.join('\n'))
 }
@@ -43,6 +51,12 @@ const cures: Record<string, string> = {
   server_encoding: "Make the database with: create database … template template0 encoding 'UTF8'.",
 }
 
-const cure = (setting: string): string =>
-  cures[setting] ??
-  `The role, the database or the server sets it; "alter role … reset ${setting}" and "alter database … reset ${setting}" undo it.`
+function cure(setting: string, found: Found | undefined): string {
+  const known = cures[setting]
+  if (known !== undefined) return known
+  if (found?.source === 'client') return 'The connection itself asks for it: take it out of DATABASE_URL.'
+  // Or it would itself be refused as a change.
+  const change =
+    setting === 'default_transaction_read_only' ? `begin read write; ${found?.change}; commit` : found?.change
+  return `New connections have it right after: ${change}`
+}

@@ -191,6 +191,8 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
       'DATABASE_URL: array_nulls is "off" there, and has to be "on"',
       'DATABASE_URL: default_transaction_isolation is "serializable" there, and has to be "read committed"',
     ])
+    // No role and no database is to blame here, and changing one would not help.
+    expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(4)
   })
 
   test('a port for listen that is taken', async () => {
