@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
-import type { Database } from './database.ts'
+import { type Database, isRefusal } from './database.ts'
 
 export type Migration = { version: number; name: string; sql: string; checksum: string }
 
@@ -25,11 +25,15 @@ export class SchemaMismatch extends Error {}
  * together wait for each other, a failed migration leaves nothing behind, and a transaction pooler is no obstacle.
  */
 export async function migrate(db: Database, migrations: readonly Migration[]): Promise<Migration[]> {
-  return db.begin(async (tx) => {
+  // As far as we have come to know it before we are refused.
+  let state: { is: string; owned: string } | undefined
+  const newest = migrations.at(-1)?.version
+  const migrating = db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.migrate', 0))`
     const [found] = await tx`select to_regclass('keyhook.schema_migrations') as place`
     // Only then: "if not exists" asks for the right to make it before it looks, and a process may do without that right.
     if (found!.place === null) {
+      state = { is: 'There is no schema yet', owned: 'database' }
       await tx`create schema if not exists keyhook`
       await tx`
         create table if not exists keyhook.schema_migrations (
@@ -41,6 +45,7 @@ export async function migrate(db: Database, migrations: readonly Migration[]): P
       select version, name, checksum from keyhook.schema_migrations order by version`
     refuseMismatch(applied, migrations)
     const pending = migrations.slice(applied.length)
+    state ??= { is: `The schema is at ${applied.at(-1)?.version}`, owned: 'schema' }
     for (const migration of pending) {
       await tx.unsafe(migration.sql)
       await tx`
@@ -48,6 +53,14 @@ export async function migrate(db: Database, migrations: readonly Migration[]): P
         values (${migration.version}, ${migration.name}, ${migration.checksum})`
     }
     return [...pending]
+  })
+  return migrating.catch((error: unknown) => {
+    if (state === undefined || !isRefusal(error)) throw error
+    throw new SchemaMismatch(
+      `DATABASE_URL: ${state.is}, this Keyhook needs ${newest}, and this role may not change it (${error.message}): run ` +
+        `npx keyhook migrate as the role that owns the ${state.owned}.`,
+      { cause: error },
+    )
   })
 }
 

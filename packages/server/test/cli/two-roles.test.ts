@@ -49,6 +49,12 @@ test('processes run under a role that may only read and write, given what the ma
     KEYHOOK_LOG_LEVEL: 'error',
   }
 
+  const first = await keyhook(['serve', '--role', 'api'], { ...common, DATABASE_URL: app.url })
+  expect(first).toMatchObject({ code: 2, stdout: '' })
+  expect(first.stderr).toMatch(
+    /^DATABASE_URL: There is no schema yet, [^\n]+ run npx keyhook migrate as the role [^\n]+\n$/,
+  )
+
   expect(await keyhook(['migrate'], { ...common, DATABASE_URL: owner.url })).toMatchObject({ code: 0, stderr: '' })
   const early = await keyhook(['serve', '--role', 'jobs'], { ...common, DATABASE_URL: app.url })
   expect([early.code, early.stderr]).toEqual([2, expect.stringMatching(/^DATABASE_URL: permission denied[^\n]*\n$/)])

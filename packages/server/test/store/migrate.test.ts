@@ -55,6 +55,12 @@ test('a process that may only read and write starts on a schema that is there', 
     await db.unsafe(`drop owned by ${user}; drop role ${user}`)
   })
   expect(await migrate(theirs, [one])).toEqual([])
+  // And is told what to do where it is not enough.
+  await expect(migrate(theirs, [one, two])).rejects.toThrow(SchemaMismatch)
+  await expect(migrate(theirs, [one, two])).rejects.toThrow(
+    'The schema is at 1, this Keyhook needs 2, and this role may not change it (permission denied for schema keyhook): ' +
+      'run npx keyhook migrate as the role that owns the schema.',
+  )
 })
 
 test('a program older than the schema refuses to start, and says so', async () => {
