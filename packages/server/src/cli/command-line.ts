@@ -67,6 +67,8 @@ Examples:
   npx keyhook serve
   npx keyhook org create --name "Acme"
   npx keyhook user create --email ada@example.com --name "Ada"
+  npx keyhook org list
+  npx keyhook user list
   npx keyhook member set --org org_… --user usr_… --role admin
   TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)`,
     )

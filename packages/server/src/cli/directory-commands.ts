@@ -7,6 +7,7 @@ import { createLocalIssuer, localTtlSecondsMax } from '../login/local-issuer.ts'
 import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
 import type { Database } from '../store/database.ts'
 import { userExists } from '../store/users.ts'
+import { addOrganizationList, addUserList } from './directory-lists.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -25,6 +26,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
         output.result(made, `Made the organization ${made.id} (${made.name}).`)
       }),
     )
+  addOrganizationList(org, environment)
 
   const user = program.command('user').description('Users')
   user
@@ -53,6 +55,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
         output.result({ removed: userId }, `Removed the user ${userId}.`)
       }),
     )
+  addUserList(user, environment)
 
   const member = program.command('member').description('Who is in which organization')
   member

@@ -4,12 +4,23 @@ export class Mistake extends Error {}
 export type Output = {
   /** The result: words for people, or exactly one line of JSON. */
   result(json: object, words: string): void
+  /** The same for many: a line for each, or one JSON array. Pages are written as they come. */
+  list<Row extends object>(pages: AsyncIterable<Row[]>, lines: (page: Row[]) => string[]): Promise<void>
   /** Progress, for people only, out of the way of what a script reads. */
   note(text: string): void
 }
 
 export const createOutput = (json: boolean): Output => ({
   result: (value, words) => process.stdout.write(`${json ? JSON.stringify(value) : words}\n`),
+  async list(pages, lines) {
+    let separator = '['
+    for await (const page of pages) {
+      if (!json) process.stdout.write(`${lines(page).join('\n')}\n`)
+      else process.stdout.write(separator + page.map((row) => JSON.stringify(row)).join(','))
+      separator = ','
+    }
+    if (json) process.stdout.write(separator === '[' ? '[]\n' : ']\n')
+  },
   note: (text) => {
     if (!json) process.stderr.write(`${text}\n`)
   },

@@ -7,7 +7,13 @@ import { recordAudit } from '../store/audit.ts'
 import { type Database, isUniqueViolation, type Transaction } from '../store/database.ts'
 import { deleteMembership, setMembership } from '../store/memberships.ts'
 import { insertOrganization, lockOrganization } from '../store/organizations.ts'
-import { insertUser, lockUser, removeUser as removeUserRow } from '../store/users.ts'
+import {
+  findUserByEmail,
+  findUserBySubject,
+  insertUser,
+  lockUser,
+  removeUser as removeUserRow,
+} from '../store/users.ts'
 
 /*
  * Who there is: organizations, users, and who is in what. Members cannot change this; the operator can.
@@ -51,15 +57,17 @@ export async function createUser(
     await tx.savepoint((inner) => insertUser(inner, { id, ...request }))
   } catch (error) {
     if (isUniqueViolation(error, 'users_email'))
-      throw taken(`There is a user with the e-mail address ${request.email} already.`)
+      throw taken(`the e-mail address ${request.email}`, await findUserByEmail(tx, request.email))
     if (isUniqueViolation(error, 'users_subject'))
-      throw taken(`There is a user with the subject ${request.subject} already.`)
+      throw taken(`the subject ${request.subject}`, await findUserBySubject(tx, request.subject!))
     throw error
   }
   return { id, email: request.email }
 }
 
-const taken = (text: string): Fault => new Fault('conflict', { public: text })
+/** The id is null where that user was removed at this very moment. */
+const taken = (what: string, id: UserId | null): Fault =>
+  new Fault('conflict', { public: `There is a user with ${what} already${id === null ? '' : `: ${id}`}.` })
 
 export async function setMember(
   db: Database,

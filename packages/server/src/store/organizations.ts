@@ -19,6 +19,10 @@ export const lockOrganization = async (tx: Transaction, id: OrgId): Promise<bool
   return rows.length > 0
 }
 
+/** In the order of their ids, which is that of their making. */
+export const listOrganizations = (db: Database, after: string, limit: number) => db<OrganizationRow[]>`
+  select id, name, created_at from keyhook.organizations where id > ${after} order by id limit ${limit}`
+
 export const listOrganizationsOfUser = (db: Database, userId: UserId, { before, limit }: PageRequest) =>
   db<OrganizationRow[]>`
     select o.id, o.name, o.created_at

@@ -1,5 +1,5 @@
 import type { OrgId, UserId } from '../kernel/ids.ts'
-import type { Executor, Transaction } from './database.ts'
+import type { Database, Executor, Transaction } from './database.ts'
 
 export type NewUser = { id: UserId; email: string; name: string | null; subject: string | null }
 
@@ -13,6 +13,28 @@ export const userExists = async (db: Executor, id: UserId): Promise<boolean> => 
   const rows = await db`select 1 from keyhook.users where id = ${id} and removed_at is null`
   return rows.length > 0
 }
+
+/** Who has the address already, by the rule of the index: the case of A to Z makes no difference. */
+export const findUserByEmail = async (db: Executor, email: string): Promise<UserId | null> => {
+  const [row] = await db<{ id: UserId }[]>`
+    select id from keyhook.users where lower(email collate "C") = lower(${email}::text collate "C") and removed_at is null`
+  return row?.id ?? null
+}
+
+export const findUserBySubject = async (db: Executor, subject: string): Promise<UserId | null> => {
+  const [row] = await db<{ id: UserId }[]>`
+    select id from keyhook.users where subject = ${subject} and removed_at is null`
+  return row?.id ?? null
+}
+
+export type UserRow = NewUser & { created_at: Date }
+
+/** In the order of their ids, which is that of their making. */
+export const listUsers = (db: Database, after: string, limit: number) => db<UserRow[]>`
+  select id, email, name, subject, created_at from keyhook.users
+  where id > ${after} and removed_at is null
+  order by id
+  limit ${limit}`
 
 /** Locks the user, so that a membership cannot be added while the user is being removed. */
 export const lockUser = async (tx: Transaction, id: UserId): Promise<boolean> => {

@@ -80,6 +80,43 @@ test('without --json every command says in words what it did; a token alone, so 
   await words(/^Removed the user/, 'user', 'remove', '--user', userId)
 })
 
+test('ids are found again: org list and user list show everybody who is there, in lines that align or as one array', {
+  timeout: 60_000,
+}, async () => {
+  const own = await commandsBeside()
+  onTestFinished(own.close)
+  for (const what of ['org', 'user']) {
+    expect(await own.json(what, 'list')).toEqual([])
+    expect(await own.run(what, 'list')).toEqual({ code: 0, stdout: '', stderr: '' })
+  }
+  const acme = await own.json<{ id: string }>('org', 'create', '--name', 'Acme')
+  const ada = await own.json<{ id: string }>('user', 'create', '--email', 'ada@example.com', '--subject', 'sub-1')
+  const grace = await own.json<{ id: string }>('user', 'create', '--email', 'g@example.com', '--name', 'Grace')
+  const gone = await own.json<{ id: string }>('user', 'create', '--email', 'gone@example.com')
+  await own.json('user', 'remove', '--user', gone.id)
+  const created_at = expect.stringMatching(/^\d{4}-.*Z$/)
+  expect(await own.json('org', 'list')).toEqual([{ id: acme.id, name: 'Acme', created_at }])
+  expect(await own.json('user', 'list')).toEqual([
+    { id: ada.id, email: 'ada@example.com', name: null, subject: 'sub-1', created_at },
+    { id: grace.id, email: 'g@example.com', name: 'Grace', subject: null, created_at },
+  ])
+  const [first] = await own.json<{ created_at: string }[]>('org', 'list')
+  const today = first!.created_at.slice(0, 10)
+  expect((await own.run('org', 'list')).stdout).toBe(`${acme.id}  ${today}  Acme\n`)
+  expect((await own.run('user', 'list')).stdout).toBe(
+    `${ada.id}  ${today}  ada@example.com\n${grace.id}  ${today}  g@example.com    Grace\n`,
+  )
+
+  // More than are read at once, and exactly as many as two times that.
+  await own.api.db`
+    insert into keyhook.organizations (id, name) select 'org_' || lpad(n::text, 4, '0'), 'x' from generate_series(1, 999) n`
+  const all = await own.json<{ id: string }[]>('org', 'list')
+  expect(new Set(all.map(({ id }) => id)).size).toBe(1_000)
+  expect((await own.run('org', 'list')).stdout.trimEnd().split('\n')).toHaveLength(1_000)
+  for (const what of ['org', 'user'])
+    expect((await own.run(what, 'list', '--help')).stdout).toContain(`Example:\n  npx keyhook ${what} list`)
+})
+
 type Mistake = [what: string, words: string[], line: RegExp]
 const nobody = newId('usr')
 const nowhere = newId('org')
@@ -144,12 +181,15 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
   })
 
   test('an e-mail address that is taken, in any case', async () => {
-    await json('user', 'create', '--email', 'twice@example.com')
+    const { id } = await json<{ id: string }>('user', 'create', '--email', 'twice@example.com')
     const ended = await run('user', 'create', '--email', 'Twice@Example.com')
     expect([ended.code, ended.stderr]).toEqual([
       2,
-      expect.stringMatching(/^There is a user with the e-mail address .* already\.\n$/),
+      `There is a user with the e-mail address Twice@Example.com already: ${id}.\n`,
     ])
+    const first = await json<{ id: string }>('user', 'create', '--email', 'one@example.com', '--subject', 'same')
+    const second = await run('user', 'create', '--email', 'two@example.com', '--subject', 'same')
+    expect(second).toMatchObject({ code: 2, stderr: `There is a user with the subject same already: ${first.id}.\n` })
   })
 
   test('settings that cannot be read are all named, one a line, and secrets are not repeated', async () => {
