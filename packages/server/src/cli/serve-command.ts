@@ -80,6 +80,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     if (options.role === 'jobs') await Promise.race([node.ready, stopped.promise])
   }
   let url: string | null = null
+  let metricsUrl: string | null = null
   if (options.role === 'all' || options.role === 'api') {
     const api = composeApi(installation, log, queue, { hints, metrics, pools })
     parts.defer(async () => {
@@ -87,16 +88,20 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       await api.close()
     })
     url = await listen(api.app, { ...config, setting: 'PORT' })
+    metricsUrl = `${url}/metrics`
     installation.announce(url)
   } else if (config.metricsPort !== null) {
     const probes = composeProbes(installation, log, metrics, pools)
     parts.defer(() => probes.close())
-    await listen(probes, { host: config.host, port: config.metricsPort, setting: 'KEYHOOK_METRICS_PORT' })
+    const where = { host: config.host, port: config.metricsPort, setting: 'KEYHOOK_METRICS_PORT' }
+    metricsUrl = `${await listen(probes, where)}/metrics`
   }
-  const facts = { url, organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
+  const ids = { organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
+  // With port 0 there is no other way to learn where they are.
+  const metricsAt = metricsUrl === null ? '' : ` Metrics: ${metricsUrl}`
   output.result(
-    facts,
-    url === null ? `Keyhook is running (${options.role}). Ctrl-C stops it.` : welcome(config, url, first),
+    { url, ...ids, metrics_url: metricsUrl },
+    url === null ? `Keyhook is running (${options.role}).${metricsAt} Ctrl-C stops it.` : welcome(config, url, first),
   )
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')

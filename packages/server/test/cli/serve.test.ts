@@ -206,6 +206,21 @@ test('a directory for archives that can never hold one is a mistake, named in on
   }
 })
 
+test('a process without the API that takes a free port for its metrics says which', async () => {
+  const { environment } = await external()
+  const settings = { ...environment, KEYHOOK_METRICS_PORT: '0' }
+  const dispatcher = ['--role', 'dispatcher']
+  const said = (await serve(settings, dispatcher)).output().stdout
+  const [, shown] = /^Keyhook is running \(dispatcher\)\. Metrics: (\S+) Ctrl-C stops it\.\n$/.exec(said)!
+  const { ready } = await serve(settings, [...dispatcher, '--json'])
+  expect(ready).toMatchObject({ url: null, metrics_url: expect.stringMatching(/^http:/) })
+  for (const url of [shown!, ready.metrics_url!]) expect((await call(url)).status).toBe(200)
+  const api = await serve(environment, ['--role', 'api', '--json'])
+  expect(api.ready.metrics_url).toBe(`${api.url}/metrics`)
+  const silent = await serve(environment, [...dispatcher, '--json'])
+  expect(silent.ready.metrics_url).toBeNull()
+})
+
 test('serve --json prints exactly one line, and logs go to standard error', async () => {
   const { environment } = await external()
   const server = await serve(environment, ['--json', '--role', 'api'])

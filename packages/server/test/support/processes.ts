@@ -55,7 +55,7 @@ export async function keyhookHere(words: string[], environment: Record<string, s
 
 export type Running = {
   url: string
-  ready: { url: string; organization_id: string; owner_id: string }
+  ready: { url: string; organization_id: string; owner_id: string; metrics_url: string | null }
   child: ChildProcess
   output(): { stdout: string; stderr: string }
   /** Asks it to stop and waits until it has. */
