@@ -27,6 +27,9 @@ export type Installation = {
 /** No statement of a running process takes as long, but for a report of a thousand events to thousands of webhooks. */
 export const silentMsMax = 120_000
 
+/** Of the embedded server, for what does not share the pool: authentication, deliveries, jobs, and commands beside them. */
+const otherConnections = 190
+
 export type OpenOptions = {
   purpose: 'serve' | 'command'
   note: (text: string) => void
@@ -94,6 +97,7 @@ async function openServer(
     dataDir: config.dataDir,
     purpose: options.purpose,
     note: options.note,
+    settings: { max_connections: String(config.databaseConnections + otherConnections) },
     ...(options.onHeld && { onHeld: options.onHeld }),
     ...(options.onDatabaseExit && { onExit: options.onDatabaseExit }),
   })

@@ -3,6 +3,8 @@ import { mkdir, readdir, readFile, rm, stat, symlink, unlink, writeFile } from '
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { openInstallation } from '../../src/startup/open.ts'
 import { isPostgresOn, readLockFile } from '../../src/store/embedded/lock-file.ts'
 import { openLog } from '../../src/store/embedded/log-file.ts'
 import { dataDirectory, notes, open, putNote, query, scratch, startOwner } from './support/scratch.ts'
@@ -19,6 +21,15 @@ test('what was committed is there after a stop and a second start', async () => 
   const second = await open(dataDir, 'serve', { note })
   expect(await notes(second.connection)).toEqual(['kept'])
   expect(told).toHaveLength(1)
+})
+
+test('the server has room for all the connections that a process is allowed', { timeout: 60_000 }, async () => {
+  const config = readConfig({ KEYHOOK_DATA_DIR: await dataDirectory(), KEYHOOK_DATABASE_CONNECTIONS: '250' })
+  const { db, close } = await openInstallation(config, { purpose: 'serve', note() {} })
+  onTestFinished(close)
+  await Promise.all(Array.from({ length: 250 }, () => db`select pg_sleep(3)`))
+  const [room] = await db`select current_setting('max_connections')::int as connections`
+  expect(room!.connections).toBeGreaterThan(250 + 2 + 7 + 5)
 })
 
 test('stop leaves no server behind, and may be called again', async () => {
