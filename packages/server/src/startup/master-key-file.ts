@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSecret, writeSecret, writeSecretOnce } from '../store/embedded/data-directory.ts'
 
