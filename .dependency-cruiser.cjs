@@ -20,7 +20,12 @@ const rooms = [
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
   only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
-  only('settings-know-what-is-valid', 'settings/', ['domain/', 'login/issuer-url', 'settings/']),
+  only('settings-know-what-is-valid', 'settings/', [
+    'domain/',
+    'login/issuer-url',
+    'store/connection-url',
+    'settings/',
+  ]),
   only('config-reads-settings', 'config.ts', ['settings/']),
   only('log-imports-nothing-of-ours', 'log.ts', []),
   only('metrics-watch-the-engine', 'metrics.ts', ['webhooks/']),

@@ -19,8 +19,6 @@ const warmUpTurns = 4
 const path = '/api/v1/organizations'
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 
-type LocalTarget = Exclude<ConnectionTarget, { url: string }>
-
 /**
  * What authentication costs: GET /api/v1/organizations with an API key, against bare Fastify with the same bytes. Keyhook
  * runs twice, on a database of 100,000 keys and on one of a million, and each is asked by one customer with one key and by
@@ -112,7 +110,12 @@ function report(results: readonly Turn[]): void {
 }
 
 /** A database of its own with so many keys, of which some are in use. */
-async function prepare(cluster: LocalTarget, name: string, keys: MintedKey[], count: number): Promise<LocalTarget> {
+async function prepare(
+  cluster: ConnectionTarget,
+  name: string,
+  keys: MintedKey[],
+  count: number,
+): Promise<ConnectionTarget> {
   const admin = connect(cluster, { name: 'bench', connectionsMax: 1 })
   await admin.unsafe(`create database ${name}`)
   await admin.end()

@@ -28,7 +28,7 @@ export function readConfig(environment: Record<string, string | undefined>): Con
     const given = environment[setting.variable]
     const text = given === undefined || given.trim() === '' ? setting.fallback : given.trim()
     try {
-      values[name] = text === null ? null : setting.parse(text)
+      values[name] = text === null ? null : setting.parse(text, environment)
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error
       problems.push(`${setting.variable}: ${setting.secret ? 'the value' : `"${text}"`} ${error.message}`)
@@ -43,7 +43,7 @@ export function readConfig(environment: Record<string, string | undefined>): Con
 function crossCheck(environment: Record<string, string | undefined>): string[] {
   const has = (setting: Setting<unknown>) => (environment[setting.variable] ?? '').trim() !== ''
   const problems: string[] = []
-  if (has(settings.databaseUrl) && !has(settings.masterKeys)) {
+  if (has(settings.database) && !has(settings.masterKeys)) {
     problems.push('KEYHOOK_MASTER_KEY: is required with DATABASE_URL (make one with: openssl rand -base64 32)')
   }
   if (has(settings.oidcIssuer) && !has(settings.oidcAudience)) {

@@ -112,7 +112,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       log.error('server.cut_off')
       process.exit(1)
     },
-    config.deliveryDrainMsMax + stopMsMax + (config.databaseUrl === null ? embeddedStopMsMax : 0),
+    config.deliveryDrainMsMax + stopMsMax + (config.database === null ? embeddedStopMsMax : 0),
   ).unref()
   await parts.disposeAsync()
   if (stopped.failure !== null) throw new Error(stopped.failure)

@@ -1,14 +1,13 @@
 import { keyTagShape } from '../domain/api-key.ts'
 import { isAddress, readNetwork } from '../domain/network.ts'
 import { issuerUrlProblem } from '../login/issuer-url.ts'
+import { type ConnectionTarget, readConnectionUrl } from '../store/connection-url.ts'
 import { integer, matching, oneOf, optional, setting, text, Unreadable } from './setting.ts'
 
-const postgresUrl = (value: string): string => {
-  const url = URL.parse(value)
-  if (url === null || !['postgres:', 'postgresql:'].includes(url.protocol)) {
-    throw new Unreadable('is not a URL such as postgres://user:password@host:5432/database')
-  }
-  return value
+const postgresUrl = (value: string, environment: Readonly<Record<string, string | undefined>>): ConnectionTarget => {
+  const read = readConnectionUrl(value, environment)
+  if ('problems' in read) throw new Unreadable(read.problems.join('; it '))
+  return read.target
 }
 
 /** One key, or several with the current one first while secrets move from the old key to the new. */
@@ -41,7 +40,7 @@ const proxies = (value: string): string[] => {
 export const serverSettings = {
   port: setting('PORT', '8080', integer(0, 65_535, 'a port'), 'Port to listen on; 0 takes a free one.'),
   host: setting('HOST', '127.0.0.1', text, 'Address to listen on; `0.0.0.0` for all of IPv4, `::` for everything.'),
-  databaseUrl: optional('DATABASE_URL', postgresUrl, 'PostgreSQL 15 or newer. Unset: the embedded server.', true),
+  database: optional('DATABASE_URL', postgresUrl, 'PostgreSQL 15 or newer. Unset: the embedded server.', true),
   databaseConnections: setting(
     'KEYHOOK_DATABASE_CONNECTIONS',
     '10',

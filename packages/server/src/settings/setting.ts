@@ -9,7 +9,7 @@ export type Setting<T> = {
 }
 
 /** `takes`: the values that there are, for people, where that is quickly said. */
-type Parse<T> = ((text: string) => T) & { takes?: string }
+type Parse<T> = ((text: string, environment: Readonly<Record<string, string | undefined>>) => T) & { takes?: string }
 
 /** Thrown by a parser; the message continues the sentence `NAME: "value" …`. */
 export class Unreadable extends Error {}

@@ -6,6 +6,7 @@ import { openEmbedded } from '../store/embedded/index.ts'
 import { unusable } from '../store/embedded/make-way.ts'
 import { isForWantOfRoom } from '../store/embedded/no-room.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
+import { settleTls } from '../store/settle-tls.ts'
 import { checkSuitable } from '../store/suitable.ts'
 import { rememberKeyId } from './master-key-file.ts'
 import { openMasterKeys } from './open-master-keys.ts'
@@ -46,7 +47,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   try {
     return await open(config, options)
   } catch (error) {
-    if (config.databaseUrl !== null || !isForWantOfRoom(error)) throw error
+    if (config.database !== null || !isForWantOfRoom(error)) throw error
     const why = 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again'
     throw unusable({ path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }, why, error)
   }
@@ -91,8 +92,8 @@ async function openServer(
   config: Config,
   options: OpenOptions,
 ): Promise<{ target: ConnectionTarget; isShared: boolean; announce(url: string): void; stop(): Promise<void> }> {
-  if (config.databaseUrl !== null)
-    return { target: { url: config.databaseUrl }, isShared: false, announce() {}, async stop() {} }
+  if (config.database !== null)
+    return { target: await settleTls(config.database), isShared: false, announce() {}, async stop() {} }
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
     purpose: options.purpose,

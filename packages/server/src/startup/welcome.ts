@@ -40,13 +40,13 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
 }
 
 /** Not in the lines themselves, which end up in scrollback. Without the key a command is refused. */
-function sameSecrets({ databaseUrl, masterKeys }: Config): string {
-  if (databaseUrl !== null) return ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'
+function sameSecrets({ database, masterKeys }: Config): string {
+  if (database !== null) return ', where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here'
   return masterKeys === null ? '' : ', where KEYHOOK_MASTER_KEY is set as here'
 }
 
 const sameDataDir = (config: Config): string =>
-  config.databaseUrl !== null || config.dataDir === settings.dataDir.fallback
+  config.database !== null || config.dataDir === settings.dataDir.fallback
     ? ''
     : `KEYHOOK_DATA_DIR=${shellWord(config.dataDir)} `
 

@@ -1,5 +1,9 @@
 import type postgresTypes from 'postgres'
+import { tlsOptions } from './connection-tls.ts'
+import type { ConnectionTarget } from './connection-url.ts'
 import { postgres } from './postgres-driver.ts'
+
+export type { ConnectionTarget } from './connection-url.ts'
 
 export type Database = postgresTypes.Sql
 /** A pool or a transaction: what a query needs, and no more. */
@@ -7,27 +11,33 @@ export type Executor = postgresTypes.ISql
 /** Writes that must stand or fall together ask for this, so that they cannot be called outside a transaction. */
 export type Transaction = postgresTypes.TransactionSql
 
-export type ConnectionTarget =
-  | { url: string }
-  | { host: string; port: number; user: string; password: string; database: string }
-
 /** `silentMsMax`: how long an answer may take before the connection is taken for dead. Without it, as long as it takes. */
 type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number }
 
 export function connect(target: ConnectionTarget, options: ConnectOptions): Database {
-  const shared = {
+  const { host, port, user, password, database } = target
+  const everything = {
+    // Lists of one: in a text the driver looks for more, and cuts an address at its colons and a directory at its commas.
+    host: [host] as never,
+    port: [port] as never,
+    ...(host.startsWith('/') && { path: `${host}/.s.PGSQL.${port}` }),
+    user,
+    password,
+    database,
+    ssl: tlsOptions(target),
+    // Said although they are the driver's own: it would look for others in the environment.
+    sslnegotiation: 'postgres',
+    prepare: target.prepare ?? true,
     max: options.connectionsMax,
-    connect_timeout: 10,
+    connect_timeout: target.connectSeconds ?? 10,
     // The driver's own grows to 20 s, for a whole pool at once: after an outage, queries would wait for nothing.
     backoff: () => 0.1 + Math.random() / 10,
     // Notices are for people at a prompt ("relation exists, skipping").
     onnotice: () => {},
-    connection: { application_name: options.name },
+    connection: { application_name: options.name, ...target.settings },
     silence: options.silentMsMax ?? null,
   }
-  return 'url' in target
-    ? postgres(target.url, shared)
-    : postgres({ ...shared, ...target, path: `${target.host}/.s.PGSQL.${target.port}` })
+  return postgres(everything)
 }
 
 /**

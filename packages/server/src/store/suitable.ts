@@ -1,6 +1,6 @@
 import type { Database } from './database.ts'
 
-/** PostgreSQL was reached, and is set up so that what we say to it would mean something else. */
+/** PostgreSQL was reached, and is set up so that what we say to it would mean something else, or be heard by others. */
 export class UnsuitableDatabase extends Error {}
 
 type Found = { setting: string; value: string; source: string | null; change: string }

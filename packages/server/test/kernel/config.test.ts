@@ -20,7 +20,7 @@ test('with nothing set, every setting has its default', () => {
   expect(config).toMatchObject({
     port: 8080,
     host: '127.0.0.1',
-    databaseUrl: null,
+    database: null,
     dataDir: '.keyhook',
     serviceName: 'Service',
     keyTag: 'kh',

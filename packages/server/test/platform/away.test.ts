@@ -25,10 +25,10 @@ afterAll(() => installation.close())
 async function startWithout() {
   const bridge = await bridgeTo(installation.target)
   await bridge.cut()
-  const db = connect({ url: bridge.url }, { name: 'test node', connectionsMax: 2 })
+  const db = connect(bridge.target, { name: 'test node', connectionsMax: 2 })
   onTestFinished(() => db.end({ timeout: 1 }))
   const { log, lines } = captureLog()
-  const node = await startNode({ ...installation, db, target: { url: bridge.url } }, { log })
+  const node = await startNode({ ...installation, db, target: bridge.target }, { log })
   const said = (message: string) =>
     until(
       async () => lines().map((line) => line.msg),

@@ -19,7 +19,7 @@ afterAll(() => api.close())
 /** A pool of its own that notes every statement it sends. */
 function counting() {
   const statements: { query: string; parameters: unknown[] }[] = []
-  const target = api.target as Extract<typeof api.target, { host: string }>
+  const { target } = api
   const db = postgres({
     ...target,
     path: `${target.host}/.s.PGSQL.${target.port}`,

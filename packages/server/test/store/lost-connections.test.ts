@@ -85,7 +85,7 @@ test('what a lost transaction says next is not said outside of it', async () => 
 test('every query is answered, one way or the other, when sockets are reset under a stream of them', async () => {
   const { target } = await pools(1)
   const bridge = await bridgeTo(target)
-  const db = connect({ url: bridge.url }, { name: 'victim', connectionsMax: 4 })
+  const db = connect(bridge.target, { name: 'victim', connectionsMax: 4 })
   onTestFinished(() => db.end({ timeout: 1 }))
   await learnTypesOnce(db)
   let asked = 0
@@ -110,7 +110,7 @@ test('every query is answered, one way or the other, when sockets are reset unde
 test('a connection that is lost while the driver asks for types is made anew, and ends nothing', async () => {
   const { target } = await pools(1)
   const bridge = await bridgeTo(target, { cutAt: 'pg_catalog.pg_type' })
-  const db = connect({ url: bridge.url }, { name: 'victim', connectionsMax: 1 })
+  const db = connect(bridge.target, { name: 'victim', connectionsMax: 1 })
   onTestFinished(() => db.end({ timeout: 1 }))
   expect(await db`select 1 as one`).toEqual([{ one: 1 }])
 })
@@ -119,7 +119,7 @@ test('a connection that says nothing any more is given up; one that has nothing 
   const installation = await createInstallation()
   onTestFinished(() => installation.close())
   const bridge = await bridgeTo(installation.target)
-  const db = connect({ url: bridge.url }, { name: 'victim', connectionsMax: 1, silentMsMax: 500 })
+  const db = connect(bridge.target, { name: 'victim', connectionsMax: 1, silentMsMax: 500 })
   onTestFinished(() => db.end({ timeout: 1 }))
   await learnTypesOnce(db)
   const [before] = await db`select pg_backend_pid() as pid`

@@ -9,7 +9,7 @@ import { removeDataDirectory } from './data-directory.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    postgres: Extract<ConnectionTarget, { host: string }>
+    postgres: ConnectionTarget
   }
 }
 

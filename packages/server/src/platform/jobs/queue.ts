@@ -3,6 +3,7 @@ import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'p
 import type { Logger } from 'pino'
 import type { Destination, PlatformJob } from '../../domain/platform-job.ts'
 import type { ConnectionTarget, Transaction } from '../../store/database.ts'
+import { connectionOf } from './connection.ts'
 import { always, anyNode, givenUp, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
 /** pg-boss looks for jobs whose node went silent this often; what it finds is tried again at once. */
@@ -60,9 +61,8 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
 
 async function start({ target, supervise, log }: Parameters<typeof createJobQueue>[0]): Promise<PgBoss> {
   const boss = new PgBoss({
-    ...('url' in target ? { connectionString: target.url } : target),
+    ...connectionOf(target),
     schema,
-    application_name: 'keyhook jobs',
     max: connectionsMax,
     supervise,
     schedule: supervise,

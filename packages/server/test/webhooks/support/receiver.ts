@@ -12,9 +12,13 @@ import { onTestFinished } from 'vitest'
 const folder = join(import.meta.dirname, 'certificates')
 export const caFile = join(folder, 'ca.pem')
 export type CertificateName = 'receiver' | 'expired' | 'stranger' | 'selfsigned'
+export const certificateFiles = (name: CertificateName) => ({
+  key: join(folder, `${name}.key`),
+  cert: join(folder, `${name}.pem`),
+})
 export const certificate = (name: CertificateName) => ({
-  key: readFileSync(join(folder, `${name}.key`)),
-  cert: readFileSync(join(folder, `${name}.pem`)),
+  key: readFileSync(certificateFiles(name).key),
+  cert: readFileSync(certificateFiles(name).cert),
 })
 
 export type Received = { path: string; headers: Record<string, string>; body: Buffer; at: number }
