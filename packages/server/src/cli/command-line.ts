@@ -9,6 +9,7 @@ import { DataDirectoryInUse } from '../store/embedded/index.ts'
 import { DirectoryUnusable } from '../store/embedded/make-way.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { UnsuitableDatabase } from '../store/suitable.ts'
+import { isTlsFailure, tlsFailureText } from '../store/tls-failure.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
 import { addEventCommands } from './event-commands.ts'
 import { addInvoiceCommands } from './invoice-commands.ts'
@@ -122,6 +123,7 @@ function explain(error: unknown): number {
   if (error instanceof Fault) return say(error.public, 2)
   if (mistakes.some((kind) => error instanceof kind)) return say((error as Error).message, 2)
   if (isRefusal(error)) return say(`DATABASE_URL: ${error.message}`, 2)
+  if (isTlsFailure(error)) return say(`DATABASE_URL: ${tlsFailureText(error)}`, 2)
   if (isUnavailable(error)) {
     const where = process.env.DATABASE_URL ? ' (DATABASE_URL)' : ''
     const { message, code } = error as NodeJS.ErrnoException

@@ -2,6 +2,7 @@ import type postgresTypes from 'postgres'
 import { tlsOptions } from './connection-tls.ts'
 import type { ConnectionTarget } from './connection-url.ts'
 import { postgres } from './postgres-driver.ts'
+import { isTlsFailure } from './tls-failure.ts'
 
 export type { ConnectionTarget } from './connection-url.ts'
 
@@ -69,6 +70,7 @@ export function isUnavailable(error: unknown): boolean {
   if (code === 'ENOENT') return (error as NodeJS.ErrnoException).syscall === 'connect'
   // SQLSTATE class 08: connection exceptions; 57P0x: shutdown or start-up; 53300: no connection left; 25006: a standby.
   if (connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)) return true
+  if (isTlsFailure(error)) return true
   return code === '55000' && /not currently accepting connections/.test((error as Error).message)
 }
 
@@ -83,11 +85,14 @@ export const isDataRefused = (error: unknown): boolean =>
 export const wasRefused = (error: unknown): boolean => error instanceof postgres.PostgresError && !isUnavailable(error)
 
 /**
- * True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it. The job
- * queue has a driver of its own, whose errors are alike in this.
+ * True when PostgreSQL was reached and would not have us: a wrong password, no such role or database, no right to it, or a
+ * setting of the URL that it does not know or take. The job queue has a driver of its own, whose errors are alike in this.
  */
-export const isRefusal = (error: unknown): error is Error =>
-  error instanceof Error && 'severity' in error && 'code' in error && /^(28...|3D000|42501)$/.test(String(error.code))
+export function isRefusal(error: unknown): error is Error {
+  if (!(error instanceof Error) || !('severity' in error) || !('code' in error)) return false
+  const code = String(error.code)
+  return /^(28...|3D000|42501)$/.test(code) || (error.severity === 'FATAL' && /^(22023|42704|55P02)$/.test(code))
+}
 
 export const isUniqueViolation = (error: unknown, constraint: string | RegExp): boolean => {
   if (!(error instanceof postgres.PostgresError) || error.code !== '23505') return false

@@ -1,0 +1,207 @@
+import { randomBytes } from 'node:crypto'
+import { pino } from 'pino'
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createLocalIssuer } from '../../src/login/local-issuer.ts'
+import { createJobQueue } from '../../src/platform/jobs/queue.ts'
+import { connect } from '../../src/store/database.ts'
+import { settleTls } from '../../src/store/settle-tls.ts'
+import { call } from '../support/client.ts'
+import { keyhook, keyhookHere, type Running, serve } from '../support/processes.ts'
+import { startTcpPostgres } from '../support/tcp-postgres.ts'
+import { caFile, certificateFiles } from '../webhooks/support/receiver.ts'
+
+/*
+ * DATABASE_URL, and the drivers of both pools: ours, and that of the job queue, which a process without jobs needs as soon as
+ * somebody orders a database. Seen to fail while each of them read the URL for itself.
+ */
+let postgres: Awaited<ReturnType<typeof startTcpPostgres>>
+beforeAll(async () => {
+  postgres = await startTcpPostgres()
+}, 60_000)
+afterAll(() => postgres.close())
+beforeEach(() => postgres.show('receiver'))
+
+const masterKey = randomBytes(32)
+const issuer = createLocalIssuer({ masterKeys: createMasterKeys([masterKey]), now: () => new Date() })
+const environmentOf = (url: string) => ({
+  DATABASE_URL: url,
+  KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
+  KEYHOOK_LOG_LEVEL: 'error',
+})
+const ownersToken = (server: Running) => issuer.issue({ subject: server.ready.owner_id as never, ttlSeconds: 600 })
+
+/** The whole way, in the two kinds of process that differ in it, and which of their connections were encrypted. */
+async function goTheWholeWay(url: string): Promise<Record<string, boolean>> {
+  const environment = environmentOf(url)
+  expect(await keyhook(['migrate'], environment)).toMatchObject({ code: 0, stderr: '' })
+  const seen: Record<string, boolean> = {}
+  for (const role of ['api', 'all']) {
+    const server = await serve(environment, ['--json', '--role', role])
+    const databases = `${server.url}/platform/v1/organizations/${server.ready.organization_id}/databases`
+    const made = await call(databases, { token: await ownersToken(server), body: { name: `of-${role}` } })
+    expect(made.status, JSON.stringify(made.body)).toBe(202)
+    Object.assign(seen, await postgres.encrypted())
+    expect(await server.stop()).toMatchObject({ code: 0, stderr: '' })
+    await postgres.ask((db) => db`delete from keyhook.databases`)
+  }
+  return seen
+}
+
+const timeout = 90_000
+
+test.each([
+  ['sslmode=require', '?sslmode=require'],
+  ['sslmode=verify-full with its authority', `?sslmode=verify-full&sslrootcert=${caFile}`],
+])(
+  '%s: migrate, serve and the job queue work, and all that they say is encrypted',
+  { timeout },
+  async (_, parameters) => {
+    const seen = await goTheWholeWay(postgres.url(parameters))
+    expect(seen).toMatchObject({ 'keyhook serve': true, 'keyhook jobs': true })
+    expect(Object.values(seen)).not.toContain(false)
+  },
+)
+
+test('sslmode=prefer works with a server that speaks no TLS', { timeout }, async () => {
+  await postgres.show(null)
+  const seen = await goTheWholeWay(postgres.url('?sslmode=prefer'))
+  expect(seen).toMatchObject({ 'keyhook serve': false, 'keyhook jobs': false })
+})
+
+test('a socket is found by its directory, in either form of the URL', { timeout }, async () => {
+  const { host, port, user, password, database } = postgres.target
+  const login = `${user}:${password}`
+  expect(await goTheWholeWay(`postgresql://${login}@/${database}?host=${host}&port=${port}`)).toEqual({})
+  // As PostgreSQL's own programs do: nobody can listen in on a socket, so it is not encrypted.
+  const encoded = `postgresql://${login}@${encodeURIComponent(host)}:${port}/${database}?sslmode=require`
+  expect(await keyhookHere(['migrate'], environmentOf(encoded))).toMatchObject({ code: 0, stderr: '' })
+})
+
+/** The answer that each of the two drivers gets, as a process has them. */
+async function ofBoth(environment: Record<string, string>, question: string): Promise<unknown[]> {
+  const target = await settleTls(readConfig({ ...environmentOf('postgres://'), ...environment }).database!)
+  const db = connect(target, { name: 'test', connectionsMax: 1 })
+  onTestFinished(() => db.end())
+  const queue = createJobQueue({ target, supervise: false, log: pino({ level: 'silent' }) })
+  onTestFinished(() => queue.close())
+  const [ours] = await db.unsafe(question)
+  const theirs = await (await queue.boss()).getDb().executeSql(question)
+  return [ours, theirs.rows[0]]
+}
+
+test('settings in the URL reach both drivers', async () => {
+  const settings = { statement_timeout: '77s', lock_timeout: '88s', application_name: 'acme one', 'acme.note': 'a\\ b' }
+  const { lock_timeout, ...named } = settings
+  const parameters = new URLSearchParams({ ...named, options: `-c lock_timeout=${lock_timeout}` })
+  const question = `select ${Object.keys(settings).map((name) => `current_setting('${name}') as "${name}"`)}`
+  const answers = await ofBoth({ DATABASE_URL: postgres.url(`?${parameters}`) }, question)
+  expect(answers).toEqual([settings, settings])
+})
+
+test('prepare=false leaves nothing in a session that a pooler would miss', async () => {
+  const kept = async (parameters: string) => {
+    const target = readConfig(environmentOf(postgres.url(parameters))).database!
+    const db = connect(target, { name: 'test', connectionsMax: 1 })
+    onTestFinished(() => db.end())
+    await db`select ${1}::int`
+    return (await db.unsafe('select name from pg_prepared_statements')).length
+  }
+  expect(await kept('')).toBeGreaterThan(0)
+  expect(await kept('?prepare=false')).toBe(0)
+})
+
+const isEncrypted = 'select ssl from pg_stat_ssl where pid = pg_backend_pid()'
+const encrypted = [{ ssl: true }, { ssl: true }]
+
+test('the host may be an address, where the certificate has it', async () => {
+  const url = postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`, { host: '127.0.0.1' })
+  expect(await ofBoth({ DATABASE_URL: url }, isEncrypted)).toEqual(encrypted)
+})
+
+test('sslmode=prefer is encrypted where the server speaks TLS', async () => {
+  expect(await ofBoth({ DATABASE_URL: postgres.url('?sslmode=prefer') }, isEncrypted)).toEqual(encrypted)
+})
+
+test('what the URL leaves open is read from the variables of PostgreSQL, for both drivers', async () => {
+  const { user, password, database, port } = postgres.target
+  const place = { PGHOST: 'localhost', PGPORT: String(port), PGUSER: user, PGPASSWORD: password, PGDATABASE: database }
+  const tls = { PGSSLMODE: 'verify-full', PGSSLROOTCERT: caFile }
+  expect(await ofBoth({ ...place, ...tls }, isEncrypted)).toEqual(encrypted)
+})
+
+/** What a command says instead of working: one line, and no password in it. */
+async function refusalOf(url: string): Promise<string> {
+  const ended = await keyhookHere(['migrate'], environmentOf(url))
+  expect([ended.code, ended.stdout], ended.stderr).toEqual([2, ''])
+  expect(ended.stderr).toMatch(/^DATABASE_URL: [^\n]+\n$/)
+  expect(ended.stderr).not.toContain(postgres.target.password)
+  return ended.stderr
+}
+
+test('a certificate of another authority is refused in one line', async () => {
+  const stranger = certificateFiles('selfsigned').cert
+  for (const mode of ['verify-full', 'verify-ca', 'require']) {
+    const said = await refusalOf(postgres.url(`?sslmode=${mode}&sslrootcert=${stranger}`))
+    expect(said, mode).toMatch(/TLS with PostgreSQL failed: [^\n]+ \((?:SELF_SIGNED|UNABLE_TO)\w+\)\. sslrootcert=FILE/)
+  }
+  // Nor does a public authority know it, unless Node is told of another.
+  const url = postgres.url('?sslmode=verify-full')
+  expect(await refusalOf(url)).toMatch(/SELF_SIGNED|UNABLE_TO/)
+  const trusting = { ...environmentOf(url), NODE_EXTRA_CA_CERTS: caFile }
+  expect(await keyhook(['migrate'], trusting)).toMatchObject({ code: 0, stderr: '' })
+})
+
+test('a certificate for another host is refused in one line, but for sslmode=verify-ca', async () => {
+  await postgres.show('stranger')
+  const said = await refusalOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))
+  expect(said).toMatch(/localhost[^\n]+somewhere\.else[^\n]+The host has to be named as the certificate names it\./)
+  const url = postgres.url(`?sslmode=verify-ca&sslrootcert=${caFile}`)
+  expect(await keyhookHere(['migrate'], environmentOf(url))).toMatchObject({ code: 0, stderr: '' })
+})
+
+test('a certificate that has expired is refused in one line', async () => {
+  await postgres.show('expired')
+  expect(await refusalOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))).toContain('CERT_HAS_EXPIRED')
+})
+
+test('a server that speaks no TLS where it is asked for is refused in one line', async () => {
+  await postgres.show(null)
+  const said = await refusalOf(postgres.url('?sslmode=require'))
+  expect(said).toMatch(/the server at localhost:\d+ does not speak TLS, which sslmode=require asks for\.\n$/)
+})
+
+test('a setting that the server does not know is refused in one line', async () => {
+  expect(await refusalOf(postgres.url('?schema=public'))).toContain('unrecognized configuration parameter "schema"')
+  expect(await refusalOf(postgres.url('?statement_timeout=soon'))).toContain('"statement_timeout"')
+})
+
+test('a client certificate is shown where the server asks for one', async () => {
+  const { cert, key } = certificateFiles('selfsigned')
+  const url = postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`, { user: 'guarded' })
+  expect(await refusalOf(url)).toContain('requires a valid client certificate')
+  expect(await ofBoth({ DATABASE_URL: `${url}&sslcert=${cert}&sslkey=${key}` }, isEncrypted)).toEqual(encrypted)
+})
+
+test('a certificate that a running process cannot accept any more is an outage, which ends with it', {
+  timeout,
+}, async () => {
+  const server = await serve(environmentOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`)), [
+    '--json',
+    '--role',
+    'api',
+  ])
+  const token = await ownersToken(server)
+  const status = async () => (await call(`${server.url}/api/v1/organizations`, { token })).status
+  expect(await status()).toBe(200)
+  const become = async (name: 'expired' | 'receiver') => {
+    await postgres.show(name)
+    await postgres.ask((db) => db`select pg_terminate_backend(pid) from pg_stat_activity where client_addr is not null`)
+  }
+  await become('expired')
+  await expect.poll(status, { timeout: 10_000 }).toBe(503)
+  await become('receiver')
+  await expect.poll(status, { timeout: 10_000 }).toBe(200)
+  await server.stop()
+})
