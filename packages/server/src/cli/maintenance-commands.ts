@@ -59,8 +59,8 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
         async (installation, output) => {
           await refuseAbandoning(installation, options)
           const deleted = await abandonSecrets(installation.db, options.key)
-          const { databaseUrl, dataDir } = installation.config
-          if (databaseUrl === null) await forgetKeyId(dataDir, options.key)
+          const { database, dataDir } = installation.config
+          if (database === null) await forgetKeyId(dataDir, options.key)
           output.result({ deleted }, `Deleted ${webhooks(deleted)}.`)
         },
         { keysMayBeMissing: true },

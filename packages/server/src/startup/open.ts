@@ -69,7 +69,7 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
     const applied = await migrateInPeace(target)
     await learnTypesOnce(db)
     const masterKeys = await openMasterKeys(db, config, options)
-    if (options.purpose === 'serve' && config.databaseUrl === null)
+    if (options.purpose === 'serve' && config.database === null)
       await rememberKeyId(config.dataDir, masterKeys.currentKeyId)
     return { config, db, target, masterKeys, applied, isShared, announce, close }
   } catch (error) {
