@@ -20,7 +20,8 @@ export type Instance = {
   ready: Promise<void>
   /** Where its socket is right now. */
   control(): Control
-  stop(): Promise<void>
+  /** `atOnce`: one session that cannot be cancelled would keep an orderly end waiting. */
+  stop(options?: { atOnce?: boolean }): Promise<void>
 }
 
 export type InstanceOptions = {
@@ -45,6 +46,7 @@ export type InstanceEvent =
  */
 export function runInstance(options: InstanceOptions): Instance {
   const stopping = new AbortController()
+  const hurrying = new AbortController()
   let current: Postmaster | undefined
 
   async function start(onExit: (why: string) => void): Promise<void> {
@@ -63,6 +65,7 @@ export function runInstance(options: InstanceOptions): Instance {
       settings: instanceSettings({ id, host, port }),
       note: () => {},
       onExit,
+      signal: hurrying.signal,
     })
   }
 
@@ -111,10 +114,11 @@ export function runInstance(options: InstanceOptions): Instance {
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
     },
-    async stop() {
+    async stop({ atOnce = false } = {}) {
       stopping.abort()
+      if (atOnce) hurrying.abort()
       await running
-      await current?.stop()
+      await current?.stop({ atOnce })
       current = undefined
     },
   }

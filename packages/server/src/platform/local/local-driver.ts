@@ -72,10 +72,10 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     return instance
   }
 
-  async function halt(id: DatabaseId): Promise<void> {
+  async function halt(id: DatabaseId, how?: { atOnce: boolean }): Promise<void> {
     const instance = running.get(id)
     running.delete(id)
-    await instance?.stop()
+    await instance?.stop(how)
   }
 
   async function address(port: number, signal: AbortSignal): Promise<Address> {
@@ -141,7 +141,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     async remove(id) {
       const { home } = await parts()
       step('remove.stopping', id)
-      await halt(id)
+      // Nobody needs an orderly end of files that are deleted next, and a session may keep it waiting for ever.
+      await halt(id, { atOnce: true })
       const directory = instanceDirectory(home, id)
       if (await hasCluster(directory)) {
         const port = await readPort(directory.path)
@@ -166,7 +167,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     async close() {
       closing.abort()
       await preparing?.catch(() => {})
-      await Promise.all([...running.keys()].map(halt))
+      await Promise.all([...running.keys()].map((id) => halt(id)))
     },
   }
 

@@ -13,7 +13,11 @@ const patienceMs = 5_000
 const leftoversMsMax = 15_000
 const fastShutdownMsMax = 60_000
 
-export type Postmaster = { socketDirectory: string; stop(): Promise<void> }
+export type Postmaster = {
+  socketDirectory: string
+  /** In an orderly way; `atOnce`, whatever its sessions are at: the next start, if there is one, recovers. */
+  stop(options?: { atOnce?: boolean }): Promise<void>
+}
 
 export type StartOptions = {
   dataDir: string
@@ -23,6 +27,8 @@ export type StartOptions = {
   settings: Readonly<Record<string, string>>
   note: (text: string) => void
   onExit: (why: string) => void
+  /** Not wanted any more: one that is still starting is ended at once. */
+  signal?: AbortSignal
 }
 
 /** Starts the server and returns when it accepts connections. */
@@ -77,7 +83,7 @@ function launch({ binaries, cluster, account, settings }: StartOptions, log: Log
   return { child, ended, hasEnded: () => over, signal: (name) => void child.kill(name) }
 }
 
-async function untilReady({ cluster, note }: StartOptions, server: Server): Promise<boolean> {
+async function untilReady({ cluster, note, signal }: StartOptions, server: Server): Promise<boolean> {
   const begin = Date.now()
   let told = false
   while (!server.hasEnded()) {
@@ -89,6 +95,7 @@ async function untilReady({ cluster, note }: StartOptions, server: Server): Prom
       note('PostgreSQL is still starting; after a crash it first replays its log.')
     }
     if (waitedMs > recoveryMsMax) server.signal('SIGINT')
+    if (signal?.aborted) server.signal('SIGQUIT')
     await Promise.race([sleep(5), server.ended])
   }
   return false
@@ -115,8 +122,9 @@ function supervise(
   }
   return {
     socketDirectory: rest.socketDirectory,
-    stop() {
+    stop({ atOnce = false } = {}) {
       stopping ??= stop()
+      if (atOnce) server.signal('SIGQUIT')
       return stopping
     },
   }
