@@ -8,8 +8,8 @@ import type { DatabaseDriver } from './driver.ts'
  */
 export const withCurrentHost = (driver: DatabaseDriver, deps: { db: Database; host: string }): DatabaseDriver => ({
   ...driver,
-  async resume(id) {
-    await driver.resume(id)
+  async resume(id, options) {
+    await driver.resume(id, options)
     await correctDatabaseHost(deps.db, id, deps.host)
   },
 })

@@ -9,7 +9,8 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
  * Whoever makes databases real: this machine, or an orchestrator. The steps call nothing else.
  *
  * Everything here may be called twice and ends in the same state; a call that was cut off by a crash is finished by the
- * next one. An `AbortSignal` that fires means that the outcome is no longer wanted: give up soon, tidy up later.
+ * next one. An `AbortSignal` that fires means that the outcome is no longer wanted: give up at once, whatever it is that is
+ * waited for, and tidy up later: whoever removes the database waits for that.
  * Calls for one database never overlap; calls for different ones may.
  */
 export type DatabaseDriver = {
@@ -37,7 +38,7 @@ export type DatabaseDriver = {
   /** Every instance of which anything exists, whole or in part. */
   existing(): Promise<DatabaseId[]>
   /** Runs an instance that was provisioned earlier, and goes on running it whatever happens to it. */
-  resume(id: DatabaseId): Promise<void>
+  resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
   /** Lets go of everything in an orderly way; the instances can be resumed later. */
   close(): Promise<void>
 }

@@ -36,9 +36,9 @@ export async function recover(deps: Deps): Promise<void> {
 /** Tries once, and goes on trying in the background where that fails: one broken database must not hold up the others. */
 async function resume(deps: Deps, id: DatabaseId, backoffMs = 1_000): Promise<void> {
   try {
-    await deps.turns.take(id, async () => {
+    await deps.turns.take(id, async (signal) => {
       const status = (await databaseStatuses(deps.db, [id])).get(id)
-      if (status === 'available' && !deps.signal.aborted) await deps.driver.resume(id)
+      if (status === 'available' && !deps.signal.aborted) await deps.driver.resume(id, { signal })
     })
   } catch (err) {
     if (deps.signal.aborted) return

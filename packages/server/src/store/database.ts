@@ -12,8 +12,11 @@ export type Executor = postgresTypes.ISql
 /** Writes that must stand or fall together ask for this, so that they cannot be called outside a transaction. */
 export type Transaction = postgresTypes.TransactionSql
 
-/** `silentMsMax`: how long an answer may take before the connection is taken for dead. Without it, as long as it takes. */
-type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number }
+/**
+ * `silentMsMax`: how long an answer may take before the connection is taken for dead. `statementMsMax`: how long before
+ * PostgreSQL itself gives up. Without them, as long as it takes.
+ */
+type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number; statementMsMax?: number }
 
 export function connect(target: ConnectionTarget, options: ConnectOptions): Database {
   const { host, port, user, password, database } = target
@@ -35,7 +38,11 @@ export function connect(target: ConnectionTarget, options: ConnectOptions): Data
     backoff: () => 0.1 + Math.random() / 10,
     // Notices are for people at a prompt ("relation exists, skipping").
     onnotice: () => {},
-    connection: { application_name: options.name, ...target.settings },
+    connection: {
+      application_name: options.name,
+      ...(options.statementMsMax === undefined ? {} : { statement_timeout: options.statementMsMax }),
+      ...target.settings,
+    },
     silence: options.silentMsMax ?? null,
   }
   return postgres(everything)
@@ -107,6 +114,10 @@ export const isUniqueViolation = (error: unknown, constraint: string | RegExp): 
  */
 export const isCutShort = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && /^(55P03|40P01|40001|57014|25P0[34]|53[12]00)$/.test(error.code)
+
+/** True when `statement_timeout` has passed: the statement took longer than whoever sent it allows. */
+export const isStatementTimeout = (error: unknown): boolean =>
+  error instanceof postgres.PostgresError && error.code === '57014'
 
 /** True when `lock_timeout` has passed: somebody holds what was asked for. */
 export const isLockTimeout = (error: unknown): boolean =>

@@ -51,7 +51,7 @@ export function driverConformance(
     await driver.remove(newId('db'))
     expect(await driver.existing()).toEqual([])
     await expect(client(address, 'secret')`select 1`).rejects.toThrow()
-    await expect(driver.resume(id)).rejects.toThrow()
+    await expect(driver.resume(id, { signal: never })).rejects.toThrow()
   })
 
   test(`${name}: a closed driver's databases come back with another, with their data and at their address`, async () => {
@@ -61,7 +61,7 @@ export function driverConformance(
     await client(address, 'secret')`create table kept as select 7 as n`
     await driver.close()
     const next = await reopen()
-    await next.resume(id)
+    await next.resume(id, { signal: never })
     expect(await client(address, 'secret')`select n from kept`).toEqual([{ n: 7 }])
   })
 

@@ -50,7 +50,9 @@ test('a database that cannot start says why', async () => {
   onTestFinished(() => new Promise((done) => taker.close(() => done())))
   const next = openDriver(dataDir)
   onTestFinished(() => next.remove(id).finally(next.close))
-  await expect(next.resume(id)).rejects.toThrow('could not create any TCP/IP sockets')
+  await expect(next.resume(id, { signal: new AbortController().signal })).rejects.toThrow(
+    'could not create any TCP/IP sockets',
+  )
 })
 
 test('the template of another PostgreSQL goes when there is a new one, and what was made from it stays', async () => {
@@ -68,7 +70,7 @@ test('the template of another PostgreSQL goes when there is a new one, and what 
   onTestFinished(() => next.remove(id).finally(next.close))
   await next.prepare()
   expect(await templates()).toEqual([current])
-  await next.resume(id)
+  await next.resume(id, { signal: new AbortController().signal })
 })
 
 test('closing does not wait for preparations that nobody needs any more, and nothing is left of them', async () => {

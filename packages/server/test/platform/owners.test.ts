@@ -69,7 +69,7 @@ test.skipIf(!asRoot)(
     await give(nobody, dataDir)
     await chmod(dataDir, 0o700)
     await withDriver(dataDir, async (driver) => {
-      await driver.resume(id)
+      await driver.resume(id, { signal: new AbortController().signal })
       const backup = driver.backup(id, { onProgress() {}, signal: new AbortController().signal })
       await createArchiveDirectory(join(dataDir, 'archives'), await hostOf(dataDir)).write(newId('bak'), backup)
       await provision(driver)
@@ -86,7 +86,7 @@ test.skipIf(!asRoot)('databases that root restored with a plain copy are given b
   // What a copy under a strict umask leaves of the modes.
   for (const path of [home, join(home, id)]) await chmod(path, 0o700)
   await withDriver(dataDir, async (driver) => {
-    await driver.resume(id)
+    await driver.resume(id, { signal: new AbortController().signal })
     // From the template, which was copied as well.
     await provision(driver)
   })

@@ -5,20 +5,45 @@ import { isScramVerifier } from '../../domain/scram.ts'
 import { connect, type Database } from '../../store/database.ts'
 import type { Control } from './instance.ts'
 
-/** One session of the superuser's, for as long as `work` takes. */
-async function withControl<T>(control: Control, work: (sql: Database) => Promise<T>): Promise<T> {
-  const sql = connect(control, { name: 'keyhook platform', connectionsMax: 1 })
-  try {
-    return await work(sql)
-  } finally {
-    await sql.end({ timeout: 5 })
+/** Far more than a checkpoint takes on a busy disk, and little enough for whoever waits for the same worker. */
+const statementMsMax = 5 * 60_000
+const silentMsMore = 30_000
+
+export type ControlOptions = { name: string; signal: AbortSignal; statementMsMax?: number | undefined }
+
+/**
+ * One session of the superuser's, to be closed by whoever opened it. A customer's session may hold up what it waits for, so
+ * it waits for nothing for ever: it ends with the signal; a statement that takes too long is cancelled; and where even
+ * that does not help, the connection is given up.
+ */
+export function openControl(control: Control, options: ControlOptions): { sql: Database; close(): Promise<void> } {
+  const { name, signal } = options
+  signal.throwIfAborted()
+  const ms = options.statementMsMax ?? statementMsMax
+  const sql = connect(control, { name, connectionsMax: 1, statementMsMax: ms, silentMsMax: ms + silentMsMore })
+  const cut = () => void sql.end({ timeout: 0 })
+  signal.addEventListener('abort', cut, { once: true })
+  return {
+    sql,
+    async close() {
+      signal.removeEventListener('abort', cut)
+      await sql.end({ timeout: 5 })
+    },
   }
 }
 
 /** The verifier goes into the text of the statement, where no parameter may stand; so its shape is checked first. */
-export async function setOwnerPassword(control: Control, passwordVerifier: string): Promise<void> {
+export async function setOwnerPassword(control: Control, passwordVerifier: string, signal: AbortSignal): Promise<void> {
   if (!isScramVerifier(passwordVerifier)) throw new Error('not a SCRAM verifier')
-  await withControl(control, (sql) => sql.unsafe(`alter role ${ownerRole} login password '${passwordVerifier}'`))
+  const { sql, close } = openControl(control, { name: 'keyhook platform', signal })
+  try {
+    await sql.unsafe(`alter role ${ownerRole} login password '${passwordVerifier}'`)
+  } catch (error) {
+    signal.throwIfAborted()
+    throw error
+  } finally {
+    await close()
+  }
 }
 
 const acceptMsMax = 10_000

@@ -1,6 +1,6 @@
 import { chown } from 'node:fs/promises'
 import type { DatabaseId } from '../../kernel/ids.ts'
-import { connect } from '../../store/database.ts'
+import { isStatementTimeout } from '../../store/database.ts'
 import { clearOrphan } from '../../store/embedded/orphan.ts'
 import { socketNameOf } from '../../store/embedded/socket-directory.ts'
 import { runTool } from '../../store/embedded/tool.ts'
@@ -8,7 +8,7 @@ import { compress } from '../archive/compress.ts'
 import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
 import { step } from '../step.ts'
 import { baseBackup } from './base-backup.ts'
-import { setOwnerPassword, untilAccepting } from './control.ts'
+import { openControl, setOwnerPassword, untilAccepting } from './control.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
 import {
@@ -33,9 +33,16 @@ export type LocalDriverOptions = {
   publicHost: string
   ports: PortRange
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
+  /** How long a backup waits for one answer of its database. */
+  backupStatementMsMax?: number
 }
 
+/** A host that is null keeps it private to us. */
+type Where = { port: number; host?: string | null }
+
 const listenersSpare = 20
+const heldUp =
+  'The database did not come to a checkpoint in time, and a backup begins with one. One of its sessions may hold it up.'
 
 /** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
 export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
@@ -51,24 +58,33 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     return opened
   }
 
-  async function run(home: Home, id: DatabaseId, port: number, host: string | null = options.host): Promise<Instance> {
-    const known = running.get(id)
-    if (known !== undefined) {
-      await known.ready
-      return known
-    }
+  function launch(home: Home, id: DatabaseId, port: number, host: string | null): Instance {
     const directory = instanceDirectory(home, id)
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
     const instance = runInstance({ home, id, directory, host, port, onEvent })
     running.set(id, instance)
     // Each server has a listener for the end of this process; many of them are no leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
+    return instance
+  }
+
+  async function run(home: Home, id: DatabaseId, where: Where, signal: AbortSignal): Promise<Instance> {
+    signal.throwIfAborted()
+    const { port, host = options.host } = where
+    const instance = running.get(id) ?? launch(home, id, port, host)
+    // After a crash it may replay its log for minutes: whoever removes it does not wait for that.
+    const giveUp = () => void instance.stop({ atOnce: true })
+    signal.addEventListener('abort', giveUp, { once: true })
     try {
       await instance.ready
     } catch (error) {
       running.delete(id)
+      signal.throwIfAborted()
       throw error
+    } finally {
+      signal.removeEventListener('abort', giveUp)
     }
+    signal.throwIfAborted()
     return instance
   }
 
@@ -96,10 +112,9 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       signal.throwIfAborted()
       step('provision.starting', id)
       const port = await ports.portFor(directory.path)
-      const instance = await run(home, id, port).catch(forgetTakenPort(directory))
-      signal.throwIfAborted()
+      const instance = await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
       step('provision.setting_password', id)
-      await setOwnerPassword(instance.control(), passwordVerifier)
+      await setOwnerPassword(instance.control(), passwordVerifier, signal)
       return address(port, signal)
     },
 
@@ -115,11 +130,11 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       step('restore.recovering', id)
       // Private until the password of the source is gone: nobody who knows that one ever gets in here.
       await halt(id)
-      const instance = await run(home, id, port, null)
-      await setOwnerPassword(instance.control(), passwordVerifier)
+      const instance = await run(home, id, { port, host: null }, signal)
+      await setOwnerPassword(instance.control(), passwordVerifier, signal)
       step('restore.restarting', id)
       await halt(id)
-      await run(home, id, port).catch(forgetTakenPort(directory))
+      await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
       return address(port, signal)
     },
 
@@ -128,11 +143,16 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       if (instance === undefined) throw new StepFailure('The database is not running.')
       async function* bytes(): AsyncGenerator<Uint8Array> {
         const { cluster } = await directoryOf(id)
-        const sql = connect(instance!.control(), { name: 'keyhook backup', connectionsMax: 1 })
+        const statementMsMax = options.backupStatementMsMax
+        const { sql, close } = openControl(instance!.control(), { name: 'keyhook backup', signal, statementMsMax })
         try {
           yield* baseBackup({ id, cluster, sql, onProgress, signal })
+        } catch (error) {
+          // A connection that was cut says so in words of its own.
+          signal.throwIfAborted()
+          throw isStatementTimeout(error) ? new StepFailure(heldUp, { cause: error, lasting: true }) : error
         } finally {
-          await sql.end({ timeout: 5 })
+          await close()
         }
       }
       return compress(bytes())
@@ -156,12 +176,12 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       return instancesIn((await parts()).home)
     },
 
-    async resume(id) {
+    async resume(id, { signal }) {
       const { home } = await parts()
       const directory = instanceDirectory(home, id)
       const port = await readPort(directory.path)
       if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
-      await run(home, id, port)
+      await run(home, id, { port }, signal)
     },
 
     async close() {

@@ -34,14 +34,19 @@ export async function serveCustomer(installation: Installation, queue?: JobQueue
   const api = composeApi(installation, testLog(), queue)
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   const who = people(installation)
-  const orgId = await who.organization()
-  const owner = await who.person([{ orgId, role: 'owner' }])
-  const base = `${url}/platform/v1/organizations/${orgId}`
+  const signUp = async () => {
+    const orgId = await who.organization()
+    const owner = await who.person([{ orgId, role: 'owner' }])
+    const base = `${url}/platform/v1/organizations/${orgId}`
+    return { ...customerOf((path, more) => call(`${base}${path}`, { token: owner.token, ...more })), orgId }
+  }
+  const customer = await signUp()
   return {
     ...who,
-    ...customerOf((path, more) => call(`${base}${path}`, { token: owner.token, ...more })),
-    orgId,
-    eventsAbout: (key: string, id: string) => eventsAbout(installation.db, orgId, key, id),
+    ...customer,
+    /** The owner of another organization. */
+    another: signUp,
+    eventsAbout: (key: string, id: string) => eventsAbout(installation.db, customer.orgId, key, id),
     close: api.close,
   }
 }
