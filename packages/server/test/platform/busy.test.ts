@@ -35,17 +35,28 @@ test('in the queue of a node short work goes first, then restores, for which som
   expect(kinds).toEqual(['database.remove', 'restore.run', 'backup.take'])
 })
 
-test('databases are made and removed while every worker that takes backups is at one', async () => {
-  const databases = await Promise.all(Array.from({ length: 4 }, (_, n) => platform.createDatabase(`busy-${n}`)))
+test('databases are made and removed while every worker that takes backups is at one, and no organization has them all', async () => {
+  const databases = await Promise.all(Array.from({ length: 5 }, (_, n) => platform.createDatabase(`busy-${n}`)))
+  const other = await platform.another()
+  const { id: elsewhere } = await other.createDatabase('elsewhere')
+  const busy = (count: number) =>
+    until(
+      async () => backups.held.size,
+      (size) => size === count,
+    )
   backups.hold()
-  const [doomed, ...others] = await Promise.all(databases.map(({ id }) => platform.askForBackup(id)))
-  await until(
-    async () => backups.held.size,
-    (count) => count === databases.length,
-  )
+  const asked = await Promise.all(databases.map(({ id }) => platform.askForBackup(id)))
+  await busy(3)
+  const theirs = await other.askForBackup(elsewhere)
+  await busy(4)
+  expect(backups.held).toContain(elsewhere)
   await platform.createDatabase('new')
-  await platform.removeDatabase(databases[0]!.id)
-  expect(await platform.settledBackup(doomed!.id)).toMatchObject({ status: 'failed' })
+  const [doomed] = databases.filter(({ id }) => backups.held.has(id))
+  await platform.removeDatabase(doomed!.id)
   backups.release()
-  for (const { id } of others) expect(await platform.settledBackup(id)).toMatchObject({ status: 'completed' })
-}, 60_000)
+  for (const [n, { id }] of asked.entries()) {
+    const status = databases[n] === doomed ? 'failed' : 'completed'
+    expect(await platform.settledBackup(id)).toMatchObject({ status })
+  }
+  expect(await other.settledBackup(theirs.id)).toMatchObject({ status: 'completed' })
+}, 120_000)

@@ -32,17 +32,22 @@ export const priorities = { backup: 0, restore: 1, short: 2 } as const
 const priorityOf = (kind: PlatformJob['kind']): number =>
   kind === 'backup.take' ? priorities.backup : kind === 'restore.run' ? priorities.restore : priorities.short
 
+/** Work that takes as long as a database is large, or as its sessions let it. */
+const takesLong = (kind: PlatformJob['kind']): boolean => priorityOf(kind) < priorities.short
+
 const removesSomething = (kind: PlatformJob['kind']): boolean =>
   kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
 
 /** Those that are not tried for ever, nor until room comes free. */
 export const mayFail = (kind: PlatformJob['kind']): boolean => !removesSomething(kind) && kind !== 'database.place'
 
-export function policyOf(kind: PlatformJob['kind']) {
+export function policyOf({ kind, orgId }: PlatformJob) {
   const removes = removesSomething(kind)
   // A job that has waited for so long is deleted. Removals are promised, and a node may be away for a very long time.
   const retentionSeconds = (removes ? 3_650 : 30) * seconds.day
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
   const patience = removes ? always : mayFail(kind) ? attempts : searching
-  return { ...common, ...patience, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
+  // Of one organization's long work a node does so much at a time; short work is not counted.
+  const group = takesLong(kind) ? { group: { id: orgId } } : {}
+  return { ...common, ...patience, ...group, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
 }

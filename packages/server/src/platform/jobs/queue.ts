@@ -41,7 +41,7 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
     boss,
     async enqueue(tx, job, { node }) {
       const queue = node === null ? anyNode : nodeQueue(node)
-      const sent = await (await boss()).send(queue, job, { ...policyOf(job.kind), db: within(tx) })
+      const sent = await (await boss()).send(queue, job, { ...policyOf(job), db: within(tx) })
       if (sent === null) throw new Error(`pg-boss did not take ${job.kind}`)
     },
     async complete(tx, queue, job) {

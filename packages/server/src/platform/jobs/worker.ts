@@ -29,9 +29,17 @@ const unknownReason = 'Something went wrong on our side.'
 
 export type WorkDeps = { db: Database; queue: JobQueue; handlers: Handlers; isStopping(): boolean; log: Logger }
 
-/** Works on a queue, and on what was given up in it. */
+/**
+ * Works on a queue, and on what was given up in it. One worker is always left to others than the organization that keeps
+ * the rest of them at long work.
+ */
 export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
-  const options = { ...polling, includeMetadata: true, localConcurrency: concurrency } as const
+  const options = {
+    ...polling,
+    includeMetadata: true,
+    localConcurrency: concurrency,
+    localGroupConcurrency: Math.max(1, concurrency - 1),
+  } as const
   await boss.work(name, options, async ([job]: TakenJob[]) => attempt(name, job!, deps))
   await boss.work(givenUp(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
     settleFailure(givenUp(name), job!, reasonFrom(job!.sourceOutput), deps),
