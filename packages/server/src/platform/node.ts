@@ -1,6 +1,7 @@
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Database } from '../store/database.ts'
+import { availableDatabasesOfNode } from '../store/databases.ts'
 import { acquire } from '../store/embedded/acquire.ts'
 import { forgetNodes, type Prices } from '../store/nodes.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
@@ -15,7 +16,7 @@ import { polling, workOn, workOnShort } from './jobs/worker.ts'
 import { persist } from './persist.ts'
 import { createPresence, goneSeconds } from './presence.ts'
 import { createProvisioning } from './provisioning.ts'
-import { recover, sweep } from './recovery.ts'
+import { bringBack, sweep } from './recovery.ts'
 import { createRemoval } from './removal.ts'
 import { createRestoring } from './restoring.ts'
 import { type BackupSchedule, keepBackupSchedule } from './scheduled-backups.ts'
@@ -52,7 +53,7 @@ export type PlatformNodeOptions = {
   log: Logger
 }
 
-/** Brings back every database of this machine, then works on jobs until it is closed. Waits where PostgreSQL is away. */
+/** Brings back every database of this machine, and works on jobs until it is closed. Waits where PostgreSQL is away. */
 export async function startPlatformNode(options: PlatformNodeOptions): Promise<PlatformNode> {
   const { db, node, queue, log, driver, archives, databasesPerNodeMax, prices } = options
   const note = (text: string) => log.info({ node }, text)
@@ -73,6 +74,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   const work = { db, queue, handlers, isStopping: () => signal.aborted, log }
   const patiently = <T>(say: () => Promise<T>) =>
     persist(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
+  let recovering: Promise<void> | undefined
   let watching: Promise<void> | undefined
   let scheduling: Promise<void> | undefined
 
@@ -89,7 +91,10 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     // Placing twice at the same time is harmless: the row is locked, and placed once.
     const count = await patiently(() => reclaimAll(boss, [mine, givenUp(mine), anyNode, givenUp(anyNode)]))
     if (count > 0) log.info({ count }, 'jobs.reclaimed')
-    await patiently(() => recover(common))
+    const there = await patiently(() => availableDatabasesOfNode(db, node))
+    recovering = bringBack(common, there)
+    // Before any work: where the files cannot be reached at all, that is said once, and no job fails for it.
+    await patiently(() => sweep(common))
     await workOn(boss, mine, workersMax, work)
     await workOnShort(boss, mine, shortWorkersMax, work)
     await workOn(boss, anyNode, placersMax, work)
@@ -98,6 +103,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const { patienceSeconds, backupSchedule } = options
     if (backupSchedule !== null) scheduling = keepBackupSchedule(common, backupSchedule)
     watching = watchOthers({ ...work, boss, node, presence, patienceSeconds, signal })
+    await recovering
     log.info({ node }, 'platform.ready')
   }
 
@@ -111,6 +117,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       closing.abort()
       turns.end(new Error('Keyhook is stopping'))
       await ready.catch(() => {})
+      await recovering
       await presence.withdraw().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
       await watching
       await scheduling

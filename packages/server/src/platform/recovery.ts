@@ -1,11 +1,12 @@
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { DatabaseId } from '../kernel/ids.ts'
 import { backupStatusesOf } from '../store/backups.ts'
 import type { Database } from '../store/database.ts'
-import { availableDatabasesOfNode, databaseStatuses, nodeWasUsed } from '../store/databases.ts'
+import { databaseStatuses, nodeWasUsed } from '../store/databases.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
-import type { DatabaseDriver } from './driver.ts'
+import { type DatabaseDriver, StepFailure } from './driver.ts'
 import type { Turns } from './jobs/turns.ts'
 
 type Deps = {
@@ -20,31 +21,48 @@ type Deps = {
 
 const backoffMsMax = 60_000
 const atOnce = 4
+/** A start takes moments, but for one that has much to replay or to be ended first: the next does not wait for that. */
+const slowMs = 2_000
 
-/** What a node does when it comes up, whatever its predecessor was doing when it ended. */
-export async function recover(deps: Deps): Promise<void> {
-  const waiting = await availableDatabasesOfNode(deps.db, deps.node)
+/**
+ * Brings back the databases that were there when the predecessor ended, a few at a time, and answers when each was tried.
+ * Each has its turn from the start: work on it waits until it is back, and work on others need not.
+ */
+export async function bringBack(deps: Deps, ids: readonly DatabaseId[]): Promise<void> {
+  const waiting = ids.map((id) => {
+    const turn = Promise.withResolvers<void>()
+    return { begin: turn.resolve, tried: resume(deps, id, { mayBegin: turn.promise }) }
+  })
+  const all = waiting.map(({ tried }) => tried)
   const bringUp = async () => {
-    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
-      if (!deps.signal.aborted) await resume(deps, id)
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      next.begin()
+      await Promise.race([next.tried, sleep(slowMs, undefined, { ref: false })])
     }
   }
   await Promise.all(Array.from({ length: atOnce }, bringUp))
-  await sweep(deps)
+  await Promise.all(all)
 }
 
 /** Tries once, and goes on trying in the background where that fails: one broken database must not hold up the others. */
-async function resume(deps: Deps, id: DatabaseId, backoffMs = 1_000): Promise<void> {
+async function resume(
+  deps: Deps,
+  id: DatabaseId,
+  { mayBegin = Promise.resolve(), backoffMs = 1_000 } = {},
+): Promise<void> {
   try {
     await deps.turns.take(id, async (signal) => {
+      await Promise.race([mayBegin, once(signal, 'abort')])
+      signal.throwIfAborted()
       const status = (await databaseStatuses(deps.db, [id])).get(id)
-      if (status === 'available' && !deps.signal.aborted) await deps.driver.resume(id, { signal })
+      if (status === 'available') await deps.driver.resume(id, { signal })
     })
   } catch (err) {
-    if (deps.signal.aborted) return
+    // Deleted meanwhile, or we are stopping.
+    if (deps.signal.aborted || (err instanceof StepFailure && err.lasting)) return
     deps.log.error({ err, databaseId: id, retryInMs: backoffMs }, 'instance.cannot_resume')
     void sleep(backoffMs, undefined, { signal: deps.signal }).then(
-      () => resume(deps, id, Math.min(backoffMs * 2, backoffMsMax)),
+      () => resume(deps, id, { backoffMs: Math.min(backoffMs * 2, backoffMsMax) }),
       () => {},
     )
   }
@@ -62,7 +80,11 @@ export async function sweep({ db, driver, archives, node, turns, log }: Omit<Dep
   for (const id of instances) {
     const status = statuses.get(id)
     if (status === undefined) log.warn({ databaseId: id }, 'instance.unknown')
-    else if (status === 'failed' || status === 'deleted') await turns.take(id, () => driver.remove(id))
+    else if (status === 'failed' || status === 'deleted') {
+      await turns
+        .take(id, () => driver.remove(id))
+        .catch((err) => log.error({ err, databaseId: id }, 'instance.not_removed'))
+    }
   }
   // Archives are needed for backups and restores alone: a disk that is away must not keep the databases from their node.
   const kept = await archives.existing().catch((err) => {

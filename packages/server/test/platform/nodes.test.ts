@@ -1,8 +1,10 @@
+import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { composeJobQueue, composePlatformNode } from '../../src/compose.ts'
+import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose.ts'
 import { readConfig } from '../../src/config.ts'
+import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import type { PlatformNode } from '../../src/platform/node.ts'
 import { DataDirectoryInUse } from '../../src/store/embedded/index.ts'
 import { pricesInUse } from '../../src/store/nodes.ts'
@@ -52,23 +54,32 @@ test('a database that does not fit on one node goes to another, and all work on 
   expect(await namesIn(platform.home)).toEqual([here.id])
 })
 
-test('a node that comes back under another name says so in the addresses of its databases, and in no others', async () => {
+/** A node that is closed and started again on one folder. */
+async function restartable() {
   const folder = await scratchFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const own = { KEYHOOK_DATA_DIR: join(folder, 'data'), KEYHOOK_DATABASES_PORTS: portRange() }
   let node: PlatformNode | undefined
   onTestFinished(() => node?.close())
-  const start = async (more: Record<string, string> = {}) => {
-    const queue = composeJobQueue(platform, testLog())
-    node = await composePlatformNode({ ...platform, config: readConfig({ ...own, ...more }) }, testLog(), queue)
-    await node.ready
+  return {
+    databases: () => namesIn(join(folder, 'data/databases')),
+    async start(more: Record<string, string> = {}, around = (driver: DatabaseDriver) => driver): Promise<PlatformNode> {
+      await node?.close()
+      const config = readConfig({ ...own, ...more })
+      const driver = around(composeDatabaseDriver(config, testLog()))
+      node = await composePlatformNode({ ...platform, config }, testLog(), composeJobQueue(platform, testLog()), driver)
+      return node
+    },
   }
-  await start()
+}
+
+test('a node that comes back under another name says so in the addresses of its databases, and in no others', async () => {
+  const node = await restartable()
+  await (await node.start()).ready
   // The other node has room for one at most, and it is there before or after this.
   const made = [await platform.createDatabase('one'), await platform.createDatabase('two')]
-  await node?.close()
-  await start({ KEYHOOK_DATABASES_PUBLIC_HOST: 'databases.example.com' })
-  const moved = await namesIn(join(folder, 'data/databases'))
+  await (await node.start({ KEYHOOK_DATABASES_PUBLIC_HOST: 'databases.example.com' })).ready
+  const moved = await node.databases()
   expect(moved.length).toBeGreaterThan(0)
   for (const { id, host, port } of made) {
     const now = moved.includes(id) ? 'databases.example.com' : host
@@ -77,6 +88,23 @@ test('a node that comes back under another name says so in the addresses of its 
     await platform.removeDatabase(id)
   }
 })
+
+test('a database that does not come back keeps nobody from theirs, and can be deleted', async () => {
+  const node = await restartable()
+  await (await node.start()).ready
+  const made = [await platform.createDatabase('one'), await platform.createDatabase('two')]
+  await node.start({}, (driver) => ({
+    ...driver,
+    async resume(_id, { signal }) {
+      await once(signal, 'abort')
+      throw signal.reason
+    },
+  }))
+  expect((await node.databases()).length).toBeGreaterThan(0)
+  const { id } = await platform.createDatabase('next')
+  for (const one of [...made, { id }]) await platform.removeDatabase(one.id)
+  expect(await node.databases()).toEqual([])
+}, 60_000)
 
 test('a machine that is gone for a day is forgotten when another starts, unless databases or backups are there', async () => {
   const { db, orgId } = platform

@@ -7,6 +7,7 @@ import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { nodeOf, openHome } from '../../src/platform/local/home.ts'
 import { createLocalDriver, type LocalDriverOptions } from '../../src/platform/local/local-driver.ts'
 import { clientOf, until } from './support/customer.ts'
+import { createKillable, nothingAmiss } from './support/killable.ts'
 import { portRange, scratchFolder, startPlatform } from './support/platform.ts'
 import { inTime } from './support/program.ts'
 import { getStuck } from './support/stuck.ts'
@@ -81,3 +82,27 @@ test('whoever has a backup wait in many such databases keeps nobody else from th
     expect(await platform.settledBackup(id)).toMatchObject({ status: 'failed', failure: 'The database was deleted.' })
   }
 }, 180_000)
+
+test('after kill -9 of Keyhook, databases with such a session come back, or are removed at once', async () => {
+  const keyhook = await createKillable()
+  onTestFinished(keyhook.remove)
+  await keyhook.start()
+  const kept = await keyhook.createDatabase('kept')
+  const doomed = await keyhook.createDatabase('doomed')
+  for (const database of [kept, doomed]) await getStuck(clientOf(database, 2))
+  await keyhook.killedAt('provision.making', () => keyhook.askForDatabase('next'))
+  await keyhook.start()
+  await inTime(keyhook.removeDatabase(doomed.id), 'removed', 30_000)
+  const found = await inTime(keyhook.settled(), 'all back', 30_000)
+  expect(found).toMatchObject(nothingAmiss(found))
+  expect(found.available).toContain(kept.id)
+  expect(found.available).toHaveLength(2)
+  // It replays its log first.
+  const client = clientOf(kept)
+  const answers = () =>
+    client`select 1`.then(
+      () => true,
+      () => false,
+    )
+  await until(answers, (answered) => answered)
+}, 120_000)

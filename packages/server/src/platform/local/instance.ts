@@ -11,6 +11,8 @@ const backoffMsMin = 500
 const backoffMsMax = 60_000
 /** One that ran for so long has earned a fresh start of the backoff. */
 const steadyMs = 60_000
+/** For the orderly end of one that a killed predecessor left. A customer's session may never let it come to that. */
+const orphanMsMax = 5_000
 
 /** The way in for us: the socket, as superuser. */
 export type Control = { host: string; port: number; user: string; password: string; database: string }
@@ -52,7 +54,7 @@ export function runInstance(options: InstanceOptions): Instance {
   async function start(onExit: (why: string) => void): Promise<void> {
     const { directory, home, id, host, port } = options
     const note = (text: string) => options.onEvent({ kind: 'orphan', note: text })
-    const clearing = await clearOrphan(directory.cluster, note, socketNameOf(port))
+    const clearing = await clearOrphan(directory.cluster, { note, socket: socketNameOf(port), patienceMs: orphanMsMax })
     if (clearing === 'elsewhere')
       throw new Error(`${directory.cluster} is served by a process that cannot be seen here`)
     await handOver(home, directory)

@@ -166,7 +166,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       const directory = instanceDirectory(home, id)
       if (await hasCluster(directory)) {
         const port = await readPort(directory.path)
-        await clearOrphan(directory.cluster, () => {}, socketNameOf(port ?? options.ports.first))
+        const socket = socketNameOf(port ?? options.ports.first)
+        await clearOrphan(directory.cluster, { note() {}, socket, patienceMs: 0 })
       }
       step('remove.deleting_files', id)
       await removeDirectory(home, id)

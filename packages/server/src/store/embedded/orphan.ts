@@ -11,16 +11,22 @@ const answersMin = 20
 /** 'elsewhere': a server that we cannot see as a process, in another container say, answers on this cluster. */
 export type Clearing = 'clear' | 'elsewhere'
 
+type ClearOptions = {
+  note: (text: string) => void
+  /** The name of its socket. */
+  socket?: string
+  /** How long an orderly end may take before it is ended at once. Without it, it is waited for and then reported. */
+  patienceMs?: number
+}
+
 /**
  * A Keyhook that was killed leaves its PostgreSQL running. Whoever holds the data directory next calls this; it ends that
- * server in an orderly way. It is never killed: its children would go on writing beside the new server.
+ * server in an orderly way, or at once where that takes too long: its children end with it, and the next start recovers. It
+ * is never killed: its children would go on writing beside the new server.
  */
-export async function clearOrphan(
-  cluster: string,
-  note: (text: string) => void,
-  socket: string = socketName,
-): Promise<Clearing> {
-  const clearing = await stopOrphan(cluster, note, socket)
+export async function clearOrphan(cluster: string, options: ClearOptions): Promise<Clearing> {
+  const socket = options.socket ?? socketName
+  const clearing = await stopOrphan(cluster, socket, options)
   if (clearing === 'clear') {
     // Of its lock files PostgreSQL asks only whether the pid is alive. It may be a stranger by now; or, in a container
     // whose first process reaps nobody, the zombie of the server that was killed. Children that outlive their killed
@@ -31,7 +37,11 @@ export async function clearOrphan(
   return clearing
 }
 
-async function stopOrphan(cluster: string, note: (text: string) => void, socket: string): Promise<Clearing> {
+async function stopOrphan(
+  cluster: string,
+  socket: string,
+  { note, patienceMs = Number.POSITIVE_INFINITY }: ClearOptions,
+): Promise<Clearing> {
   const lock = await readLockFile(cluster)
   if (lock === undefined) return 'clear'
   if (!(await isPostgresOn(cluster, lock.pid))) {
@@ -39,15 +49,19 @@ async function stopOrphan(cluster: string, note: (text: string) => void, socket:
   }
 
   note(`Stopping the PostgreSQL (pid ${lock.pid}) that a killed Keyhook left behind.`)
-  const deadline = Date.now() + stopMsMax
-  signal(lock.pid)
+  const begin = Date.now()
+  let sent: NodeJS.Signals | undefined
   while (await isPostgresOn(cluster, lock.pid)) {
-    if (Date.now() > deadline) {
+    const waitedMs = Date.now() - begin
+    if (waitedMs > stopMsMax) {
       throw new Error(
         `PostgreSQL (pid ${lock.pid}) still runs on ${cluster} and did not stop within ${stopMsMax / 1000} seconds ` +
           `of a SIGINT: see what it is busy with, end it with kill -INT ${lock.pid}, and start again.`,
       )
     }
+    const wanted = waitedMs < patienceMs ? 'SIGINT' : 'SIGQUIT'
+    if (sent !== wanted) signal(lock.pid, wanted)
+    sent = wanted
     await sleep(10)
   }
   // Its private socket directory, if it had one. Only rmdir: the path comes from a file that root does not control.
@@ -55,9 +69,9 @@ async function stopOrphan(cluster: string, note: (text: string) => void, socket:
   return 'clear'
 }
 
-function signal(pid: number): void {
+function signal(pid: number, name: NodeJS.Signals): void {
   try {
-    process.kill(pid, 'SIGINT')
+    process.kill(pid, name)
   } catch (error) {
     // Already gone is what we want.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error

@@ -38,7 +38,7 @@ export async function startServer(request: Request): Promise<{ postmaster: Postm
   await removeWorkshops(place)
 
   if (place.initialised) {
-    if ((await clearOrphan(cluster, note)) === 'elsewhere') throw new DataDirectoryInUse(inUseElsewhere(dataDir))
+    if ((await clearOrphan(cluster, { note })) === 'elsewhere') throw new DataDirectoryInUse(inUseElsewhere(dataDir))
     if (account) await giveTo(account, cluster)
   }
 
