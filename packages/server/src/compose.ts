@@ -184,7 +184,6 @@ export async function composePlatformNode(
     backupSchedule:
       config.backupEveryHours === null ? null : { everyHours: config.backupEveryHours, keep: config.backupsKept },
     prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },
-    now: () => new Date(),
     log,
   })
 }

@@ -24,7 +24,7 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
         const month = monthOption(options.month)
         const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
         refuseOtherPrices(prices, await pricesInUse(db))
-        const issued = await issueInvoice({ db, prices, now: () => new Date() }, operator, { orgId, month })
+        const issued = await issueInvoice({ db, prices }, operator, { orgId, month })
         if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
         const words = issued.isNew ? 'Made' : 'There is already'
         output.result(facts(issued.invoice), `${words} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)

@@ -3,6 +3,7 @@ import { invoiceLines, monthOf, monthPeriod, moveInvoice, totalMinor } from '../
 import { Fault, invalid } from '../kernel/faults.ts'
 import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
+import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
 import {
   findInvoiceOfMonth,
@@ -21,17 +22,18 @@ export type Issued = { invoice: InvoiceRow; isNew: boolean }
 
 /** One invoice per organization and month, made once the month is over. Null when nothing was used in it. */
 export async function issueInvoice(
-  deps: { db: Database; prices: Prices; now: () => Date },
+  deps: { db: Database; prices: Prices },
   actor: Actor,
   request: { orgId: OrgId; month: string },
 ): Promise<Issued | null> {
   const { orgId, month } = request
   const period = monthPeriod(month)
   if (period === null) throw invalid([{ pointer: '/month', detail: 'must be a month such as 2026-10' }])
-  if (period.to > deps.now()) {
-    throw new Fault('conflict', { public: `${month} is not over yet (UTC), so what it costs is not known.` })
-  }
   return deps.db.begin(async (tx) => {
+    // By the clock that wrote down what was used: where ours is fast, a month would be billed before its end, and for good.
+    if (period.to.getTime() > (await databaseNowMs(tx))) {
+      throw new Fault('conflict', { public: `${month} is not over yet (UTC), so what it costs is not known.` })
+    }
     if (!(await lockOrganization(tx, orgId))) {
       throw new Fault('not_found', { public: `There is no organization ${orgId}.` })
     }
@@ -54,8 +56,8 @@ export async function issueInvoice(
  * The scheduled job: a bill for every month that is over and has none, however long nobody was there to make it. One that
  * cannot be made keeps nobody else from theirs, and makes the job one that failed.
  */
-export async function issueInvoicesDue(deps: { db: Database; prices: Prices; now: () => Date }): Promise<InvoiceId[]> {
-  const thisMonth = monthPeriod(monthOf(deps.now()))!
+export async function issueInvoicesDue(deps: { db: Database; prices: Prices }): Promise<InvoiceId[]> {
+  const thisMonth = monthPeriod(monthOf(new Date(await databaseNowMs(deps.db))))!
   const issued: InvoiceId[] = []
   const failed: unknown[] = []
   for (const { org_id: orgId, month } of await unbilledMonths(deps.db, thisMonth.from)) {

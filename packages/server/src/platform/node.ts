@@ -49,7 +49,6 @@ export type PlatformNodeOptions = {
   patienceSeconds: number
   backupSchedule: BackupSchedule | null
   prices: Prices
-  now: () => Date
   log: Logger
 }
 

@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
+import { monthOf } from '../../src/domain/invoice.ts'
 import { type DatabaseId, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/platform/invoices.ts'
 import { invoicing } from '../../src/platform/jobs/queue-names.ts'
+import { databaseNowMs } from '../../src/store/clock.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
 import { recordUsage } from '../support/usage.ts'
@@ -17,8 +19,8 @@ beforeAll(async () => {
 afterAll(() => api.close())
 
 const prices = { currency: 'EUR', hourPriceMinor: 5 }
-const now = () => new Date('2026-11-03T08:00:00Z')
-const issue = (month: string) => issueInvoice({ db: api.db, prices, now }, testOperator, { orgId, month })
+const issue = (month: string) => issueInvoice({ db: api.db, prices }, testOperator, { orgId, month })
+const thisMonth = async () => monthOf(new Date(await databaseNowMs(api.db)))
 
 const used = (name: string, from: string, to: string | null): Promise<DatabaseId> =>
   recordUsage(api.db, { orgId, userId: owner.userId, name, from, to })
@@ -32,15 +34,15 @@ type Invoice = { id: string; status: string; total_minor: number; lines: object[
 
 test('an invoice has a line per database, and asking for it again makes no second one', async () => {
   await newOrganization()
-  const id = await used('shop', '2026-10-31T22:00:00Z', null)
-  const invoices = await Promise.all(Array.from({ length: 5 }, () => issue('2026-10')))
+  const id = await used('shop', '2020-10-31T22:00:00Z', null)
+  const invoices = await Promise.all(Array.from({ length: 5 }, () => issue('2020-10')))
   expect(new Set(invoices.map((one) => one!.invoice.id)).size).toBe(1)
   expect(invoices.filter((one) => one!.isNew)).toHaveLength(1)
   const base = `${api.url}/platform/v1/organizations/${orgId}/invoices`
   const listed = await call<Invoice[]>(base, { token: owner.token })
   expect(listed.body).toHaveLength(1)
   const { body } = await call<Invoice>(`${base}/${listed.body[0]!.id}`, { token: owner.token })
-  expect(body).toMatchObject({ month: '2026-10', status: 'issued', currency: 'EUR', total_minor: 10, paid_at: null })
+  expect(body).toMatchObject({ month: '2020-10', status: 'issued', currency: 'EUR', total_minor: 10, paid_at: null })
   expect(body.lines).toEqual([{ database_id: id, name: 'shop', seconds: 7_200, hour_price_minor: 5, amount_minor: 10 }])
   const member = await api.person([{ orgId, role: 'member' }])
   expect((await call(base, { token: member.token })).status).toBe(403)
@@ -48,12 +50,12 @@ test('an invoice has a line per database, and asking for it again makes no secon
 
 test('a month that is not over, and one in which nothing was used, get no invoice', async () => {
   await newOrganization()
-  await used('shop', '2026-10-31T22:00:00Z', '2026-10-31T23:00:00Z')
-  await expect(issue('2026-11')).rejects.toMatchObject({ code: 'conflict' })
-  for (const month of ['2026-1', '0000-01']) {
+  await used('shop', '2020-10-31T22:00:00Z', '2020-10-31T23:00:00Z')
+  await expect(issue(await thisMonth())).rejects.toMatchObject({ code: 'conflict' })
+  for (const month of ['2020-1', '0000-01']) {
     await expect(issue(month)).rejects.toMatchObject({ code: 'request.invalid' })
   }
-  expect(await issue('2026-09')).toBeNull()
+  expect(await issue('2020-09')).toBeNull()
 })
 
 const billed = async () => {
@@ -63,19 +65,30 @@ const billed = async () => {
 
 test('a bill is made for every month that is over and has none, however long nobody was there to make it', async () => {
   await newOrganization()
-  await used('shop', '2026-07-31T23:00:00Z', '2026-09-01T00:00:00Z')
-  await used('late', '2026-10-01T00:00:00Z', '2026-10-01T01:00:00Z')
-  await used('goes on', '2026-11-01T00:00:00Z', null)
-  const { invoice } = (await issue('2026-08'))!
+  await used('shop', '2020-07-31T23:00:00Z', '2020-09-01T00:00:00Z')
+  await used('late', '2020-10-01T00:00:00Z', '2020-10-01T01:00:00Z')
+  await used('goes on', `${await thisMonth()}-01T00:00:00Z`, null)
+  const { invoice } = (await issue('2020-08'))!
   await payInvoice(api.db, testOperator, invoice.id)
-  await issueInvoicesDue({ db: api.db, prices, now })
-  // September, in which nothing was used, has none; nor has November, which is not over.
+  await issueInvoicesDue({ db: api.db, prices })
+  // September, in which nothing was used, has none; nor has this month, which is not over.
   expect(await billed()).toEqual([
-    { month: '2026-07', total_minor: 5 },
-    { month: '2026-08', total_minor: 31 * 24 * 5 },
-    { month: '2026-10', total_minor: 5 },
+    { month: '2020-07', total_minor: 5 },
+    { month: '2020-08', total_minor: 31 * 24 * 5 },
+    { month: '2020-10', total_minor: 5 },
   ])
-  expect(await issueInvoicesDue({ db: api.db, prices, now })).toEqual([])
+  expect(await issueInvoicesDue({ db: api.db, prices })).toEqual([])
+})
+
+test('a month is over when PostgreSQL says so, and not when the clock of whoever makes the bill is fast', async () => {
+  await newOrganization()
+  const month = await thisMonth()
+  await used('goes on', `${month}-01T00:00:00Z`, null)
+  onTestFinished(() => void vi.useRealTimers())
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 70 * 86_400_000 })
+  await expect(issue(month)).rejects.toMatchObject({ code: 'conflict' })
+  await issueInvoicesDue({ db: api.db, prices })
+  expect(await billed()).toEqual([])
 })
 
 test('a bill that cannot be made keeps nobody else from theirs', async () => {
@@ -107,8 +120,8 @@ test('the job that makes them is scheduled for every night, and does what is due
 
 test('an invoice that many pay at the same moment, over HTTP and from the command line, is paid once and told once', async () => {
   await newOrganization()
-  await used('shop', '2026-10-31T22:00:00Z', null)
-  const { invoice } = (await issue('2026-10'))!
+  await used('shop', '2020-10-31T22:00:00Z', null)
+  const { invoice } = (await issue('2020-10'))!
   const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
   const pay = `${api.url}/operator/v1/invoices/${invoice.id}/pay`
   const [answers, rows] = await Promise.all([
@@ -122,7 +135,7 @@ test('an invoice that many pay at the same moment, over HTTP and from the comman
   expect(events).toEqual([
     {
       type: 'invoice.paid',
-      data: { invoice_id: invoice.id, month: '2026-10', currency: 'EUR', total_minor: 10, paid_at: moments[0] },
+      data: { invoice_id: invoice.id, month: '2020-10', currency: 'EUR', total_minor: 10, paid_at: moments[0] },
     },
   ])
   const audit = await api.db`select 1 from keyhook.audit_entries where org_id = ${orgId} and action = 'invoice.paid'`
