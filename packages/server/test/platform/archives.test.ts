@@ -106,6 +106,12 @@ test('a file that differs from the manifest, is missing from it or from the arch
   }
 })
 
+test('a large manifest is read in seconds, and not for as long as the square of its size', async () => {
+  const content = Buffer.alloc(128 * 1024 * 1024)
+  const parts = [encodeHeader({ path: manifestPath, kind: 'file', size: content.length }), content, endOfArchive()]
+  await expect(unpacked(await packed(parts))).rejects.toThrow('its manifest cannot be read')
+}, 20_000)
+
 test('an entry that points outside the directory is refused', async () => {
   for (const path of ['../evil', '/etc/passwd', 'base/../../evil']) {
     await expect(unpacked(await packed(tarOf({ [path]: Buffer.from('x') })))).rejects.toThrow('points outside')

@@ -102,10 +102,10 @@ type Taker = {
 function createTaker(stream: AsyncIterable<Buffer>): Taker {
   const chunks = stream[Symbol.asyncIterator]()
   let held: Buffer = Buffer.alloc(0)
-  async function more(): Promise<void> {
+  async function more(): Promise<Buffer> {
     const next = await chunks.next()
     if (next.done) throw new DamagedArchive('it ends too early')
-    held = held.length === 0 ? next.value : Buffer.concat([held, next.value])
+    return next.value
   }
   function cut(bytes: number): Buffer {
     const part = held.subarray(0, bytes)
@@ -114,11 +114,14 @@ function createTaker(stream: AsyncIterable<Buffer>): Taker {
   }
   return {
     async take(bytes) {
-      while (held.length < bytes) await more()
+      // Joined once: with every chunk again, a large manifest would be copied thousands of times, and nobody else served.
+      const parts = [held]
+      for (let have = held.length; have < bytes; have += parts.at(-1)!.length) parts.push(await more())
+      if (parts.length > 1) held = Buffer.concat(parts)
       return cut(bytes)
     },
     async some(bytesMax) {
-      if (held.length === 0) await more()
+      if (held.length === 0) held = await more()
       return cut(Math.min(bytesMax, held.length))
     },
     async pad(size) {
