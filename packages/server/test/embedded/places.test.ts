@@ -14,7 +14,7 @@ import {
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { parseAccount } from '../../src/store/embedded/account.ts'
 import { installedNative, linkLibraries, readyBinaries } from '../../src/store/embedded/binaries.ts'
 import { allows, enter, firstBarrier, type Modes, wayTo } from '../../src/store/embedded/reach.ts'
@@ -65,6 +65,19 @@ test('a data directory too deep for a socket gets a short private one, removed o
   expect(await notes(command.connection)).toEqual(['deep'])
   await embedded.stop()
   await expect(stat(host)).rejects.toThrow(/ENOENT/)
+})
+
+test('a server that cannot be started because its log cannot be opened leaves no directory for its socket', async () => {
+  const deep = join(await scratch(), 'a-rather-long-name-for-a-directory'.repeat(4))
+  sweepAfterwards(deep)
+  await (await open(deep)).stop()
+  await rm(join(deep, 'postgres.log'))
+  await mkdir(join(deep, 'postgres.log'))
+  const temporary = await scratch()
+  vi.stubEnv('TMPDIR', temporary)
+  onTestFinished(() => void vi.unstubAllEnvs())
+  await expect(open(deep)).rejects.toThrow('EISDIR')
+  expect(await readdir(temporary)).toEqual([])
 })
 
 test('a path with spaces, commas, quotes and equals signs works', async () => {

@@ -35,7 +35,10 @@ export type StartOptions = {
 export async function startPostmaster(options: StartOptions): Promise<Postmaster> {
   const deadline = Date.now() + leftoversMsMax
   const sockets = await openSocketDirectory(options.cluster, options.account)
-  const log = await openLog(options.dataDir)
+  const log = await openLog(options.dataDir).catch(async (error: unknown) => {
+    await sockets.remove()
+    throw error
+  })
   const close = async () => {
     await log.close()
     await sockets.remove()
