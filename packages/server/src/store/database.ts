@@ -115,6 +115,10 @@ export const isUniqueViolation = (error: unknown, constraint: string | RegExp): 
 export const isCutShort = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && /^(55P03|40P01|40001|57014|25P0[34]|53[12]00)$/.test(error.code)
 
+/** True when PostgreSQL has no connection left for us. */
+export const isOutOfConnections = (error: unknown): boolean =>
+  error instanceof postgres.PostgresError && error.code === '53300'
+
 /** True when `statement_timeout` has passed: the statement took longer than whoever sent it allows. */
 export const isStatementTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && error.code === '57014'

@@ -1,5 +1,6 @@
+import { once } from 'node:events'
 import { access, readdir, rename, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
@@ -54,6 +55,32 @@ test('a database that cannot start says why', async () => {
     'could not create any TCP/IP sockets',
   )
 })
+
+test('strangers who take every connection and show no password put a backup off, and do not make it fail', async () => {
+  const { dataDir } = await nodeOf(join(await folder, 'data'))
+  const id = newId('db')
+  const driver = openDriver(dataDir)
+  onTestFinished(() => driver.remove(id).finally(driver.close))
+  const passwordVerifier = await scramVerifier('secret')
+  const { signal } = new AbortController()
+  const { host, port } = await driver.provision(id, { passwordVerifier, signal })
+  await Promise.all(Array.from({ length: 75 }, () => askedForPassword(host, port)))
+  let bytes = 0
+  for await (const part of driver.backup(id, { onProgress() {}, signal })) bytes += part.length
+  expect(bytes).toBeGreaterThan(0)
+}, 60_000)
+
+/** A connection that is asked for its password, or refused where there is no room for it, and says nothing more. */
+async function askedForPassword(host: string, port: number): Promise<void> {
+  const words = Buffer.from('user\0app\0database\0app\0\0')
+  const head = Buffer.alloc(8)
+  head.writeInt32BE(head.length + words.length, 0)
+  head.writeInt32BE(0x0003_0000, 4)
+  const socket = connect({ host, port }, () => socket.write(Buffer.concat([head, words])))
+  onTestFinished(() => void socket.destroy())
+  socket.on('error', () => {})
+  await once(socket, 'data')
+}
 
 test('the template of another PostgreSQL goes when there is a new one, and what was made from it stays', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))

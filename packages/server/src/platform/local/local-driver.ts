@@ -144,7 +144,11 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       async function* bytes(): AsyncGenerator<Uint8Array> {
         const { cluster } = await directoryOf(id)
         const statementMsMax = options.backupStatementMsMax
-        const { sql, close } = openControl(instance!.control(), { name: 'keyhook backup', signal, statementMsMax })
+        const { sql, close } = await openControl(instance!.control(), {
+          name: 'keyhook backup',
+          signal,
+          statementMsMax,
+        })
         try {
           yield* baseBackup({ id, cluster, sql, onProgress, signal })
         } catch (error) {

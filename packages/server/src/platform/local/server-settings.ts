@@ -22,6 +22,8 @@ const shared: Readonly<Record<string, string>> = {
   // Why a server ends or cannot start is FATAL or PANIC. Up to LOG, anybody who may connect could write gigabytes.
   log_min_messages: 'fatal',
   password_encryption: 'scram-sha-256',
+  // Whoever connects and says nothing more has one of few connections for so long, without a password.
+  authentication_timeout: '10s',
   // A client that vanished would keep its locks and one of few connections for hours.
   tcp_keepalives_idle: '60',
   tcp_keepalives_interval: '10',
