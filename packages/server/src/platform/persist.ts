@@ -4,16 +4,11 @@ import { isUnavailable } from '../store/database.ts'
 const pauseMsMin = 100
 const pauseMsMax = 2_000
 
-/** pg-boss has a PostgreSQL driver of its own, whose lost connections carry words and no code. */
-const lostInWords =
-  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection)/
-
 /** Of two nodes that make the schema of jobs at the same moment, one is told so; the other's is as good. */
 const isMadeByOther = (error: unknown): boolean =>
   (error as { constraint?: string } | null)?.constraint === 'pg_namespace_nspname_index'
 
-const isAway = (error: unknown): boolean =>
-  isUnavailable(error) || isMadeByOther(error) || (error instanceof Error && lostInWords.test(error.message))
+const isAway = (error: unknown): boolean => isUnavailable(error) || isMadeByOther(error)
 
 /** Says the same thing to the database until it takes it: PostgreSQL being away is a matter of waiting. It may be said twice. */
 export async function persist<T>(

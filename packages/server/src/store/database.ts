@@ -66,9 +66,15 @@ const connectionLost = new Set([
   'ECONNRESET',
   'EPIPE',
   'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
   'ENOTFOUND',
   'EAI_AGAIN',
 ])
+
+/** The job queue has a driver of its own, whose lost connections carry words and no code. */
+const lostInWords =
+  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection)/
 
 /** True when PostgreSQL could not be reached or is going away: try again later, nothing is wrong with the request. */
 export function isUnavailable(error: unknown): boolean {
@@ -77,7 +83,7 @@ export function isUnavailable(error: unknown): boolean {
   if (code === 'ENOENT') return (error as NodeJS.ErrnoException).syscall === 'connect'
   // SQLSTATE class 08: connection exceptions; 57P0x: shutdown or start-up; 53300: no connection left; 25006: a standby.
   if (connectionLost.has(code) || /^(08...|57P0[1-5]|53300|25006)$/.test(code)) return true
-  if (isTlsFailure(error)) return true
+  if (isTlsFailure(error) || (error instanceof Error && lostInWords.test(error.message))) return true
   return code === '55000' && /not currently accepting connections/.test((error as Error).message)
 }
 

@@ -150,3 +150,11 @@ test('what a limit of time cut short may be tried again, and is no fault of ours
   const error = await cutShort.catch((thrown: unknown) => thrown)
   expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
 })
+
+test('the words of the job queue for a lost connection, and a network that leads nowhere, are an outage like others', () => {
+  for (const words of ['Connection terminated unexpectedly', 'timeout exceeded when trying to connect'])
+    expect(faultOf(new Error(words)).status, words).toBe(503)
+  for (const code of ['EHOSTUNREACH', 'ENETUNREACH'])
+    expect(faultOf(Object.assign(new Error(code), { code })).status, code).toBe(503)
+  expect(faultOf(new Error('connection terminated our patience')).status).toBe(500)
+})
