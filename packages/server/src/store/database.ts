@@ -18,6 +18,13 @@ export type Transaction = postgresTypes.TransactionSql
  */
 type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number; statementMsMax?: number }
 
+/**
+ * How long a transaction may wait for its client. One that is frozen, or gone without a word, would keep its locks for as long as
+ * TCP takes to find out, which is two hours by default, and everybody else waits for them. In ours nothing is waited for but
+ * PostgreSQL. Said in each transaction, because behind a pooler a session is not ours.
+ */
+const idleInTransactionMsMax = 5_000
+
 export function connect(target: ConnectionTarget, options: ConnectOptions): Database {
   const { host, port, user, password, database } = target
   const everything = {
@@ -44,6 +51,7 @@ export function connect(target: ConnectionTarget, options: ConnectOptions): Data
       ...target.settings,
     },
     silence: options.silentMsMax ?? null,
+    on_begin: `; set local idle_in_transaction_session_timeout = ${idleInTransactionMsMax}`,
   }
   return postgres(everything)
 }

@@ -61,7 +61,7 @@ const mends: readonly Mend[] = [
   {
     file: 'postgres/src/index.js',
     from: '    target_session_attrs: null\n  }\n',
-    to: '    target_session_attrs: null,\n    silence: null\n  }\n',
+    to: "    target_session_attrs: null,\n    silence: null,\n    on_begin: ''\n  }\n",
   },
   {
     file: 'postgres/src/connection.js',
@@ -72,6 +72,12 @@ const mends: readonly Mend[] = [
         socket.on('timeout', () => (initial || query || sent.length) && socket.destroy())
       }
 `,
+  },
+  // What every transaction begins with. It goes out with its BEGIN: said afterwards it would be a way there and back more.
+  {
+    file: 'postgres/src/index.js',
+    from: "options.replace(/[^a-z ]/ig, '')",
+    to: "options.replace(/[^a-z ]/ig, '') + sql.options.on_begin",
   },
 ]
 

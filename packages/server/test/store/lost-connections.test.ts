@@ -1,7 +1,7 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { faultOf } from '../../src/http/fault-of.ts'
-import { connect, type Database, isUnavailable, learnTypesOnce } from '../../src/store/database.ts'
+import { connect, type Database, type Executor, isUnavailable, learnTypesOnce } from '../../src/store/database.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 
@@ -157,4 +157,33 @@ test('the words of the job queue for a lost connection, and a network that leads
   for (const code of ['EHOSTUNREACH', 'ENETUNREACH'])
     expect(faultOf(Object.assign(new Error(code), { code })).status, code).toBe(503)
   expect(faultOf(new Error('connection terminated our patience')).status).toBe(500)
+})
+
+// Seen to fail without the bound: the other waits for as long as the client says nothing.
+test('a transaction whose client says nothing any more is ended, and what it held is free', async () => {
+  const { admin, db } = await pools(1)
+  await admin`insert into note values ('held')`
+  const begun = performance.now()
+  const held = Promise.withResolvers<void>()
+  const frozen = db.begin(async (tx) => {
+    await tx`update note set text = 'by the one that froze'`
+    held.resolve()
+    await sleep(8_000)
+    await tx`select 1`
+  })
+  frozen.catch(() => {})
+  await held.promise
+  await admin`update note set text = 'by the other'`
+  expect(performance.now() - begun).toBeGreaterThan(4_000)
+  await expect(frozen).rejects.toSatisfy(isUnavailable)
+  expect(await admin`select text from note`).toEqual([{ text: 'by the other' }])
+  await goesOn(db)
+}, 30_000)
+
+test('the bound is of the transaction alone: what follows on its connection is as it was', async () => {
+  const { db } = await pools(1)
+  const shown = (sql: Executor) => sql`show idle_in_transaction_session_timeout`
+  const [before] = await shown(db)
+  expect(await db.begin('isolation level serializable', shown)).toEqual([{ idle_in_transaction_session_timeout: '5s' }])
+  expect(await shown(db)).toEqual([before])
 })
