@@ -1,7 +1,8 @@
 import type { OrgId } from '../kernel/ids.ts'
 import { plainArray, textArray } from './arrays.ts'
-import type { Database } from './database.ts'
+import { type Database, isLockTimeout } from './database.ts'
 import { type DueDelivery, deliveryOf, type EventRow, eventsOf } from './due.ts'
+import { boundedWait, orPassOver, type WhenLocked } from './lane-locks.ts'
 
 /** `attempt` counts every attempt of the delivery, `tries` those of the running schedule before this one. */
 export type BegunAttempt = {
@@ -35,8 +36,12 @@ const isRetry = ({ attempt }: BegunAttempt): boolean => attempt > 1
 /** First attempts begin in the order of their events. */
 const startedSeq = (fresh: readonly BegunAttempt[]): number => fresh.findLast((one) => !isRetry(one))?.eventSeq ?? 0
 
-/** Lanes that may go ahead, and of the retries that begin there (by their events), how many tries each had before. */
-export type MayGo = Map<number, ReadonlyMap<number, number>>
+/**
+ * Lanes that may go ahead, and of the retries that begin there (by their events), how many tries each had before. `locked`: it was
+ * passed over, and nothing has begun there.
+ */
+export type MayGo = ReadonlyMap<number, Outcome>
+type Outcome = ReadonlyMap<number, number> | 'locked'
 
 const noRetries: ReadonlyMap<number, number> = new Map()
 
@@ -45,7 +50,28 @@ const noRetries: ReadonlyMap<number, number> = new Map()
  * shown and whose webhook still exists. The lanes stay locked to the end of the statement, and deletion takes the same
  * lock. Saying it twice, after a connection was lost in the middle, changes nothing.
  */
-export const beginAttempts = async (db: Database, beginnings: readonly Beginning[]): Promise<MayGo> => {
+export const beginAttempts = async (
+  db: Database,
+  beginnings: readonly Beginning[],
+  whenLocked: WhenLocked = 'wait',
+): Promise<MayGo> => {
+  const mayGo = await begin(db, beginnings, 'pass_over')
+  const others = beginnings.filter(({ laneId }) => !mayGo.has(laneId))
+  // Lost, or locked. Mostly there are none: to bound the wait in the first place would cost a tenth of the statement.
+  return others.length === 0 ? mayGo : new Map([...mayGo, ...(await beginLocked(db, others, whenLocked))])
+}
+
+async function beginLocked(db: Database, others: readonly Beginning[], whenLocked: WhenLocked): Promise<MayGo> {
+  if (whenLocked === 'pass_over') return passedOver(db, others)
+  try {
+    return await begin(db, others, 'wait')
+  } catch (error) {
+    if (isLockTimeout(error)) return passedOver(db, others)
+    throw error
+  }
+}
+
+const begin = async (db: Database, beginnings: readonly Beginning[], whenLocked: WhenLocked) => {
   const retries = beginnings.flatMap(({ fresh }) => fresh.filter(isRetry))
   // Statements that lock several lanes lock them in the order of their ids.
   const lanes = beginnings.toSorted((a, b) => a.laneId - b.laneId)
@@ -60,6 +86,7 @@ export const beginAttempts = async (db: Database, beginnings: readonly Beginning
           lanes.map((lane) => lane.unsettled.map(lineOf).join('\n')),
         )}
       ) as i (lane_id, token, no, started_seq, begun)
+      ${whenLocked === 'wait' ? db`where (select ${boundedWait(db)}) is not null` : db``}
     ), fence as materialized (
       select i.*, l.org_id from input i
       cross join lateral (
@@ -69,16 +96,29 @@ export const beginAttempts = async (db: Database, beginnings: readonly Beginning
         where l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
           -- A lane that was given back has the same token until somebody takes it: what is begun there, nobody would find.
           and l.ended_at is null and l.lease_owner is not null
-        for no key update of l
+        for no key update of l ${orPassOver(db, whenLocked)}
       ) l
     ) ${retries.length === 0 ? begun(db) : begunWithRetries(db, retries)}`
-  const mayGo: MayGo = new Map()
+  const mayGo = new Map<number, ReadonlyMap<number, number>>()
   for (const { id, event_seq, try: tries } of rows) {
     const laneId = Number(id)
     const before = mayGo.get(laneId) ?? noRetries
     mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
   }
   return mayGo
+}
+
+/** Those that would have begun: what else is there to keep them but a lock? Should it be gone by now, they begin the next time. */
+const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<MayGo> => {
+  const rows = await db<{ id: string }[]>`
+    select l.id
+    from unnest(
+      ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
+      ${plainArray(lanes.map((lane) => lane.no))}::bigint[]
+    ) as i (lane_id, token, no)
+    join keyhook.lanes l on l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
+    where l.ended_at is null and l.lease_owner is not null`
+  return new Map(rows.map(({ id }) => [Number(id), 'locked']))
 }
 
 type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: string; try: number })

@@ -1,6 +1,7 @@
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
 import type { Database, Transaction } from './database.ts'
+import { boundedWait, orPassOver, type WhenLocked } from './lane-locks.ts'
 
 /**
  * Ends the lane of a deleted webhook. Starting an attempt takes the lock of the same row and looks for this mark, so
@@ -112,20 +113,32 @@ const leasedLane = (row: LeasedRow): LeasedLane => ({
 export type HeldLane = { laneId: number; token: number }
 export type LaneState = { laneId: number; headSeq: number; asked: number }
 
-/** Keeps the leases, and says what has happened to the lanes since. A lane that is not in the answer is lost. */
-export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<LaneState[]> => {
+/**
+ * Keeps the leases, and says what has happened to the lanes since. A lane that is not in the answer is lost. One that is passed over
+ * is in it, as it was: nobody else can take it either while it is locked.
+ */
+export const renewLanes = async (
+  db: Database,
+  held: readonly HeldLane[],
+  leaseMs: number,
+  whenLocked: WhenLocked = 'wait',
+): Promise<LaneState[]> => {
+  const ours = db`
+    keyhook.lanes l
+    join unnest(${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[]) as h (id, token)
+      on h.id = l.id and h.token = l.lease_token and l.lease_owner is not null`
   const rows = await db<{ id: string; head_seq: string; asked: number }[]>`
-    with quick as materialized (select set_config('synchronous_commit', 'off', true)), locked as materialized (
+    with quick as materialized (select set_config('synchronous_commit', 'off', true), ${boundedWait(db)}), locked as materialized (
       select l.id, l.org_id
-      from keyhook.lanes l
-      join unnest(${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[]) as h (id, token)
-        on h.id = l.id and h.token = l.lease_token
-      where l.lease_owner is not null
-      order by l.id for no key update of l
+      from quick cross join ${ours}
+      order by l.id for no key update of l ${orPassOver(db, whenLocked)}
+    ), renewed as (
+      update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond'
+      from locked k where l.id = k.id
+      returning l.id, l.head_seq, l.asked
     )
-    update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond'
-    from quick, locked k where l.id = k.id
-    returning l.id, l.head_seq, l.asked`
+    select id, head_seq, asked from renewed
+    ${whenLocked === 'wait' ? db`` : db`union all select l.id, l.head_seq, l.asked from ${ours} where l.id not in (select id from locked)`}`
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
 
@@ -147,13 +160,17 @@ export type ReleasedLane = HeldLane & { asked: number; begunNo: number; settled:
 /**
  * Gives lanes back. A lane that was told of new deliveries meanwhile, or asked to send one again, is not given back: the
  * comparison is with the locked row, so there is no moment in which news could fall between two looks. Nor is one in which
- * something was begun since: then this was said on a connection that was given up, and comes late.
+ * something was begun since: then this was said on a connection that was given up, and comes late. Nor one that is passed over.
  */
-export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
+export const releaseLanes = async (
+  db: Database,
+  held: readonly ReleasedLane[],
+  whenLocked: WhenLocked = 'wait',
+): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
-    with quick as materialized (select set_config('synchronous_commit', 'off', true)), given as materialized (
+    with quick as materialized (select set_config('synchronous_commit', 'off', true), ${boundedWait(db)}), given as materialized (
       select l.id, h.abandon = 1 as abandon, h.settled = 1 and l.begun_no = h.begun_no as settled
-      from unnest(
+      from quick cross join unnest(
         ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[],
         ${held.map((lane) => lane.asked)}::int[], ${held.map((lane) => lane.begunNo)}::bigint[],
         ${held.map((lane) => Number(lane.settled))}::int[], ${held.map((lane) => Number(lane.abandon))}::int[]
@@ -162,7 +179,7 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
       where h.abandon = 1 or (
         l.begun_no = h.begun_no and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked))
       )
-      order by l.id for no key update of l
+      order by l.id for no key update of l ${orPassOver(db, whenLocked)}
     )
     update keyhook.lanes l set
       lease_owner = null,
@@ -173,7 +190,7 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
         when g.abandon then now()
         else (select min(r.due_at) from keyhook.retries r where r.lane_id = l.id and r.org_id = l.org_id)
       end
-    from quick, given g where l.id = g.id
+    from given g where l.id = g.id
     returning l.id`
   return rows.map((row) => Number(row.id))
 }

@@ -1,6 +1,7 @@
 import type { OrgId } from '../kernel/ids.ts'
 import type { Database } from './database.ts'
 import { type DueDelivery, deliveryOf, type EventRow, eventsOf } from './due.ts'
+import { boundedWait, orPassOver, type WhenLocked } from './lane-locks.ts'
 
 /*
  * How lanes learn of what has been published. Whoever holds lanes reads the news, which writes nothing and so costs little
@@ -98,7 +99,11 @@ function newsOf(rows: readonly NewsRow[]): News {
       lane.fresh.push(deliveryOf({ laneId, eventSeq, attempts: 0, tries: 0 }, events.get(row.org_id)!.get(eventSeq)!))
     }
   }
-  for (const { fresh } of lanes.values()) fresh.sort((a, b) => a.eventSeq - b.eventSeq)
+  for (const lane of lanes.values()) {
+    lane.fresh.sort((a, b) => a.eventSeq - b.eventSeq)
+    // A wake that was left for lanes that were locked may reach over others.
+    lane.fresh = lane.fresh.filter(({ eventSeq }, i) => eventSeq !== lane.fresh[i - 1]?.eventSeq)
+  }
   return { ...news, lanes: [...lanes.values()] }
 }
 
@@ -108,17 +113,18 @@ export type Woken = { lanes: { laneId: number; headSeq: number; held: boolean }[
 /**
  * Tells lanes of what has been published, in writing. A wake that can be seen is committed, and so are the deliveries that
  * it stands for; one that another dispatcher is passing on is skipped. No publisher is waited for, and none waits for this.
+ * Of lanes that are passed over a wake is left, for the next time.
  */
-export const wakeLanes = async (db: Database, wakesMax: number): Promise<Woken> => {
+export const wakeLanes = async (db: Database, wakesMax: number, whenLocked: WhenLocked = 'wait'): Promise<Woken> => {
   const rows = await db<{ id: string; head_seq: string; held: boolean; wakes: number }[]>`
-    with quick as materialized (select set_config('synchronous_commit', 'off', true)), taken as (
+    with quick as materialized (select set_config('synchronous_commit', 'off', true), ${boundedWait(db)}), taken as (
       -- By their place, which a row that is never updated keeps: a join would look through all that were taken before.
       delete from keyhook.wakes where ctid = any (array(
         select ctid from keyhook.wakes order by org_id, first_seq limit ${wakesMax} for update skip locked
       ))
       returning org_id, first_seq, last_seq
     ), heads as materialized (
-      select t.org_id, d.lane_id, max(d.event_seq) as head_seq
+      select t.org_id, d.lane_id, min(t.first_seq) as first_seq, max(d.event_seq) as head_seq
       from taken t
       -- \`offset 0\`: as above.
       cross join lateral (
@@ -129,14 +135,27 @@ export const wakeLanes = async (db: Database, wakesMax: number): Promise<Woken> 
       group by t.org_id, d.lane_id
     ), locked as materialized (
       select l.id, l.org_id, h.head_seq
-      from keyhook.lanes l join heads h on h.lane_id = l.id and h.org_id = l.org_id
-      order by l.id for no key update of l
-    )
+      from quick cross join keyhook.lanes l join heads h on h.lane_id = l.id and h.org_id = l.org_id
+      order by l.id for no key update of l ${orPassOver(db, whenLocked)}
+    ) ${whenLocked === 'wait' ? db`` : db`, ${leftOver(db)}`}
     update keyhook.lanes l
     set head_seq = greatest(l.head_seq, k.head_seq),
         due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
-    from quick, locked k where l.id = k.id
+    from locked k where l.id = k.id
     returning l.id, l.head_seq, l.lease_owner is not null as held, (select count(*)::int from taken) as wakes`
   const lanes = rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
   return { lanes, more: rows[0]?.wakes === wakesMax }
 }
+
+/**
+ * One for each organization, however many it stands for: else those of locked lanes would come to be all that is taken. It begins
+ * where one of those began that were taken, and no two do. What lies between may be told twice, which changes nothing.
+ */
+const leftOver = (db: Database) => db`
+  left_over as (
+    insert into keyhook.wakes (org_id, first_seq, last_seq)
+    select h.org_id, min(h.first_seq), max(h.head_seq)
+    from heads h join keyhook.lanes l on l.id = h.lane_id and l.org_id = h.org_id
+    where h.lane_id not in (select id from locked)
+    group by h.org_id
+  )`

@@ -1,8 +1,9 @@
 import type { OrgId } from '../kernel/ids.ts'
 import { type SettledAttempt, settleAttempts } from '../store/attempts.ts'
 import { type Beginning, beginAttempts, findLeftovers, type Leftover, type MayGo } from '../store/beginnings.ts'
-import type { Database } from '../store/database.ts'
+import { type Database, isLockTimeout } from '../store/database.ts'
 import { type DueDelivery, type ReadRequest, readDue } from '../store/due.ts'
+import type { WhenLocked } from '../store/lane-locks.ts'
 import {
   type HeldLane,
   type LaneState,
@@ -31,16 +32,41 @@ export type DispatchStore = {
 }
 
 const wakesAtOnce = 1_000
+/** For so long after a lane was found locked nobody waits for one: each of many statements would wait as long for the same. */
+const passOverMs = 5_000
 
-export const createDispatchStore = (db: Database): DispatchStore => ({
-  news: (owner, seen) => readNews(db, owner, seen, wakesAtOnce),
-  wake: () => wakeLanes(db, wakesAtOnce),
-  lease: (request) => leaseLanes(db, request),
-  leftovers: (lanes) => findLeftovers(db, lanes),
-  read: (requests) => readDue(db, requests),
-  begin: (beginnings) => beginAttempts(db, beginnings),
-  settle: (attempts) => settleAttempts(db, attempts),
-  renew: (held, leaseMs) => renewLanes(db, held, leaseMs),
-  peek: (known) => peekLanes(db, known),
-  release: (held) => releaseLanes(db, held),
-})
+export function createDispatchStore(db: Database): DispatchStore {
+  let passOverUntilMs = 0
+  const whenLocked = (): WhenLocked => (performance.now() < passOverUntilMs ? 'pass_over' : 'wait')
+  const foundLocked = () => {
+    passOverUntilMs = performance.now() + passOverMs
+  }
+
+  /** Waits for lanes that are locked, and where that takes long does it for the others. */
+  async function sparing<T>(say: (whenLocked: WhenLocked) => Promise<T>): Promise<T> {
+    try {
+      return await say(whenLocked())
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error
+      foundLocked()
+      return say('pass_over')
+    }
+  }
+
+  return {
+    news: (owner, seen) => readNews(db, owner, seen, wakesAtOnce),
+    wake: () => sparing((whenLocked) => wakeLanes(db, wakesAtOnce, whenLocked)),
+    lease: (request) => leaseLanes(db, request),
+    leftovers: (lanes) => findLeftovers(db, lanes),
+    read: (requests) => readDue(db, requests),
+    async begin(beginnings) {
+      const mayGo = await beginAttempts(db, beginnings, whenLocked())
+      for (const outcome of mayGo.values()) if (outcome === 'locked') foundLocked()
+      return mayGo
+    },
+    settle: (attempts) => settleAttempts(db, attempts),
+    renew: (held, leaseMs) => sparing((whenLocked) => renewLanes(db, held, leaseMs, whenLocked)),
+    peek: (known) => peekLanes(db, known),
+    release: (held) => sparing((whenLocked) => releaseLanes(db, held, whenLocked)),
+  }
+}

@@ -4,7 +4,7 @@ import type { SettledAttempt } from '../store/attempts.ts'
 import type { Beginning, BegunAttempt, Leftover } from '../store/beginnings.ts'
 import type { DueDelivery } from '../store/due.ts'
 import { settled, unknownOutcome } from './attempt-record.ts'
-import type { Clock } from './clock.ts'
+import { type Clock, pause } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createGroup } from './group.ts'
 import { canStart, isIdle, type Lane, readRequest, type Starting, takeIn, takeNext, wantsRead } from './lane.ts'
@@ -23,6 +23,8 @@ type Settling = SettledAttempt & { lane: Lane }
 
 const lanesPerRead = 256
 const beginningsMax = 2
+/** How long a lane that is locked is left alone before the next try to begin there. */
+const lockedMs = 100
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
 const soonMs = 2_000
 
@@ -52,6 +54,7 @@ export function createFlow(deps: {
   const turns = createTurns<Lane>((lane) => lane.leased.orgId)
   let inFlight = 0
   const beginnings = new Set<Promise<unknown>>()
+  const aside = new Set<Promise<unknown>>()
   let startScheduled = false
   let stopped = false
   let cutOff = false
@@ -116,7 +119,7 @@ export function createFlow(deps: {
     })
   }
 
-  /** Takes turns until the group or the process is full, writes the group down, then sends it. */
+  /** Takes turns until the group or the process is full. */
   async function start(): Promise<void> {
     if (stopped || beginnings.size >= beginningsMax) return
     const group: Starting[] = []
@@ -131,7 +134,11 @@ export function createFlow(deps: {
       group.push(prepare(lane, now))
       if (canStart(lane)) turns.add(lane)
     }
-    if (group.length === 0) return
+    if (group.length > 0) await begin(group)
+  }
+
+  /** Writes the group down, then sends it. */
+  async function begin(group: readonly Starting[]): Promise<void> {
     const intents = beginningsOf(group)
     const beginning = deps.persist('begin', () => {
       // Said again after an outage it begins now: its time is signed, and receivers refuse what is old.
@@ -143,14 +150,20 @@ export function createFlow(deps: {
     if (turns.size > 0) scheduleStart()
     const mayGo = await beginning
     beginnings.delete(beginning)
-    deps.observe.grouped('begin', group.length, group.filter(({ begun }) => mayGo.has(begun.laneId)).length)
+    const locked: Starting[] = []
+    let ours = 0
     const readyMs = clock.now()
     for (const one of group) {
-      leaveStart(one)
       const { begun } = one
       const tries = mayGo.get(begun.laneId)
+      if (tries === 'locked') {
+        locked.push(one)
+        continue
+      }
+      leaveStart(one)
       // A redelivery that was asked for since the retry was read begins the schedule anew.
       begun.tries = tries?.get(begun.eventSeq) ?? begun.tries
+      if (tries !== undefined) ours += 1
       if (tries === undefined) refuse(one)
       else if (cutOff || one.lane.gone) interrupt(one)
       else {
@@ -158,11 +171,20 @@ export function createFlow(deps: {
         one.lane.ready.push(one)
       }
     }
+    if (locked.length > 0) beginAgain(locked)
+    deps.observe.grouped('begin', group.length - locked.length, ours)
     for (const { lane } of group) {
       sendReady(lane)
       consider(lane)
     }
     if (turns.size > 0) scheduleStart()
+  }
+
+  /** Somebody has these lanes locked. They take no place from others until it is their turn again. */
+  function beginAgain(locked: readonly Starting[]): void {
+    const again = pause(clock, lockedMs).then(() => begin(locked))
+    aside.add(again)
+    void again.then(() => aside.delete(again))
   }
 
   function prepare(lane: Lane, now: number): Starting {
@@ -251,7 +273,7 @@ export function createFlow(deps: {
       }
     },
     async settled(): Promise<void> {
-      while (beginnings.size > 0) await Promise.all(beginnings)
+      while (beginnings.size + aside.size > 0) await Promise.all([...beginnings, ...aside])
       await settling.settled()
     },
     get inFlight() {

@@ -33,7 +33,8 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
     /** The database has taken these intents. */
     begun(host: Host, beginnings: readonly Beginning[], mayGo: MayGo): void {
       for (const { laneId, eventSeq, attempt, attemptId, token } of beginnings.flatMap(({ fresh }) => fresh)) {
-        if (!mayGo.has(laneId)) continue
+        const outcome = mayGo.get(laneId)
+        if (outcome === undefined || outcome === 'locked') continue
         // Said once more, after an answer that was lost.
         if (begunIds.has(attemptId)) continue
         begunIds.add(attemptId)

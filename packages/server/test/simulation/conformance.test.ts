@@ -160,6 +160,17 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       const modelled = model.statements.release(sidesOf([{ ...lane, asked }], 'model'))
       await both('release', store.release(sidesOf([{ ...lane, asked }], 'real')), modelled, (lanes) => lanes)
     },
+    // Somebody else has the lock of a lane while all of the above is said.
+    async (draw) => {
+      if (draw.chance(0.5)) return
+      const { id } = draw.pick([...model.lanes.values()])
+      model.locked.add(id)
+      await world.db.begin(async (tx) => {
+        await tx`select from keyhook.lanes where id = ${id} for update`
+        for (let i = 0; i < 4; i++) await draw.pick(aboutLanes)(draw)
+      })
+      model.locked.delete(id)
+    },
     async (draw) => {
       if (model.attempts.size === 0) return
       const { laneId, eventSeq, attemptId } = draw.pick([...model.attempts.values()])
@@ -182,6 +193,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       await world.db.begin((tx) => deleteWebhook(tx, orgOf(id), hook.webhook_id as never))
     },
   ]
+  const aboutLanes = acts.slice(0, -3)
   const orgOf = (laneId: number) => model.lanes.get(laneId)!.orgId
 
   for (let step = 0; step < steps; step++) {

@@ -1,6 +1,6 @@
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
 import type { SettledAttempt } from '../../src/store/attempts.ts'
-import type { BegunAttempt, Leftover, MayGo } from '../../src/store/beginnings.ts'
+import type { BegunAttempt, Leftover } from '../../src/store/beginnings.ts'
 import type { DueDelivery, ReadRequest } from '../../src/store/due.ts'
 import type { HeldLane, LeasedLane } from '../../src/store/lanes.ts'
 import type { DispatchStore } from '../../src/webhooks/dispatch-store.ts'
@@ -44,6 +44,8 @@ export function createModel(now: () => number, freshMax = 12) {
   const retries = new Map<string, RetryRow>()
   const attempts = new Map<string, AttemptRow>()
   let wakes: { orgId: OrgId; eventSeq: number }[] = []
+  /** Lanes that somebody else has the lock of. Statements pass them over: how long they wait before that is nothing here. */
+  const locked = new Set<number>()
   /** What a crash of the server could take back: commits that nobody has waited for, in their order. */
   let undo: (() => void)[] = []
 
@@ -108,11 +110,12 @@ export function createModel(now: () => number, freshMax = 12) {
       lazily(() => {
         const woken = new Set<LaneRow>()
         for (const { lane, eventSeq } of wakes.flatMap(deliveriesOf)) {
+          if (locked.has(lane.id)) continue
           woken.add(lane)
           lane.headSeq = Math.max(lane.headSeq, eventSeq)
           if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
         }
-        wakes = []
+        wakes = wakes.filter((wake) => deliveriesOf(wake).some(({ lane }) => locked.has(lane.id)))
         const told = [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
         return { lanes: told, more: false }
       }),
@@ -130,7 +133,8 @@ export function createModel(now: () => number, freshMax = 12) {
           return { lane, turn }
         })
         byTurn.sort((a, b) => a.turn - b.turn || a.lane.dueMs! - b.lane.dueMs!)
-        return byTurn.slice(0, lanesMax).map(({ lane }): LeasedLane => {
+        const free = byTurn.slice(0, lanesMax).filter(({ lane }) => !locked.has(lane.id))
+        return free.map(({ lane }): LeasedLane => {
           const takenOver = lane.begun.length > 0
           const token = Math.max(lane.token + 1, Math.floor(now() * 1_000))
           Object.assign(lane, { owner, token, dueMs: now() + leaseMs, begunNo: 0 })
@@ -167,10 +171,14 @@ export function createModel(now: () => number, freshMax = 12) {
 
     begin(beginnings) {
       onDisk()
-      const mayGo: MayGo = new Map()
+      const mayGo = new Map<number, ReadonlyMap<number, number> | 'locked'>()
       for (const { laneId, token, no, fresh, unsettled } of beginnings) {
         const lane = heldBy({ laneId, token })
         if (lane === undefined || lane.ended || lane.owner === null || lane.begunNo > no) continue
+        if (locked.has(laneId)) {
+          mayGo.set(laneId, 'locked')
+          continue
+        }
         const tries = new Map<number, number>()
         mayGo.set(laneId, tries)
         Object.assign(lane, { begun: unsettled, begunNo: no })
@@ -205,7 +213,7 @@ export function createModel(now: () => number, freshMax = 12) {
         held.flatMap((one) => {
           const lane = heldBy(one)
           if (lane === undefined || lane.owner === null) return []
-          lane.dueMs = now() + leaseMs
+          if (!locked.has(lane.id)) lane.dueMs = now() + leaseMs
           return [{ laneId: lane.id, headSeq: lane.headSeq, asked: lane.asked }]
         }),
       ),
@@ -221,7 +229,7 @@ export function createModel(now: () => number, freshMax = 12) {
       lazily(() =>
         held.flatMap((one) => {
           const lane = heldBy(one)
-          if (lane === undefined) return []
+          if (lane === undefined || locked.has(lane.id)) return []
           const isQuiet = lane.ended || (lane.headSeq <= lane.cursorSeq && lane.asked === one.asked)
           if (!one.abandon && !(isQuiet && lane.begunNo === one.begunNo)) return []
           lane.owner = null
@@ -238,6 +246,7 @@ export function createModel(now: () => number, freshMax = 12) {
   return {
     statements,
     lanes,
+    locked,
     deliveries,
     retries,
     attempts,

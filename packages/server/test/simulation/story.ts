@@ -136,8 +136,18 @@ export async function tell(
     note(`event ${eventSeq} is asked for again at lane ${laneId}`)
     hint()
   })
+  often(3, () => {
+    const laneId = random.pick([...model.lanes.keys()])
+    note(`somebody locks lane ${laneId}`)
+    model.locked.add(laneId)
+    timeline.after(random.int(1, 3 * leaseMs), () => {
+      note(`lane ${laneId} is locked no more`)
+      model.locked.delete(laneId)
+    })
+  })
   timeline.after(troubleMs, () => {
     world.database.isDown = false
+    model.locked.clear()
     world.database.lossChance = 0
     if (living().length === 0) start()
   })
