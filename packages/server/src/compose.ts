@@ -64,7 +64,9 @@ export function composeRoutes(
   hints: Hints = createHints({ db, onError() {} }),
 ): Route[] {
   const { databasesPerOrgMax } = config
-  const { report } = createReporting({ db, hint: hints.give })
+  // Half of the connections, so that those who wait for nobody have the other half.
+  const waitingMax = Math.max(1, Math.floor(config.databaseConnections / 2))
+  const { report } = createReporting({ db, waitingMax, hint: hints.give })
   const holdOrganization = createHoldOrganization(db)
   return [
     ...organizationRoutes({ db }),

@@ -26,6 +26,24 @@ export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number)
   return Number(orUnknown(orgId, row?.last_seq))
 }
 
+/**
+ * How long a reporter waits for the organization's other publishers. Each is done within a moment, so somebody who is not may be
+ * frozen; and whoever waits has a connection that others could use. It is told to come again (`isLockTimeout`).
+ */
+const waitBound = (db: Executor) => db`set_config('lock_timeout', '3s', true)`
+
+/**
+ * Takes the turns of these organizations until the transaction ends. All in one statement, in one order everywhere: two that ask for
+ * the same organizations must not wait for each other.
+ */
+export const takeTurns = async (tx: Transaction, orgIds: readonly OrgId[]): Promise<void> => {
+  await tx`
+    insert into keyhook.event_counters (org_id, last_seq)
+    select o.id, 0 from (select ${waitBound(tx)} offset 0) as bounded cross join keyhook.organizations o
+    where o.id = any (${[...orgIds]}::text[]) order by o.id
+    on conflict (org_id) do update set last_seq = event_counters.last_seq`
+}
+
 /** With one delivery for every webhook that is subscribed once it is this publisher's turn, however many there are. */
 export const insertEvents = async (tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> => {
   const [row] = await tx<Published[]>`select ${published(tx, orgId, events, [])} as taken`
@@ -49,7 +67,9 @@ export const insertReportedEvents = async (
   { orgId, events, named, entries }: Publication,
 ): Promise<string[]> => {
   const [row] = await db<Published[]>`
-    with done as materialized (select ${published(db, orgId, events, named)} as taken),
+    with done as materialized (
+      select ${published(db, orgId, events, named)} as taken from (select ${waitBound(db)} offset 0) as bounded
+    ),
     noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
     select taken from done`
   return orUnknown(orgId, row!.taken)

@@ -1,5 +1,7 @@
 import type { OrgId } from '../kernel/ids.ts'
-import type { Database } from '../store/database.ts'
+import type { Database, Transaction } from '../store/database.ts'
+import { takeTurns } from '../store/events.ts'
+import { createPlaces } from './places.ts'
 import { type Outcome, publishReport, publishWhereFree } from './publish.ts'
 import { createReportsInTurn, settle } from './reports-in-turn.ts'
 import { isOfOne, type Reporting, type Waiting } from './waiting-reports.ts'
@@ -16,8 +18,14 @@ type Share = { reports: Waiting[]; events: number; bytes: number }
  * whosever it is: a commit for each would cost five times as much. That never waits for an organization in which somebody else
  * publishes, which has many webhooks or reports much: what is reported of those waits for its own turn.
  */
-export function createReporting(deps: { db: Database; hint(): void }) {
-  const inTurn = createReportsInTurn(deps)
+export function createReporting(deps: {
+  db: Database
+  /** How many may wait for publishers elsewhere at a time, each with a connection. */
+  waitingMax: number
+  hint(): void
+}) {
+  const places = createPlaces(deps.waitingMax)
+  const inTurn = createReportsInTurn({ ...deps, places })
   const gathered = new Map<OrgId, Share>()
   let isWriting = false
 
@@ -80,16 +88,22 @@ export function createReporting(deps: { db: Database; hint(): void }) {
   /** All or none of them, so in a transaction of their own. */
   async function writeTogether(byOrganization: Map<OrgId, number[]>, { actor, events }: Reporting): Promise<string[]> {
     const ids: string[] = []
-    await deps.db.begin(async (tx) => {
-      // In one order everywhere: two reports that take the same organizations must not wait for each other.
-      for (const orgId of [...byOrganization.keys()].sort()) {
-        const places = byOrganization.get(orgId)!
-        const published = await publishReport(tx, orgId, { actor, events: places.map((place) => events[place]!) })
-        places.forEach((place, n) => {
-          ids[place] = published[n]!
+    const publishAll = async (tx: Transaction) => {
+      await takeTurns(tx, [...byOrganization.keys()])
+      // Said one behind the other, so that nobody is held for as long as it takes to hear of all the others.
+      const published = Array.from(byOrganization, ([orgId, theirs]) =>
+        publishReport(tx, orgId, { actor, events: theirs.map((place) => events[place]!) }),
+      )
+      // What is said after the end of a transaction would be one of its own: nothing ends before all have.
+      await Promise.allSettled(published)
+      for (const [n, theirs] of [...byOrganization.values()].entries()) {
+        const named = await published[n]!
+        theirs.forEach((place, i) => {
+          ids[place] = named[i]!
         })
       }
-    })
+    }
+    await places(() => deps.db.begin(publishAll))
     deps.hint()
     return ids
   }

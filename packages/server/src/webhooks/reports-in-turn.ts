@@ -1,6 +1,8 @@
 import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import type { Database } from '../store/database.ts'
+import { type Database, isLockTimeout } from '../store/database.ts'
+import { takeTurns } from '../store/events.ts'
+import type { Places } from './places.ts'
 import { type Outcome, publishNews, publishReports } from './publish.ts'
 import { isOfOne, type Waiting } from './waiting-reports.ts'
 
@@ -18,16 +20,18 @@ const slowMs = 300
  * Writes down what is reported of one organization. Its publishers take turns, each for the time of a commit: so what comes
  * while one is on its way to the disk gathers, and follows in one commit. Organizations do not wait for each other.
  */
-export function createReportsInTurn(deps: { db: Database; hint(): void }) {
+export function createReportsInTurn(deps: { db: Database; places: Places; hint(): void }) {
   /** Of organizations that something is being written for. */
   const queues = new Map<OrgId, Waiting[]>()
 
   async function writeAll(orgId: OrgId, queue: Waiting[]): Promise<void> {
     let atOnce = atOnceFirst
     while (queue.length > 0) {
-      const begun = performance.now()
-      await write(orgId, takeGroup(queue, atOnce))
-      const ms = performance.now() - begun
+      const ms = await deps.places(async () => {
+        const begun = performance.now()
+        await write(orgId, takeGroup(queue, atOnce))
+        return performance.now() - begun
+      })
       if (ms > slowMs) atOnce = Math.ceil(atOnce / 2)
       else if (ms < quickMs) atOnce = Math.min(atOnceMax, atOnce * 2)
     }
@@ -37,16 +41,24 @@ export function createReportsInTurn(deps: { db: Database; hint(): void }) {
   async function write(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
     let outcomes: readonly Outcome[]
     try {
-      outcomes =
-        (await publishNews(deps.db, orgId, group)) ?? (await deps.db.begin((tx) => publishReports(tx, orgId, group)))
+      outcomes = (await publishNews(deps.db, orgId, group)) ?? (await publishKnown(orgId, group))
     } catch (error) {
-      if (group.length > 1 && isOfOne(error)) await writeHalves(orgId, group)
+      if (isLockTimeout(error)) {
+        // Else each of them would wait as long as these have, one after the other.
+        for (const { reject } of [...group, ...(queues.get(orgId)?.splice(0) ?? [])]) reject(error)
+      } else if (group.length > 1 && isOfOne(error)) await writeHalves(orgId, group)
       else for (const { reject } of group) reject(error)
       return
     }
     group.forEach((waiting, i) => void settle(waiting, outcomes[i]!))
     deps.hint()
   }
+
+  const publishKnown = (orgId: OrgId, group: readonly Waiting[]) =>
+    deps.db.begin(async (tx) => {
+      await takeTurns(tx, [orgId])
+      return publishReports(tx, orgId, group)
+    })
 
   /** Until the one stands alone that cannot be stored: it takes no other with it. */
   async function writeHalves(orgId: OrgId, group: readonly Waiting[]): Promise<void> {

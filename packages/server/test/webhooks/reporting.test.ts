@@ -16,7 +16,7 @@ let report: (orgId: OrgId, ...events: Partial<ReportedEvent>[]) => Promise<strin
 
 beforeAll(async () => {
   api = await startApi()
-  const reporting = createReporting({ db: api.db, hint: () => void hints++ })
+  const reporting = createReporting({ db: api.db, waitingMax: 5, hint: () => void hints++ })
   const actor = { kind: 'operator', tokenId: 'tok_1', address: '192.0.2.1' } as const
   report = (orgId, ...events) =>
     reporting.report({
@@ -158,7 +158,7 @@ test('what may be on disk, because the connection broke, is not written again', 
     attempts += 1
     return Promise.reject(broken)
   }) as unknown as Database
-  const reporting = createReporting({ db, hint() {} })
+  const reporting = createReporting({ db, waitingMax: 5, hint() {} })
   const event = { orgId, type: 'invoice.paid', data: {}, id: null } as const
   const one = { actor: operator, events: [event], bytes: 2 }
   const outcomes = await Promise.allSettled([reporting.report(one), reporting.report(one), reporting.report(one)])

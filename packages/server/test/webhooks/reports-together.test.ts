@@ -15,7 +15,7 @@ type Event = { id?: string; data?: object; type?: EventType }
 type Report = (orgId: OrgId, event?: Event, ...more: Event[]) => Promise<string[]>
 
 const reporterOf = (db: Database): Report => {
-  const reporting = createReporting({ db, hint() {} })
+  const reporting = createReporting({ db, waitingMax: 5, hint() {} })
   return (orgId, event = {}, ...more) =>
     reporting.report({
       actor: operator,
