@@ -9,6 +9,7 @@ export type SettledAttempt = {
   attemptId: string
   attempt: number
   startedAtMs: number
+  begunNo: number
   status: 'succeeded' | 'failed' | 'interrupted'
   durationUs: number | null
   dnsUs: number | null
@@ -31,7 +32,8 @@ export type SettledAttempt = {
 
 /**
  * Writes down what came of attempts, and puts those that are to be tried again in line, in one step. Compares the lease that
- * each was begun under: a sender that was paused past it records nothing. Where the lane changes hands in the middle of the
+ * each was begun under: a sender that was paused past it records nothing. Nor is an attempt recorded whose beginning the server
+ * does not know, because it took over without it: its event's number may be another event's by now. Where the lane changes hands in the middle of the
  * statement, whoever comes first has recorded the attempt: its id is the key. Says how many were ours to settle.
  */
 export const settleAttempts = async (db: Database, settled: readonly SettledAttempt[]): Promise<number> => {
@@ -110,23 +112,24 @@ function record(db: Database, settled: readonly SettledAttempt[], onConflict: Fr
       ${plain((one) => one.laneId)}::bigint[], ${plain((one) => one.token)}::bigint[],
       ${plain((one) => one.attemptId)}::uuid[], ${plain((one) => one.eventSeq)}::bigint[],
       ${plain((one) => one.attempt)}::int[], ${plain((one) => one.status)}::text[],
-      ${plain((one) => one.startedAtMs)}::bigint[], ${plain((one) => one.durationUs)}::int[],
+      ${plain((one) => one.startedAtMs)}::bigint[], ${plain((one) => one.begunNo)}::bigint[],
+      ${plain((one) => one.durationUs)}::int[],
       ${plain((one) => one.firstByteUs)}::int[], ${plain((one) => one.address)}::text[],
       ${text((one) => one.requestHeaders)}, ${plain((one) => one.responseStatus)}::int[],
       ${text((one) => one.responseHeaders)}, ${text((one) => one.responseBody)},
       ${plain((one) => (one.responseComplete === null ? null : String(one.responseComplete)))}::boolean[]
       ${connecting.columns} ${trouble.columns}
     ) as i (
-      lane_id, token, id, event_seq, attempt, status, started_ms, duration_us, first_byte_us, address, request_headers,
-      response_status, response_headers, response_body, response_complete
+      lane_id, token, id, event_seq, attempt, status, started_ms, begun_no, duration_us, first_byte_us, address,
+      request_headers, response_status, response_headers, response_body, response_complete
       ${connecting.names} ${trouble.names}
     )
     ${connecting.instead} ${trouble.instead}
     -- By the id alone, which no two lanes share, and each for itself (\`offset 0\`): a planner without statistics would
     -- otherwise go through all lanes of the organization for every attempt.
     cross join lateral (
-      select l.org_id, l.lease_token, l.ended_at from keyhook.lanes l where l.id = i.lane_id offset 0
+      select l.org_id, l.lease_token, l.begun_no, l.ended_at from keyhook.lanes l where l.id = i.lane_id offset 0
     ) l
-    where l.lease_token = i.token
+    where l.lease_token = i.token and l.begun_no >= i.begun_no
     ${onConflict}`
 }

@@ -13,6 +13,8 @@ export type BegunAttempt = {
   tries: number
   attemptId: string
   startedAtMs: number
+  /** Of its lease, the beginning that it was written down with; 0 if that was of an earlier lease. */
+  begunNo: number
 }
 
 /**
@@ -94,6 +96,8 @@ const begin = async (db: Database, beginnings: readonly Beginning[], whenLocked:
         -- By the id alone, which no two lanes share: a planner without statistics would otherwise go through all lanes of
         -- the organization for each of them.
         where l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
+          -- What its holder remembers may never have been, for another server (see lanes.ts).
+          and l.lease_server = pg_postmaster_start_time()
           -- A lane that was given back has the same token until somebody takes it: what is begun there, nobody would find.
           and l.ended_at is null and l.lease_owner is not null
         for no key update of l ${orPassOver(db, whenLocked)}

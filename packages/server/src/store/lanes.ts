@@ -29,6 +29,13 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
  *
  * They do not wait for the disk (synchronous_commit off for the one statement). What a crash of the server could take back is
  * found again by looking; and beginning an attempt does wait, which makes everything that was written before it durable too.
+ *
+ * A lease is good for the server that gave it, and the row says which that was, by when it started. A standby that takes over may
+ * lack the last of what its primary had committed: events that a holder has read, outcomes that it has settled. It gives the
+ * same numbers to other events, and no holder could tell what it remembers from what came in its place. So what is remembered
+ * does not outlive the server: on another one nothing begins, is renewed or counts as settled under the old lease, and the lane is
+ * leased anew, from its row. For whoever reads only the row, every state that a server had is as good as after a crash. The
+ * same server after a restart counts as another: nobody could tell what it was restored from.
  */
 
 export type LeasedLane = {
@@ -74,7 +81,7 @@ export const leaseLanes = async (
     ), leased as (
       update keyhook.lanes l
       set lease_owner = ${owner}, lease_token = greatest(l.lease_token + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
-        due_at = now() + ${leaseMs} * interval '1 millisecond', begun_no = 0
+        due_at = now() + ${leaseMs} * interval '1 millisecond', begun_no = 0, lease_server = pg_postmaster_start_time()
       from locked k where l.id = k.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.head_seq, l.asked, k.taken_over
     )
@@ -126,7 +133,8 @@ export const renewLanes = async (
   const ours = db`
     keyhook.lanes l
     join unnest(${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[]) as h (id, token)
-      on h.id = l.id and h.token = l.lease_token and l.lease_owner is not null`
+      on h.id = l.id and h.token = l.lease_token and l.lease_owner is not null
+        and l.lease_server = pg_postmaster_start_time()`
   const rows = await db<{ id: string; head_seq: string; asked: number }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true), ${boundedWait(db)}), locked as materialized (
       select l.id, l.org_id
@@ -169,7 +177,8 @@ export const releaseLanes = async (
 ): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true), ${boundedWait(db)}), given as materialized (
-      select l.id, h.abandon = 1 as abandon, h.settled = 1 and l.begun_no = h.begun_no as settled
+      select l.id, h.abandon = 1 as abandon, h.settled = 1 and l.begun_no = h.begun_no
+        and l.lease_server = pg_postmaster_start_time() as settled
       from quick cross join unnest(
         ${held.map((lane) => lane.laneId)}::bigint[], ${held.map((lane) => lane.token)}::bigint[],
         ${held.map((lane) => lane.asked)}::int[], ${held.map((lane) => lane.begunNo)}::bigint[],
@@ -177,7 +186,7 @@ export const releaseLanes = async (
       ) as h (id, token, asked, begun_no, settled, abandon)
       join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
       where h.abandon = 1 or (
-        l.begun_no = h.begun_no and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked))
+        l.begun_no = h.begun_no and l.lease_server = pg_postmaster_start_time() and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.asked = h.asked))
       )
       order by l.id for no key update of l ${orPassOver(db, whenLocked)}
     )

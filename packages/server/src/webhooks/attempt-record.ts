@@ -18,6 +18,7 @@ export const settled = (
   attemptId: begun.attemptId,
   attempt: begun.attempt,
   startedAtMs: begun.startedAtMs,
+  begunNo: begun.begunNo,
   status: exchange.status,
   durationUs: storable(exchange.durationUs),
   dnsUs: storable(exchange.dnsUs),

@@ -158,10 +158,12 @@ export function createDispatcher(deps: {
     )
     for (let start = 0; start < open.length; start += lanesPerPeek) {
       const chunk = open.slice(start, start + lanesPerPeek)
+      const byId = new Map(chunk.map((lane) => [lane.leased.laneId, lane]))
       const known = chunk.map(({ leased, headSeq, asked }) => ({ laneId: leased.laneId, headSeq, asked }))
       for (const news of await store.peek(known)) {
-        const lane = lanes.get(news.laneId)
-        if (lane !== undefined && !lane.releasing) tell(lane, news)
+        // Not of one that was leased anew meanwhile: this may be from the server before.
+        const lane = byId.get(news.laneId)!
+        if (!lane.gone && !lane.releasing) tell(lane, news)
       }
     }
   }

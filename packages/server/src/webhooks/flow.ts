@@ -45,7 +45,7 @@ export function createFlow(deps: {
   observe: FlowObserver
   /** The lane has nothing to do. */
   onIdle(lane: Lane): void
-  /** The database says that the lane is not ours any more, or that its webhook is gone. */
+  /** The database says that the lane is not ours any more, or that its webhook is gone; said again as its attempts are settled. */
   onLost(lane: Lane): void
   mend(attemptIds: readonly string[]): Promise<void>
   isDataRefused(error: unknown): boolean
@@ -201,6 +201,7 @@ export function createFlow(deps: {
       tries: delivery.tries,
       attemptId: uuid7(now),
       startedAtMs: now,
+      begunNo: 0,
     }
     lane.unsettled.set(begun.attemptId, begun)
     return { lane, delivery, begun, readyMs: 0 }
@@ -229,7 +230,8 @@ export function createFlow(deps: {
     lane.unsettled.delete(attemptId)
     if (retryMs === 0) lane.retriesDue = true
     else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
-    consider(lane)
+    if (lane.gone) deps.onLost(lane)
+    else consider(lane)
   }
 
   function lookForRetries(lane: Lane): void {
@@ -241,7 +243,7 @@ export function createFlow(deps: {
   function interruptLeftover(lane: Lane, left: Leftover): void {
     const { laneId, token, webhook } = lane.leased
     const { eventSeq, attempts: attempt, tries, attemptId, startedAtMs } = left
-    const begun = { laneId, token, eventSeq, attempt, tries, attemptId, startedAtMs }
+    const begun = { laneId, token, eventSeq, attempt, tries, attemptId, startedAtMs, begunNo: 0 }
     // Ours now: what begins next in this lane is written down beside it.
     lane.unsettled.set(attemptId, begun)
     const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)
@@ -294,6 +296,7 @@ function beginningsOf(group: readonly Starting[]): Beginning[] {
       const { laneId, token } = lane.leased
       lane.begunNo += 1
       const fresh = starting.map(({ begun }) => begun)
+      for (const begun of fresh) begun.begunNo = lane.begunNo
       return { laneId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled.values()] }
     },
   )

@@ -26,7 +26,10 @@ export function createHearing(deps: {
   onWriteDue(): void
 }) {
   const { store, clock, lanes } = deps
-  /** Empty when lanes are taken, which only ever follows a writing: so none of them can have missed what was seen. */
+  /**
+   * Empty when lanes are taken, which only ever follows a writing: so none of them can have missed what was seen. Nor can what
+   * was seen on a server before this one hide anything from them.
+   */
   const seen = new Map<OrgId, number>()
   let writing: (() => void) | null = null
 

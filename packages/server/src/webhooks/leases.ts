@@ -46,6 +46,9 @@ export function createLeases(deps: {
     lane.gone = true
     flow.forget(lane)
     if (lanes.get(lane.leased.laneId) === lane) lanes.delete(lane.leased.laneId)
+    // It may be refused to us and still nobody else's: after a restart of the server every lane is. Once what was on its way
+    // is recorded, the next may have it. Where somebody has it already, its token is another.
+    if (lane.unsettled.size === 0) giveBack(lane)
   }
 
   /** Says whether there may be more to take. */
@@ -111,13 +114,11 @@ export function createLeases(deps: {
   }
 
   async function release(idle: Lane[]): Promise<void> {
-    const wanted = idle.filter((lane) => !lane.gone)
-    if (wanted.length === 0) return
-    const leaving = wanted.map((lane) => released(lane, { abandon: false }))
+    const leaving = idle.map((lane) => released(lane, { abandon: lane.gone }))
     const left = new Set(await persist('release', () => store.release(leaving)))
-    for (const lane of wanted) if (left.has(lane.leased.laneId)) drop(lane)
+    for (const lane of idle) if (left.has(lane.leased.laneId)) drop(lane)
     // The others have news, or are lost: the renewal says which.
-    const kept = wanted.filter((lane) => !lane.gone)
+    const kept = idle.filter((lane) => !lane.gone)
     for (const lane of kept) lane.releasing = false
     await renew(kept)
     if (full) deps.onRoom()

@@ -2,7 +2,9 @@ import type { Beginning, MayGo } from '../../src/store/beginnings.ts'
 import type { Model } from './model.ts'
 import type { Host } from './timeline.ts'
 
-export type Request = { host: Host; laneId: number; eventSeq: number; attemptId: string; token: number }
+export type Request = { host: Host; laneId: number; eventId: string; attemptId: string; token: number }
+
+type Attempt = { attemptId: string; attempt: number; status: string }
 
 export type Checks = ReturnType<typeof createChecks>
 
@@ -14,7 +16,10 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
   const inFlight = new Set<Request>()
   const firstBegun = new Map<number, number>()
   const begunIds = new Set<string>()
+  /** By the attempt's id. */
   const gone = new Set<string>()
+  /** A standby took over without them: nobody can find them any more. */
+  const lost = new Set<string>()
   let violation: string | null = null
 
   const fail = (text: string) => {
@@ -50,11 +55,12 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
       if (lane.owner !== null && lane.dueMs! > nowMs) fail(`lane ${lane.id} is taken from ${lane.owner}, who holds it`)
     },
     /** A request leaves: there must be an intent of this process for it, and no other request of the same. */
-    sent(host: Host, laneId: number, eventSeq: number): Request {
-      const intent = intents.get(keyOf(host, laneId, eventSeq))
-      if (intent === undefined) fail(`${host.name} sends event ${eventSeq} to lane ${laneId} without an intent`)
-      intents.delete(keyOf(host, laneId, eventSeq))
-      const request = { host, laneId, eventSeq, attemptId: '', token: 0, ...intent }
+    sent(host: Host, laneId: number, eventId: string): Request {
+      const key = keyOf(host, laneId, Math.floor(Number(eventId)))
+      const intent = intents.get(key)
+      if (intent === undefined) fail(`${host.name} sends event ${eventId} to lane ${laneId} without an intent`)
+      intents.delete(key)
+      const request = { host, laneId, eventId, attemptId: '', token: 0, ...intent }
       requests.push(request)
       inFlight.add(request)
       if (inFlightOf(host, laneId, request.token) > laneWidthMax) fail(`lane ${laneId} has more in flight than it may`)
@@ -62,7 +68,14 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
     },
     answered: (request: Request) => void inFlight.delete(request),
     /** The receiver said 410: this delivery ends here. */
-    refusedForGood: (request: Request) => void gone.add(`${request.laneId} ${request.eventSeq}`),
+    refusedForGood: (request: Request) => void gone.add(request.attemptId),
+    /** A standby has taken over: what it has not got has never been. */
+    tookOver(): void {
+      firstBegun.clear()
+      for (const { id, cursorSeq } of model.lanes.values()) firstBegun.set(id, cursorSeq)
+      const known = new Set([...model.lanes.keys()].flatMap((id) => model.sendingOf(id).map((one) => one.attemptId)))
+      for (const id of begunIds) if (!known.has(id) && !model.attempts.has(id)) lost.add(id)
+    },
     died(host: Host): void {
       for (const request of inFlight) if (request.host === host) inFlight.delete(request)
     },
@@ -93,16 +106,20 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
         if (model.lanes.get(laneId)!.ended) continue
         for (const eventSeq of seqs) checkDelivery(laneId, eventSeq, byDelivery.get(`${laneId} ${eventSeq}`) ?? [])
       }
-      for (const { attemptId, laneId, eventSeq } of requests) {
-        if (!model.attempts.has(attemptId)) fail(`the request for event ${eventSeq} to lane ${laneId} has no row`)
+      for (const { attemptId, laneId, eventId } of requests) {
+        const row = model.attempts.get(attemptId)
+        if (row === undefined && !lost.has(attemptId))
+          fail(`the request for event ${eventId} to lane ${laneId} has no row`)
+        if (row !== undefined && model.eventOf(laneId, row.eventSeq)?.eventId !== eventId)
+          fail(`the request for event ${eventId} to lane ${laneId} is recorded as another's`)
       }
     },
   }
 
-  function checkDelivery(laneId: number, eventSeq: number, attempts: readonly { attempt: number; status: string }[]) {
+  function checkDelivery(laneId: number, eventSeq: number, attempts: readonly Attempt[]) {
     const what = `event ${eventSeq} to lane ${laneId}: ${attempts.map((one) => one.status).join(', ') || 'nothing'}`
     if (attempts.some((one, i) => one.attempt !== i + 1)) fail(`${what}: its attempts are not counted one by one`)
-    if (attempts.at(-1)?.status === 'succeeded' || gone.has(`${laneId} ${eventSeq}`)) return
+    if (attempts.at(-1)?.status === 'succeeded' || attempts.some((one) => gone.has(one.attemptId))) return
     // Interrupted ones do not count; a redelivery begins the schedule anew, so there may be more.
     const failed = attempts.filter((one) => one.status === 'failed').length
     if (failed < tries) fail(`${what}: given up before the schedule of ${tries} was used up`)

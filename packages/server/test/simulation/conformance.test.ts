@@ -17,7 +17,7 @@ import { type Random, seededRandom } from './random.ts'
  */
 
 const forEver = 1_000_000_000
-const steps = 250
+const steps = 400
 
 type Held = {
   laneId: number
@@ -119,11 +119,12 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       const { laneId, eventSeq, attempts, tries } = delivery
       const attemptId = uuid7(Date.now())
       const { orgId } = model.lanes.get(laneId)!
-      const one = { laneId, orgId, eventSeq, attempt: attempts + 1, tries, attemptId, startedAtMs: Date.now() }
+      const attempt = { laneId, orgId, eventSeq, attempt: attempts + 1, tries, attemptId, startedAtMs: Date.now() }
       // Now and then one is forgotten that is on its way, or the statement comes late: the database takes it as it is told.
       if (draw.chance(0.2)) lane.unsettled.pop()
-      lane.unsettled.push(one)
       lane.begunNo += draw.pick([1, 1, 1, 0, -1])
+      const one = { ...attempt, begunNo: lane.begunNo }
+      lane.unsettled.push(one)
       const with_ = (token: number) => {
         const all = lane.unsettled.map((begun) => ({ ...begun, token }))
         return [{ laneId, token, no: lane.begunNo, fresh: all.slice(-1), unsettled: all }]
@@ -184,6 +185,12 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
         })
         .catch(() => false)
       await both('redeliver', real, model.redeliver(laneId, eventSeq), (asked) => [asked])
+    },
+    async (draw) => {
+      if (draw.chance(0.9)) return
+      // Another server takes over: the leases that there are were given by one before it.
+      model.standBy()()
+      await world.db`update keyhook.lanes set lease_server = lease_server - interval '1 second'`
     },
     async (draw) => {
       if (draw.chance(0.9)) return

@@ -19,6 +19,7 @@ type LaneRow = {
   dueMs: number | null
   owner: string | null
   token: number
+  server: number
   ended: boolean
   begun: readonly BegunAttempt[]
   begunNo: number
@@ -39,7 +40,7 @@ export type Model = ReturnType<typeof createModel>
 export function createModel(now: () => number, freshMax = 12) {
   const lanes = new Map<number, LaneRow>()
   const deliveries = new Map<number, number[]>()
-  const publishedMs = new Map<string, number>()
+  const events = new Map<string, { eventId: string; publishedMs: number }>()
   const lastSeq = new Map<OrgId, number>()
   const retries = new Map<string, RetryRow>()
   const attempts = new Map<string, AttemptRow>()
@@ -48,6 +49,8 @@ export function createModel(now: () => number, freshMax = 12) {
   const locked = new Set<number>()
   /** What a crash of the server could take back: commits that nobody has waited for, in their order. */
   let undo: (() => void)[] = []
+  /** The how-manieth server this is: one that takes over from another, or is started again, is another. */
+  let server = 1
 
   const onDisk = () => {
     undo = []
@@ -71,13 +74,14 @@ export function createModel(now: () => number, freshMax = 12) {
     const lane = lanes.get(laneId)!
     return lane.token === token ? lane : undefined
   }
+  const eventOf = (laneId: number, eventSeq: number) => events.get(`${lanes.get(laneId)!.orgId} ${eventSeq}`)!
   const dueDelivery = (laneId: number, eventSeq: number, row?: Pick<RetryRow, 'attempt' | 'tries'>): DueDelivery => ({
     laneId,
     eventSeq,
-    eventId: `${eventSeq}`,
+    eventId: eventOf(laneId, eventSeq).eventId,
     eventType: 'database.created',
     body: Buffer.alloc(0),
-    publishedAtMs: publishedMs.get(`${lanes.get(laneId)!.orgId} ${eventSeq}`)!,
+    publishedAtMs: eventOf(laneId, eventSeq).publishedMs,
     attempts: row?.attempt ?? 0,
     tries: row?.tries ?? 0,
   })
@@ -137,7 +141,7 @@ export function createModel(now: () => number, freshMax = 12) {
         return free.map(({ lane }): LeasedLane => {
           const takenOver = lane.begun.length > 0
           const token = Math.max(lane.token + 1, Math.floor(now() * 1_000))
-          Object.assign(lane, { owner, token, dueMs: now() + leaseMs, begunNo: 0 })
+          Object.assign(lane, { owner, token, dueMs: now() + leaseMs, begunNo: 0, server })
           const { id, orgId, cursorSeq, headSeq, asked } = lane
           const webhook = lane.ended ? null : { url: '', secret: { keyId: '', box: Buffer.alloc(0) } }
           const webhookId = `wh_${id}` as WebhookId
@@ -174,7 +178,8 @@ export function createModel(now: () => number, freshMax = 12) {
       const mayGo = new Map<number, ReadonlyMap<number, number> | 'locked'>()
       for (const { laneId, token, no, fresh, unsettled } of beginnings) {
         const lane = heldBy({ laneId, token })
-        if (lane === undefined || lane.ended || lane.owner === null || lane.begunNo > no) continue
+        if (lane === undefined || lane.ended || lane.owner === null) continue
+        if (lane.begunNo > no || lane.server !== server) continue
         if (locked.has(laneId)) {
           mayGo.set(laneId, 'locked')
           continue
@@ -197,9 +202,9 @@ export function createModel(now: () => number, freshMax = 12) {
     settle(settled: readonly SettledAttempt[]) {
       onDisk()
       let ours = 0
-      for (const { laneId, eventSeq, attemptId, attempt, token, status, tries, retryMs } of settled) {
+      for (const { laneId, eventSeq, attemptId, attempt, token, begunNo, status, tries, retryMs } of settled) {
         const lane = heldBy({ laneId, token })
-        if (lane === undefined || attempts.has(attemptId)) continue
+        if (lane === undefined || lane.begunNo < begunNo || attempts.has(attemptId)) continue
         ours += 1
         attempts.set(attemptId, { laneId, eventSeq, attempt, attemptId, status })
         if (retryMs === null || lane.ended || retries.has(keyOf(laneId, eventSeq))) continue
@@ -212,7 +217,7 @@ export function createModel(now: () => number, freshMax = 12) {
       lazily(() =>
         held.flatMap((one) => {
           const lane = heldBy(one)
-          if (lane === undefined || lane.owner === null) return []
+          if (lane === undefined || lane.owner === null || lane.server !== server) return []
           if (!locked.has(lane.id)) lane.dueMs = now() + leaseMs
           return [{ laneId: lane.id, headSeq: lane.headSeq, asked: lane.asked }]
         }),
@@ -231,9 +236,10 @@ export function createModel(now: () => number, freshMax = 12) {
           const lane = heldBy(one)
           if (lane === undefined || locked.has(lane.id)) return []
           const isQuiet = lane.ended || (lane.headSeq <= lane.cursorSeq && lane.asked === one.asked)
-          if (!one.abandon && !(isQuiet && lane.begunNo === one.begunNo)) return []
+          const isAsHeld = lane.begunNo === one.begunNo && lane.server === server
+          if (!one.abandon && !(isQuiet && isAsHeld)) return []
           lane.owner = null
-          if (one.settled && lane.begunNo === one.begunNo) lane.begun = []
+          if (one.settled && isAsHeld) lane.begun = []
           const waiting = retriesOf(lane.id).map((row) => row.dueMs)
           if (lane.ended) lane.dueMs = lane.begun.length > 0 ? now() : null
           else if (one.abandon) lane.dueMs = now()
@@ -251,9 +257,22 @@ export function createModel(now: () => number, freshMax = 12) {
     retries,
     attempts,
     sendingOf,
+    eventOf,
+    get server() {
+      return server
+    },
     addLane(orgId: OrgId): number {
       const id = lanes.size + 1
-      const nothing = { headSeq: 0, cursorSeq: 0, asked: 0, dueMs: null, owner: null, token: 0, ended: false }
+      const nothing = {
+        headSeq: 0,
+        cursorSeq: 0,
+        asked: 0,
+        dueMs: null,
+        owner: null,
+        token: 0,
+        server: 0,
+        ended: false,
+      }
       lanes.set(id, { id, orgId, ...nothing, begun: [], begunNo: 0 })
       deliveries.set(id, [])
       return id
@@ -263,7 +282,8 @@ export function createModel(now: () => number, freshMax = 12) {
       onDisk()
       const eventSeq = (lastSeq.get(orgId) ?? 0) + 1
       lastSeq.set(orgId, eventSeq)
-      publishedMs.set(`${orgId} ${eventSeq}`, now())
+      // Of two servers that give the same number, each has its own event.
+      events.set(`${orgId} ${eventSeq}`, { eventId: `${eventSeq}.${server}`, publishedMs: now() })
       for (const lane of lanes.values()) {
         if (lane.orgId === orgId && !lane.ended) deliveries.get(lane.id)!.push(eventSeq)
       }
@@ -291,9 +311,25 @@ export function createModel(now: () => number, freshMax = 12) {
       if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
       return true
     },
-    /** The server crashes: of the commits that nobody waited for, the last few are lost. */
-    crash(lost: (commits: number) => number): void {
+    /** The server crashes: of the commits that nobody waited for, the last few are lost. Only one that ended is started again. */
+    crash(lost: (commits: number) => number, ends: boolean): void {
       for (let count = lost(undo.length); count > 0; count--) undo.pop()!()
+      if (ends) server += 1
+    },
+    /** What a standby has got so far. The function it returns makes it the primary: all that was committed since is lost. */
+    standBy(): () => void {
+      const tables = [lanes, deliveries, events, lastSeq, retries, attempts] as Map<unknown, unknown>[]
+      const copies = structuredClone(tables)
+      const wakesThen = wakes
+      return () => {
+        tables.forEach((table, i) => {
+          table.clear()
+          for (const [key, row] of copies[i]!) table.set(key, row)
+        })
+        wakes = wakesThen
+        undo = []
+        server += 1
+      }
     },
   }
 }

@@ -104,6 +104,7 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
   function say<T>(what: string, given: unknown, statement: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const answer = (run: () => void) => timeline.after(database.latencyMs(), run, host)
+      const { server } = model
       timeline.after(database.latencyMs(), () => {
         // Of a process that died in the meantime, what had left it still arrives.
         if (!host.alive && random.chance(0.5)) return
@@ -112,7 +113,7 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
           // Given up by us; the server may be at it still, behind a lock, and be done when nobody thinks of it any more.
           if (random.chance(0.3))
             timeline.after(random.int(1, 4_000), () => {
-              if (database.isDown) return
+              if (database.isDown || model.server !== server) return
               trace(`${host.name} ${what} ${brief(given)}, late -> ${brief(statement())}`)
             })
           return answer(() => reject(unavailable))
@@ -164,7 +165,7 @@ function senderOf(world: World, host: Host, { laneId }: LeasedLane): LaneSender 
     headers: ({ eventId }) => ['event', eventId],
     send(headers, _body, done) {
       world.trace(`${host.name} sends event ${headers[1]} to lane ${laneId}`)
-      const request = checks.sent(host, laneId, Number(headers[1]))
+      const request = checks.sent(host, laneId, headers[1]!)
       const behaviour = world.receive(laneId)
       const inTime = behaviour.latencyMs < world.attemptMsMax
       const ms = inTime ? behaviour.latencyMs : world.attemptMsMax

@@ -3,6 +3,7 @@ import { attemptsAfterAskingAgain } from './asking-again.ts'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { busiestMoment } from './hanging.ts'
+import { acrossRestart } from './restarting.ts'
 import { retriedAfterMs } from './steady.ts'
 import { restlessMs } from './stopping.ts'
 import { type Plant, tell } from './story.ts'
@@ -14,7 +15,8 @@ import { sentAfterTakingOver } from './taking-over.ts'
  *
  * Breaks of the engine that it has been seen to find: two groups of one lane begun at once, a lost lane read again, a token
  * given twice after a crash of the server, a request sent after its lane was given back, a lease that comes after the
- * stop, the lane of a deleted webhook kept for ever, and lanes leased by age alone.
+ * stop, the lane of a deleted webhook kept for ever, lanes leased by age alone, and a lease that outlives its server: for
+ * beginning, renewing, giving back, and attempts that it does not know settled.
  */
 const only = process.env.SIMULATION_SEED
 const seeds = Number(process.env.SIMULATION_SEEDS ?? 250)
@@ -121,4 +123,10 @@ test('receivers that hang together are not asked again together', async () => {
 test('a redelivery that is asked for while its retry waits in the lane gets the whole schedule', async () => {
   // One before it, and the two of the schedule from its start.
   expect(await attemptsAfterAskingAgain()).toBe(3)
+})
+
+test('a restart of PostgreSQL that loses nothing costs no request, and no lane waits for its lease to run out', async () => {
+  const { waitedMs, attempts } = await acrossRestart()
+  expect(waitedMs).toBeLessThan(2_000)
+  expect(attempts).toBe(2)
 })

@@ -118,9 +118,21 @@ export async function tell(
       const lost = random.int(0, commits)
       note(`PostgreSQL crashes and loses ${lost} commits`)
       return lost
-    })
+    }, random.chance(0.5))
     timeline.after(random.int(1, 2 * leaseMs), () => {
       world.database.isDown = false
+    })
+  })
+  often(1, () => {
+    const promote = model.standBy()
+    timeline.after(random.int(1, 2_000), () => {
+      note('the standby takes over, without what came last')
+      promote()
+      checks.tookOver()
+      world.database.isDown = true
+      timeline.after(random.int(1, leaseMs), () => {
+        world.database.isDown = false
+      })
     })
   })
   often(2, () => {

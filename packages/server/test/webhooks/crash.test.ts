@@ -105,6 +105,7 @@ test('only the holder of the lease settles: an outcome that comes too late chang
     attemptId: row!.id,
     attempt: 1,
     startedAtMs: Date.now(),
+    begunNo: 0,
     tries: 1,
     retryMs: null,
   }

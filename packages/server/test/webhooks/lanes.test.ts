@@ -4,7 +4,7 @@ import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { settleAttempts } from '../../src/store/attempts.ts'
 import { type BegunAttempt, beginAttempts, findLeftovers } from '../../src/store/beginnings.ts'
 import type { Database } from '../../src/store/database.ts'
-import { askLane, leaseLanes, releaseLanes } from '../../src/store/lanes.ts'
+import { askLane, leaseLanes, releaseLanes, renewLanes } from '../../src/store/lanes.ts'
 import { wakeLanes } from '../../src/store/news.ts'
 import { ensurePartitions } from '../../src/store/partitions.ts'
 import { redeliver } from '../../src/store/redeliveries.ts'
@@ -28,6 +28,7 @@ async function leasedLane() {
     tries: 0,
     attemptId: uuid7(Date.now()),
     startedAtMs: Date.now(),
+    begunNo: 1,
   }
   const held = {
     laneId: lane!.laneId,
@@ -139,6 +140,24 @@ test('what was said on a connection that was given up, and comes late, changes n
   await retry(1)
   await begin(world.db, second, 2)
   expect(await world.db`select attempt from keyhook.retries`).toEqual([])
+})
+
+test('a lease is good for the server that gave it: another one begins, keeps and gives back nothing under it', async () => {
+  const { world, first, held } = await leasedLane()
+  await ensurePartitions(world.db, Date.now())
+  await begin(world.db, first)
+  const second = { ...first, attemptId: uuid7(Date.now()), begunNo: 2 }
+  // A standby has taken over, which had got as far as the first beginning: it started at another time.
+  await world.db`update keyhook.lanes set lease_server = lease_server - interval '1 second', head_seq = 1, due_at = now()`
+  expect((await begin(world.db, second, 2)).size).toBe(0)
+  expect(await renewLanes(world.db, [held], 60_000)).toEqual([])
+  expect(await releaseLanes(world.db, [held])).toEqual([])
+  // Its holder takes the first for settled, and has that from the server before.
+  expect(await releaseLanes(world.db, [{ ...held, abandon: true }])).toEqual([held.laneId])
+  expect(await world.db`select id from keyhook.sending`).toEqual([{ id: first.attemptId }])
+  // What this server knows of may be settled until somebody takes the lane, and what it does not know of may not.
+  const settle = (one: BegunAttempt) => settleAttempts(world.db, [{ ...failedSilently, ...one, tries: 1, retryMs: 0 }])
+  expect([await settle(second), await settle(first)]).toEqual([0, 1])
 })
 
 test('a lane with news is not given back: neither a new delivery nor a request to send again is slept through', async () => {
