@@ -8,7 +8,7 @@ import { createReceiver, type Receiver, type SendLimits } from './receiver.ts'
 import type { RequestHeaders } from './request.ts'
 import { newWidth } from './width.ts'
 
-type Kept = LaneSender & { usedAt: number; inFlight: number; receiver: Receiver }
+type Kept = LaneSender & { webhookId: string; usedAt: number; inFlight: number; receiver: Receiver }
 
 /** How long connections and what was learned about a receiver outlive the lease of its lane. */
 const keptMs = 60_000
@@ -37,6 +37,7 @@ export function createSenders(deps: {
     }
     const receiver = createReceiver(new URL(leased.webhook!.url), { ...deps, idleConnections })
     const sender: Kept = {
+      webhookId: leased.webhookId,
       width: newWidth(),
       usedAt: deps.now(),
       inFlight: 0,
@@ -69,8 +70,12 @@ export function createSenders(deps: {
 
   return {
     open(leased: LeasedLane): LaneSender | null {
-      // URL and secret of a webhook never change, so a kept sender is as good as a new one.
-      const sender = kept.get(leased.laneId) ?? open(leased)
+      // URL and secret of a webhook never change, so a kept sender is as good as a new one. But after a failover that lost a
+      // webhook its lane's number may be another's.
+      const known = kept.get(leased.laneId)
+      const isIts = known?.webhookId === leased.webhookId
+      if (!isIts) known?.receiver.close()
+      const sender = isIts ? known! : open(leased)
       if (sender !== null) kept.set(leased.laneId, sender)
       return sender
     },

@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { uuid7Floor } from '../../src/kernel/uuid7.ts'
 import type { LeasedLane } from '../../src/store/lanes.ts'
@@ -82,23 +82,47 @@ test('an attempt that was begun by a clock months ahead finds its week, and keep
   })
 })
 
-test('a lane that is held for minutes with nothing to send goes on keeping its connections', async () => {
-  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
-  const receiver = await receiverFor()
+function sendersTest(now = () => 0) {
   const masterKeys = createMasterKeys([Buffer.alloc(32, 7)])
-  let nowMs = 0
   const senders = createSenders({
     masterKeys,
     connect: connectWith(),
     limits,
     idleMax: 100,
     requestHeaders: createRequestHeaders({ serviceName: 'Service', standardWebhooks: false }),
-    now: () => nowMs,
+    now,
     onUnreadable() {},
   })
   const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
-  const webhook = { url: receiver.url, secret: masterKeys.seal(secret, 'wh_one') }
-  const sender = senders.open({ laneId: 1, webhookId: 'wh_one', webhook } as unknown as LeasedLane)!
+  return {
+    senders,
+    open(laneId: number, webhookId: string, url: string) {
+      const webhook = { url, secret: masterKeys.seal(secret, webhookId) }
+      return senders.open({ laneId, webhookId, webhook } as unknown as LeasedLane)!
+    },
+  }
+}
+
+test('a lane whose number was that of a webhook which a failover lost reaches its own receiver', async () => {
+  const { senders, open } = sendersTest()
+  onTestFinished(() => senders.close())
+  const [lost, own] = [await receiverFor(), await receiverFor()]
+  for (const [id, url] of [
+    ['wh_lost', lost.url],
+    ['wh_own', own.url],
+  ] as const) {
+    const sender = open(1, id, url)
+    await new Promise((done) => sender.send([], Buffer.from('{}'), done))
+  }
+  expect([lost.received.length, own.received.length]).toEqual([1, 1])
+})
+
+test('a lane that is held for minutes with nothing to send goes on keeping its connections', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  const receiver = await receiverFor()
+  let nowMs = 0
+  const { senders, open } = sendersTest(() => nowMs)
+  const sender = open(1, 'wh_one', receiver.url)
   const send = () => new Promise((done) => sender.send([], Buffer.from('{}'), done))
   try {
     await send()
