@@ -9,8 +9,9 @@ type Need = { setting: string; wanted: string; fits?: (value: string) => boolean
 
 /*
  * What the driver, pg-boss and our own statements rely on, and a role or a database may have set otherwise: times would be
- * read with days and months exchanged, secrets could not be opened, and what waits for a lock would be refused. Looked at
- * rather than set: a pooler lets few settings through, and gives every transaction another connection.
+ * read with days and months exchanged, secrets could not be opened, what waits for a lock would be refused, and what was
+ * answered as taken could be gone after a crash. Looked at rather than set: a pooler lets few settings through, and gives every
+ * transaction another connection.
  */
 const needs: readonly Need[] = [
   { setting: 'server_version_num', wanted: '150000 or more', fits: (value) => Number(value) >= 150_000 },
@@ -23,6 +24,8 @@ const needs: readonly Need[] = [
   { setting: 'default_transaction_read_only', wanted: 'off' },
   // Otherwise no foreign key cascades: whoever is removed would keep their keys.
   { setting: 'session_replication_role', wanted: 'origin' },
+  // Any of its other values waits for the disk at least. Statements that need not wait say so themselves.
+  { setting: 'synchronous_commit', wanted: 'on', fits: (value) => value !== 'off' },
 ]
 
 /** Throws what an operator has to change, all of it at once. */

@@ -219,7 +219,8 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
   })
 
   test('a database that is set up otherwise than we rely on is named with all that has to change', async () => {
-    const odd = '?bytea_output=escape&DateStyle=German&default_transaction_isolation=serializable&array_nulls=off'
+    const odd =
+      '?bytea_output=escape&DateStyle=German&default_transaction_isolation=serializable&array_nulls=off&synchronous_commit=off'
     const ended = await keyhookHere(['migrate'], {
       ...beside.environment,
       DATABASE_URL: beside.environment.DATABASE_URL + odd,
@@ -230,6 +231,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
       'DATABASE_URL: bytea_output is "escape" there, and has to be "hex"',
       'DATABASE_URL: array_nulls is "off" there, and has to be "on"',
       'DATABASE_URL: default_transaction_isolation is "serializable" there, and has to be "read committed"',
+      'DATABASE_URL: synchronous_commit is "off" there, and has to be "on"',
     ])
     // No role and no database is to blame here, and changing one would not help.
     expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(4)
