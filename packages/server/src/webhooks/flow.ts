@@ -1,13 +1,14 @@
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import { uuid7 } from '../kernel/uuid7.ts'
 import type { SettledAttempt } from '../store/attempts.ts'
-import type { Beginning, BegunAttempt, Leftover } from '../store/beginnings.ts'
+import type { Beginning, BegunAttempt, Leftover, MayGo } from '../store/beginnings.ts'
 import type { DueDelivery } from '../store/due.ts'
 import { settled, unknownOutcome } from './attempt-record.ts'
 import { type Clock, pause } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createGroup } from './group.ts'
 import { canStart, isIdle, type Lane, readRequest, type Starting, takeIn, takeNext, wantsRead } from './lane.ts'
+import { isLate, leaveTimes } from './leaving.ts'
 import type { Persist } from './persist.ts'
 import { type Attempted, createSending } from './sending.ts'
 import { createSettling } from './settling.ts'
@@ -69,6 +70,7 @@ export function createFlow(deps: {
       inFlight -= 1
       return inFlight
     },
+    interrupt,
     settle: settling.add,
     attempted: deps.observe.attempted,
     consider(lane) {
@@ -139,13 +141,7 @@ export function createFlow(deps: {
 
   /** Writes the group down, then sends it. */
   async function begin(group: readonly Starting[]): Promise<void> {
-    const intents = beginningsOf(group)
-    const beginning = deps.persist('begin', () => {
-      // Said again after an outage it begins now: its time is signed, and receivers refuse what is old.
-      const startedAtMs = clock.now()
-      for (const { begun } of group) begun.startedAtMs = startedAtMs
-      return store.begin(intents)
-    })
+    const beginning = sayBegun(group)
     beginnings.add(beginning)
     if (turns.size > 0) scheduleStart()
     const mayGo = await beginning
@@ -154,22 +150,17 @@ export function createFlow(deps: {
     let ours = 0
     const readyMs = clock.now()
     for (const one of group) {
-      const { begun } = one
-      const tries = mayGo.get(begun.laneId)
+      const { laneId, startedAtMs } = one.begun
+      const tries = mayGo.get(laneId)
       if (tries === 'locked') {
         locked.push(one)
         continue
       }
       leaveStart(one)
-      // A redelivery that was asked for since the retry was read begins the schedule anew.
-      begun.tries = tries?.get(begun.eventSeq) ?? begun.tries
       if (tries !== undefined) ours += 1
       if (tries === undefined) refuse(one)
       else if (cutOff || one.lane.gone) interrupt(one)
-      else {
-        one.readyMs = readyMs
-        one.lane.ready.push(one)
-      }
+      else one.lane.ready.push(Object.assign(one, leaveTimes(startedAtMs, readyMs)))
     }
     if (locked.length > 0) beginAgain(locked)
     deps.observe.grouped('begin', group.length - locked.length, ours)
@@ -178,6 +169,30 @@ export function createFlow(deps: {
       consider(lane)
     }
     if (turns.size > 0) scheduleStart()
+  }
+
+  /**
+   * An answer that comes late is asked for once more: the same statement, which changes nothing and looks at the lanes again. Only
+   * once, or nothing would ever leave where PostgreSQL always takes so long.
+   */
+  async function sayBegun(group: readonly Starting[]): Promise<MayGo> {
+    const intents = beginningsOf(group)
+    const say = async () => {
+      const mayGo = await deps.persist('begin', () => {
+        // Said again after an outage it begins now: its time is signed, and receivers refuse what is old.
+        const now = clock.now()
+        for (const { begun } of group) begun.startedAtMs = now
+        return store.begin(intents)
+      })
+      // A redelivery that was asked for since the retry was read begins the schedule anew.
+      for (const { begun } of group) {
+        const tries = mayGo.get(begun.laneId)
+        if (tries !== 'locked') begun.tries = tries?.get(begun.eventSeq) ?? begun.tries
+      }
+      return mayGo
+    }
+    const mayGo = await say()
+    return isLate(group[0]!.begun.startedAtMs, clock.now()) && mayGo.size > 0 ? say() : mayGo
   }
 
   /** Somebody has these lanes locked. They take no place from others until it is their turn again. */
@@ -204,7 +219,7 @@ export function createFlow(deps: {
       begunNo: 0,
     }
     lane.unsettled.set(begun.attemptId, begun)
-    return { lane, delivery, begun, readyMs: 0 }
+    return { lane, delivery, begun, hurryMs: now, overMs: now }
   }
 
   function leaveStart({ lane, delivery }: Starting): void {

@@ -14,8 +14,8 @@ export type LaneSender = {
   interrupt(): void
 }
 
-/** A delivery that has been taken from its lane to be sent. `readyMs`: when it was on disk. */
-export type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt; readyMs: number }
+/** A delivery that has been taken from its lane to be sent: from `hurryMs` on without waiting, and after `overMs` not any more. */
+export type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt; hurryMs: number; overMs: number }
 
 /** A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. */
 export type Lane = {

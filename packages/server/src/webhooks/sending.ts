@@ -17,8 +17,6 @@ export type Attempted = {
   retryMs: number | null
 }
 
-/** How long an attempt that is on disk may wait for a connection before it gets one of its own. */
-const readyMsMax = 250
 /** Of the time that an attempt took to fail; what failed sooner than a second held nobody up. */
 const restShare = 0.1
 const restMsMin = 100
@@ -37,6 +35,8 @@ export function createSending(deps: {
   schedule: RetrySchedule
   /** A request has come to its end. Says how many the process still has on their way. */
   onEnd(): number
+  /** It is too late to send it. */
+  interrupt(one: Starting): void
   settle(attempt: SettledAttempt & { lane: Lane }): void
   attempted(one: Attempted): void
   /** The lane may have something to do. */
@@ -46,13 +46,17 @@ export function createSending(deps: {
 
   /**
    * A connection that becomes free takes the next at once: no connection waits for the disk, and none is opened that is not
-   * needed. But nothing waits for long.
+   * needed. But nothing waits for long; and what had to, because this process was paused, does not leave (leaving.ts).
    */
   function sendReady(lane: Lane): void {
-    const before = clock.now() - readyMsMax
-    while (lane.ready.length > 0 && (hasConnection(lane) || lane.ready[0]!.readyMs <= before)) send(lane.ready.shift()!)
+    const now = clock.now()
+    while (lane.ready.length > 0 && (hasConnection(lane) || lane.ready[0]!.hurryMs <= now)) {
+      const one = lane.ready.shift()!
+      if (now > one.overMs) deps.interrupt(one)
+      else send(one)
+    }
     if (lane.ready.length === 0) return
-    lane.hurry ??= clock.after(lane.ready[0]!.readyMs - before, () => {
+    lane.hurry ??= clock.after(lane.ready[0]!.hurryMs - now, () => {
       lane.hurry = null
       sendReady(lane)
     })

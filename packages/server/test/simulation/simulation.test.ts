@@ -3,6 +3,7 @@ import { attemptsAfterAskingAgain } from './asking-again.ts'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { busiestMoment } from './hanging.ts'
+import { deliveredSlowly, sentLate } from './pausing.ts'
 import { acrossRestart } from './restarting.ts'
 import { retriedAfterMs } from './steady.ts'
 import { restlessMs } from './stopping.ts'
@@ -129,4 +130,12 @@ test('a restart of PostgreSQL that loses nothing costs no request, and no lane w
   const { waitedMs, attempts } = await acrossRestart()
   expect(waitedMs).toBeLessThan(2_000)
   expect(attempts).toBe(2)
+})
+
+test('what had begun when its process was paused does not leave once its webhook is deleted', async () => {
+  for (let ms = 1; ms <= 80; ms++) expect(await sentLate(ms), `paused after ${ms} ms`).toBe(0)
+})
+
+test('where PostgreSQL takes most of a second for every statement, each delivery is sent once all the same', async () => {
+  expect(await deliveredSlowly()).toMatchObject({ attempts: 30, requests: 30 })
 })

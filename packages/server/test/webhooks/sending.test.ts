@@ -14,6 +14,7 @@ function settledAfter(exchange: Partial<Exchange>): { tries: number; retryMs: nu
     random: () => 0.5,
     schedule: readRetrySchedule('0s,5s,5m')!,
     onEnd: () => 0,
+    interrupt() {},
     settle: (one) => void outcomes.push(one),
     attempted(_one: Attempted) {},
     consider() {},
@@ -25,7 +26,8 @@ function settledAfter(exchange: Partial<Exchange>): { tries: number; retryMs: nu
     interrupt() {},
   }
   const lane = openLane({ headSeq: 1, cursorSeq: 0, webhook: {} } as Parameters<typeof openLane>[0], sender, 4)
-  lane.ready.push({ lane, delivery: { body: Buffer.from('') }, begun: { tries: 1 }, readyMs: 0 } as Starting)
+  const times = { hurryMs: 0, overMs: Number.POSITIVE_INFINITY }
+  lane.ready.push({ lane, delivery: { body: Buffer.from('') }, begun: { tries: 1 }, ...times } as Starting)
   sendReady(lane)
   return outcomes[0]!
 }

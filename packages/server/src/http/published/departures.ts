@@ -4,7 +4,7 @@ import type { Database } from '../../store/database.ts'
 import { isSending } from '../../store/deliveries.ts'
 
 const lookMs = 20
-/** Twice as long as an attempt that is on disk may wait for its connection; most are over in a few milliseconds. */
+/** What has begun leaves sooner than that or not at all (webhooks/leaving.ts); most are over in a few milliseconds. */
 const waitMsMax = 500
 
 /**
