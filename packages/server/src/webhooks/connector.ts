@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { type ConnectionOptions, type SecureContext, type TLSSocket, connect as tlsConnect } from 'node:tls'
 import type { AddressGuard } from './address-guard.ts'
+import { deadline } from './deadline.ts'
 import type { Address, Resolve } from './resolve.ts'
 import { SendError, type SendErrorCode, type Stage, sendErrorOf } from './send-error.ts'
 import type { TlsSessions } from './tls-sessions.ts'
@@ -50,16 +51,17 @@ export function createConnect(deps: {
     const finish = (error: SendError | null) => {
       if (over) return
       over = true
-      clearTimeout(timer)
+      callOff()
       if (error !== null) {
         cancelLookup()
         socket?.destroy()
       }
       done(error, error === null ? socket : null)
     }
-    const timer = setTimeout(
-      () => finish(new SendError(late[stage], `No connection within ${deps.connectMsMax} ms.`)),
+    const callOff = deadline(
       deps.connectMsMax,
+      finish,
+      () => new SendError(late[stage], `No connection within ${deps.connectMsMax} ms.`),
     )
 
     const open = (addresses: Address[]) => {

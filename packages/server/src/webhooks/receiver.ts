@@ -2,6 +2,7 @@ import type { TLSSocket } from 'node:tls'
 import type { Dispatcher, Client as HttpClient } from 'undici'
 import { recordHeaders } from '../domain/recorded-headers.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
+import { deadline } from './deadline.ts'
 import { type Exchange, judge, type RecordedResponse, recordedText, retryAfterOf } from './exchange.ts'
 import { Client } from './http-client.ts'
 import type { IdleConnections } from './idle-connections.ts'
@@ -158,7 +159,7 @@ class Attempt implements Dispatcher.DispatchHandler {
   #limits: SendLimits
   #report: (exchange: Exchange, reusable: boolean) => void
   #begun = performance.now()
-  #deadline: NodeJS.Timeout
+  #callOff: () => void
   #over = false
   #firstByteUs: number | null = null
   #status = 0
@@ -171,9 +172,10 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#connection = connection
     this.#limits = limits
     this.#report = report
-    this.#deadline = setTimeout(
-      () => this.cut(new SendError('timeout', `Not finished within ${limits.attemptMsMax} ms.`)),
+    this.#callOff = deadline(
       limits.attemptMsMax,
+      (error) => this.cut(error),
+      () => new SendError('timeout', `Not finished within ${limits.attemptMsMax} ms.`),
     )
   }
 
@@ -232,7 +234,7 @@ class Attempt implements Dispatcher.DispatchHandler {
   #finish(error: SendError | null, ended: boolean): void {
     if (this.#over) return
     this.#over = true
-    clearTimeout(this.#deadline)
+    this.#callOff()
     const { facts, fresh } = this.#connection
     this.#connection.fresh = false
     const exchange: Exchange = {
