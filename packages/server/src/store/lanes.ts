@@ -52,7 +52,13 @@ export type LeasedLane = {
   webhook: { url: string; secret: Sealed } | null
 }
 
-export type LeaseRequest = { owner: string; lanesMax: number; leaseMs: number; exceptOrgs?: readonly OrgId[] }
+export type LeaseRequest = {
+  owner: string
+  lanesMax: number
+  leaseMs: number
+  exceptOrgs?: readonly OrgId[]
+  exceptLanes?: readonly number[]
+}
 
 /**
  * Takes up to `lanesMax` lanes that are due, by turns across organizations: one with 10,000 lanes takes one place a turn.
@@ -61,14 +67,14 @@ export type LeaseRequest = { owner: string; lanesMax: number; leaseMs: number; e
  */
 export const leaseLanes = async (
   db: Database,
-  { owner, lanesMax, leaseMs, exceptOrgs = [] }: LeaseRequest,
+  { owner, lanesMax, leaseMs, exceptOrgs = [], exceptLanes = [] }: LeaseRequest,
 ): Promise<LeasedLane[]> => {
   const rows = await db<LeasedRow[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true)), due as (
       select id, org_id, due_at, row_number() over (partition by org_id order by due_at) as turn
       from (
         select id, org_id, due_at from keyhook.lanes
-        where due_at <= now() and org_id <> all (${[...exceptOrgs]}::text[])
+        where due_at <= now() and org_id <> all (${[...exceptOrgs]}::text[]) and id <> all (${[...exceptLanes]}::bigint[])
         order by due_at limit ${lanesMax * 4}
       ) oldest
     ), candidates as materialized (

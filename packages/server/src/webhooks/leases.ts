@@ -16,6 +16,10 @@ const lanesPerTakeOver = 16
 /** How long an idle lane is kept: taking and giving back cost a statement each, and a busy webhook is idle for moments. */
 export const lingerMs = 1_000
 
+/** For how long a lane that cannot be sent from here is left to others, and how many of them: every lease names them all. */
+const leftToOthersMs = 60_000
+const leftToOthersMax = 500
+
 /** Takes lanes, keeps them and gives them back. */
 export function createLeases(deps: {
   store: Pick<DispatchStore, 'lease' | 'leftovers' | 'renew' | 'release'>
@@ -33,6 +37,9 @@ export function createLeases(deps: {
 }) {
   const { store, clock, persist, lanes, flow, limits } = deps
   const releases = createGroup<Lane>({ clock, sizeMax: 500, atOnceMax: 1, run: release })
+  /** Lanes that somebody else has to send from, and until when. */
+  const leftToOthers = new Map<number, number>()
+  const returns = createGroup<LeasedLane>({ clock, sizeMax: 500, atOnceMax: 1, run: giveUnopened })
   /** The last look left lanes to others for want of room. */
   let full = false
 
@@ -60,7 +67,9 @@ export function createLeases(deps: {
     const lanesMax = Math.min(full ? strangersPerLease : room, limits.lanesMax - lanes.size)
     if (lanesMax <= 0) return false
     const exceptOrgs = full ? [...new Set(Array.from(lanes.values(), (lane) => lane.leased.orgId))] : []
-    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs })
+    for (const [laneId, untilMs] of leftToOthers) if (untilMs <= clock.now()) leftToOthers.delete(laneId)
+    const exceptLanes = [...leftToOthers.keys()]
+    const leased = await store.lease({ owner: deps.owner, lanesMax, leaseMs: limits.leaseMs, exceptOrgs, exceptLanes })
     for (const lane of leased.filter((one) => !one.takenOver).flatMap((one) => open(one) ?? [])) flow.consider(lane)
     const taken = leased.filter((one) => one.takenOver)
     for (let start = 0; start < taken.length; start += lanesPerTakeOver) {
@@ -85,10 +94,27 @@ export function createLeases(deps: {
     const old = lanes.get(leased.laneId)
     if (old !== undefined) drop(old)
     const sender = leased.webhook === null ? nobody : deps.open(leased)
-    if (sender === null) return null
+    if (sender === null) {
+      leaveToOthers(leased)
+      return null
+    }
     const lane = openLane(leased, sender, limits.laneWidthMax)
     lanes.set(leased.laneId, lane)
     return lane
+  }
+
+  /** Given back as it was, so that whoever has its key need not wait for our lease to run out; and not taken again at once. */
+  function leaveToOthers(leased: LeasedLane): void {
+    if (leftToOthers.size >= leftToOthersMax) return
+    leftToOthers.set(leased.laneId, clock.now() + leftToOthersMs)
+    returns.add(leased)
+  }
+
+  async function giveUnopened(unopened: readonly LeasedLane[]): Promise<void> {
+    // What a holder before us left in it is still there to be found.
+    const asFound = { begunNo: 0, settled: false, abandon: true }
+    const leaving = unopened.map(({ laneId, token, asked }) => ({ laneId, token, asked, ...asFound }))
+    await persist('release', () => store.release(leaving))
   }
 
   async function renew(mine: readonly Lane[]): Promise<void> {
@@ -140,7 +166,7 @@ export function createLeases(deps: {
     },
     /** Gives everything back as it is, once what is being given back has been. */
     async abandonAll(): Promise<void> {
-      await releases.settled()
+      await Promise.all([releases.settled(), returns.settled()])
       const rest = [...lanes.values()]
       if (rest.length > 0) await store.release(rest.map((lane) => released(lane, { abandon: true })))
       lanes.clear()

@@ -78,11 +78,13 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
     () => both('wake', store.wake(), model.statements.wake(), ({ lanes }) => lanes),
     async (draw) => {
       const exceptOrgs = draw.chance(0.2) ? [draw.pick(orgs)] : []
+      const exceptLanes = draw.chance(0.2) ? [draw.pick([...model.lanes.keys()])] : []
       const request = {
         owner: draw.pick(['a', 'b']),
         lanesMax: 100,
         leaseMs: draw.chance(0.6) ? forEver : 0,
         exceptOrgs,
+        exceptLanes,
       }
       const modelled = model.statements.lease(request)
       const real = await both('lease', store.lease(request), modelled, (lanes) =>

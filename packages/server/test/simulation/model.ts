@@ -124,10 +124,11 @@ export function createModel(now: () => number, freshMax = 12) {
         return { lanes: told, more: false }
       }),
 
-    lease: ({ owner, lanesMax, leaseMs, exceptOrgs = [] }) =>
+    lease: ({ owner, lanesMax, leaseMs, exceptOrgs = [], exceptLanes = [] }) =>
       lazily(() => {
         const oldest = [...lanes.values()]
-          .filter((lane) => lane.dueMs !== null && lane.dueMs <= now() && !exceptOrgs.includes(lane.orgId))
+          .filter((lane) => lane.dueMs !== null && lane.dueMs <= now())
+          .filter((lane) => !exceptOrgs.includes(lane.orgId) && !exceptLanes.includes(lane.id))
           .sort((a, b) => a.dueMs! - b.dueMs!)
           .slice(0, lanesMax * 4)
         const turns = new Map<OrgId, number>()

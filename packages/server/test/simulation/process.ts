@@ -28,6 +28,8 @@ export type World = {
   schedule: RetrySchedule
   attemptMsMax: number
   receive(laneId: number): Behaviour
+  /** Whether a process has the key of a lane's webhook. */
+  opens?(processName: string, laneId: number): boolean
   /** How PostgreSQL is doing: how long a statement takes on its way, and how often one is lost. */
   database: { isDown: boolean; latencyMs(): number; lossChance: number }
   tellHolders(from: Host): void
@@ -52,6 +54,7 @@ export function startProcess(world: World, name: string): Process {
     limits: world.limits,
     schedule: world.schedule,
     open(leased) {
+      if (world.opens?.(name, leased.laneId) === false) return null
       const sender = senders.get(leased.laneId) ?? senderOf(world, host, leased)
       senders.set(leased.laneId, sender)
       return sender

@@ -3,6 +3,7 @@ import { attemptsAfterAskingAgain } from './asking-again.ts'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { busiestMoment } from './hanging.ts'
+import { whereAKeyIsMissing } from './missing-key.ts'
 import { deliveredSlowly, sentLate } from './pausing.ts'
 import { acrossRestart } from './restarting.ts'
 import { retriedAfterMs } from './steady.ts'
@@ -138,4 +139,12 @@ test('what had begun when its process was paused does not leave once its webhook
 
 test('where PostgreSQL takes most of a second for every statement, each delivery is sent once all the same', async () => {
   expect(await deliveredSlowly()).toMatchObject({ attempts: 30, requests: 30 })
+})
+
+test('a process that lacks the key of a webhook leaves its lane to those that have it, and looks again once a minute', async () => {
+  const { looks, waitedMs, attempts } = await whereAKeyIsMissing()
+  expect(looks).toBe(3)
+  expect(waitedMs).toBeLessThan(2_000)
+  // The one that a process began and never settled is found all the same.
+  expect(attempts).toEqual(['interrupted', 'succeeded'])
 })
