@@ -121,7 +121,7 @@ const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<Ma
       ${plainArray(lanes.map((lane) => lane.no))}::bigint[]
     ) as i (lane_id, token, no)
     join keyhook.lanes l on l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
-    where l.ended_at is null and l.lease_owner is not null`
+    where l.ended_at is null and l.lease_owner is not null and l.lease_server = pg_postmaster_start_time()`
   return new Map(rows.map(({ id }) => [Number(id), 'locked']))
 }
 

@@ -202,7 +202,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       await world.db.begin((tx) => deleteWebhook(tx, orgOf(id), hook.webhook_id as never))
     },
   ]
-  const aboutLanes = acts.slice(0, -3)
+  const aboutLanes = acts.slice(0, -4)
   const orgOf = (laneId: number) => model.lanes.get(laneId)!.orgId
 
   for (let step = 0; step < steps; step++) {
