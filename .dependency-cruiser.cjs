@@ -1,4 +1,4 @@
-// Imports run one way: kernel <- domain <- store <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
+// Imports run one way: kernel <- domain <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
 const only = (name, from, allowed) => ({
   name,
@@ -7,23 +7,24 @@ const only = (name, from, allowed) => ({
   to: { path: src, pathNot: allowed.map((room) => `${src}/${room}`) },
 })
 
-const basis = ['kernel/', 'domain/', 'store/']
+const basis = ['kernel/', 'domain/', 'store/', 'embedded/']
 const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'metrics.ts']
 
 const rooms = [
   only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
   only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
-  only('store-knows-no-http', 'store/', basis),
+  only('embedded-runs-postgresql-and-knows-nobody', 'embedded/', ['embedded/']),
+  only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
   only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
   only('webhooks-are-above-store', 'webhooks/', [...basis, 'webhooks/']),
-  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publish']),
+  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publishing/publish']),
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
   only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
   only('settings-know-what-is-valid', 'settings/', [
     'domain/',
     'login/issuer-url',
-    'store/connection-url',
+    'store/connection/connection-url',
     'settings/',
   ]),
   only('config-reads-settings', 'config.ts', ['settings/']),

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
 import { createHints } from '../src/webhooks/hints.ts'
-import { publish } from '../src/webhooks/publish.ts'
+import { publish } from '../src/webhooks/publishing/publish.ts'
 import { addOrganization, clearBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 

@@ -8,7 +8,7 @@ import { createLog } from '../src/log.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 import type { Engine } from '../src/webhooks/engine.ts'
-import { createRequestHeaders } from '../src/webhooks/request.ts'
+import { createRequestHeaders } from '../src/webhooks/sending/request.ts'
 import { caFile } from '../test/webhooks/support/receiver.ts'
 
 // Not before the engine has mended it.

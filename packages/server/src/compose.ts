@@ -2,11 +2,12 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Logger, pino } from 'pino'
 import type { Config } from './config.ts'
+import { hostOf } from './embedded/host.ts'
 import { createApp } from './http/app.ts'
 import { createAuthenticate } from './http/authenticate.ts'
 import { addHealthRoutes } from './http/health.ts'
 import { addMetricsRoute } from './http/metrics-route.ts'
-import { createOpenApi } from './http/openapi.ts'
+import { createOpenApi } from './http/openapi/openapi.ts'
 import { operatorEventRoutes } from './http/operator/events.ts'
 import { operatorInvoiceRoutes } from './http/operator/invoices.ts'
 import { auditLogRoutes } from './http/platform/audit-log.ts'
@@ -20,7 +21,7 @@ import { apiKeyRoutes } from './http/published/api-keys.ts'
 import { deliveryRoutes } from './http/published/deliveries.ts'
 import { organizationRoutes } from './http/published/organizations.ts'
 import { webhookRoutes } from './http/published/webhooks.ts'
-import { addReference } from './http/reference.ts'
+import { addReference } from './http/reference/reference.ts'
 import type { Route } from './http/route.ts'
 import { createHttpServer } from './http/server.ts'
 import { createLocalIssuer } from './login/local-issuer.ts'
@@ -39,14 +40,13 @@ import { type Installation, silentMsMax } from './startup/open.ts'
 import { openFilesMax } from './startup/open-files.ts'
 import { createAccessLookup } from './store/access-batch.ts'
 import { connect, type Database, learnTypesOnce } from './store/database.ts'
-import { hostOf } from './store/embedded/host.ts'
 import { createHoldOrganization } from './store/hold-organization.ts'
 import { createKeyUses } from './store/key-uses.ts'
 import { createAttemptLog } from './webhooks/attempt-log.ts'
 import { type DeliverySettings, type Engine, startEngine } from './webhooks/engine.ts'
 import { createHints, type Hints } from './webhooks/hints.ts'
-import { publish, publishSample } from './webhooks/publish.ts'
-import { createReporting } from './webhooks/reporting.ts'
+import { publish, publishSample } from './webhooks/publishing/publish.ts'
+import { createReporting } from './webhooks/publishing/reporting.ts'
 
 /*
  * Puts everything together. The parts know each other by what they need, and only this file by name.
@@ -209,7 +209,7 @@ export async function composeDispatcher(
     connectionsMax: dispatcherConnections,
     silentMsMax,
   })
-  const settings = deliverySettings(config)
+  const settings = engineSettings(config)
   const { inFlightMax } = settings.limits
   if (inFlightMax < config.deliveryInFlightMax) {
     const wanted = config.deliveryInFlightMax
@@ -248,7 +248,7 @@ const shares = { inFlight: 0.6, idle: 0.3 }
 const receiversMax = ({ deliveryInFlightMax }: Config, share: number): number =>
   Math.min(deliveryInFlightMax, Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * share))
 
-const deliverySettings = (config: Config): DeliverySettings => ({
+const engineSettings = (config: Config): DeliverySettings => ({
   serviceName: config.serviceName,
   standardWebhooks: config.deliveryStandardWebhooks === 'on',
   allowNetworks: config.deliveryAllowNetworks ?? [],

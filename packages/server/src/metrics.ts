@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { FlowObserver } from './webhooks/flow.ts'
+import type { FlowObserver } from './webhooks/dispatching/flow.ts'
 
 /** What operators watch. No label names an organization or a webhook: their number has no bound. */
 export function createMetrics() {

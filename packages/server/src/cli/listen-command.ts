@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Command, InvalidArgumentError } from 'commander'
+import { prepareDataDirectory } from '../embedded/data-directory.ts'
 import { localCertificate } from '../listen/certificate.ts'
-import { createReceiver, type Received, type Secret } from '../listen/receiver.ts'
-import { prepareDataDirectory } from '../store/embedded/data-directory.ts'
+import { createListenServer, type Received, type Secret } from '../listen/listen-server.ts'
 import { Mistake } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
@@ -34,7 +34,7 @@ async function listen(environment: Environment, options: Options): Promise<void>
     if (error.syscall === undefined) throw error
     throw new Mistake(`KEYHOOK_DATA_DIR: the certificate cannot be kept in ${folder} (${error.message}).`)
   })
-  const receiver = createReceiver({
+  const receiver = createListenServer({
     certificate,
     serviceName,
     status: options.status,

@@ -1,5 +1,5 @@
 import type { Database } from '../store/database.ts'
-import { correctDatabaseHost } from '../store/databases.ts'
+import { correctDatabaseHost } from '../store/platform/databases.ts'
 import type { DatabaseDriver } from './driver.ts'
 
 /**

@@ -5,6 +5,7 @@ import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
 import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
+import { lockOrganization } from '../store/organizations.ts'
 import {
   findInvoiceOfMonth,
   type InvoiceRow,
@@ -12,11 +13,10 @@ import {
   insertInvoiceLines,
   lockInvoiceById,
   markInvoicePaid,
-} from '../store/invoices.ts'
-import type { Prices } from '../store/nodes.ts'
-import { lockOrganization } from '../store/organizations.ts'
-import { unbilledMonths, usageOf } from '../store/usage.ts'
-import { publish } from '../webhooks/publish.ts'
+} from '../store/platform/invoices.ts'
+import type { Prices } from '../store/platform/nodes.ts'
+import { unbilledMonths, usageOf } from '../store/platform/usage.ts'
+import { publish } from '../webhooks/publishing/publish.ts'
 
 export type Issued = { invoice: InvoiceRow; isNew: boolean }
 

@@ -1,11 +1,11 @@
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import { acquire } from '../embedded/acquire.ts'
 import type { Database } from '../store/database.ts'
-import { availableDatabasesOfNode } from '../store/databases.ts'
-import { acquire } from '../store/embedded/acquire.ts'
-import { forgetNodes, type Prices } from '../store/nodes.ts'
+import { availableDatabasesOfNode } from '../store/platform/databases.ts'
+import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
-import { createBackingUp } from './backing-up.ts'
+import { bringBack, sweep } from './bring-back.ts'
 import type { DatabaseDriver } from './driver.ts'
 import { issueInvoicesDue } from './invoices.ts'
 import { ensureQueues, type JobQueue } from './jobs/queue.ts'
@@ -13,14 +13,14 @@ import { anyNode, givenUp, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
 import { createTurns } from './jobs/turns.ts'
 import { polling, workOn, workOnShort } from './jobs/worker.ts'
-import { persist } from './persist.ts'
 import { createPresence, goneSeconds } from './presence.ts'
-import { createProvisioning } from './provisioning.ts'
-import { bringBack, sweep } from './recovery.ts'
-import { createRemoval } from './removal.ts'
-import { createRestoring } from './restoring.ts'
-import { type BackupSchedule, keepBackupSchedule } from './scheduled-backups.ts'
+import { createBackingUp } from './steps/backing-up.ts'
+import { createProvisioning } from './steps/provisioning.ts'
+import { createRemoval } from './steps/removal.ts'
+import { createRestoring } from './steps/restoring.ts'
+import { type BackupSchedule, keepBackupSchedule } from './steps/scheduled-backups.ts'
 import { watchOthers } from './takeover.ts'
+import { untilReachable } from './until-reachable.ts'
 
 const placersMax = 2
 const workersMax = 4
@@ -72,7 +72,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   const presence = createPresence({ db, node, databasesMax: databasesPerNodeMax, prices, signal, onReturn, log })
   const work = { db, queue, handlers, isStopping: () => signal.aborted, log }
   const patiently = <T>(say: () => Promise<T>) =>
-    persist(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
+    untilReachable(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
   let recovering: Promise<void> | undefined
   let watching: Promise<void> | undefined
   let scheduling: Promise<void> | undefined

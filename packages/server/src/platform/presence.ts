@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../store/database.ts'
-import { announceNode, type Prices, withdrawNode } from '../store/nodes.ts'
+import { announceNode, type Prices, withdrawNode } from '../store/platform/nodes.ts'
 
 /** Often enough that the work of a node that was killed is somebody else's within seconds. */
 const announceMs = 1_000

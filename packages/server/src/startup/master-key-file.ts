@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { readSecret, writeSecret, writeSecretOnce } from '../store/embedded/data-directory.ts'
+import { readSecret, writeSecret, writeSecretOnce } from '../embedded/data-directory.ts'
 
 /** The text says what to do. */
 export class MasterKeyDamaged extends Error {

@@ -1,10 +1,10 @@
 import type postgresTypes from 'postgres'
-import { tlsOptions } from './connection-tls.ts'
-import type { ConnectionTarget } from './connection-url.ts'
+import { tlsOptions } from './connection/connection-tls.ts'
+import type { ConnectionTarget } from './connection/connection-url.ts'
+import { isTlsFailure } from './connection/tls-failure.ts'
 import { postgres } from './postgres-driver.ts'
-import { isTlsFailure } from './tls-failure.ts'
 
-export type { ConnectionTarget } from './connection-url.ts'
+export type { ConnectionTarget } from './connection/connection-url.ts'
 
 export type Database = postgresTypes.Sql
 /** A pool or a transaction: what a query needs, and no more. */

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
 import { attemptIdOf } from '../kernel/ids.ts'
-import type { FlowObserver } from './flow.ts'
-import type { Lane } from './lane.ts'
-import type { Attempted } from './sending.ts'
+import type { FlowObserver } from './dispatching/flow.ts'
+import type { Lane } from './dispatching/lane.ts'
+import type { Attempted } from './dispatching/sending.ts'
 
 /** One line an attempt. Never the URL's query, a header or a body: any of them may hold a secret of the receiver's. */
 export function createAttemptLog(log: Logger): Pick<FlowObserver, 'attempted'> {

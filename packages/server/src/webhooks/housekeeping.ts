@@ -1,9 +1,9 @@
 import { uuid7Ms } from '../kernel/uuid7.ts'
 import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
-import { deleteFinishedEvents, listOldEvents } from '../store/old-events.ts'
-import { dropPartitions, ensurePartitions, weekStartMs } from '../store/partitions.ts'
-import { stepRecovery } from '../store/recoveries.ts'
+import { deleteFinishedEvents, listOldEvents } from '../store/delivery/old-events.ts'
+import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'
+import { stepRecovery } from '../store/delivery/recoveries.ts'
 
 const recoveryMs = 500
 const tidyMs = 3_600_000

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { newId, type OrgId } from '../../src/kernel/ids.ts'
-import { announceNode } from '../../src/store/nodes.ts'
+import { announceNode } from '../../src/store/platform/nodes.ts'
 import { eventsOf, until } from '../platform/support/customer.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi } from '../support/installation.ts'

@@ -4,9 +4,9 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { askHolder, tryHold } from '../../src/store/embedded/hold.ts'
-import { DataDirectoryInUse } from '../../src/store/embedded/index.ts'
-import { isPostgresOn, parseLockFile, readLockFile } from '../../src/store/embedded/lock-file.ts'
+import { askHolder, tryHold } from '../../src/embedded/hold.ts'
+import { DataDirectoryInUse } from '../../src/embedded/index.ts'
+import { isPostgresOn, parseLockFile, readLockFile } from '../../src/embedded/lock-file.ts'
 import { dataDirectory, notes, open, putNote, scratch, startOwner } from './support/scratch.ts'
 
 test('after kill -9 of its owner the next one stops the orphan and finds every committed row', async () => {

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
+import { openLog } from '../../src/embedded/log-file.ts'
 import { openInstallation } from '../../src/startup/open.ts'
-import { isPostgresOn, readLockFile } from '../../src/store/embedded/lock-file.ts'
-import { openLog } from '../../src/store/embedded/log-file.ts'
 import { dataDirectory, notes, open, putNote, query, scratch, startOwner } from './support/scratch.ts'
 
 test('what was committed is there after a stop and a second start', async () => {

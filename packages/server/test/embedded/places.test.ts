@@ -15,11 +15,11 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { parseAccount } from '../../src/store/embedded/account.ts'
-import { installedNative, linkLibraries, readyBinaries } from '../../src/store/embedded/binaries.ts'
-import { allows, enter, firstBarrier, type Modes, wayTo } from '../../src/store/embedded/reach.ts'
-import { fits } from '../../src/store/embedded/socket-directory.ts'
-import { clustersHome } from '../../src/store/embedded/system-home.ts'
+import { parseAccount } from '../../src/embedded/account.ts'
+import { installedNative, linkLibraries, readyBinaries } from '../../src/embedded/binaries.ts'
+import { allows, enter, firstBarrier, type Modes, wayTo } from '../../src/embedded/reach.ts'
+import { fits } from '../../src/embedded/socket-directory.ts'
+import { clustersHome } from '../../src/embedded/system-home.ts'
 import { asRoot, dataDirectory, notes, open, putNote, scratch, startOwner, sweepAfterwards } from './support/scratch.ts'
 
 const nobody = { uid: 65_534, gid: 65_534 }

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
-import { ensurePartitions } from '../../src/store/partitions.ts'
+import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { call, type Reply } from '../support/client.ts'
 import { ownedApi } from '../support/owned-api.ts'
 

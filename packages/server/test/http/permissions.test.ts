@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { composeApi, composeRoutes } from '../../src/compose.ts'
 import { permissionTable, type Role, roles } from '../../src/domain/roles.ts'
-import { createOpenApi } from '../../src/http/openapi.ts'
+import { createOpenApi } from '../../src/http/openapi/openapi.ts'
 import type { Route } from '../../src/http/route.ts'
 import { type IdPrefix, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { captureLog } from '../support/captured-log.ts'

@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { OpenApi } from '../../src/http/openapi.ts'
-import { readRegister } from '../../src/http/register.ts'
+import type { OpenApi } from '../../src/http/openapi/openapi.ts'
+import { readRegister } from '../../src/http/reference/register.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 

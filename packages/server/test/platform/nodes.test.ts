@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose.ts'
 import { readConfig } from '../../src/config.ts'
+import { DataDirectoryInUse } from '../../src/embedded/index.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import type { PlatformNode } from '../../src/platform/node.ts'
-import { DataDirectoryInUse } from '../../src/store/embedded/index.ts'
-import { pricesInUse } from '../../src/store/nodes.ts'
+import { pricesInUse } from '../../src/store/platform/nodes.ts'
 import { clientOf, type DatabaseBody } from './support/customer.ts'
 import {
   namesIn,

@@ -1,4 +1,4 @@
-import type { Beginning, MayGo } from '../../src/store/beginnings.ts'
+import type { Beginning, MayGo } from '../../src/store/delivery/beginnings.ts'
 import type { Model } from './model.ts'
 import type { Host } from './timeline.ts'
 

@@ -1,9 +1,9 @@
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
-import type { SettledAttempt } from '../../src/store/attempts.ts'
-import type { BegunAttempt, Leftover } from '../../src/store/beginnings.ts'
-import type { DueDelivery, ReadRequest } from '../../src/store/due.ts'
-import type { HeldLane, LeasedLane } from '../../src/store/lanes.ts'
-import type { DispatchStore } from '../../src/webhooks/dispatch-store.ts'
+import type { SettledAttempt } from '../../src/store/delivery/attempts.ts'
+import type { BegunAttempt, Leftover } from '../../src/store/delivery/beginnings.ts'
+import type { DueDelivery, ReadRequest } from '../../src/store/delivery/due.ts'
+import type { HeldLane, LeasedLane } from '../../src/store/delivery/lanes.ts'
+import type { DispatchStore } from '../../src/webhooks/dispatching/dispatch-store.ts'
 
 /*
  * The tables of the delivery engine and the statements that dispatchers say to them, in memory. Each statement happens at

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { plainArray, textArray } from '../../src/store/arrays.ts'
+import { plainArray, textArray } from '../../src/store/delivery/arrays.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 
 let api: TestApi

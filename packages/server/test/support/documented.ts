@@ -2,7 +2,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { expect } from 'vitest'
 import { labelProblem } from '../../src/domain/label.ts'
 import { webhookUrlProblem } from '../../src/domain/webhook.ts'
-import type { OpenApi } from '../../src/http/openapi.ts'
+import type { OpenApi } from '../../src/http/openapi/openapi.ts'
 import { call, type Reply } from './client.ts'
 
 type Content = Record<string, { schema: object }>

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readNetwork } from '../../src/domain/network.ts'
-import { createAddressGuard } from '../../src/webhooks/address-guard.ts'
+import { createAddressGuard } from '../../src/webhooks/sending/address-guard.ts'
 
 const closed = createAddressGuard([])
 const open = (...cidrs: string[]) => createAddressGuard(cidrs.map((cidr) => readNetwork(cidr)!))

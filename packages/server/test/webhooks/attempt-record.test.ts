@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { settled, unknownOutcome } from '../../src/webhooks/attempt-record.ts'
+import { settled, unknownOutcome } from '../../src/webhooks/dispatching/attempt-record.ts'
 
 test('an attempt that a stopped machine measured in hours can be stored all the same', () => {
   const begun = { laneId: 1, token: 1, eventSeq: 1, attempt: 1, tries: 0, attemptId: '', startedAtMs: 0, begunNo: 1 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { readHeaders } from '../../src/domain/recorded-headers.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
-import { publish } from '../../src/webhooks/publish.ts'
+import { publish } from '../../src/webhooks/publishing/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 

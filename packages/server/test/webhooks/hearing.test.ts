@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { OrgId } from '../../src/kernel/ids.ts'
-import { createHearing } from '../../src/webhooks/hearing.ts'
-import { type Lane, openLane } from '../../src/webhooks/lane.ts'
+import { createHearing } from '../../src/webhooks/dispatching/hearing.ts'
+import { type Lane, openLane } from '../../src/webhooks/dispatching/lane.ts'
 import { createModel } from '../simulation/model.ts'
 
 const org = 'org_one' as OrgId

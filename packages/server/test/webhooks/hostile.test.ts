@@ -7,15 +7,15 @@ import { dirname, join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import type { Exchange } from '../../src/webhooks/exchange.ts'
-import { createReceiver } from '../../src/webhooks/receiver.ts'
-import { createResolve, type Resolve } from '../../src/webhooks/resolve.ts'
+import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import { createReceiverConnections } from '../../src/webhooks/sending/receiver-connections.ts'
+import { createResolve, type Resolve } from '../../src/webhooks/sending/resolve.ts'
 import { type CertificateName, certificate, receiverFor, startHostile } from './support/receiver.ts'
 import { connectWith, idleConnections, limits } from './support/sender.ts'
 
 /** One attempt through the real sender, and how long it took. */
 async function attempt(url: string, connect = connectWith()): Promise<Exchange & { tookMs: number }> {
-  const receiver = createReceiver(new URL(url), { connect, limits, idleConnections, now: Date.now })
+  const receiver = createReceiverConnections(new URL(url), { connect, limits, idleConnections, now: Date.now })
   onTestFinished(() => receiver.close())
   const begun = performance.now()
   const exchange = await new Promise<Exchange>((done) =>
@@ -93,7 +93,7 @@ const hostile: [string, string, (socket: TLSSocket) => void][] = [
     'connection_closed',
     (socket) => void socket.end(`${ok}content-length: 10\r\n\r\nhalf`),
   ],
-  // Seen to fail when webhooks/http-client.ts mends nothing: it was malformed.
+  // Seen to fail when webhooks/sending/http-client.ts mends nothing: it was malformed.
   [
     'closes in the middle of a chunk, as it had announced',
     'connection_closed',
@@ -137,7 +137,7 @@ test.each(hostile)('a receiver that %s: %s, within the deadline', async (_what, 
   expect(exchange.response?.body.length ?? 0).toBeLessThanOrEqual(limits.responseKeptBytesMax)
 })
 
-// RFC 9110, 15.2. Seen to fail at 100 when webhooks/http-client.ts mends nothing.
+// RFC 9110, 15.2. Seen to fail at 100 when webhooks/sending/http-client.ts mends nothing.
 test.each([100, 102, 103])('a receiver that says %i although nobody asked has not answered yet', async (interim) => {
   const receiver = await startHostile((socket) => {
     socket.write(`HTTP/1.1 ${interim} x\r\n\r\n`)
@@ -344,7 +344,7 @@ describe('the guard stands before every connection', () => {
   test('a name that changes between look-ups is judged anew for every connection', async () => {
     const receiver = await receiverFor(() => ({ headers: { connection: 'close' } }))
     const port = new URL(receiver.url).port
-    const sender = createReceiver(new URL(`https://a.receiver.test:${port}/`), {
+    const sender = createReceiverConnections(new URL(`https://a.receiver.test:${port}/`), {
       connect: connectWith({ resolve: names(['127.0.0.1'], ['169.254.169.254']) }),
       limits,
       idleConnections,
@@ -394,7 +394,7 @@ test.each(['hook.example.test', 'HOOK.example.test.'])('%s is found in the hosts
 
 test('a connection is kept for the next request to the same receiver', async () => {
   const receiver = await receiverFor()
-  const sender = createReceiver(new URL(receiver.url), {
+  const sender = createReceiverConnections(new URL(receiver.url), {
     connect: connectWith(),
     limits,
     idleConnections,

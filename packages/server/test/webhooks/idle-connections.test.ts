@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
-import type { Exchange } from '../../src/webhooks/exchange.ts'
-import { createIdleConnections } from '../../src/webhooks/idle-connections.ts'
-import { createReceiver } from '../../src/webhooks/receiver.ts'
+import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import { createIdleConnections } from '../../src/webhooks/sending/idle-connections.ts'
+import { createReceiverConnections } from '../../src/webhooks/sending/receiver-connections.ts'
 import { until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 import { connectWith, limits } from './support/sender.ts'
@@ -11,7 +11,7 @@ async function receiversOf(count: number, idleMax: number) {
   const made = []
   for (let n = 0; n < count; n++) {
     const remote = await receiverFor()
-    const sender = createReceiver(new URL(remote.url), {
+    const sender = createReceiverConnections(new URL(remote.url), {
       connect: connectWith(),
       limits,
       idleConnections,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { DueDelivery } from '../../src/store/due.ts'
-import { hasRoom, type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/lane.ts'
+import type { DueDelivery } from '../../src/store/delivery/due.ts'
+import { hasRoom, type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/dispatching/lane.ts'
 
 const delivery = (eventSeq: number): DueDelivery => ({
   laneId: 1,

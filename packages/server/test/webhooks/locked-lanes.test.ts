@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import type { Database } from '../../src/store/database.ts'
-import { leaseLanes } from '../../src/store/lanes.ts'
-import { readNews, wakeLanes } from '../../src/store/news.ts'
+import { leaseLanes } from '../../src/store/delivery/lanes.ts'
+import { readNews, wakeLanes } from '../../src/store/delivery/news.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 

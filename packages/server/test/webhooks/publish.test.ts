@@ -4,7 +4,7 @@ import { operator } from '../../src/domain/audit.ts'
 import type { NewEvent } from '../../src/domain/events.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { deleteWebhook, insertWebhook } from '../../src/store/webhooks.ts'
-import { publish, publishReport } from '../../src/webhooks/publish.ts'
+import { publish, publishReport } from '../../src/webhooks/publishing/publish.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 import { until } from './support/delivery-test.ts'
 

@@ -4,7 +4,7 @@ import { operator } from '../../src/domain/audit.ts'
 import type { EventType } from '../../src/domain/event-types.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { connect, type Database } from '../../src/store/database.ts'
-import { createReporting } from '../../src/webhooks/reporting.ts'
+import { createReporting } from '../../src/webhooks/publishing/reporting.ts'
 import { holdPublishers } from '../support/hold-publishers.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
 import { readRetrySchedule } from '../../src/domain/retry-schedule.ts'
-import { unknownOutcome } from '../../src/webhooks/attempt-record.ts'
-import { systemClock } from '../../src/webhooks/clock.ts'
-import type { Exchange } from '../../src/webhooks/exchange.ts'
-import { type LaneSender, openLane, type Starting } from '../../src/webhooks/lane.ts'
-import { type Attempted, createSending } from '../../src/webhooks/sending.ts'
+import { unknownOutcome } from '../../src/webhooks/dispatching/attempt-record.ts'
+import { systemClock } from '../../src/webhooks/dispatching/clock.ts'
+import { type LaneSender, openLane, type Starting } from '../../src/webhooks/dispatching/lane.ts'
+import { type Attempted, createSending } from '../../src/webhooks/dispatching/sending.ts'
+import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
 
 /** What is written down of a second try that ends like this. */
 function settledAfter(exchange: Partial<Exchange>): { tries: number; retryMs: number | null } {

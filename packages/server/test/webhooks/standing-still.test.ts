@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { expect, onTestFinished, test } from 'vitest'
-import type { Exchange } from '../../src/webhooks/exchange.ts'
-import { createReceiver } from '../../src/webhooks/receiver.ts'
+import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import { createReceiverConnections } from '../../src/webhooks/sending/receiver-connections.ts'
 import { certificate } from './support/receiver.ts'
 import { connectWith, idleConnections, limits } from './support/sender.ts'
 
@@ -20,7 +20,7 @@ async function receiverBeside(answers: boolean) {
   )
   onTestFinished(async () => void (await worker.terminate()))
   const [port] = await once(worker, 'message')
-  const receiver = createReceiver(new URL(`https://127.0.0.1:${port}/`), {
+  const receiver = createReceiverConnections(new URL(`https://127.0.0.1:${port}/`), {
     connect: connectWith(),
     limits,
     idleConnections,

@@ -3,10 +3,10 @@ import { EventEmitter } from 'node:events'
 import type { Server, ServerOptions } from 'node:https'
 import type { TLSSocket } from 'node:tls'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Exchange } from '../../src/webhooks/exchange.ts'
-import { createReceiver } from '../../src/webhooks/receiver.ts'
-import type { Resolve } from '../../src/webhooks/resolve.ts'
-import { createTlsSessions } from '../../src/webhooks/tls-sessions.ts'
+import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import { createReceiverConnections } from '../../src/webhooks/sending/receiver-connections.ts'
+import type { Resolve } from '../../src/webhooks/sending/resolve.ts'
+import { createTlsSessions } from '../../src/webhooks/sending/tls-sessions.ts'
 import { type CertificateName, receiverFor, startHostile } from './support/receiver.ts'
 import { connectWith, idleConnections, limits } from './support/sender.ts'
 
@@ -16,7 +16,7 @@ const tenMinutesMs = 600_000
 function senderTo(url: string, { resolve }: { resolve?: Resolve } = {}) {
   const clock = { nowMs: 1_000_000 }
   const connect = connectWith(resolve === undefined ? {} : { resolve })
-  const receiver = createReceiver(new URL(url), { connect, limits, idleConnections, now: () => clock.nowMs })
+  const receiver = createReceiverConnections(new URL(url), { connect, limits, idleConnections, now: () => clock.nowMs })
   onTestFinished(() => receiver.close())
   return { clock, send: () => new Promise<Exchange>((done) => receiver.send([], Buffer.from('{}'), done)) }
 }

@@ -5,7 +5,7 @@ import { eventIdPattern, levelsMax, measureData, type ReportedEvent } from '../.
 import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
-import { existingOrganizations, UnknownOrganization } from '../../store/events.ts'
+import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
 import { chosen, mark } from '../basis.ts'
 import { conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'

@@ -4,6 +4,7 @@ import { Fault, notFound } from '../../kernel/faults.ts'
 import { type BackupId, isId, newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
+import { type Database, isUniqueViolation } from '../../store/database.ts'
 import {
   type BackupRow,
   findBackup,
@@ -12,10 +13,9 @@ import {
   lockBackup,
   markBackupDeleting,
   oneBackupAtATime,
-} from '../../store/backups.ts'
-import { type Database, isUniqueViolation } from '../../store/database.ts'
-import { lockDatabase } from '../../store/databases.ts'
-import { restoresReading } from '../../store/restores.ts'
+} from '../../store/platform/backups.ts'
+import { lockDatabase } from '../../store/platform/databases.ts'
+import { restoresReading } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
 import { type Call, conflict, type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'

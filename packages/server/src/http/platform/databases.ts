@@ -14,6 +14,7 @@ import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
+import type { HoldOrganization } from '../../store/hold-organization.ts'
 import {
   type DatabaseRow,
   findDatabase,
@@ -22,9 +23,8 @@ import {
   lockDatabase,
   markDatabaseDeleted,
   markDatabaseDeleting,
-} from '../../store/databases.ts'
-import type { HoldOrganization } from '../../store/hold-organization.ts'
-import { endUsage } from '../../store/usage.ts'
+} from '../../store/platform/databases.ts'
+import { endUsage } from '../../store/platform/usage.ts'
 import { chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { invoiceStatuses } from '../../domain/invoice.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import type { InvoiceLineRow, InvoiceRow } from '../../store/invoices.ts'
+import type { InvoiceLineRow, InvoiceRow } from '../../store/platform/invoices.ts'
 import { chosen, mark } from '../basis.ts'
 import { id, moment } from '../schemas.ts'
 

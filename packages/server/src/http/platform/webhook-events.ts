@@ -11,8 +11,8 @@ import {
   type EventWebhookRow,
   listAttemptsOfEvent,
   listWebhooksOfEvent,
-} from '../../store/deliveries.ts'
-import { findEvent } from '../../store/events.ts'
+} from '../../store/delivery/deliveries.ts'
+import { findEvent } from '../../store/delivery/events.ts'
 import { chosen, mark } from '../basis.ts'
 import { attemptStatuses } from '../published/delivery-schemas.ts'
 import { type Route, route } from '../route.ts'

@@ -4,7 +4,7 @@ import { readHeaders } from '../../domain/recorded-headers.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import type { HistoryRow } from '../../store/deliveries.ts'
+import type { HistoryRow } from '../../store/delivery/deliveries.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
 import { id, moment } from '../schemas.ts'
 

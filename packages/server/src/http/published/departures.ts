@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
-import { isSending } from '../../store/deliveries.ts'
+import { isSending } from '../../store/delivery/deliveries.ts'
 
 const lookMs = 20
-/** What has begun leaves sooner than that or not at all (webhooks/leaving.ts); most are over in a few milliseconds. */
+/** What has begun leaves sooner than that or not at all (webhooks/dispatching/leaving.ts); most are over in a few milliseconds. */
 const waitMsMax = 500
 
 /**

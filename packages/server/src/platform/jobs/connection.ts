@@ -1,5 +1,5 @@
 import type { ConstructorOptions } from 'pg-boss'
-import { tlsOptions } from '../../store/connection-tls.ts'
+import { tlsOptions } from '../../store/connection/connection-tls.ts'
 import type { ConnectionTarget } from '../../store/database.ts'
 
 /** The target, as the driver that pg-boss uses wants to be told; everything is said, or it would look in the environment. */

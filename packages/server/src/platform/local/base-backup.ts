@@ -4,7 +4,7 @@ import type { Database } from '../../store/database.ts'
 import { encodeManifest, type Manifest, manifestPath } from '../archive/manifest.ts'
 import { encodeHeader, endOfArchive, paddingAfter } from '../archive/tar.ts'
 import type { Progress } from '../driver.ts'
-import { step } from '../step.ts'
+import { step } from '../steps/step.ts'
 import { controlFile, listCluster, openSource, readControlFile, readExactly } from './cluster-files.ts'
 
 export type BaseBackupOptions = {

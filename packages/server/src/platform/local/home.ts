@@ -1,13 +1,13 @@
 import { chmod, mkdir, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { accountFor } from '../../store/embedded/account.ts'
-import { checkBelongings } from '../../store/embedded/belongings.ts'
-import { type Binaries, installedNative, readyBinaries } from '../../store/embedded/binaries.ts'
-import { clusterOwner } from '../../store/embedded/cluster.ts'
-import { directoryId, nameFrom, prepareDataDirectory } from '../../store/embedded/data-directory.ts'
-import { hostOf, leaveToHost } from '../../store/embedded/host.ts'
-import { type Account, firstBarrier } from '../../store/embedded/reach.ts'
-import { systemClusters } from '../../store/embedded/system-home.ts'
+import { accountFor } from '../../embedded/account.ts'
+import { checkBelongings } from '../../embedded/belongings.ts'
+import { type Binaries, installedNative, readyBinaries } from '../../embedded/binaries.ts'
+import { clusterOwner } from '../../embedded/cluster.ts'
+import { directoryId, nameFrom, prepareDataDirectory } from '../../embedded/data-directory.ts'
+import { hostOf, leaveToHost } from '../../embedded/host.ts'
+import { type Account, firstBarrier } from '../../embedded/reach.ts'
+import { systemClusters } from '../../embedded/system-home.ts'
 
 /** Where the instances of one data directory live, and who runs them. */
 export type Home = { path: string; account: Account | undefined; binaries: Binaries; version: string }

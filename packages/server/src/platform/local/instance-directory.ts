@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { giveTo } from '../../embedded/cluster.ts'
+import { syncDirectory, writeSecret } from '../../embedded/data-directory.ts'
+import { leaveToHost } from '../../embedded/host.ts'
 import { type DatabaseId, isId } from '../../kernel/ids.ts'
-import { giveTo } from '../../store/embedded/cluster.ts'
-import { syncDirectory, writeSecret } from '../../store/embedded/data-directory.ts'
-import { leaveToHost } from '../../store/embedded/host.ts'
 import type { Home } from './home.ts'
 
 /*

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { superuser } from '../../store/embedded/cluster.ts'
-import { clearOrphan } from '../../store/embedded/orphan.ts'
-import { type Postmaster, startPostmaster } from '../../store/embedded/postmaster.ts'
-import { socketNameOf } from '../../store/embedded/socket-directory.ts'
+import { superuser } from '../../embedded/cluster.ts'
+import { clearOrphan } from '../../embedded/orphan.ts'
+import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
+import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { Home } from './home.ts'
 import { handOver, type InstanceDirectory } from './instance-directory.ts'
-import { instanceSettings } from './server-settings.ts'
+import { instanceSettings } from './instance-settings.ts'
 
 const backoffMsMin = 500
 const backoffMsMax = 60_000

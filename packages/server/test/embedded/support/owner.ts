@@ -1,6 +1,6 @@
 // A Keyhook of its own process, to be killed or asked from outside: says what happens on stdout, one JSON line at a time.
 import { argv, stdout } from 'node:process'
-import { openEmbedded } from '../../../src/store/embedded/index.ts'
+import { openEmbedded } from '../../../src/embedded/index.ts'
 
 const [dataDir, purpose] = argv.slice(2)
 const say = (line: object) => stdout.write(`${JSON.stringify(line)}\n`)

@@ -11,9 +11,9 @@ import {
   type EmbeddedConnection,
   type EmbeddedOptions,
   openEmbedded,
-} from '../../../src/store/embedded/index.ts'
-import { isPostgresOn, readLockFile } from '../../../src/store/embedded/lock-file.ts'
-import { clustersHome } from '../../../src/store/embedded/system-home.ts'
+} from '../../../src/embedded/index.ts'
+import { isPostgresOn, readLockFile } from '../../../src/embedded/lock-file.ts'
+import { clustersHome } from '../../../src/embedded/system-home.ts'
 import { postgres } from '../../../src/store/postgres-driver.ts'
 
 export const asRoot = process.getuid?.() === 0

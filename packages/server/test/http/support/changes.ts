@@ -2,7 +2,7 @@ import { pino } from 'pino'
 import { attemptUuid, type BackupId, type DatabaseId, newId, type WebhookId } from '../../../src/kernel/ids.ts'
 import { createJobQueue, ensureQueues } from '../../../src/platform/jobs/queue.ts'
 import { nodeQueue } from '../../../src/platform/jobs/queue-names.ts'
-import { ensurePartitions } from '../../../src/store/partitions.ts'
+import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
 import { call, type Reply } from '../../support/client.ts'
 import type { OwnedApi } from '../../support/owned-api.ts'
 

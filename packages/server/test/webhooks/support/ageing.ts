@@ -1,6 +1,6 @@
 import { uuid7Floor } from '../../../src/kernel/uuid7.ts'
 import type { Database } from '../../../src/store/database.ts'
-import { ensurePartitions } from '../../../src/store/partitions.ts'
+import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
 
 const dayMs = 86_400_000
 

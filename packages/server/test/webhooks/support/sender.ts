@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { readNetwork } from '../../../src/domain/network.ts'
-import { createAddressGuard } from '../../../src/webhooks/address-guard.ts'
-import { createConnect } from '../../../src/webhooks/connector.ts'
-import { createIdleConnections } from '../../../src/webhooks/idle-connections.ts'
-import { createResolve, type Resolve } from '../../../src/webhooks/resolve.ts'
-import { createDeliveryContext } from '../../../src/webhooks/secure-context.ts'
+import { createAddressGuard } from '../../../src/webhooks/sending/address-guard.ts'
+import { createConnect } from '../../../src/webhooks/sending/connector.ts'
+import { createIdleConnections } from '../../../src/webhooks/sending/idle-connections.ts'
+import { createResolve, type Resolve } from '../../../src/webhooks/sending/resolve.ts'
+import { createDeliveryContext } from '../../../src/webhooks/sending/secure-context.ts'
 import { caFile } from './receiver.ts'
 
 export const limits = {

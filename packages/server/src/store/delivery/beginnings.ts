@@ -1,0 +1,194 @@
+import type { OrgId } from '../../kernel/ids.ts'
+import { type Database, isLockTimeout } from '../database.ts'
+import { plainArray, textArray } from './arrays.ts'
+import { type DueDelivery, deliveryOf, type EventRow, eventsOf } from './due.ts'
+import { boundedWait, orPassOver, type WhenLocked } from './lane-locks.ts'
+
+/** `attempt` counts every attempt of the delivery, `tries` those of the running schedule before this one. */
+export type BegunAttempt = {
+  laneId: number
+  token: number
+  eventSeq: number
+  attempt: number
+  tries: number
+  attemptId: string
+  startedAtMs: number
+  /** Of its lease, the beginning that it was written down with; 0 if that was of an earlier lease. */
+  begunNo: number
+}
+
+/**
+ * `no` grows with every beginning of a lease. `fresh`: what begins now. `unsettled`: all that the lane has on its way, `fresh`
+ * included: this is what takes the place of what stood there before.
+ */
+export type Beginning = {
+  laneId: number
+  token: number
+  no: number
+  fresh: readonly BegunAttempt[]
+  unsettled: readonly BegunAttempt[]
+}
+
+/** As the lane's row has it. */
+const lineOf = ({ eventSeq, attempt, tries, startedAtMs, attemptId }: BegunAttempt): string =>
+  `${eventSeq} ${attempt} ${tries} ${startedAtMs} ${attemptId}`
+
+const isRetry = ({ attempt }: BegunAttempt): boolean => attempt > 1
+
+/** First attempts begin in the order of their events. */
+const startedSeq = (fresh: readonly BegunAttempt[]): number => fresh.findLast((one) => !isRetry(one))?.eventSeq ?? 0
+
+/**
+ * Lanes that may go ahead, and of the retries that begin there (by their events), how many tries each had before. `locked`: it was
+ * passed over, and nothing has begun there.
+ */
+export type MayGo = ReadonlyMap<number, Outcome>
+type Outcome = ReadonlyMap<number, number> | 'locked'
+
+const noRetries: ReadonlyMap<number, number> = new Map()
+
+/**
+ * Writes attempts down before their requests leave, and says which lanes may go ahead: those whose lease is still the one
+ * shown and whose webhook still exists. The lanes stay locked to the end of the statement, and deletion takes the same
+ * lock. Saying it twice, after a connection was lost in the middle, changes nothing.
+ */
+export const beginAttempts = async (
+  db: Database,
+  beginnings: readonly Beginning[],
+  whenLocked: WhenLocked = 'wait',
+): Promise<MayGo> => {
+  const mayGo = await begin(db, beginnings, 'pass_over')
+  const others = beginnings.filter(({ laneId }) => !mayGo.has(laneId))
+  // Lost, or locked. Mostly there are none: to bound the wait in the first place would cost a tenth of the statement.
+  return others.length === 0 ? mayGo : new Map([...mayGo, ...(await beginLocked(db, others, whenLocked))])
+}
+
+async function beginLocked(db: Database, others: readonly Beginning[], whenLocked: WhenLocked): Promise<MayGo> {
+  if (whenLocked === 'pass_over') return passedOver(db, others)
+  try {
+    return await begin(db, others, 'wait')
+  } catch (error) {
+    if (isLockTimeout(error)) return passedOver(db, others)
+    throw error
+  }
+}
+
+const begin = async (db: Database, beginnings: readonly Beginning[], whenLocked: WhenLocked) => {
+  const retries = beginnings.flatMap(({ fresh }) => fresh.filter(isRetry))
+  // Statements that lock several lanes lock them in the order of their ids.
+  const lanes = beginnings.toSorted((a, b) => a.laneId - b.laneId)
+  const rows = await db<BegunRow[]>`
+    with input as materialized (
+      select * from unnest(
+        ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
+        ${plainArray(lanes.map((lane) => lane.no))}::bigint[],
+        ${plainArray(lanes.map((lane) => startedSeq(lane.fresh)))}::bigint[],
+        ${textArray(
+          db,
+          lanes.map((lane) => lane.unsettled.map(lineOf).join('\n')),
+        )}
+      ) as i (lane_id, token, no, started_seq, begun)
+      ${whenLocked === 'wait' ? db`where (select ${boundedWait(db)}) is not null` : db``}
+    ), fence as materialized (
+      select i.*, l.org_id from input i
+      cross join lateral (
+        select l.org_id from keyhook.lanes l
+        -- By the id alone, which no two lanes share: a planner without statistics would otherwise go through all lanes of
+        -- the organization for each of them.
+        where l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
+          -- What its holder remembers may never have been, for another server (see lanes.ts).
+          and l.lease_server = pg_postmaster_start_time()
+          -- A lane that was given back has the same token until somebody takes it: what is begun there, nobody would find.
+          and l.ended_at is null and l.lease_owner is not null
+        for no key update of l ${orPassOver(db, whenLocked)}
+      ) l
+    ) ${retries.length === 0 ? begun(db) : begunWithRetries(db, retries)}`
+  const mayGo = new Map<number, ReadonlyMap<number, number>>()
+  for (const { id, event_seq, try: tries } of rows) {
+    const laneId = Number(id)
+    const before = mayGo.get(laneId) ?? noRetries
+    mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
+  }
+  return mayGo
+}
+
+/** Those that would have begun: what else is there to keep them but a lock? Should it be gone by now, they begin the next time. */
+const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<MayGo> => {
+  const rows = await db<{ id: string }[]>`
+    select l.id
+    from unnest(
+      ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
+      ${plainArray(lanes.map((lane) => lane.no))}::bigint[]
+    ) as i (lane_id, token, no)
+    join keyhook.lanes l on l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
+    where l.ended_at is null and l.lease_owner is not null and l.lease_server = pg_postmaster_start_time()`
+  return new Map(rows.map(({ id }) => [Number(id), 'locked']))
+}
+
+type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
+
+const begun = (db: Database) => db`
+  update keyhook.lanes l
+  set cursor_seq = greatest(l.cursor_seq, f.started_seq), begun = f.begun, begun_no = f.no
+  from fence f where l.id = f.lane_id
+  returning l.id, null as event_seq, null as try`
+
+/**
+ * A retry that begins waits no longer. One that waits because this very attempt has failed meanwhile goes on waiting. The
+ * number of tries is said as it stands here: a redelivery that was asked for since the retry was read has set it back.
+ */
+const begunWithRetries = (db: Database, retries: readonly BegunAttempt[]) => db`
+  , taken_up as (
+    delete from keyhook.retries r
+    using unnest(
+      ${retries.map((one) => one.laneId)}::bigint[], ${retries.map((one) => one.eventSeq)}::bigint[],
+      ${retries.map((one) => one.attempt)}::int[]
+    ) as t (lane_id, event_seq, attempt)
+    join fence f on f.lane_id = t.lane_id
+    where r.lane_id = t.lane_id and r.event_seq = t.event_seq and r.org_id = f.org_id and r.attempt < t.attempt
+    returning r.lane_id, r.event_seq, r.try
+  ), begun as (${begun(db)})
+  select b.id, t.event_seq, t.try from begun b left join taken_up t on t.lane_id = b.id`
+
+export type Leftover = DueDelivery & { attemptId: string; startedAtMs: number }
+
+/** Attempts that an earlier holder of these lanes began and never settled. An event is read once, however many lanes it went to. */
+export const findLeftovers = async (
+  db: Database,
+  lanes: readonly { laneId: number; orgId: OrgId }[],
+): Promise<Leftover[]> => {
+  const left = await db<LeftoverRow[]>`
+    select s.org_id, s.lane_id, s.event_seq, s.attempt, s.try, s.id,
+      (extract(epoch from s.started_at) * 1000)::bigint as started_ms
+    from unnest(
+      ${lanes.map((lane) => lane.laneId)}::bigint[], ${lanes.map((lane) => lane.orgId)}::text[]
+    ) as h (lane_id, org_id)
+    join keyhook.sending s on s.lane_id = h.lane_id and s.org_id = h.org_id`
+  if (left.length === 0) return []
+  const events = eventsOf(
+    await db<EventRow[]>`
+      select e.org_id, e.seq, e.id, e.type, (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body
+      from (
+        select distinct * from unnest(
+          ${left.map((one) => one.org_id)}::text[], ${left.map((one) => one.event_seq)}::bigint[]
+        ) as c (org_id, seq)
+      ) c join keyhook.events e using (org_id, seq)`,
+  )
+  return left.flatMap((row) => {
+    const eventSeq = Number(row.event_seq)
+    const event = events.get(row.org_id)?.get(eventSeq)
+    if (event === undefined) return []
+    const place = { laneId: Number(row.lane_id), eventSeq, attempts: row.attempt, tries: row.try }
+    return [{ ...deliveryOf(place, event), attemptId: row.id, startedAtMs: Number(row.started_ms) }]
+  })
+}
+
+type LeftoverRow = {
+  org_id: OrgId
+  lane_id: string
+  event_seq: string
+  attempt: number
+  try: number
+  id: string
+  started_ms: string
+}

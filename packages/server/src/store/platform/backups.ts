@@ -1,0 +1,129 @@
+import type { BackupOrigin, BackupStatus } from '../../domain/backup.ts'
+import type { BackupId, DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
+import type { Executor, Transaction } from '../database.ts'
+import type { PageRequest } from '../page.ts'
+
+export type BackupRow = {
+  id: BackupId
+  database_id: DatabaseId
+  node: string
+  origin: BackupOrigin
+  status: BackupStatus
+  bytes_done: number
+  bytes_total: number | null
+  size_bytes: number | null
+  sha256: string | null
+  failure: string | null
+  created_at: Date
+  finished_at: Date | null
+}
+
+export const oneBackupAtATime = 'backups_one_at_a_time'
+
+const columns = (db: Executor) => db`
+  id, database_id, node, origin, status, bytes_done::float8 as bytes_done, bytes_total::float8 as bytes_total,
+  size_bytes::float8 as size_bytes, sha256, failure, created_at, finished_at`
+
+export const insertBackup = async (
+  tx: Transaction,
+  orgId: OrgId,
+  backup: { id: BackupId; databaseId: DatabaseId; node: string; origin: BackupOrigin; createdBy: UserId | null },
+): Promise<BackupRow> => {
+  const [row] = await tx<[BackupRow]>`
+    insert into keyhook.backups (org_id, id, database_id, node, origin, status, created_by)
+    values (${orgId}, ${backup.id}, ${backup.databaseId}, ${backup.node}, ${backup.origin}, 'running', ${backup.createdBy})
+    returning ${columns(tx)}`
+  return row
+}
+
+export const listBackups = (
+  db: Executor,
+  orgId: OrgId,
+  filter: { databaseId: DatabaseId | null },
+  { before, limit }: PageRequest,
+) => db<BackupRow[]>`
+  select ${columns(db)}
+  from keyhook.backups
+  where org_id = ${orgId} and status <> 'deleted' and (${before}::text is null or id < ${before})
+    and (${filter.databaseId}::text is null or database_id = ${filter.databaseId})
+  order by id desc
+  limit ${limit}`
+
+export const findBackup = async (db: Executor, orgId: OrgId, id: BackupId): Promise<BackupRow | null> => {
+  const [row] = await db<BackupRow[]>`
+    select ${columns(db)} from keyhook.backups where org_id = ${orgId} and id = ${id} and status <> 'deleted'`
+  return row ?? null
+}
+
+export const lockBackup = async (tx: Transaction, orgId: OrgId, id: BackupId): Promise<BackupRow | null> => {
+  const [row] = await tx<BackupRow[]>`
+    select ${columns(tx)} from keyhook.backups where org_id = ${orgId} and id = ${id} for update`
+  return row ?? null
+}
+
+export const recordBackupProgress = async (
+  db: Executor,
+  orgId: OrgId,
+  id: BackupId,
+  progress: { bytesDone: number; bytesTotal: number },
+): Promise<void> => {
+  await db`
+    update keyhook.backups set bytes_done = ${progress.bytesDone}, bytes_total = ${progress.bytesTotal}
+    where org_id = ${orgId} and id = ${id} and status = 'running'`
+}
+
+export const markBackupCompleted = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: BackupId,
+  archive: { bytes: number; sha256: string; contentBytes: number },
+): Promise<void> => {
+  await tx`
+    update keyhook.backups
+    set status = 'completed', size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
+      bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp()
+    where org_id = ${orgId} and id = ${id}`
+}
+
+export const markBackupFailed = async (tx: Transaction, orgId: OrgId, id: BackupId, failure: string): Promise<void> => {
+  await tx`
+    update keyhook.backups set status = 'failed', failure = ${failure}, finished_at = clock_timestamp()
+    where org_id = ${orgId} and id = ${id}`
+}
+
+export const markBackupDeleting = async (tx: Transaction, orgId: OrgId, id: BackupId): Promise<void> => {
+  await tx`update keyhook.backups set status = 'deleting' where org_id = ${orgId} and id = ${id}`
+}
+
+export const markBackupDeleted = async (tx: Transaction, orgId: OrgId, id: BackupId): Promise<void> => {
+  await tx`update keyhook.backups set status = 'deleted' where org_id = ${orgId} and id = ${id}`
+}
+
+export const runningBackupsOf = async (tx: Transaction, orgId: OrgId, databaseId: DatabaseId): Promise<BackupId[]> => {
+  const rows = await tx<{ id: BackupId }[]>`
+    select id from keyhook.backups where org_id = ${orgId} and database_id = ${databaseId} and status = 'running'`
+  return rows.map((row) => row.id)
+}
+
+/** How these backups stand, so that a node knows which archives to keep. Ids that are nobody's are not in it. */
+export const backupStatusesOf = async (
+  db: Executor,
+  ids: readonly BackupId[],
+): Promise<Map<BackupId, BackupStatus>> => {
+  const rows = await db<{ id: BackupId; status: BackupStatus }[]>`
+    select id, status from keyhook.backups where id = any(${[...ids]}::text[])`
+  return new Map(rows.map((row) => [row.id, row.status]))
+}
+
+/** Scheduled backups beyond the newest `keep` completed ones of their database, and none that a restore is reading. */
+export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
+  select org_id, id from (
+    select b.org_id, b.id, row_number() over (partition by b.org_id, b.database_id order by b.id desc) as n
+    from keyhook.backups b
+    where b.node = ${node} and b.origin = 'scheduled' and b.status = 'completed'
+  ) ranked
+  where n > ${keep}
+    and not exists (
+      select 1 from keyhook.restores r
+      where r.org_id = ranked.org_id and r.backup_id = ranked.id and r.status = 'running'
+    )`

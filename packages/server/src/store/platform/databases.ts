@@ -1,0 +1,177 @@
+import type { DatabaseStatus } from '../../domain/database.ts'
+import type { DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
+import type { Executor, Transaction } from '../database.ts'
+import type { PageRequest } from '../page.ts'
+
+export type DatabaseRow = {
+  id: DatabaseId
+  name: string
+  status: DatabaseStatus
+  node: string | null
+  host: string | null
+  port: number | null
+  failure: string | null
+  created_at: Date
+}
+
+export type NewDatabase = {
+  id: DatabaseId
+  name: string
+  passwordVerifier: string
+  node: string | null
+  createdBy: UserId
+}
+
+/** Inserts unless the organization already has `databasesMax`, failed ones included. Call it with the organization locked. */
+export const insertDatabase = async (
+  tx: Transaction,
+  orgId: OrgId,
+  database: NewDatabase,
+  databasesMax: number,
+): Promise<DatabaseRow | null> => {
+  const [row] = await tx<DatabaseRow[]>`
+    insert into keyhook.databases (org_id, id, name, status, node, password_verifier, created_by)
+    select ${orgId}, ${database.id}, ${database.name}, 'provisioning', ${database.node}, ${database.passwordVerifier},
+      ${database.createdBy}
+    where (select count(*) from keyhook.databases where org_id = ${orgId} and status <> 'deleted') < ${databasesMax}
+    returning id, name, status, node, host, port, failure, created_at`
+  return row ?? null
+}
+
+export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<DatabaseRow[]>`
+  select id, name, status, node, host, port, failure, created_at
+  from keyhook.databases
+  where org_id = ${orgId} and status <> 'deleted' and (${before}::text is null or id < ${before})
+  order by id desc
+  limit ${limit}`
+
+export const findDatabase = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<DatabaseRow | null> => {
+  const [row] = await db<DatabaseRow[]>`
+    select id, name, status, node, host, port, failure, created_at
+    from keyhook.databases
+    where org_id = ${orgId} and id = ${id} and status <> 'deleted'`
+  return row ?? null
+}
+
+/** Deleted ones too: a step that runs twice has to see what became of its row. */
+export const lockDatabase = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: DatabaseId,
+): Promise<(DatabaseRow & { password_verifier: string | null }) | null> => {
+  const [row] = await tx<(DatabaseRow & { password_verifier: string | null })[]>`
+    select id, name, status, node, host, port, failure, created_at, password_verifier
+    from keyhook.databases
+    where org_id = ${orgId} and id = ${id}
+    for update`
+  return row ?? null
+}
+
+export const placeDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId, node: string): Promise<void> => {
+  await tx`
+    update keyhook.databases set node = ${node}
+    where org_id = ${orgId} and id = ${id} and status = 'provisioning' and node is null`
+}
+
+/** Back to where no node has it: the one that was to make it cannot be reached. */
+export const unplaceDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  await tx`
+    update keyhook.databases set node = null
+    where org_id = ${orgId} and id = ${id} and status = 'provisioning'`
+}
+
+/** Serialises the placements of one node, which count before they take room. */
+export const lockNode = async (tx: Transaction, node: string): Promise<void> => {
+  await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.node.' || ${node}, 0))`
+}
+
+/** What takes up room on a node: everything except what failed, whose files are gone, and what is deleted. */
+export const countDatabasesOfNode = async (tx: Transaction, node: string): Promise<number> => {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count from keyhook.databases where node = ${node} and status not in ('failed', 'deleted')`
+  return row?.count ?? 0
+}
+
+/** The verifier is with the instance from here on, and nowhere else. */
+export const markDatabaseAvailable = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: DatabaseId,
+  address: { host: string; port: number },
+): Promise<void> => {
+  await tx`
+    update keyhook.databases
+    set status = 'available', host = ${address.host}, port = ${address.port}, password_verifier = null
+    where org_id = ${orgId} and id = ${id}`
+}
+
+/** Where its node is found may change with the node's settings; a row that says so already is not written. */
+export const correctDatabaseHost = async (db: Executor, id: DatabaseId, host: string): Promise<void> => {
+  await db`
+    update keyhook.databases set host = ${host}
+    where id = ${id} and status = 'available' and host is distinct from ${host}`
+}
+
+export const markDatabaseFailed = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: DatabaseId,
+  failure: string,
+): Promise<void> => {
+  await tx`
+    update keyhook.databases set status = 'failed', failure = ${failure}, password_verifier = null
+    where org_id = ${orgId} and id = ${id}`
+}
+
+export const markDatabaseDeleting = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  await tx`
+    update keyhook.databases set status = 'deleting', password_verifier = null
+    where org_id = ${orgId} and id = ${id}`
+}
+
+export const markDatabaseDeleted = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  await tx`
+    update keyhook.databases set status = 'deleted', deleted_at = clock_timestamp(), host = null, port = null
+    where org_id = ${orgId} and id = ${id}`
+}
+
+/** What the rows say about things found on a node's disk. */
+export const databaseStatuses = async (
+  db: Executor,
+  ids: readonly DatabaseId[],
+): Promise<Map<DatabaseId, DatabaseStatus>> => {
+  const rows = await db<{ id: DatabaseId; status: DatabaseStatus }[]>`
+    select id, status from keyhook.databases where id = any(${[...ids]}::text[])`
+  return new Map(rows.map((row) => [row.id, row.status]))
+}
+
+export const availableDatabasesOfNode = async (db: Executor, node: string): Promise<DatabaseId[]> => {
+  const rows = await db<{ id: DatabaseId }[]>`
+    select id from keyhook.databases where node = ${node} and status = 'available' order by id`
+  return rows.map((row) => row.id)
+}
+
+/**
+ * Databases of this node that want a scheduled backup: the last one, however it ended, began longer ago than `hours`.
+ * Asked in two parts, because each has an index that answers it from one row; as one, all backups were read per database.
+ */
+export const databasesDueForBackup = (db: Executor, node: string, hours: number) => db<
+  { org_id: OrgId; id: DatabaseId }[]
+>`
+  select d.org_id, d.id
+  from keyhook.databases d
+  where d.node = ${node} and d.status = 'available'
+    and not exists (
+      select 1 from keyhook.backups b where b.org_id = d.org_id and b.database_id = d.id and b.status = 'running'
+    )
+    and (
+      select max(b.created_at) from keyhook.backups b
+      where b.org_id = d.org_id and b.database_id = d.id and b.origin = 'scheduled'
+    ) > clock_timestamp() - make_interval(hours => ${hours}) is not true
+  order by d.id`
+
+/** False on a node that never held a database, which then need not look for any. */
+export const nodeWasUsed = async (db: Executor, node: string): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.databases where node = ${node} limit 1`
+  return rows.length > 0
+}

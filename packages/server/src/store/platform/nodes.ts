@@ -1,0 +1,66 @@
+import type { Executor, Transaction } from '../database.ts'
+
+export type Prices = { currency: string; hourPriceMinor: number }
+
+/** Said every second by every node: losing one of these to a power cut costs nothing, so it does not wait for the disk. */
+export const announceNode = async (
+  db: Executor,
+  id: string,
+  { databasesMax, prices }: { databasesMax: number; prices: Prices },
+): Promise<void> => {
+  await db`
+    insert into keyhook.nodes (id, databases_max, currency, hour_price_minor)
+    select ${id}, ${databasesMax}, ${prices.currency}, ${prices.hourPriceMinor}
+    from set_config('synchronous_commit', 'off', true)
+    on conflict (id) do update set databases_max = excluded.databases_max, currency = excluded.currency,
+      hour_price_minor = excluded.hour_price_minor, seen_at = clock_timestamp()`
+}
+
+/** Of the node that was heard of last; null where there was none. */
+export const pricesInUse = async (db: Executor): Promise<Prices | null> => {
+  const [row] = await db<Prices[]>`
+    select currency, hour_price_minor::float8 as "hourPriceMinor" from keyhook.nodes
+    where currency is not null
+    order by seen_at desc
+    limit 1`
+  return row ?? null
+}
+
+/** Its databases stay its own; it only takes no new ones, and is silent from here on. */
+export const withdrawNode = async (db: Executor, id: string): Promise<void> => {
+  await db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
+}
+
+/** The emptiest first. A look without a lock: count again, with the node locked, before taking the room. */
+export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<{ id: string; databases_max: number }[]>`
+  select n.id, n.databases_max
+  from keyhook.nodes n
+  cross join lateral (
+    select count(*) as taken from keyhook.databases d where d.node = n.id and d.status not in ('failed', 'deleted')
+  ) d
+  where n.seen_at > clock_timestamp() - make_interval(secs => ${silentSecondsMax}) and d.taken < n.databases_max
+  order by d.taken, n.id`
+
+/** The others who were not heard of for longer than that, by the database's own clock. */
+export const silentNodes = (db: Executor, self: string, silentSeconds: number) => db<
+  { id: string; silent_seconds: number }[]
+>`
+  select id, extract(epoch from clock_timestamp() - greatest(seen_at, '2000-01-01'))::float8 as silent_seconds
+  from keyhook.nodes
+  where id <> ${self} and seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
+  order by id`
+
+/**
+ * Machines that are gone for good: not heard of for so long, and nothing of anybody's is there. One that comes back all
+ * the same says its name again, and finds its queue as it was.
+ */
+export const forgetNodes = async (db: Executor, silentSeconds: number): Promise<string[]> => {
+  const rows = await db<{ id: string }[]>`
+    delete from keyhook.nodes n
+    where n.seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
+      and not exists (select 1 from keyhook.databases d where d.node = n.id and d.status <> 'deleted')
+      -- A restore goes to where its backup is, and whoever waits for one has to learn that the node is away.
+      and not exists (select 1 from keyhook.backups b where b.node = n.id and b.status <> 'deleted')
+    returning n.id`
+  return rows.map((row) => row.id)
+}
