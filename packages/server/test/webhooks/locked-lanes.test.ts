@@ -3,25 +3,13 @@ import { expect, test } from 'vitest'
 import type { Database } from '../../src/store/database.ts'
 import { leaseLanes } from '../../src/store/delivery/lanes.ts'
 import { readNews, wakeLanes } from '../../src/store/delivery/news.ts'
+import { holdOpen } from '../support/hold-open.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 
-/** Takes the lock of a webhook's lane, as a session does that somebody left open, until the function that it returns is called. */
-async function lockLane(db: Database, webhookId: string): Promise<() => Promise<void>> {
-  const held = Promise.withResolvers<void>()
-  const letGo = Promise.withResolvers<void>()
-  const holding = db.begin(async (tx) => {
-    await tx`set local idle_in_transaction_session_timeout = 0`
-    await tx`select from keyhook.lanes where webhook_id = ${webhookId} for update`
-    held.resolve()
-    await letGo.promise
-  })
-  await held.promise
-  return async () => {
-    letGo.resolve()
-    await holding
-  }
-}
+/** Takes the lock of a webhook's lane, until the function that it returns is called. */
+const lockLane = (db: Database, webhookId: string) =>
+  holdOpen(db, (tx) => tx`select from keyhook.lanes where webhook_id = ${webhookId} for update`)
 
 async function twoOrganizations() {
   const receiver = await receiverFor()
