@@ -234,7 +234,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
       'DATABASE_URL: synchronous_commit is "off" there, and has to be "on"',
     ])
     // No role and no database is to blame here, and changing one would not help.
-    expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(4)
+    expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(5)
   })
 
   test('a port for listen that is taken', async () => {
