@@ -47,7 +47,7 @@ export function createMetrics() {
   const responses = new Map<number, number>()
   new Counter({
     name: 'keyhook_http_responses_total',
-    help: 'Answers of the API by status.',
+    help: 'Answers of the operations of the API, and refusals, by status.',
     labelNames: ['status'],
     registers,
     collect() {

@@ -1,6 +1,7 @@
-import { constants, copyFile, type FileHandle, lstat, open, rename, rm } from 'node:fs/promises'
+import { constants, type FileHandle, lstat, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { leaveToHost } from './host.ts'
+import { hostOf, leaveToHost } from './host.ts'
+import { DirectoryUnusable } from './make-way.ts'
 import { lastLines } from './tool.ts'
 
 const logBytesMax = 10 * 1024 * 1024
@@ -8,8 +9,16 @@ const tailBytesMax = 16 * 1024
 
 export type LogFile = { path: string; fd: number; tail(): Promise<string>; close(): Promise<void> }
 
-/** No link is followed: root may be serving somebody else's directory, who could have put one there. */
-const appending = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR | constants.O_NOFOLLOW
+const appending = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR
+
+/** Where root serves somebody else's directory no link is followed: its owner could have put it there. */
+async function openAppending(dataDir: string, path: string): Promise<FileHandle> {
+  const followed = (await hostOf(dataDir)) === undefined ? 0 : constants.O_NOFOLLOW
+  return open(path, appending | followed, 0o600).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ELOOP') throw error
+    throw new DirectoryUnusable(`${path} is a link, and root follows none in somebody else's directory: remove it.`)
+  })
+}
 
 /** PostgreSQL's log, opened by us and handed over as its stderr, so that it needs no right to write in the directory. */
 export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): Promise<LogFile> {
@@ -19,14 +28,24 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
     () => 0,
   )
   if (size > logBytesMax) await rename(path, `${path}.old`)
-  const file = await open(path, appending, 0o600)
+  const file = await openAppending(dataDir, path)
   await leaveToHost(path)
   let begin = (await file.stat()).size
   let looking: Promise<void> | undefined
 
+  /** From the descriptor: what stands under the log's name by now may be a link to what is nobody else's business. */
   async function keepOld(): Promise<void> {
     await rm(`${path}.old`, { force: true })
-    await copyFile(path, `${path}.old`, constants.COPYFILE_EXCL)
+    const old = await open(`${path}.old`, 'wx', 0o600)
+    try {
+      const chunk = Buffer.alloc(1024 * 1024)
+      for (let at = 0, read = -1; read !== 0; at += read) {
+        read = (await file.read(chunk, 0, chunk.length, at)).bytesRead
+        await old.writeFile(chunk.subarray(0, read))
+      }
+    } finally {
+      await old.close()
+    }
     await leaveToHost(`${path}.old`)
   }
 

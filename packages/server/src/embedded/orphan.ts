@@ -56,7 +56,7 @@ async function stopOrphan(
     if (waitedMs > stopMsMax) {
       throw new Error(
         `PostgreSQL (pid ${lock.pid}) still runs on ${cluster} and did not stop within ${stopMsMax / 1000} seconds ` +
-          `of a SIGINT: see what it is busy with, end it with kill -INT ${lock.pid}, and start again.`,
+          `of a ${sent}: see what it is busy with, end it, and start again.`,
       )
     }
     const wanted = waitedMs < patienceMs ? 'SIGINT' : 'SIGQUIT'

@@ -26,7 +26,7 @@ export function createApp(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
-  /** Is told the status of every answer. */
+  /** Is told the status of every answer of an operation, and of every refusal of what was a request. */
   onAnswer?: (status: number) => void
 }): { app: FastifyInstance; log: RequestLog } {
   const log = createRequestLog(deps.log, deps.onAnswer)

@@ -4,7 +4,7 @@ import { Fault, invalid } from '../kernel/faults.ts'
 import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
 import { databaseNowMs } from '../store/clock.ts'
-import type { Database } from '../store/database.ts'
+import { type Database, isUnavailable } from '../store/database.ts'
 import { lockOrganization } from '../store/organizations.ts'
 import {
   findInvoiceOfMonth,
@@ -65,6 +65,8 @@ export async function issueInvoicesDue(deps: { db: Database; prices: Prices }): 
       const result = await issueInvoice(deps, operator, { orgId, month })
       if (result?.isNew) issued.push(result.invoice.id)
     } catch (cause) {
+      // Nobody's could be made now.
+      if (isUnavailable(cause)) throw cause
       failed.push(new Error(`no invoice for ${orgId} and ${month}`, { cause }))
     }
   }

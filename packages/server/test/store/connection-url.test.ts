@@ -46,6 +46,20 @@ test('the URL goes before the environment, and the environment before our own de
   expect(read('postgres://u@/d')).toMatchObject({ target: { host: 'localhost', port: 5432 } })
 })
 
+test('files that the environment names ask for no check by themselves, as they do not of psql', () => {
+  const environment = { PGSSLROOTCERT: '/nowhere/ca.pem', PGSSLCERT: '/nowhere/client.pem' }
+  for (const url of [
+    'postgres://u@h/d',
+    'postgres://u@h/d?sslmode=prefer',
+    'postgres://u@/d?host=/dir&sslmode=verify-full',
+  ])
+    expect(read(url, environment), url).toHaveProperty('target')
+  expect(read('postgres://u@h/d?sslmode=require', environment)).toHaveProperty('problems')
+  expect(read('postgres://u@h/d', { PGSSLROOTCERT: 'system' })).toMatchObject({
+    target: { tls: { mode: 'verify-full' } },
+  })
+})
+
 test.each<[url: string, problem: string]>([
   ['postgres://u:hunter2@a,b/d', 'names several hosts'],
   ['postgres://u:hunter2@a:1,b:2/d', 'names several hosts'],

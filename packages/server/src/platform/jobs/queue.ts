@@ -29,11 +29,18 @@ export type JobQueue = {
  */
 export function createJobQueue(deps: { target: ConnectionTarget; supervise: boolean; log: Logger }): JobQueue {
   let starting: Promise<PgBoss> | undefined
+  let isReady = false
   const boss = () => {
-    starting ??= start(deps).catch((error: unknown) => {
-      starting = undefined
-      throw error
-    })
+    starting ??= start(deps).then(
+      (started) => {
+        isReady = true
+        return started
+      },
+      (error: unknown) => {
+        starting = undefined
+        throw error
+      },
+    )
     return starting
   }
 
@@ -41,6 +48,8 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
     boss,
     async enqueue(tx, job, { node }) {
       const queue = node === null ? anyNode : nodeQueue(node)
+      // The first one waits for connections to be made and the schema to be looked at, and the transaction with it.
+      if (!isReady) await tx`set local idle_in_transaction_session_timeout = '60s'`
       const sent = await (await boss()).send(queue, job, { ...policyOf(job), db: within(tx) })
       if (sent === null) throw new Error(`pg-boss did not take ${job.kind}`)
     },

@@ -4,7 +4,7 @@ import { operator } from '../../domain/audit.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
-import { type Database, isUniqueViolation } from '../../store/database.ts'
+import { type Database, isUnavailable, isUniqueViolation } from '../../store/database.ts'
 import {
   expiredBackups,
   insertBackup,
@@ -43,14 +43,19 @@ export async function keepBackupSchedule(
  */
 export async function runBackupSchedule(deps: Deps, { everyHours, keep }: BackupSchedule): Promise<void> {
   const failed: unknown[] = []
+  const remember = (error: unknown) => {
+    // None could be begun or removed now.
+    if (isUnavailable(error)) throw error
+    failed.push(error)
+  }
   for (const { org_id, id } of await databasesDueForBackup(deps.db, deps.node, everyHours)) {
     await begin(deps, org_id, id).catch((error: unknown) => {
       // Somebody asked for one at this very moment.
-      if (!isUniqueViolation(error, oneBackupAtATime)) failed.push(error)
+      if (!isUniqueViolation(error, oneBackupAtATime)) remember(error)
     })
   }
   for (const { org_id, id } of await expiredBackups(deps.db, deps.node, keep))
-    await expire(deps, org_id, id).catch((error: unknown) => failed.push(error))
+    await expire(deps, org_id, id).catch(remember)
   if (failed.length > 0) throw new AggregateError(failed, `${failed.length} backups could not be begun or removed`)
 }
 

@@ -46,7 +46,7 @@ const doneAnyway: ReadonlyMap<string, readonly string[]> = new Map([
 
 /** Theirs as well, and not ours. No setting of a session is called so: sent to the server, they would mean nothing. */
 const notTaken =
-  /^(ssl|gss|krb|keepalives|oauth_|require|service|hostaddr|passfile|replication|load_balance_hosts|fallback_)/
+  /^(ssl|gss|krb|keepalives|oauth_|require|service|hostaddr|passfile|replication|load_balance_hosts|fallback_|database$)/
 
 const taken = 'host, port, user, password, dbname, sslmode, sslrootcert, sslcert, sslkey, connect_timeout, prepare'
 
@@ -66,6 +66,13 @@ export function readConnectionUrl(
     given.delete(name)
     return value
   }
+  // Files that the environment names are for whoever checks, and ask for no check by themselves; `system` does, also of psql.
+  const checks = /^(require|verify-)/.test(given.get('sslmode') || environment.PGSSLMODE || '')
+  const takeFile = (name: string): string | undefined => {
+    const named = given.has(name)
+    const value = take(name)
+    return named || checks || value === 'system' ? value : undefined
+  }
   const number = (name: string, fallback: number, max: number): number => {
     const text = take(name) ?? String(fallback)
     const value = /^\d{1,5}$/.test(text) ? Number(text) : 0
@@ -77,13 +84,14 @@ export function readConnectionUrl(
   if (host.includes(',')) problems.push(several)
   const user = take('user') ?? ownName()
   if (user === null) problems.push('names no user')
+  const isSocket = host.startsWith('/')
   const tls = readTls({
     sslmode: take('sslmode'),
-    sslrootcert: take('sslrootcert'),
-    sslcert: take('sslcert'),
-    sslkey: take('sslkey'),
+    sslrootcert: takeFile('sslrootcert'),
+    sslcert: takeFile('sslcert'),
+    sslkey: takeFile('sslkey'),
   })
-  if ('problems' in tls) problems.push(...tls.problems)
+  if ('problems' in tls && !isSocket) problems.push(...tls.problems)
   const prepare = take('prepare') ?? 'true'
   if (!/^(true|false)$/.test(prepare)) problems.push('has a prepare that is neither true nor false')
   const target: ConnectionTarget = {
@@ -95,7 +103,7 @@ export function readConnectionUrl(
     prepare: prepare === 'true',
     connectSeconds: number('connect_timeout', 10, 600),
     // A socket is not encrypted, whatever is asked for: nobody can listen in, and PostgreSQL would refuse to.
-    ...('tls' in tls && tls.tls !== null && !host.startsWith('/') && { tls: tls.tls }),
+    ...('tls' in tls && tls.tls !== null && !isSocket && { tls: tls.tls }),
   }
   const options = take('options')
   for (const [name, value] of given) {
