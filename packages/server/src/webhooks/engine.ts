@@ -70,7 +70,7 @@ export async function startEngine(deps: {
     onError,
   })
   const dispatcher = createDispatcher({
-    store: createDispatchStore(db),
+    store: createDispatchStore(db, settings.limits.leaseMs),
     clock: systemClock,
     random: Math.random,
     owner: `${hostname()} ${process.pid} ${randomBytes(4).toString('hex')}`,

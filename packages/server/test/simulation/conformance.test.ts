@@ -31,7 +31,7 @@ type Begun = Omit<BegunAttempt, 'token'> & { tokens: Held['tokens'] }
 test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database says (seed %i)', async (seed) => {
   const random = seededRandom(seed)
   const world = await deliveryTest()
-  const store = createDispatchStore(world.db)
+  const store = createDispatchStore(world.db, 0)
   await ensurePartitions(world.db, Date.now())
   let ms = 1_700_000_000_000
   const model = createModel(() => ms++, freshMax)

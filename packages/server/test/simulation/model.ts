@@ -117,7 +117,8 @@ export function createModel(now: () => number, freshMax = 12) {
           if (locked.has(lane.id)) continue
           woken.add(lane)
           lane.headSeq = Math.max(lane.headSeq, eventSeq)
-          if (!lane.ended && lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
+          if (!lane.ended && lane.owner === null && eventSeq > lane.cursorSeq)
+            lane.dueMs = Math.min(lane.dueMs ?? now(), now())
         }
         wakes = wakes.filter((wake) => deliveriesOf(wake).some(({ lane }) => locked.has(lane.id)))
         const told = [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))

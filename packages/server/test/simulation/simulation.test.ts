@@ -7,7 +7,7 @@ import { whereAKeyIsMissing } from './missing-key.ts'
 import { deliveredSlowly, sentLate } from './pausing.ts'
 import { acrossRestart } from './restarting.ts'
 import { retriedAfterMs } from './steady.ts'
-import { restlessMs } from './stopping.ts'
+import { keptBesideLocked, restlessMs } from './stopping.ts'
 import { type Plant, tell } from './story.ts'
 import { sentAfterTakingOver } from './taking-over.ts'
 
@@ -99,6 +99,10 @@ test.each(plants)('the checks notice when %s', async (_what, plant) => {
     for (const seed of upTo(100)) await tell(seed, { plant })
   }
   await expect(found()).rejects.toThrow()
+})
+
+test('a process that stops gives its lanes back, also where somebody has one of them locked', async () => {
+  for (const seed of upTo(20)) expect(await keptBesideLocked(seed), `seed ${seed}`).toEqual([])
 })
 
 test('a process that is told to stop while PostgreSQL is away comes to rest', async () => {

@@ -30,3 +30,28 @@ export async function restlessMs(seed: number): Promise<number> {
   await timeline.run(() => false, 3_600_000)
   return timeline.now() - stoppedMs
 }
+
+/**
+ * A process that is told to stop while somebody else has one of its lanes locked, with something to begin there: which of the
+ * other lanes does it still hold when it says that it has stopped? Nobody could take those before their leases run out.
+ */
+export async function keptBesideLocked(seed: number): Promise<number[]> {
+  const world = createScene(seed)
+  const { timeline, random, model } = world
+  world.receive = () => ({ status: 'succeeded', latencyMs: random.int(1, 100) })
+  const lanes = Array.from({ length: 4 }, () => model.addLane(org))
+  model.publish(org)
+  const { dispatcher } = startProcess(world, 'process')
+  await timeline.run(() => dispatcher.lanes === lanes.length, 60_000)
+  const locked = random.pick(lanes)
+  model.locked.add(locked)
+  for (let events = 0; events < 5; events++) model.publish(org)
+  await timeline.run(() => false, random.int(200, 900))
+  let stopped = false
+  const stopping = dispatcher.stop().then(() => {
+    stopped = true
+  })
+  await timeline.run(() => stopped, 60_000)
+  await stopping
+  return lanes.filter((id) => id !== locked && model.lanes.get(id)!.owner !== null)
+}

@@ -41,9 +41,11 @@ async function leasedLane() {
   return { world, webhook, lane: lane!, first, held }
 }
 
+const leaseMs = 60_000
+
 const begin = (db: Database, attempt: BegunAttempt, no = 1) => {
   const { laneId, token } = attempt
-  return beginAttempts(db, [{ laneId, token, no, fresh: [attempt], unsettled: [attempt] }])
+  return beginAttempts(db, [{ laneId, token, no, fresh: [attempt], unsettled: [attempt] }], leaseMs)
 }
 
 test('a lease that is held is not given to a second dispatcher; one that has run out is, with a higher token', async () => {
@@ -85,6 +87,35 @@ test('an attempt that was begun and never settled is found by the next holder, h
     const left = await findLeftovers(world.db, [lane])
     expect(left.map((one) => one.attemptId)).toEqual([first.attemptId])
   }
+})
+
+test('a beginning keeps the lease once half of it is over: renewals may have passed over the lane', async () => {
+  const { world, first } = await leasedLane()
+  const leftMs = async () => {
+    const [row] = await world.db<{ ms: number }[]>`
+      select (extract(epoch from due_at - now()) * 1000)::int as ms from keyhook.lanes`
+    return row!.ms
+  }
+  await world.db`update keyhook.lanes set due_at = now() + interval '31 seconds'`
+  await begin(world.db, first)
+  expect(await leftMs()).toBeLessThan(32_000)
+  await world.db`update keyhook.lanes set due_at = now() + interval '29 seconds'`
+  await begin(world.db, first)
+  expect(await leftMs()).toBeGreaterThan(leaseMs - 5_000)
+})
+
+test('a wake that stands for very many events is passed on as one for few, and wakes no lane that has them', async () => {
+  const { world, lane } = await leasedLane()
+  const others = [await world.addWebhook('https://example.com/b'), await world.addWebhook('https://example.com/c')]
+  await world.publishOne()
+  await wakeLanes(world.db, 10)
+  await world.db`update keyhook.lanes set lease_owner = null, due_at = null, cursor_seq = head_seq where id <> ${lane.laneId}`
+  await world.db`update keyhook.lanes set cursor_seq = 0 where webhook_id = ${others[0]!.id}`
+  await world.db`insert into keyhook.wakes values (${world.orgId}, 1, 5000)`
+  const { lanes } = await wakeLanes(world.db, 10)
+  expect(lanes.map(({ headSeq }) => headSeq)).toEqual([2, 2, 2])
+  const due = await world.db`select webhook_id from keyhook.lanes where due_at <= now()`
+  expect(due.map((row) => row.webhook_id)).toEqual([others[0]!.id])
 })
 
 test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {

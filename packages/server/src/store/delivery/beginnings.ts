@@ -55,25 +55,31 @@ const noRetries: ReadonlyMap<number, number> = new Map()
 export const beginAttempts = async (
   db: Database,
   beginnings: readonly Beginning[],
+  leaseMs: number,
   whenLocked: WhenLocked = 'wait',
 ): Promise<MayGo> => {
-  const mayGo = await begin(db, beginnings, 'pass_over')
+  const mayGo = await begin(db, beginnings, leaseMs, 'pass_over')
   const others = beginnings.filter(({ laneId }) => !mayGo.has(laneId))
   // Lost, or locked. Mostly there are none: to bound the wait in the first place would cost a tenth of the statement.
-  return others.length === 0 ? mayGo : new Map([...mayGo, ...(await beginLocked(db, others, whenLocked))])
+  return others.length === 0 ? mayGo : new Map([...mayGo, ...(await beginLocked(db, others, leaseMs, whenLocked))])
 }
 
-async function beginLocked(db: Database, others: readonly Beginning[], whenLocked: WhenLocked): Promise<MayGo> {
+async function beginLocked(
+  db: Database,
+  others: readonly Beginning[],
+  leaseMs: number,
+  whenLocked: WhenLocked,
+): Promise<MayGo> {
   if (whenLocked === 'pass_over') return passedOver(db, others)
   try {
-    return await begin(db, others, 'wait')
+    return await begin(db, others, leaseMs, 'wait')
   } catch (error) {
     if (isLockTimeout(error)) return passedOver(db, others)
     throw error
   }
 }
 
-const begin = async (db: Database, beginnings: readonly Beginning[], whenLocked: WhenLocked) => {
+const begin = async (db: Database, beginnings: readonly Beginning[], leaseMs: number, whenLocked: WhenLocked) => {
   const retries = beginnings.flatMap(({ fresh }) => fresh.filter(isRetry))
   // Statements that lock several lanes lock them in the order of their ids.
   const lanes = beginnings.toSorted((a, b) => a.laneId - b.laneId)
@@ -102,7 +108,7 @@ const begin = async (db: Database, beginnings: readonly Beginning[], whenLocked:
           and l.ended_at is null and l.lease_owner is not null
         for no key update of l ${orPassOver(db, whenLocked)}
       ) l
-    ) ${retries.length === 0 ? begun(db) : begunWithRetries(db, retries)}`
+    ) ${retries.length === 0 ? begun(db, leaseMs) : begunWithRetries(db, leaseMs, retries)}`
   const mayGo = new Map<number, ReadonlyMap<number, number>>()
   for (const { id, event_seq, try: tries } of rows) {
     const laneId = Number(id)
@@ -127,9 +133,17 @@ const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<Ma
 
 type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
 
-const begun = (db: Database) => db`
+/**
+ * A beginning keeps the lease, too, once half of it is over: renewals pass over what is locked, and the lane of a busy webhook
+ * is locked by its own beginnings most of the time.
+ */
+const begun = (db: Database, leaseMs: number) => db`
   update keyhook.lanes l
-  set cursor_seq = greatest(l.cursor_seq, f.started_seq), begun = f.begun, begun_no = f.no
+  set cursor_seq = greatest(l.cursor_seq, f.started_seq), begun = f.begun, begun_no = f.no,
+    due_at = case
+      when l.due_at < now() + ${leaseMs / 2} * interval '1 millisecond' then now() + ${leaseMs} * interval '1 millisecond'
+      else l.due_at
+    end
   from fence f where l.id = f.lane_id
   returning l.id, null as event_seq, null as try`
 
@@ -137,7 +151,7 @@ const begun = (db: Database) => db`
  * A retry that begins waits no longer. One that waits because this very attempt has failed meanwhile goes on waiting. The
  * number of tries is said as it stands here: a redelivery that was asked for since the retry was read has set it back.
  */
-const begunWithRetries = (db: Database, retries: readonly BegunAttempt[]) => db`
+const begunWithRetries = (db: Database, leaseMs: number, retries: readonly BegunAttempt[]) => db`
   , taken_up as (
     delete from keyhook.retries r
     using unnest(
@@ -147,7 +161,7 @@ const begunWithRetries = (db: Database, retries: readonly BegunAttempt[]) => db`
     join fence f on f.lane_id = t.lane_id
     where r.lane_id = t.lane_id and r.event_seq = t.event_seq and r.org_id = f.org_id and r.attempt < t.attempt
     returning r.lane_id, r.event_seq, r.try
-  ), begun as (${begun(db)})
+  ), begun as (${begun(db, leaseMs)})
   select b.id, t.event_seq, t.try from begun b left join taken_up t on t.lane_id = b.id`
 
 export type Leftover = DueDelivery & { attemptId: string; startedAtMs: number }

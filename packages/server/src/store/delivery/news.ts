@@ -107,6 +107,9 @@ function newsOf(rows: readonly NewsRow[]): News {
   return { ...news, lanes: [...lanes.values()] }
 }
 
+/** So many events and more are looked for lane by lane. */
+const wideRange = 1_000
+
 /** `held`: somebody has its lease, and has to be told. `more`: there were as many wakes as are taken at once. */
 export type Woken = { lanes: { laneId: number; headSeq: number; held: boolean }[]; more: boolean }
 
@@ -126,11 +129,25 @@ export const wakeLanes = async (db: Database, wakesMax: number, whenLocked: When
     ), heads as materialized (
       select t.org_id, d.lane_id, min(t.first_seq) as first_seq, max(d.event_seq) as head_seq
       from taken t
-      -- \`offset 0\`: as above.
+      -- \`offset 0\`: as above. What is left of locked lanes comes to stand for a long time, and would be gone through again
+      -- and again: of a wide range every lane is asked for its newest.
       cross join lateral (
-        select d.lane_id, d.event_seq from keyhook.deliveries d
-        where d.org_id = t.org_id and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
-        offset 0
+        (
+          select d.lane_id, d.event_seq from keyhook.deliveries d
+          where t.last_seq - t.first_seq < ${wideRange} and d.org_id = t.org_id
+            and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
+          offset 0
+        ) union all (
+          select l.id, d.event_seq
+          from keyhook.lanes l
+          cross join lateral (
+            select d.event_seq from keyhook.deliveries d
+            where d.lane_id = l.id and d.event_seq >= t.first_seq and d.event_seq <= t.last_seq
+            order by d.event_seq desc limit 1
+          ) d
+          where t.last_seq - t.first_seq >= ${wideRange} and l.org_id = t.org_id
+          offset 0
+        )
       ) d
       group by t.org_id, d.lane_id
     ), locked as materialized (
@@ -140,7 +157,10 @@ export const wakeLanes = async (db: Database, wakesMax: number, whenLocked: When
     ) ${whenLocked === 'wait' ? db`` : db`, ${leftOver(db)}`}
     update keyhook.lanes l
     set head_seq = greatest(l.head_seq, k.head_seq),
-        due_at = case when l.ended_at is null and l.lease_owner is null then least(l.due_at, now()) else l.due_at end
+        due_at = case
+          when l.ended_at is null and l.lease_owner is null and k.head_seq > l.cursor_seq then least(l.due_at, now())
+          else l.due_at
+        end
     from locked k where l.id = k.id
     returning l.id, l.head_seq, l.lease_owner is not null as held, (select count(*)::int from taken) as wakes`
   const lanes = rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))

@@ -41,7 +41,7 @@ const wakesAtOnce = 1_000
 /** For so long after a lane was found locked nobody waits for one: each of many statements would wait as long for the same. */
 const passOverMs = 5_000
 
-export function createDispatchStore(db: Database): DispatchStore {
+export function createDispatchStore(db: Database, leaseMs: number): DispatchStore {
   let passOverUntilMs = 0
   const whenLocked = (): WhenLocked => (performance.now() < passOverUntilMs ? 'pass_over' : 'wait')
   const foundLocked = () => {
@@ -66,7 +66,7 @@ export function createDispatchStore(db: Database): DispatchStore {
     leftovers: (lanes) => findLeftovers(db, lanes),
     read: (requests) => readDue(db, requests),
     async begin(beginnings) {
-      const mayGo = await beginAttempts(db, beginnings, whenLocked())
+      const mayGo = await beginAttempts(db, beginnings, leaseMs, whenLocked())
       for (const outcome of mayGo.values()) if (outcome === 'locked') foundLocked()
       return mayGo
     },

@@ -82,8 +82,10 @@ export function createDispatcher(deps: {
     groupMax,
     observe: deps.observe,
     onIdle(lane) {
-      if (lane.leased.webhook === null && !stopping) leases.giveBack(lane)
-      else lane.idleSince ??= clock.now()
+      const isNew = lane.idleSince === null
+      lane.idleSince ??= clock.now()
+      // At once, but only once: where it is locked and stays with us, it goes back with the others that are idle.
+      if (isNew && lane.leased.webhook === null && !stopping) leases.giveBack(lane)
     },
     onLost: (lane) => leases.drop(lane),
     mend: deps.mend,

@@ -162,7 +162,8 @@ export function createFlow(deps: {
       else if (cutOff || one.lane.gone) interrupt(one)
       else one.lane.ready.push(Object.assign(one, leaveTimes(startedAtMs, readyMs)))
     }
-    if (locked.length > 0) beginAgain(locked)
+    if (cutOff) for (const one of locked) leaveToNext(one)
+    else if (locked.length > 0) beginAgain(locked)
     deps.observe.grouped('begin', group.length - locked.length, ours)
     for (const { lane } of group) {
       sendReady(lane)
@@ -225,6 +226,12 @@ export function createFlow(deps: {
   function leaveStart({ lane, delivery }: Starting): void {
     lane.starting -= 1
     if (delivery.attempts > 0) lane.retriesStarting -= 1
+  }
+
+  /** We are stopping. What a first beginning may have put on disk stands among the unsettled, and is found by the next holder. */
+  function leaveToNext(one: Starting): void {
+    leaveStart(one)
+    inFlight -= 1
   }
 
   function refuse({ lane, begun }: Starting): void {
