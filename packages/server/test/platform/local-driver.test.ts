@@ -5,26 +5,15 @@ import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { newId } from '../../src/kernel/ids.ts'
-import { nodeOf, openHome } from '../../src/platform/local/home.ts'
-import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
+import { nodeOf } from '../../src/platform/local/home.ts'
 import { driverConformance } from './driver-conformance.ts'
 import { until } from './support/customer.ts'
-import { portRange, scratchFolder } from './support/platform.ts'
+import { openDriver } from './support/local-driver.ts'
+import { scratchFolder } from './support/platform.ts'
 
 // One folder for all of them: they share its template, and each removes the databases that it made.
 const folder = scratchFolder()
 afterAll(async () => rm(await folder, { recursive: true, force: true }))
-const [first, last] = portRange().split('-').map(Number)
-
-function openDriver(dataDir: string) {
-  return createLocalDriver({
-    home: () => openHome(dataDir),
-    host: '127.0.0.1',
-    publicHost: '127.0.0.1',
-    ports: { first: first!, last: last! },
-    onEvent() {},
-  })
-}
 
 driverConformance('the local driver', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))

@@ -25,12 +25,12 @@ import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { localCertificate } from '../../src/listen/certificate.ts'
 import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
-import { type Home, nodeOf, openHome } from '../../src/platform/local/home.ts'
+import { type Home, nodeOf } from '../../src/platform/local/home.ts'
 import { handOver, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
-import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
 import { makeMasterKey } from '../../src/startup/master-key-file.ts'
 import { asRoot, startOwner } from '../embedded/support/scratch.ts'
-import { portRange, scratchFolder } from './support/platform.ts'
+import { openDriver } from './support/local-driver.ts'
+import { scratchFolder } from './support/platform.ts'
 
 const nobody = { uid: 65_534, gid: 65_534 }
 const passwordVerifier = await scramVerifier('secret')
@@ -43,14 +43,7 @@ async function dataDirectory(): Promise<string> {
 
 /** One start of a node's driver on the directory, stopped again at its end. */
 async function withDriver<T>(dataDir: string, work: (driver: DatabaseDriver) => Promise<T>): Promise<T> {
-  const [first, last] = portRange().split('-').map(Number)
-  const driver = createLocalDriver({
-    home: () => openHome(dataDir),
-    host: '127.0.0.1',
-    publicHost: '127.0.0.1',
-    ports: { first: first!, last: last! },
-    onEvent() {},
-  })
+  const driver = openDriver(dataDir)
   try {
     return await work(driver)
   } finally {

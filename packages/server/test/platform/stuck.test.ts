@@ -4,11 +4,12 @@ import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
-import { nodeOf, openHome } from '../../src/platform/local/home.ts'
-import { createLocalDriver, type LocalDriverOptions } from '../../src/platform/local/local-driver.ts'
+import { nodeOf } from '../../src/platform/local/home.ts'
+import type { LocalDriverOptions } from '../../src/platform/local/local-driver.ts'
 import { clientOf, until } from './support/customer.ts'
 import { createKillable, nothingAmiss } from './support/killable.ts'
-import { portRange, scratchFolder, startPlatform } from './support/platform.ts'
+import { openDriver } from './support/local-driver.ts'
+import { scratchFolder, startPlatform } from './support/platform.ts'
 import { inTime } from './support/program.ts'
 import { getStuck } from './support/stuck.ts'
 
@@ -21,15 +22,7 @@ afterAll(async () => rm(await folder, { recursive: true, force: true }))
 /** A database with such a session, at a driver of its own. */
 async function stuckDatabase(more: Partial<LocalDriverOptions> = {}) {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
-  const [first, last] = portRange().split('-').map(Number)
-  const driver = createLocalDriver({
-    home: () => openHome(dataDir),
-    host: '127.0.0.1',
-    publicHost: '127.0.0.1',
-    ports: { first: first!, last: last! },
-    onEvent() {},
-    ...more,
-  })
+  const driver = openDriver(dataDir, more)
   const id = newId('db')
   onTestFinished(() => driver.remove(id).finally(driver.close))
   const passwordVerifier = await scramVerifier('secret')
