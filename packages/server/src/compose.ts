@@ -24,6 +24,7 @@ import { webhookRoutes } from './http/published/webhooks.ts'
 import { addReference } from './http/reference/reference.ts'
 import type { Route } from './http/route.ts'
 import { createHttpServer } from './http/server.ts'
+import { linesOf } from './log.ts'
 import { createLocalIssuer } from './login/local-issuer.ts'
 import { createLoginTokens } from './login/login-tokens.ts'
 import { createOpenIdIssuer } from './login/openid-issuer.ts'
@@ -215,7 +216,7 @@ export async function composeDispatcher(
     const wanted = config.deliveryInFlightMax
     log.warn({ inFlightMax, wanted, openFilesMax: openFilesMax() }, 'dispatcher.few_open_files')
   }
-  const line = createAttemptLog(log)
+  const line = createAttemptLog(linesOf(log, 'info'))
   const { observer } = metrics
   const engine = await startEngine({
     db,

@@ -6,17 +6,20 @@ export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  const attempts = new Counter({
+  const attempts = createTally(registry, {
     name: 'keyhook_delivery_attempts_total',
     help: 'Delivery attempts by outcome; for failures with the error code.',
     labelNames: ['status', 'error'],
-    registers,
   })
-  const finished = new Counter({
+  const finished = createTally(registry, {
     name: 'keyhook_deliveries_finished_total',
     help: 'Deliveries that came to an end: delivered, or given up.',
     labelNames: ['outcome'],
-    registers,
+  })
+  const responses = createTally(registry, {
+    name: 'keyhook_http_responses_total',
+    help: 'Answers of the operations of the API, and refusals, by status.',
+    labelNames: ['status'],
   })
   const lag = new Histogram({
     name: 'keyhook_delivery_lag_seconds',
@@ -43,25 +46,12 @@ export function createMetrics() {
     registers,
   })
 
-  /** Counted here and read when somebody asks: a counter with labels would cost every request more than this. */
-  const responses = new Map<number, number>()
-  new Counter({
-    name: 'keyhook_http_responses_total',
-    help: 'Answers of the operations of the API, and refusals, by status.',
-    labelNames: ['status'],
-    registers,
-    collect() {
-      this.reset()
-      for (const [status, count] of responses) this.inc({ status }, count)
-    },
-  })
-
   const observer: FlowObserver = {
     attempted({ delivery, begun, exchange, retryMs }) {
-      attempts.inc({ status: exchange.status, error: exchange.error?.code ?? '' })
+      attempts(exchange.status, exchange.error?.code ?? '')
       if (exchange.durationUs !== null) duration.observe(exchange.durationUs / 1e6)
       if (begun.attempt === 1) lag.observe(Math.max(0, begun.startedAtMs - delivery.publishedAtMs) / 1_000)
-      if (retryMs === null) finished.inc({ outcome: exchange.status === 'succeeded' ? 'delivered' : 'given_up' })
+      if (retryMs === null) finished(exchange.status === 'succeeded' ? 'delivered' : 'given_up')
     },
     grouped(kind, size, ours) {
       groups.observe({ kind }, size)
@@ -72,9 +62,7 @@ export function createMetrics() {
   return {
     registry,
     observer,
-    answered(status: number): void {
-      responses.set(status, (responses.get(status) ?? 0) + 1)
-    },
+    answered: (status: number) => responses(String(status)),
     /** Gauges are read when somebody asks, from whoever knows. */
     watch(engine: { readonly lanes: number; readonly inFlight: number }) {
       const gauge = (name: string, help: string, read: () => number) =>
@@ -92,3 +80,31 @@ export function createMetrics() {
   }
 }
 export type Metrics = ReturnType<typeof createMetrics>
+
+/**
+ * A counter that is read when somebody asks. In between a string is counted, of the labels' values: a counter with labels would
+ * cost every request and every attempt more than that.
+ */
+function createTally(
+  registry: Registry,
+  { name, help, labelNames }: { name: string; help: string; labelNames: string[] },
+) {
+  const counts = new Map<string, number>()
+  new Counter({
+    name,
+    help,
+    labelNames,
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const [key, count] of counts) {
+        const values = key.split(' ')
+        this.inc(Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), count)
+      }
+    },
+  })
+  return (first: string, second?: string): void => {
+    const key = second === undefined ? first : `${first} ${second}`
+    counts.set(key, (counts.get(key) ?? 0) + 1)
+  }
+}

@@ -8,18 +8,18 @@ const pool = Buffer.alloc(8 * 1_024)
 let used = pool.length
 let lastMs = 0
 let counter = 0
+/** The part that all ids of a millisecond share. */
+let lastTime = ''
 
 /** A clock that has gone back further than this was wrong before: ids follow it again. */
 const backMsMax = 10_000
 
 export function uuid7(ms: number): string {
   if (ms > lastMs || lastMs - ms > backMsMax) {
-    lastMs = ms
-    counter = 0
+    startMs(ms)
   } else if (++counter > 0xfff) {
     // 4,096 in one millisecond, or a clock that went back: borrow from the future rather than repeat.
-    lastMs += 1
-    counter = 0
+    startMs(lastMs + 1)
   }
   if (used + 8 > pool.length) {
     randomFillSync(pool)
@@ -29,7 +29,13 @@ export function uuid7(ms: number): string {
   used += 8
   random[0] = (random[0]! & 0x3f) | 0x80
   const tail = random.toString('hex')
-  return `${uuidTime(lastMs)}-7${counter.toString(16).padStart(3, '0')}-${tail.slice(0, 4)}-${tail.slice(4)}`
+  return `${lastTime}-7${counter.toString(16).padStart(3, '0')}-${tail.slice(0, 4)}-${tail.slice(4)}`
+}
+
+function startMs(ms: number): void {
+  lastMs = ms
+  lastTime = uuidTime(ms)
+  counter = 0
 }
 
 const uuidTime = (ms: number): string => {

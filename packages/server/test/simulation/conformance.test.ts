@@ -121,7 +121,16 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       const { laneId, eventSeq, attempts, tries } = delivery
       const attemptId = uuid7(Date.now())
       const { orgId } = model.lanes.get(laneId)!
-      const attempt = { laneId, orgId, eventSeq, attempt: attempts + 1, tries, attemptId, startedAtMs: Date.now() }
+      const attempt = {
+        laneId,
+        orgId,
+        eventSeq,
+        attempt: attempts + 1,
+        tries,
+        attemptId,
+        startedAtMs: Date.now(),
+        line: null,
+      }
       // Now and then one is forgotten that is on its way, or the statement comes late: the database takes it as it is told.
       if (draw.chance(0.2)) lane.unsettled.pop()
       lane.begunNo += draw.pick([1, 1, 1, 0, -1])
@@ -141,7 +150,8 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       const settled = draw.chance(0.8) ? begun.pop() : begun.at(-1)
       if (settled === undefined) return
       const retryMs = draw.pick([null, 0, forEver])
-      const with_ = (token: number) => [{ ...failedSilently, ...settled, token, retryMs }]
+      const { tries } = settled
+      const with_ = (token: number) => [{ ...failedSilently, begun: { ...settled, token }, tries, retryMs }]
       const modelled = model.statements.settle(with_(settled.tokens.model))
       await both('settle', store.settle(with_(settled.tokens.real)), modelled, (count) => [count])
     },

@@ -204,11 +204,12 @@ export function createModel(now: () => number, freshMax = 12) {
     settle(settled: readonly SettledAttempt[]) {
       onDisk()
       let ours = 0
-      for (const { laneId, eventSeq, attemptId, attempt, token, begunNo, status, tries, retryMs } of settled) {
+      for (const { begun, outcome, tries, retryMs } of settled) {
+        const { laneId, eventSeq, attemptId, attempt, token, begunNo } = begun
         const lane = heldBy({ laneId, token })
         if (lane === undefined || lane.begunNo < begunNo || attempts.has(attemptId)) continue
         ours += 1
-        attempts.set(attemptId, { laneId, eventSeq, attempt, attemptId, status })
+        attempts.set(attemptId, { laneId, eventSeq, attempt, attemptId, status: outcome.status })
         if (retryMs === null || lane.ended || retries.has(keyOf(laneId, eventSeq))) continue
         retries.set(keyOf(laneId, eventSeq), { laneId, eventSeq, dueMs: now() + retryMs, attempt, tries })
       }

@@ -96,20 +96,18 @@ test('only the holder of the lease settles: an outcome that comes too late chang
       select s.lane_id, s.event_seq, s.id, l.lease_token from keyhook.sending s join keyhook.lanes l on l.id = s.lane_id`
     return found.length > 0 && found
   })
-  const late = {
-    ...failedSilently,
+  const begun = {
     laneId: Number(row!.lane_id),
-    orgId: world.orgId,
     token: Number(row!.lease_token) - 1,
     eventSeq: Number(row!.event_seq),
     attemptId: row!.id,
     attempt: 1,
     startedAtMs: Date.now(),
     begunNo: 0,
-    tries: 1,
-    retryMs: null,
+    tries: 0,
+    line: null,
   }
-  expect(await settleAttempts(world.db, [late])).toBe(0)
+  expect(await settleAttempts(world.db, [{ ...failedSilently, begun, tries: 1, retryMs: null }])).toBe(0)
   await until(async () => (await world.attempts()).length === 1)
   expect((await world.attempts())[0]!.status).toBe('succeeded')
 })

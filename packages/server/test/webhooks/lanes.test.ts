@@ -29,6 +29,7 @@ async function leasedLane() {
     attemptId: uuid7(Date.now()),
     startedAtMs: Date.now(),
     begunNo: 1,
+    line: null,
   }
   const held = {
     laneId: lane!.laneId,
@@ -177,7 +178,7 @@ test('a lease is good for the server that gave it: another one begins, keeps and
   const { world, first, held } = await leasedLane()
   await ensurePartitions(world.db, Date.now())
   await begin(world.db, first)
-  const second = { ...first, attemptId: uuid7(Date.now()), begunNo: 2 }
+  const second = { ...first, attemptId: uuid7(Date.now()), begunNo: 2, line: null }
   // A standby has taken over, which had got as far as the first beginning: it started at another time.
   await world.db`update keyhook.lanes set lease_server = lease_server - interval '1 second', head_seq = 1, due_at = now()`
   expect((await begin(world.db, second, 2)).size).toBe(0)
@@ -187,7 +188,8 @@ test('a lease is good for the server that gave it: another one begins, keeps and
   expect(await releaseLanes(world.db, [{ ...held, abandon: true }])).toEqual([held.laneId])
   expect(await world.db`select id from keyhook.sending`).toEqual([{ id: first.attemptId }])
   // What this server knows of may be settled until somebody takes the lane, and what it does not know of may not.
-  const settle = (one: BegunAttempt) => settleAttempts(world.db, [{ ...failedSilently, ...one, tries: 1, retryMs: 0 }])
+  const settle = (one: BegunAttempt) =>
+    settleAttempts(world.db, [{ ...failedSilently, begun: one, tries: 1, retryMs: 0 }])
   expect([await settle(second), await settle(first)]).toEqual([0, 1])
 })
 
@@ -240,9 +242,24 @@ test('a redelivery that was asked for after its retry was read begins the schedu
   const { world, webhook, first } = await leasedLane()
   await ensurePartitions(world.db, Date.now())
   await begin(world.db, first, 1)
-  await settleAttempts(world.db, [{ ...failedSilently, ...first, tries: 1, retryMs: 0 }])
+  await settleAttempts(world.db, [{ ...failedSilently, begun: first, tries: 1, retryMs: 0 }])
   // Read with one try behind it; before it begins, somebody asks for it again.
   await world.db.begin((tx) => redeliver(tx, world.orgId, webhook.id, first.attemptId))
-  const second = { ...first, attempt: 2, tries: 1, attemptId: uuid7(Date.now()) }
+  const second = { ...first, attempt: 2, tries: 1, attemptId: uuid7(Date.now()), line: null }
   expect((await begin(world.db, second, 2)).get(first.laneId)).toEqual(new Map([[1, 0]]))
+})
+
+// Seen to fail without the bound, with an integer out of range: the attempt would have been set aside without its words.
+test('an attempt that a stopped machine measured in hours can be stored all the same', async () => {
+  const { world, first } = await leasedLane()
+  await ensurePartitions(world.db, Date.now())
+  await begin(world.db, first)
+  const hours = 3 * 3_600_000_000
+  const outcome = { ...failedSilently.outcome, durationUs: hours, firstByteUs: hours, dnsUs: 5 }
+  expect(await settleAttempts(world.db, [{ requestHeaders: '', begun: first, outcome, tries: 1, retryMs: null }])).toBe(
+    1,
+  )
+  expect(await world.db`select duration_us, first_byte_us, dns_us, tls_us from keyhook.attempts`).toEqual([
+    { duration_us: 2 ** 31 - 1, first_byte_us: 2 ** 31 - 1, dns_us: 5, tls_us: null },
+  ])
 })

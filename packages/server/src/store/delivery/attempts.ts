@@ -1,15 +1,12 @@
 import type { PendingQuery, Row } from 'postgres'
 import { type Database, isUniqueViolation } from '../database.ts'
 import { plainArray, textArray } from './arrays.ts'
+import type { BegunAttempt } from './beginnings.ts'
 
-export type SettledAttempt = {
-  laneId: number
-  token: number
-  eventSeq: number
-  attemptId: string
-  attempt: number
-  startedAtMs: number
-  begunNo: number
+/** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
+export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
+
+export type AttemptOutcome = {
   status: 'succeeded' | 'failed' | 'interrupted'
   durationUs: number | null
   dnsUs: number | null
@@ -17,13 +14,14 @@ export type SettledAttempt = {
   tlsUs: number | null
   firstByteUs: number | null
   address: string | null
+  response: RecordedResponse | null
+  error: { code: string; detail: string | null } | null
+}
+
+export type SettledAttempt = {
+  begun: BegunAttempt
   requestHeaders: string
-  responseStatus: number | null
-  responseHeaders: string | null
-  responseBody: string | null
-  responseComplete: boolean | null
-  errorCode: string | null
-  errorDetail: string | null
+  outcome: AttemptOutcome
   /** Tries since the schedule began, this one included. */
   tries: number
   /** Milliseconds until the next try; null when the delivery is finished. */
@@ -48,6 +46,9 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
 
 type Fragment = PendingQuery<Row[]>
 
+/** A process that was stopped in the middle, or a machine, measures hours; the column ends after 35 minutes. */
+const storable = (us: number | null): number | null => (us === null ? null : Math.min(us, 2 ** 31 - 1))
+
 async function write(db: Database, settled: readonly SettledAttempt[], onConflict: Fragment): Promise<number> {
   const waiting = settled.filter((one) => one.retryMs !== null)
   if (waiting.length === 0) return (await record(db, settled, onConflict)).count
@@ -60,7 +61,7 @@ async function write(db: Database, settled: readonly SettledAttempt[], onConflic
       select r.org_id, r.lane_id, r.event_seq, r.next_attempt_at, r.attempt, w.tries
       from recorded r
       join unnest(
-        ${plainArray(waiting.map((one) => one.attemptId))}::uuid[], ${plainArray(waiting.map((one) => one.tries))}::int[]
+        ${plainArray(waiting.map((one) => one.begun.attemptId))}::uuid[], ${plainArray(waiting.map((one) => one.tries))}::int[]
       ) as w (id, tries) on w.id = r.id
       where r.next_attempt_at is not null
       on conflict do nothing
@@ -76,10 +77,13 @@ async function write(db: Database, settled: readonly SettledAttempt[], onConflic
 function record(db: Database, settled: readonly SettledAttempt[], onConflict: Fragment) {
   const plain = (column: (one: SettledAttempt) => number | string | null) => plainArray(settled.map(column))
   const text = (column: (one: SettledAttempt) => string | null) => textArray(db, settled.map(column))
-  const connecting = settled.some((one) => one.dnsUs !== null || one.connectUs !== null || one.tlsUs !== null)
+  const took = (time: (outcome: AttemptOutcome) => number | null) => plain(({ outcome }) => storable(time(outcome)))
+  const connecting = settled.some(
+    ({ outcome }) => outcome.dnsUs !== null || outcome.connectUs !== null || outcome.tlsUs !== null,
+  )
     ? {
         names: db`, dns_us, connect_us, tls_us`,
-        columns: db`, ${plain((one) => one.dnsUs)}::int[], ${plain((one) => one.connectUs)}::int[], ${plain((one) => one.tlsUs)}::int[]`,
+        columns: db`, ${took((one) => one.dnsUs)}::int[], ${took((one) => one.connectUs)}::int[], ${took((one) => one.tlsUs)}::int[]`,
         instead: db``,
       }
     : {
@@ -87,10 +91,10 @@ function record(db: Database, settled: readonly SettledAttempt[], onConflict: Fr
         columns: db``,
         instead: db`cross join (select null::int as dns_us, null::int as connect_us, null::int as tls_us) warm`,
       }
-  const trouble = settled.some((one) => one.errorCode !== null || one.retryMs !== null)
+  const trouble = settled.some((one) => one.outcome.error !== null || one.retryMs !== null)
     ? {
         names: db`, error_code, error_detail, retry_ms`,
-        columns: db`, ${plain((one) => one.errorCode)}::text[], ${text((one) => one.errorDetail)}, ${plain((one) => one.retryMs)}::bigint[]`,
+        columns: db`, ${plain(({ outcome }) => outcome.error?.code ?? null)}::text[], ${text(({ outcome }) => outcome.error?.detail ?? null)}, ${plain((one) => one.retryMs)}::bigint[]`,
         instead: db``,
       }
     : {
@@ -109,15 +113,15 @@ function record(db: Database, settled: readonly SettledAttempt[], onConflict: Fr
       response_complete, error_code, error_detail,
       case when l.ended_at is null then now() + retry_ms * interval '1 millisecond' end
     from unnest(
-      ${plain((one) => one.laneId)}::bigint[], ${plain((one) => one.token)}::bigint[],
-      ${plain((one) => one.attemptId)}::uuid[], ${plain((one) => one.eventSeq)}::bigint[],
-      ${plain((one) => one.attempt)}::int[], ${plain((one) => one.status)}::text[],
-      ${plain((one) => one.startedAtMs)}::bigint[], ${plain((one) => one.begunNo)}::bigint[],
-      ${plain((one) => one.durationUs)}::int[],
-      ${plain((one) => one.firstByteUs)}::int[], ${plain((one) => one.address)}::text[],
-      ${text((one) => one.requestHeaders)}, ${plain((one) => one.responseStatus)}::int[],
-      ${text((one) => one.responseHeaders)}, ${text((one) => one.responseBody)},
-      ${plain((one) => (one.responseComplete === null ? null : String(one.responseComplete)))}::boolean[]
+      ${plain(({ begun }) => begun.laneId)}::bigint[], ${plain(({ begun }) => begun.token)}::bigint[],
+      ${plain(({ begun }) => begun.attemptId)}::uuid[], ${plain(({ begun }) => begun.eventSeq)}::bigint[],
+      ${plain(({ begun }) => begun.attempt)}::int[], ${plain(({ outcome }) => outcome.status)}::text[],
+      ${plain(({ begun }) => begun.startedAtMs)}::bigint[], ${plain(({ begun }) => begun.begunNo)}::bigint[],
+      ${took((one) => one.durationUs)}::int[],
+      ${took((one) => one.firstByteUs)}::int[], ${plain(({ outcome }) => outcome.address)}::text[],
+      ${text((one) => one.requestHeaders)}, ${plain(({ outcome }) => outcome.response?.status ?? null)}::int[],
+      ${text(({ outcome }) => outcome.response?.headers ?? null)}, ${text(({ outcome }) => outcome.response?.body ?? null)},
+      ${plain(({ outcome }) => (outcome.response === null ? null : String(outcome.response.complete)))}::boolean[]
       ${connecting.columns} ${trouble.columns}
     ) as i (
       lane_id, token, id, event_seq, attempt, status, started_ms, begun_no, duration_us, first_byte_us, address,

@@ -15,6 +15,8 @@ export type BegunAttempt = {
   startedAtMs: number
   /** Of its lease, the beginning that it was written down with; 0 if that was of an earlier lease. */
   begunNo: number
+  /** As the lane's row has it: made once, though it is written again with every beginning until it is settled. */
+  line: string | null
 }
 
 /**
@@ -29,9 +31,10 @@ export type Beginning = {
   unsettled: readonly BegunAttempt[]
 }
 
-/** As the lane's row has it. */
-const lineOf = ({ eventSeq, attempt, tries, startedAtMs, attemptId }: BegunAttempt): string =>
-  `${eventSeq} ${attempt} ${tries} ${startedAtMs} ${attemptId}`
+function lineOf(begun: BegunAttempt): string {
+  begun.line ??= `${begun.eventSeq} ${begun.attempt} ${begun.tries} ${begun.startedAtMs} ${begun.attemptId}`
+  return begun.line
+}
 
 const isRetry = ({ attempt }: BegunAttempt): boolean => attempt > 1
 

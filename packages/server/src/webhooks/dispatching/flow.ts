@@ -1,16 +1,17 @@
+import { recordHeaders } from '../../domain/recorded-headers.ts'
 import type { RetrySchedule } from '../../domain/retry-schedule.ts'
 import { uuid7 } from '../../kernel/uuid7.ts'
 import type { SettledAttempt } from '../../store/delivery/attempts.ts'
 import type { Beginning, BegunAttempt, Leftover, MayGo } from '../../store/delivery/beginnings.ts'
 import type { DueDelivery } from '../../store/delivery/due.ts'
-import { settled, unknownOutcome } from './attempt-record.ts'
+import { unknownOutcome } from './attempt-record.ts'
 import { type Clock, pause } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { createFairQueue } from './fair-queue.ts'
 import { createGroup } from './group.ts'
 import type { Insist } from './insist.ts'
 import { canStart, isIdle, type Lane, readRequest, type Starting, takeIn, takeNext, wantsRead } from './lane.ts'
-import { isLate, leaveTimes } from './leaving.ts'
+import { isLate, setLeaveTimes } from './leaving.ts'
 import { type Attempted, createSending } from './sending.ts'
 import { createSettling } from './settling.ts'
 
@@ -160,7 +161,10 @@ export function createFlow(deps: {
       if (tries !== undefined) ours += 1
       if (tries === undefined) refuse(one)
       else if (cutOff || one.lane.gone) interrupt(one)
-      else one.lane.ready.push(Object.assign(one, leaveTimes(startedAtMs, readyMs)))
+      else {
+        setLeaveTimes(one, startedAtMs, readyMs)
+        one.lane.ready.push(one)
+      }
     }
     if (cutOff) for (const one of locked) leaveToNext(one)
     else if (locked.length > 0) beginAgain(locked)
@@ -182,13 +186,14 @@ export function createFlow(deps: {
       const mayGo = await deps.insist('begin', () => {
         // Said again after an outage it begins now: its time is signed, and receivers refuse what is old.
         const now = clock.now()
-        for (const { begun } of group) begun.startedAtMs = now
+        for (const { begun } of group) changeBegun(begun, now, begun.tries)
         return store.begin(intents)
       })
       // A redelivery that was asked for since the retry was read begins the schedule anew.
       for (const { begun } of group) {
         const tries = mayGo.get(begun.laneId)
-        if (tries !== 'locked') begun.tries = tries?.get(begun.eventSeq) ?? begun.tries
+        const before = tries === 'locked' ? undefined : tries?.get(begun.eventSeq)
+        if (before !== undefined) changeBegun(begun, begun.startedAtMs, before)
       }
       return mayGo
     }
@@ -218,6 +223,7 @@ export function createFlow(deps: {
       attemptId: uuid7(now),
       startedAtMs: now,
       begunNo: 0,
+      line: null,
     }
     lane.unsettled.set(begun.attemptId, begun)
     return { lane, delivery, begun, hurryMs: now, overMs: now }
@@ -244,12 +250,13 @@ export function createFlow(deps: {
   function interrupt({ lane, delivery, begun }: Starting): void {
     inFlight -= 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
-    settling.add({ lane, ...settled(begun, unknownOutcome, headers, begun.tries, 0) })
+    const requestHeaders = recordHeaders(headers)
+    settling.add({ lane, begun, requestHeaders, outcome: unknownOutcome, tries: begun.tries, retryMs: 0 })
     deps.observe.attempted({ lane, delivery, begun, exchange: unknownOutcome, retryMs: 0 })
   }
 
-  function afterSettling({ lane, attemptId, retryMs }: Settling): void {
-    lane.unsettled.delete(attemptId)
+  function afterSettling({ lane, begun, retryMs }: Settling): void {
+    lane.unsettled.delete(begun.attemptId)
     if (retryMs === 0) lane.retriesDue = true
     else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
     if (lane.gone) deps.onLost(lane)
@@ -265,12 +272,12 @@ export function createFlow(deps: {
   function interruptLeftover(lane: Lane, left: Leftover): void {
     const { laneId, token, webhook } = lane.leased
     const { eventSeq, attempts: attempt, tries, attemptId, startedAtMs } = left
-    const begun = { laneId, token, eventSeq, attempt, tries, attemptId, startedAtMs, begunNo: 0 }
+    const begun = { laneId, token, eventSeq, attempt, tries, attemptId, startedAtMs, begunNo: 0, line: null }
     // Ours now: what begins next in this lane is written down beside it.
     lane.unsettled.set(attemptId, begun)
     const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)
     const retryMs = webhook === null ? null : 0
-    settling.add({ lane, ...settled(begun, unknownOutcome, headers, tries, retryMs) })
+    settling.add({ lane, begun, requestHeaders: recordHeaders(headers), outcome: unknownOutcome, tries, retryMs })
     deps.observe.attempted({ lane, delivery: left, begun, exchange: unknownOutcome, retryMs })
   }
 
@@ -308,6 +315,13 @@ export function createFlow(deps: {
       return turns.size
     },
   }
+}
+
+/** What was written of it before is not what is written from now on. */
+function changeBegun(begun: BegunAttempt, startedAtMs: number, tries: number): void {
+  begun.startedAtMs = startedAtMs
+  begun.tries = tries
+  begun.line = null
 }
 
 /** What begins, lane by lane, and beside it what each has on its way already. */

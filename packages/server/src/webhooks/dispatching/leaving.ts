@@ -15,7 +15,7 @@ const leaveMsMax = 450
 export const isLate = (saidMs: number, answeredMs: number): boolean => answeredMs - saidMs > answerMsMax
 
 /** What was late twice, because PostgreSQL is slow, leaves at once or not at all. */
-export const leaveTimes = (saidMs: number, answeredMs: number): { hurryMs: number; overMs: number } => ({
-  hurryMs: saidMs + waitMsMax,
-  overMs: Math.max(saidMs + leaveMsMax, answeredMs + leaveMsMax - answerMsMax),
-})
+export function setLeaveTimes(one: { hurryMs: number; overMs: number }, saidMs: number, answeredMs: number): void {
+  one.hurryMs = saidMs + waitMsMax
+  one.overMs = Math.max(saidMs + leaveMsMax, answeredMs + leaveMsMax - answerMsMax)
+}

@@ -1,9 +1,9 @@
+import { recordHeaders } from '../../domain/recorded-headers.ts'
 import { type RetrySchedule, retryDelayMs } from '../../domain/retry-schedule.ts'
 import type { SettledAttempt } from '../../store/delivery/attempts.ts'
 import type { BegunAttempt } from '../../store/delivery/beginnings.ts'
 import type { DueDelivery } from '../../store/delivery/due.ts'
 import type { Exchange } from '../sending/exchange.ts'
-import { settled } from './attempt-record.ts'
 import type { Clock } from './clock.ts'
 import { hasConnection, hasWork, type Lane, type Starting } from './lane.ts'
 import { nextWidth } from './width.ts'
@@ -72,7 +72,7 @@ export function createSending(deps: {
       rest(lane, exchange)
       const tries = begun.tries + (isOurFault(exchange) ? 0 : 1)
       const retryMs = delayAfter(exchange, tries)
-      deps.settle({ lane, ...settled(begun, exchange, headers, tries, retryMs) })
+      deps.settle({ lane, begun, requestHeaders: recordHeaders(headers), outcome: exchange, tries, retryMs })
       deps.attempted({ lane, delivery, begun, exchange, retryMs })
       sendReady(lane)
       deps.consider(lane)

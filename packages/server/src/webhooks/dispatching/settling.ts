@@ -34,7 +34,7 @@ export function createSettling<T extends SettledAttempt>(deps: {
     let refusals = 0
     const onRefused = async (error: unknown) => {
       if (!deps.isDataRefused(error)) return
-      await deps.mend(attempts.map((one) => one.attemptId))
+      await deps.mend(attempts.map(({ begun }) => begun.attemptId))
       refusals += 1
       if (refusals > 1) throw error
     }
@@ -54,7 +54,7 @@ export function createSettling<T extends SettledAttempt>(deps: {
   /** Recorded without the receiver's words, which may be what is wrong. Not waited for: it may never be taken. */
   function writeAside(attempt: T): void {
     const plain = withoutWords(attempt)
-    const onRefused = () => deps.mend([attempt.attemptId])
+    const onRefused = () => deps.mend([attempt.begun.attemptId])
     const written = deps
       .insist('settle', () => deps.store.settle([plain]), onRefused)
       .then(() => {

@@ -1,22 +1,15 @@
 import { StringDecoder } from 'node:string_decoder'
 import { readRetryAfter } from '../../domain/retry-schedule.ts'
-import type { ConnectionFacts } from './connector.ts'
+import type { AttemptOutcome } from '../../store/delivery/attempts.ts'
 import { SendError, type SendErrorCode } from './send-error.ts'
 
-/** What came of one request. */
-export type Exchange = ConnectionFacts & {
-  status: 'succeeded' | 'failed' | 'interrupted'
-  durationUs: number | null
-  firstByteUs: number | null
-  response: RecordedResponse | null
+/** What came of one request: what is recorded of it, and what decides on the next. */
+export type Exchange = AttemptOutcome & {
   error: { code: SendErrorCode; detail: string } | null
   /** 410: the receiver says that this will never be taken. */
   gone: boolean
   retryAfterMs: number | null
 }
-
-/** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
-export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
 
 /** Not 304, which leads nowhere. */
 const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
@@ -52,7 +45,7 @@ export const retryAfterOf = (
  */
 export function recordedText(chunks: readonly Buffer[], isCut: boolean): string {
   if (chunks.length === 0) return ''
-  const bytes = Buffer.concat(chunks)
+  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
   const text = isCut ? new StringDecoder('utf8').write(bytes) : bytes.toString('utf8')
   return text.replaceAll('\0', '\ufffd')
 }

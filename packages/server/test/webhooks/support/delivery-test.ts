@@ -6,8 +6,7 @@ import { composeDispatcher, composeHints } from '../../../src/compose.ts'
 import type { EventType } from '../../../src/domain/event-types.ts'
 import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
 import type { Installation } from '../../../src/startup/open.ts'
-import type { SettledAttempt } from '../../../src/store/delivery/attempts.ts'
-import type { BegunAttempt } from '../../../src/store/delivery/beginnings.ts'
+import type { AttemptOutcome } from '../../../src/store/delivery/attempts.ts'
 import type { HistoryRow } from '../../../src/store/delivery/deliveries.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
 import { publish } from '../../../src/webhooks/publishing/publish.ts'
@@ -29,10 +28,8 @@ type AttemptRow = Omit<HistoryRow, 'event_id' | 'event_type' | 'request_headers'
   request_headers: string
 }
 
-type Outcome = Omit<SettledAttempt, keyof BegunAttempt | 'retryMs'>
-
 /** What is recorded of an attempt that failed without a word from its receiver. */
-export const failedSilently: Outcome = {
+const failed: AttemptOutcome = {
   status: 'failed',
   durationUs: null,
   dnsUs: null,
@@ -40,14 +37,10 @@ export const failedSilently: Outcome = {
   tlsUs: null,
   firstByteUs: null,
   address: null,
-  requestHeaders: '',
-  responseStatus: null,
-  responseHeaders: null,
-  responseBody: null,
-  responseComplete: null,
-  errorCode: null,
-  errorDetail: null,
+  response: null,
+  error: null,
 }
+export const failedSilently = { requestHeaders: '', outcome: failed }
 
 /** A database of its own with an organization in it, and dispatchers that the test starts and stops. */
 export async function deliveryTest(environment: Record<string, string> = {}) {
