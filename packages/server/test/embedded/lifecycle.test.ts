@@ -32,6 +32,19 @@ test('the server has room for all the connections that a process is allowed', { 
   expect(room!.connections).toBeGreaterThan(250 + 2 + 7 + 5)
 })
 
+// Seen to fail without it, with 0. `chrt` is part of every Debian.
+test('its sessions take the processor from nobody who is in the middle of something', async () => {
+  const { connection } = await open(await dataDirectory())
+  const policyOf = () =>
+    query(connection, async (sql) => {
+      const [session] = await sql`select pg_backend_pid() as pid`
+      const stat = await readFile(`/proc/${session!.pid}/stat`, 'utf8')
+      return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38]
+    })
+  const batch = '3'
+  await expect.poll(policyOf, { timeout: 5_000 }).toBe(batch)
+})
+
 test('stop leaves no server behind, and may be called again', async () => {
   const dataDir = await dataDirectory()
   const embedded = await open(dataDir)
