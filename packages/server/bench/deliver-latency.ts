@@ -2,6 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
 import { createHints } from '../src/webhooks/hints.ts'
 import { publish } from '../src/webhooks/publishing/publish.ts'
+import type { Peer } from './deliver-peer.ts'
+import type { Pace } from './deliver-sender.ts'
 import { addOrganization, clearBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 
@@ -10,6 +12,14 @@ const quantile = (sorted: readonly number[], q: number) =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? 0
 
 type Paced = { p50: number; p99: number; perSecond: number; arrived: number }
+
+/** How long after it was given to be sent each event arrived. */
+function latencies(given: ReadonlyMap<string, number>, arrivals: readonly [string, number][], tookS: number): Paced {
+  const ms = arrivals
+    .flatMap(([id, at]) => (given.has(id) ? [Math.max(0, at - given.get(id)!)] : []))
+    .sort((a, b) => a - b)
+  return { p50: quantile(ms, 0.5), p99: quantile(ms, 0.99), perSecond: ms.length / tookS, arrived: ms.length }
+}
 
 /** Publishes at a steady pace, each event in a transaction of its own, and says how long after its commit it arrived. */
 async function paced(world: World, orgs: readonly OrgId[], eventsPerSecond: number, seconds: number): Promise<Paced> {
@@ -37,24 +47,54 @@ async function paced(world: World, orgs: readonly OrgId[], eventsPerSecond: numb
   await Promise.all(publishing)
   const took = (now() - begun) / 1_000
   await sleep(1_500)
-  const { arrivals } = await world.receiver.ask<{ arrivals: [string, number][] }>({ ask: 'arrivals' })
-  const ms = arrivals
-    .flatMap(([id, at]) => (committed.has(id) ? [Math.max(0, at - committed.get(id)!)] : []))
-    .sort((a, b) => a - b)
-  return { p50: quantile(ms, 0.5), p99: quantile(ms, 0.99), perSecond: ms.length / took, arrived: ms.length }
+  const { arrivals } = await world.receiver.ask<Arrivals>({ ask: 'arrivals' })
+  return latencies(committed, arrivals, took)
 }
 
-export async function measureLatency(world: World, perSecond: number): Promise<void> {
+type Arrivals = { arrivals: [string, number][] }
+
+/** The same requests at the same pace with nothing behind them: no event, no commit, no record. */
+async function pacedBare(receiver: Peer, sender: Peer, pace: Pace): Promise<Paced> {
+  await receiver.ask({ ask: 'record' })
+  const { sent } = await sender.ask<{ sent: [string, number][] }>({ pace })
+  const { arrivals } = await receiver.ask<Arrivals>({ ask: 'arrivals' })
+  return latencies(new Map(sent), arrivals, pace.seconds)
+}
+
+/** A p99 of a few seconds is made by whatever the machine did in a tenth of one of them: so by turns, and the median. */
+export async function measureLatency(
+  world: World,
+  perSecond: number,
+  turns: number,
+  startSender: () => Promise<Peer>,
+): Promise<void> {
+  const webhooksPerEvent = 8
+  const eventsPerSecond = perSecond / webhooksPerEvent
   const orgs: OrgId[] = []
-  for (let i = 0; i < 8; i++) orgs.push(await addOrganization(world, 8, '/w'))
+  for (let i = 0; i < 8; i++) orgs.push(await addOrganization(world, webhooksPerEvent, '/w'))
+  const bareSender = await startSender()
   await world.sender.ask({ run: 'engine' })
-  await paced(world, orgs, perSecond / 8, 2)
-  const { p50, p99, perSecond: measured } = await paced(world, orgs, perSecond / 8, 6)
+  const seen = { engine: [] as Paced[], bare: [] as Paced[] }
+  for (let turn = 0; turn <= turns; turn++) {
+    const bare = await pacedBare(world.receiver, bareSender, { eventsPerSecond, webhooksPerEvent, seconds: 3 })
+    const engine = await paced(world, orgs, eventsPerSecond, 4)
+    if (process.env.BENCH_LOG) console.log({ engine, bare })
+    // The first turn opens connections and is not counted.
+    if (turn === 0) continue
+    seen.bare.push(bare)
+    seen.engine.push(engine)
+  }
   await world.sender.ask({ run: 'stop' })
+  bareSender.child.disconnect()
   await clearBacklog(world)
   const disk = await commitMs(world)
+  const of = (side: 'engine' | 'bare', what: keyof Paced) => median(seen[side].map((one) => one[what]))
+  const say = (side: 'engine' | 'bare', what: 'p50' | 'p99') => `${what} ${of(side, what).toFixed(1)} ms`
   console.log(
-    `latency from commit to arrival at ${Math.round(measured)}/s: p50 ${p50.toFixed(1)} ms (bar 5), p99 ${p99.toFixed(1)} ms (bar 30); a commit on this disk, of which every delivery waits for one: p50 ${disk.p50.toFixed(1)} ms, p99 ${disk.p99.toFixed(1)} ms`,
+    `latency from commit to arrival at ${Math.round(of('engine', 'perSecond'))}/s: ${say('engine', 'p50')} (bar 5), ${say('engine', 'p99')} (bar 30); medians of ${turns}`,
+  )
+  console.log(
+    `  the same requests at the same pace with nothing behind them: ${say('bare', 'p50')}, ${say('bare', 'p99')}; a commit on this disk, of which every delivery waits for one: p50 ${disk.p50.toFixed(1)} ms, p99 ${disk.p99.toFixed(1)} ms`,
   )
 }
 

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Pool as UndiciPool } from 'undici'
 import { composeDispatcher, composeHints } from '../src/compose.ts'
 import { readConfig } from '../src/config.ts'
@@ -20,7 +21,8 @@ const { Pool } = await import('undici')
  */
 type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
 export type Side = 'engine' | 'bare' | 'leanest'
-type Order = { setup: Setup } | { run: Side | 'stop' } | { ask: 'usage' }
+export type Pace = { eventsPerSecond: number; webhooksPerEvent: number; seconds: number }
+type Order = { setup: Setup } | { run: Side | 'stop' } | { pace: Pace } | { ask: 'usage' }
 
 type SignedRequest = { path: string; method: 'POST'; headers: string[]; body: Buffer }
 
@@ -30,19 +32,27 @@ const perWebhook = 4
 let setup: Setup
 let running: { stop(): Promise<void> } | null = null
 
-/** Signs and sends the same bodies over as many kept connections, and does nothing else. */
-function startBare(send: (pool: UndiciPool, request: SignedRequest) => Promise<void>): { stop(): Promise<void> } {
-  const signer = createSigner(secret)
-  const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
-  const body = Buffer.from(sampleBody)
-  const delivery = { eventId: 'evt_01h455vb4pex5vsknk084sn02q', eventType: 'database.created' as const, body }
-  let going = true
-  const pools = Array.from(
+const signer = createSigner(secret)
+const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
+
+function signedRequest(path: string, eventId = 'evt_01h455vb4pex5vsknk084sn02q'): SignedRequest {
+  const delivery = { eventId, eventType: 'database.created' as const, body: sampleBody }
+  return { path, method: 'POST', headers: headersOf(signer, delivery, Date.now()), body: sampleBody }
+}
+
+/** As many kept connections as the engine comes to have. */
+const openPools = (): UndiciPool[] =>
+  Array.from(
     { length: webhooks },
     () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
   )
+
+/** Signs and sends the same bodies, and does nothing else. */
+function startBare(send: (pool: UndiciPool, request: SignedRequest) => Promise<void>): { stop(): Promise<void> } {
+  let going = true
+  const pools = openPools()
   const loop = async (pool: UndiciPool, path: string): Promise<void> => {
-    while (going) await send(pool, { path, method: 'POST', headers: headersOf(signer, delivery, Date.now()), body })
+    while (going) await send(pool, signedRequest(path))
   }
   pools.forEach((pool, i) => {
     for (let n = 0; n < perWebhook; n++) loop(pool, `/w/${i}`).catch(() => {})
@@ -53,6 +63,29 @@ function startBare(send: (pool: UndiciPool, request: SignedRequest) => Promise<v
       await Promise.all(pools.map((pool) => pool.destroy()))
     },
   }
+}
+
+let paced: UndiciPool[] | null = null
+
+/** The same at a steady pace, each event to a few webhooks at once. Says when each was sent; connections are kept for the next time. */
+async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace): Promise<[string, number][]> {
+  paced ??= openPools()
+  const now = () => performance.timeOrigin + performance.now()
+  const sent: [string, number][] = []
+  const sending: Promise<void>[] = []
+  const begun = now()
+  for (let i = 0; i < eventsPerSecond * seconds; i++) {
+    const earlyMs = begun + (i * 1_000) / eventsPerSecond - now()
+    if (earlyMs > 0) await sleep(earlyMs)
+    const id = `evt_${i}`
+    sent.push([id, now()])
+    for (let n = 0; n < webhooksPerEvent; n++) {
+      const webhook = (i * webhooksPerEvent + n) % webhooks
+      sending.push(request(paced[webhook]!, signedRequest(`/w/${webhook}`, id)))
+    }
+  }
+  await Promise.all(sending)
+  return sent
 }
 
 /** As undici's own page shows it. */
@@ -73,12 +106,14 @@ const dispatch = (pool: UndiciPool, given: SignedRequest): Promise<void> =>
     })
   })
 
-const sampleBody = JSON.stringify({
-  id: 'evt_01h455vb4pex5vsknk084sn02q',
-  type: 'database.created',
-  timestamp: new Date().toISOString(),
-  data: { database_id: 'db_01h455vb4pex5vsknk084sn02q', name: 'x'.repeat(130) },
-})
+const sampleBody = Buffer.from(
+  JSON.stringify({
+    id: 'evt_01h455vb4pex5vsknk084sn02q',
+    type: 'database.created',
+    timestamp: new Date().toISOString(),
+    data: { database_id: 'db_01h455vb4pex5vsknk084sn02q', name: 'x'.repeat(130) },
+  }),
+)
 
 /** As `serve` does. */
 keepHeapSmall()
@@ -113,7 +148,10 @@ const start: Record<Side, () => { stop(): Promise<void> } | Promise<{ stop(): Pr
 
 process.on('message', async (order: Order) => {
   if ('setup' in order) setup = order.setup
-  else if ('ask' in order) {
+  else if ('pace' in order) {
+    process.send!({ sent: await sendAtPace(order.pace) })
+    return
+  } else if ('ask' in order) {
     const { user, system } = process.cpuUsage()
     process.send!({ rssMb: Math.round(process.memoryUsage.rss() / 1e6), cpuUs: user + system })
     return

@@ -41,7 +41,8 @@ export async function benchDeliver(): Promise<void> {
     await migrate(db, await readMigrations())
     const empty = only.includes('throughput') ? await throughput(world, 'with nothing stored') : null
     const third = (empty?.perSecond ?? 6_000) / 3
-    if (only.includes('latency')) await measureLatency(world, Number(process.env.BENCH_RATE ?? third))
+    if (only.includes('latency'))
+      await measureLatency(world, Number(process.env.BENCH_RATE ?? third), turns, startSender)
     if (only.includes('isolation')) await measureIsolation(world)
     if (only.includes('memory')) await memory(world, startSender)
     if (only.includes('growth')) await growth(world, empty?.ratio ?? null)
