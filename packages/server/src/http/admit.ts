@@ -5,6 +5,7 @@ import type { KeyUses } from '../store/key-uses.ts'
 import type { Authenticate, Authenticated } from './authenticate.ts'
 import { authorize } from './authorize.ts'
 import { clientAddress } from './client-address.ts'
+import { createIdCheck } from './path-parameters.ts'
 import type { Answer, Call, MemberRoute, OperatorCall, OperatorRoute, Route } from './route.ts'
 
 type Deps = { authenticate: Authenticate; keyUses: KeyUses }
@@ -59,17 +60,22 @@ function memberGate(route: MemberRoute, { authenticate, keyUses }: Deps): Gate {
   }
 }
 
-/** Runs the handler with what the gate found out and what validation let through. */
-export function run(route: Route, request: FastifyRequest): Answer | Promise<Answer> {
-  const given = {
-    ...request.admitted!,
-    params: request.params as Record<string, string>,
-    query: request.query,
-    body: request.body,
+/** Runs the handler with what the gate found out and what validation let through, if the ids of the path can be any. */
+export function runnerOf(route: Route): (request: FastifyRequest) => Answer | Promise<Answer> {
+  const checkIds = createIdCheck(route.path)
+
+  function run(request: FastifyRequest, body: unknown): Answer | Promise<Answer> {
+    const params = request.params as Record<string, string>
+    checkIds(params)
+    const given = { ...request.admitted!, params, query: request.query, body }
+    if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
+    const call = given as Call
+    call.userId = call.access.userId
+    call.orgId = call.params.orgId as Call['orgId']
+    return (route as MemberRoute).handler(call)
   }
-  if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
-  const call = given as Call
-  call.userId = call.access.userId
-  call.orgId = call.params.orgId as Call['orgId']
-  return (route as MemberRoute).handler(call)
+
+  const { decode } = route
+  if (decode === undefined) return (request) => run(request, request.body)
+  return async (request) => run(request, await decode(request.body))
 }

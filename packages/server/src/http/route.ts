@@ -6,9 +6,10 @@ import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { Basis, Choice } from './basis.ts'
+import type { PathParams } from './path-parameters.ts'
 
 /** A request that has passed authentication, authorization and validation: all that a handler gets to see. */
-export type Call<Body = unknown, Query = unknown> = {
+export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
   userId: UserId
   actor: Actor
   access: Access
@@ -16,7 +17,8 @@ export type Call<Body = unknown, Query = unknown> = {
   orgId: OrgId
   /** How far that permission reaches: everybody's things, or only the caller's own. */
   reach: Exclude<Reach, 'none'>
-  params: Readonly<Record<string, string>>
+  /** The ids of the path, each of its shape. */
+  params: Params
   query: Query
   body: Body
 }
@@ -40,15 +42,17 @@ export type Answer =
   | { status: 204 }
 
 /** A request that carries an operator token: it may do anything that an operator route does, to any organization. */
-export type OperatorCall<Body = unknown, Query = unknown> = {
+export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
   actor: Extract<Actor, { kind: 'operator' }>
-  params: Readonly<Record<string, string>>
+  /** The ids of the path, each of its shape. */
+  params: Params
   query: Query
   body: Body
 }
 
 type RouteShape = {
   method: 'GET' | 'POST' | 'DELETE'
+  /** With the names of `path-parameters.ts`, which say what ids they are. */
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
@@ -59,6 +63,8 @@ type RouteShape = {
   description: string
   query?: TSchema
   body?: TSchema
+  /** Makes of the body what the handler gets, where a schema cannot say all. What it refuses is refused before an id is looked at. */
+  decode?(body: unknown): Promise<unknown>
   /** For the one route that takes many things at once; everything else has the server's limit. */
   bodyBytesMax?: number
   /** What its fields hold is sent on as it came, down to the last digit of a number. */
@@ -77,10 +83,15 @@ export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call):
 export type OperatorRoute = RouteShape & { needs: 'operator'; handler(call: OperatorCall): Answer | Promise<Answer> }
 export type Route = MemberRoute | OperatorRoute
 
-type Typed<Needs, C, Q extends TSchema, B extends TSchema> = Omit<RouteShape, 'query' | 'body'> & {
+type Typed<Needs, Path, C, Q extends TSchema, B extends TSchema, Decoded> = Omit<
+  RouteShape,
+  'path' | 'query' | 'body' | 'decode'
+> & {
   needs: Needs
+  path: Path
   query?: Q
   body?: B
+  decode?(body: Static<B>): Promise<Decoded>
   handler(call: C): Answer | Promise<Answer>
 }
 
@@ -89,11 +100,11 @@ const noQuery = Type.Object({}, { additionalProperties: false })
 /** And so is a `{"dry_run": true}`. Not in the table, whose bodies are documented as required. */
 export const noBody = Type.Object({}, { additionalProperties: false })
 
-/** Ties the handler's types to the schemas that were checked before it runs. */
-export const route = <Q extends TSchema, B extends TSchema>(
-  definition: Typed<Permission, Call<Static<B>, Static<Q>>, Q, B>,
+/** Ties the handler's types to the path and the schemas that were checked before it runs. */
+export const route = <Path extends string, Q extends TSchema, B extends TSchema, Decoded = Static<B>>(
+  definition: Typed<Permission, Path, Call<Decoded, Static<Q>, PathParams<Path>>, Q, B, Decoded>,
 ): Route => ({ query: noQuery, ...definition }) as unknown as MemberRoute
 
-export const operatorRoute = <Q extends TSchema, B extends TSchema>(
-  definition: Typed<'operator', OperatorCall<Static<B>, Static<Q>>, Q, B>,
+export const operatorRoute = <Path extends string, Q extends TSchema, B extends TSchema, Decoded = Static<B>>(
+  definition: Typed<'operator', Path, OperatorCall<Decoded, Static<Q>, PathParams<Path>>, Q, B, Decoded>,
 ): Route => ({ query: noQuery, ...definition }) as unknown as OperatorRoute

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { KeyUses } from '../store/key-uses.ts'
-import { type Gate, gateOf, run } from './admit.ts'
+import { type Gate, gateOf, runnerOf } from './admit.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
 import { type PageQuery, sendList } from './lists.ts'
@@ -31,6 +31,7 @@ type RouteDeps = { authenticate: Authenticate; keyUses: KeyUses; log: RequestLog
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const gate = gateOf(route, deps)
+  const run = runnerOf(route)
   const takesBody = route.body !== undefined
   const bodySchema = route.body ?? (isRead(route.method) ? undefined : noBody)
   app.route({
@@ -49,7 +50,7 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
-      const answer = run(route, request)
+      const answer = run(request)
       if (!(answer instanceof Promise)) return send(reply, answer, gate, deps.log)
       answer.then((ready) => send(reply, ready, gate, deps.log)).catch((error) => reply.send(error))
     },

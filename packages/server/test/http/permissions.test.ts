@@ -160,9 +160,9 @@ const hiddenFrom = (route: Route, role: string): boolean =>
 const bytesOf = (reply: Reply): string =>
   JSON.stringify([reply.status, [...reply.headers].filter(([name]) => name !== 'date'), reply.text])
 
-describe('another organization’s id, an id of nothing and no id at all answer byte for byte the same', () => {
-  const malformed = ['x', 'org_', '%00', `${'7'.repeat(300)}`, 'key_0123', '__proto__', "'--"]
+const malformed = ['x', 'org_', '%00', `${'7'.repeat(300)}`, 'key_0123', '__proto__', "'--"]
 
+describe('another organization’s id, an id of nothing and no id at all answer byte for byte the same', () => {
   test.each(['owner', 'member', 'key of admin', 'stranger'])('asked by %s', async (caller) => {
     for (const route of routes.filter((one) => one.needs !== 'operator')) {
       const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
@@ -191,4 +191,26 @@ describe('another organization’s id, an id of nothing and no id at all answer 
       }
     }
   })
+})
+
+test('so it is where a good body comes along; the operator, who may know, hears 404 as well', async () => {
+  const bodies: Record<string, object> = {
+    test: { event_type: 'invoice.paid' },
+    recover: { since: '2026-01-31T12:00:00Z' },
+    restore: { name: 'copy' },
+  }
+  for (const route of routes.filter((one) => one.body !== undefined || one.needs === 'operator')) {
+    const token = callers[route.needs === 'operator' ? 'operator' : 'owner']!
+    const body = route.body && bodies[route.path.split('/').at(-1)!]
+    for (const [, name] of route.path.replace(':orgId', '').matchAll(/:(\w+)/g)) {
+      const answers = new Set<string>()
+      for (const id of [undefined, ...malformed]) {
+        const place = pathOf(route, id === undefined ? {} : { [name!]: id })
+        const reply = await call(api.url + place, { method: route.method, token, ...(body && { body }) })
+        expect(reply.status, `${route.method} ${place}`).toBe(404)
+        answers.add(bytesOf(reply))
+      }
+      if (route.needs !== 'operator') expect([...answers], `${route.method} ${route.path} by ${name}`).toHaveLength(1)
+    }
+  }
 })

@@ -1,6 +1,5 @@
 import type { Actor } from '../../domain/audit.ts'
-import { notFound } from '../../kernel/faults.ts'
-import { type InvoiceId, isId } from '../../kernel/ids.ts'
+import type { InvoiceId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { type InvoiceRow, linesOfInvoice } from '../../store/platform/invoices.ts'
 import { chosen } from '../basis.ts'
@@ -23,9 +22,7 @@ export function operatorInvoiceRoutes(deps: {
         'Marks it paid and fires `invoice.paid`, both once: every further call answers the same invoice and changes nothing.',
       faults: ['not_found'],
       success: { status: 200, description: 'The invoice, paid.', schema: invoiceRecord },
-      async handler({ actor, params }) {
-        const id = params.invoiceId!
-        if (!isId('inv', id)) throw notFound('the invoice id is not one by its shape')
+      async handler({ actor, params: { invoiceId: id } }) {
         const row = await deps.pay(actor, id)
         return { status: 200, body: invoiceWithLines(row, await linesOfInvoice(deps.db, row.org_id, id)) }
       },

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { moveBackup } from '../../domain/backup.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { type BackupId, isId, newId } from '../../kernel/ids.ts'
+import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { type Database, isUniqueViolation } from '../../store/database.ts'
@@ -19,18 +19,17 @@ import { restoresReading } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
 import { type Call, conflict, type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'
-import { databaseId } from './databases.ts'
 import type { Enqueue } from './enqueue.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
 
 export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] {
-  async function create({ orgId, userId, actor, params }: Call): Promise<BackupRow> {
-    const database = databaseId(params)
+  type OfDatabase = Call<unknown, unknown, { databaseId: DatabaseId }>
+  async function create({ orgId, userId, actor, params: { databaseId } }: OfDatabase): Promise<BackupRow> {
     return deps.db.begin(async (tx) => {
-      const source = await lockDatabase(tx, orgId, database)
-      if (source === null || source.status === 'deleted') throw notFound(`${database} is not in ${orgId}`)
+      const source = await lockDatabase(tx, orgId, databaseId)
+      if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
       if (source.status !== 'available' || source.node === null) {
         throw new Fault('conflict', {
           public: `The database is ${source.status}; only one that is available can be backed up.`,
@@ -38,9 +37,9 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       }
       const { node } = source
       const id = newId('bak')
-      const asked = { id, databaseId: database, node, origin: 'requested' as const, createdBy: userId }
+      const asked = { id, databaseId, node, origin: 'requested' as const, createdBy: userId }
       const row = await insertBackup(tx, orgId, asked)
-      const details = { database_id: database }
+      const details = { database_id: databaseId }
       await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
       await deps.enqueue(tx, { kind: 'backup.take', orgId, backupId: id }, { node })
       return row
@@ -107,8 +106,7 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       description: 'How far it is, or how it ended.',
       faults: ['not_found'],
       success: { status: 200, description: 'The backup.', schema: backupRecord },
-      async handler({ orgId, params }) {
-        const id = backupId(params)
+      async handler({ orgId, params: { backupId: id } }) {
         const row = await findBackup(deps.db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
         return { status: 200, body: backupOf(row) }
@@ -124,8 +122,7 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
       faults: ['not_found', conflict(60, 'while the backup is being taken or restored from')],
       success: { status: 202, description: 'The backup, on its way out.', schema: backupRecord },
-      async handler({ orgId, actor, params }) {
-        const id = backupId(params)
+      async handler({ orgId, actor, params: { backupId: id } }) {
         const row = await deps.db.begin(async (tx) => {
           const backup = await lockBackup(tx, orgId, id)
           if (backup === null || backup.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
@@ -145,12 +142,6 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       },
     }),
   ]
-}
-
-export function backupId(params: Readonly<Record<string, string>>): BackupId {
-  const id = params.backupId!
-  if (!isId('bak', id)) throw notFound('the backup id is not one by its shape')
-  return id
 }
 
 const backupOf = (row: BackupRow) => ({

@@ -10,7 +10,7 @@ import {
 import type { NewEvent } from '../../domain/events.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
+import { isId, newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
@@ -103,8 +103,7 @@ export function databaseRoutes(deps: {
       description: 'How to connect to it, once it is `available`.',
       faults: ['not_found'],
       success: { status: 200, description: 'The database.', schema: databaseRecord },
-      async handler({ orgId, params }) {
-        const id = databaseId(params)
+      async handler({ orgId, params: { databaseId: id } }) {
         const row = await findDatabase(deps.db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
         return { status: 200, body: databaseOf(row) }
@@ -121,8 +120,7 @@ export function databaseRoutes(deps: {
         'Ends it, whatever it is doing: a backup that is being taken of it fails, and so does a database that is not available yet. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
       faults: ['not_found'],
       success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
-      async handler({ orgId, actor, params }) {
-        const id = databaseId(params)
+      async handler({ orgId, actor, params: { databaseId: id } }) {
         const row = await deps.db.begin(async (tx) => {
           const database = await lockDatabase(tx, orgId, id)
           if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
@@ -149,12 +147,6 @@ export function databaseRoutes(deps: {
       },
     }),
   ]
-}
-
-export function databaseId(params: Readonly<Record<string, string>>): DatabaseId {
-  const id = params.databaseId!
-  if (!isId('db', id)) throw notFound('the database id is not one by its shape')
-  return id
 }
 
 /** The address is shown while there is somebody at it. */

@@ -46,9 +46,7 @@ export function invoiceRoutes(deps: { db: Database }): Route[] {
       description: 'With a line for each database that was used in its month.',
       faults: ['not_found'],
       success: { status: 200, description: 'The invoice.', schema: invoiceRecord },
-      async handler({ orgId, params }) {
-        const id = params.invoiceId!
-        if (!isId('inv', id)) throw notFound('the invoice id is not one by its shape')
+      async handler({ orgId, params: { invoiceId: id } }) {
         const row = await findInvoice(deps.db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
         return { status: 200, body: invoiceWithLines(row, await linesOfInvoice(deps.db, orgId, id)) }

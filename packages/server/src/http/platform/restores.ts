@@ -14,7 +14,6 @@ import { chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
-import { backupId } from './backups.ts'
 import { databaseOf, tooManyDatabases } from './databases.ts'
 import type { Enqueue } from './enqueue.ts'
 
@@ -43,8 +42,7 @@ export function restoreRoutes(deps: {
         description: 'The restore and the new database. Keep `database.password`.',
         schema: createdRestore,
       },
-      async handler({ orgId, userId, actor, params, body }) {
-        const from = backupId(params)
+      async handler({ orgId, userId, actor, params: { backupId: from }, body }) {
         const password = mintDatabasePassword()
         const passwordVerifier = await scramVerifier(password)
         const made = await deps.holdOrganization(orgId, async (tx) => {
@@ -110,9 +108,7 @@ export function restoreRoutes(deps: {
       description: 'How far it is, or how it ended.',
       faults: ['not_found'],
       success: { status: 200, description: 'The restore.', schema: restoreRecord },
-      async handler({ orgId, params }) {
-        const id = params.restoreId!
-        if (!isId('rst', id)) throw notFound('the restore id is not one by its shape')
+      async handler({ orgId, params: { restoreId: id } }) {
         const row = await findRestore(deps.db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
         return { status: 200, body: restoreOf(row) }

@@ -1,6 +1,5 @@
 import Type from 'typebox'
 import { eventTypes } from '../../domain/event-types.ts'
-import { isEventId } from '../../domain/events.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
@@ -104,9 +103,8 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       description: 'Where one event went and where it did not, and why; with every attempt.',
       faults: ['not_found'],
       success: { status: 200, description: 'The event.', schema: eventRecord },
-      async handler({ orgId, params }) {
-        const eventId = params.eventId!
-        const event = isEventId(eventId) ? await findEvent(deps.db, orgId, eventId) : null
+      async handler({ orgId, params: { eventId } }) {
+        const event = await findEvent(deps.db, orgId, eventId)
         if (event === null) throw notFound(`no event of this id in ${orgId}`)
         // In this order: what has been started by the first look has an attempt in the second, unless it has expired.
         const webhooks = await listWebhooksOfEvent(deps.db, orgId, event)

@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { sampleData } from '../../domain/event-samples.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { Fault, invalid, notFound } from '../../kernel/faults.ts'
-import { attemptUuid, type Id, isId, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
+import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { databaseNowMs } from '../../store/clock.ts'
 import type { Database, Transaction } from '../../store/database.ts'
@@ -12,7 +12,6 @@ import { redeliver } from '../../store/delivery/redeliveries.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
-import { webhookId } from '../published/webhooks.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { id } from '../schemas.ts'
 import { recoveryRecord, recoveryRecordOf } from './webhook-recovery-schema.ts'
@@ -65,8 +64,7 @@ export function webhookSendingRoutes(deps: {
           { $id: 'TestEvent', additionalProperties: false },
         ),
       },
-      async handler({ orgId, actor, params, body }) {
-        const hook = webhookId(params)
+      async handler({ orgId, actor, params: { webhookId: hook }, body }) {
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
         // Publishers of one organization take turns anyway.
         const event = await deps.holdOrganization(orgId, async (tx) => {
@@ -97,10 +95,7 @@ export function webhookSendingRoutes(deps: {
           { $id: 'Redelivery', additionalProperties: false },
         ),
       },
-      async handler({ orgId, actor, params }) {
-        const hook = webhookId(params)
-        const attempt = params.deliveryId!
-        if (!isId('dlv', attempt)) throw notFound('the delivery id is not one by its shape')
+      async handler({ orgId, actor, params: { webhookId: hook, deliveryId: attempt } }) {
         await db.begin(async (tx) => {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
           if (outcome === 'no_such_delivery') throw notFound(`${attempt} is not one of ${hook}'s`)
@@ -157,8 +152,8 @@ export function webhookSendingRoutes(deps: {
           { $id: 'StartedRecovery', additionalProperties: false },
         ),
       },
-      async handler({ orgId, actor, params, body }) {
-        // Before the webhook is looked for, as with every body: what is wrong with it is so whether there is one or not.
+      // Before the webhook is looked for, as with every body: what is wrong with it is so whether there is one or not.
+      async decode(body) {
         const since = readMoment('/since', body.since)
         // Events have the time of the database, and the clock of this node may be another.
         const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readMoment('/until', body.until)
@@ -170,10 +165,12 @@ export function webhookSendingRoutes(deps: {
               : { pointer: '/until', detail: 'must be later than `since`' },
           ])
         }
-        const hook = webhookId(params)
+        return { since, until, isDry: body.dry_run === true }
+      },
+      async handler({ orgId, actor, params: { webhookId: hook }, body: { since, until, isDry } }) {
         const stretch = { orgId, laneId: await laneOf(orgId, hook), since, until }
         const matching = await countRecoverable(db, stretch)
-        if (body.dry_run === true) return { status: 202, body: { id: null, matching } }
+        if (isDry) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
         await db.begin(async (tx) => {
           await keep(tx, orgId, hook)
@@ -194,9 +191,8 @@ export function webhookSendingRoutes(deps: {
       description: 'How far a recovery has come.',
       faults: ['not_found'],
       success: { status: 200, description: 'The recovery.', schema: recoveryRecord },
-      async handler({ orgId, params }) {
-        const recovery = params.recoveryId!
-        const row = isId('rcv', recovery) ? await findRecovery(db, orgId, webhookId(params), recovery) : null
+      async handler({ orgId, params: { webhookId, recoveryId } }) {
+        const row = await findRecovery(db, orgId, webhookId, recoveryId)
         if (row === null) throw notFound('no such recovery of this webhook')
         return { status: 200, body: recoveryRecordOf(row) }
       },

@@ -97,9 +97,7 @@ export function apiKeyRoutes(deps: {
         'The key stops working at once: every request that begins after this answer is refused, on every node.',
       faults: ['not_found'],
       success: { status: 204, description: 'The key is revoked.' },
-      async handler({ orgId, userId, actor, reach, params }) {
-        const id = params.keyId!
-        if (!isId('key', id)) throw notFound('the key id is not one by its shape')
+      async handler({ orgId, userId, actor, reach, params: { keyId: id } }) {
         await deps.db.begin(async (tx) => {
           const outcome = await revokeApiKey(tx, orgId, id, reach === 'own' ? userId : null)
           if (outcome === 'no_such_key') throw notFound(`${id} is not in ${orgId}, or not the caller's`)

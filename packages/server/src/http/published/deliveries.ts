@@ -7,7 +7,6 @@ import { choice, specified } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { deliveryRecord, deliveryRecordOf } from './delivery-schemas.ts'
-import { webhookId } from './webhooks.ts'
 
 export function deliveryRoutes(deps: { db: Database }): Route[] {
   return [
@@ -26,8 +25,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
       faults: ['not_found'],
       success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },
-      async handler({ orgId, params }) {
-        const id = webhookId(params)
+      async handler({ orgId, params: { webhookId: id } }) {
         const lane = await findLane(deps.db, orgId, id)
         if (lane === null) throw notFound(`${id} is not in ${orgId}`)
         // As requests have it: dots and the like are gone from the path.

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { mintWebhookSecret } from '../../domain/webhook.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { isId, newId, type WebhookId } from '../../kernel/ids.ts'
+import { isId, newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
@@ -100,8 +100,7 @@ export function webhookRoutes(deps: {
       description: 'Ends the webhook.',
       faults: ['not_found'],
       success: { status: 204, description: 'The webhook is deleted.' },
-      async handler({ orgId, actor, params }) {
-        const id = webhookId(params)
+      async handler({ orgId, actor, params: { webhookId: id } }) {
         await deps.db.begin(async (tx) => {
           if (!(await deleteWebhook(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
           await recordAudit(tx, { orgId, action: 'webhook.deleted', actor, targetId: id })
@@ -111,12 +110,6 @@ export function webhookRoutes(deps: {
       },
     }),
   ]
-}
-
-export function webhookId(params: Readonly<Record<string, string>>): WebhookId {
-  const id = params.webhookId!
-  if (!isId('wh', id)) throw notFound('the webhook id is not one by its shape')
-  return id
 }
 
 const record = (row: WebhookRow) => ({

@@ -1,0 +1,54 @@
+import { eventIdPattern } from '../domain/events.ts'
+import { notFound } from '../kernel/faults.ts'
+import { type Id, type IdPrefix, idPattern } from '../kernel/ids.ts'
+import { type Basis, chosen } from './basis.ts'
+
+type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
+
+/** What may stand behind a colon in the path of a route. Its name says whose ids they are; handlers see no others. */
+const known = {
+  orgId: { name: 'org_id', description: 'The organization.', prefix: 'org' },
+  keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key' },
+  webhookId: { name: 'webhook_id', description: 'The `id` of the webhook.', prefix: 'wh' },
+  deliveryId: { name: 'delivery_id', description: 'The `id` of the attempt.', prefix: 'dlv', basis: chosen(38) },
+  recoveryId: { name: 'recovery_id', description: 'The `id` of the recovery.', prefix: 'rcv', basis: chosen(39) },
+  eventId: { name: 'event_id', description: 'The `id` of the event.', pattern: eventIdPattern, basis: chosen(40) },
+  databaseId: { name: 'database_id', description: 'The `id` of the database.', prefix: 'db', basis: chosen(50) },
+  backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak', basis: chosen(56) },
+  restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst', basis: chosen(59) },
+  invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv', basis: chosen(62) },
+} as const satisfies Record<string, PathParameter>
+
+type Known = typeof known
+type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
+  ? Name | NamesIn<Rest>
+  : Path extends `${string}:${infer Name}`
+    ? Name
+    : never
+
+/** The ids of a path, by their names in it. */
+export type PathParams<Path extends string> = {
+  readonly [Name in NamesIn<Path> & keyof Known]: Known[Name] extends { prefix: infer P extends IdPrefix }
+    ? Id<P>
+    : string
+}
+
+export const pathParameter = (name: string): PathParameter => known[name as keyof Known]
+
+export const pathParameterNames = (path: string): string[] => [...path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
+
+export const patternOf = (parameter: PathParameter): string =>
+  'prefix' in parameter ? idPattern(parameter.prefix) : parameter.pattern
+
+/** Made once for a route. What cannot be an id is answered as one that nobody has, so that ids cannot be probed. */
+export function createIdCheck(path: string): (params: Readonly<Record<string, string>>) => void {
+  const shapes = pathParameterNames(path).map((name) => {
+    const parameter = pathParameter(name)
+    return { name, shown: parameter.name, pattern: new RegExp(patternOf(parameter)) }
+  })
+  return (params) => {
+    for (const { name, shown, pattern } of shapes) {
+      if (!pattern.test(params[name]!)) throw notFound(`the ${shown} is not one by its shape`)
+    }
+  }
+}
