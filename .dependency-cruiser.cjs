@@ -16,7 +16,7 @@ const rooms = [
   only('embedded-runs-postgresql-and-knows-nobody', 'embedded/', ['embedded/']),
   only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
   only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
-  only('webhooks-are-above-store', 'webhooks/', [...basis, 'webhooks/']),
+  only('webhooks-are-above-store', 'webhooks/', [...basis, 'log.ts', 'webhooks/']),
   only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publishing/publish']),
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
@@ -31,7 +31,7 @@ const rooms = [
   only('log-imports-nothing-of-ours', 'log.ts', []),
   only('metrics-watch-the-engine', 'metrics.ts', ['webhooks/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
-  only('compose-is-below-the-command-line', 'compose.ts', [...services, 'startup/']),
+  only('compose-is-below-the-command-line', 'compose.ts', [...services, 'log.ts', 'startup/']),
   only('command-line-is-below-main', 'cli/', [...services, 'listen/', 'startup/', 'compose.ts', 'log.ts', 'cli/']),
   only('main-starts-the-command-line', 'main.ts', ['cli/']),
 ]
