@@ -31,8 +31,8 @@ const rooms = [
   only('log-imports-nothing-of-ours', 'log.ts', []),
   only('metrics-watch-the-engine', 'metrics.ts', ['webhooks/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
-  only('compose-is-below-the-command-line', 'compose.ts', [...services, 'log.ts', 'startup/']),
-  only('command-line-is-below-main', 'cli/', [...services, 'listen/', 'startup/', 'compose.ts', 'log.ts', 'cli/']),
+  only('compose-is-below-the-command-line', 'compose/', [...services, 'log.ts', 'startup/', 'compose/']),
+  only('command-line-is-below-main', 'cli/', [...services, 'listen/', 'startup/', 'compose/', 'log.ts', 'cli/']),
   only('main-starts-the-command-line', 'main.ts', ['cli/']),
 ]
 

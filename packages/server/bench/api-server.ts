@@ -1,7 +1,10 @@
-import { composeApi } from '../src/compose.ts'
+import { composeApi } from '../src/compose/api.ts'
+import { composeHints } from '../src/compose/dispatcher.ts'
+import { composeJobQueue } from '../src/compose/platform.ts'
 import { readConfig } from '../src/config.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
+import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 
@@ -12,9 +15,13 @@ const config = readConfig({})
 const db = connect(target, { name: 'bench api', connectionsMax: config.databaseConnections })
 const masterKeys = createMasterKeys([Buffer.alloc(32)])
 const installation = { config, db, target, masterKeys, applied: [], isShared: false, announce() {}, async close() {} }
-const api = composeApi(installation, createLog(config.logLevel))
+const log = createLog(config.logLevel)
+const queue = composeJobQueue(installation, { log, worksOnJobs: false })
+const hints = composeHints(installation, log)
+const api = composeApi(installation, { log, queue, hints, metrics: createMetrics(), pools: [] })
 process.send!(await api.app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', async () => {
   await api.close()
+  await queue.close()
   process.exit(0)
 })

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Pool as UndiciPool } from 'undici'
-import { composeDispatcher, composeHints } from '../src/compose.ts'
+import { composeDispatcher, composeHints } from '../src/compose/dispatcher.ts'
 import { readConfig } from '../src/config.ts'
 import { createSigner } from '../src/domain/signature.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
+import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 import type { Engine } from '../src/webhooks/engine.ts'
@@ -130,7 +131,7 @@ async function startDispatching(): Promise<Engine> {
   const installation = { config, db, target: setup.target, masterKeys: createMasterKeys(config.masterKeys!) }
   const log = createLog(config.logLevel)
   const whole = { ...installation, applied: [], isShared: false, announce() {}, close: async () => {} }
-  const engine = await composeDispatcher(whole, log, composeHints(whole, log))
+  const engine = await composeDispatcher(whole, { log, hints: composeHints(whole, log), metrics: createMetrics() })
   const { stop } = engine
   return Object.assign(engine, {
     async stop() {

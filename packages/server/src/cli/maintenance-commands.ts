@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { prepareJobQueue } from '../compose.ts'
+import { prepareJobQueue } from '../compose/platform.ts'
 import { UnknownMasterKey } from '../kernel/master-keys.ts'
 import { abandonSecrets } from '../operator/abandon.ts'
 import { resealSecrets } from '../operator/reseal.ts'

@@ -1,13 +1,8 @@
 import { type Command, Option } from 'commander'
-import {
-  composeApi,
-  composeDatabaseDriver,
-  composeDispatcher,
-  composeHints,
-  composeJobQueue,
-  composePlatformNode,
-  composeProbes,
-} from '../compose.ts'
+import { type Api, composeApi } from '../compose/api.ts'
+import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
+import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
+import { composeProbes } from '../compose/probes.ts'
 import { createLog } from '../log.ts'
 import { createMetrics } from '../metrics.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
@@ -67,22 +62,22 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const metrics = createMetrics()
   const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
-    const engine = await composeDispatcher(installation, log, hints, metrics)
+    const engine = await composeDispatcher(installation, { log, hints, metrics })
     pools.push(engine.pool)
     parts.defer(() => engine.stop())
   }
-  const queue = worksOnJobs ? composeJobQueue(installation, log) : undefined
-  if (queue !== undefined) {
-    const node = await composePlatformNode(installation, log, queue, driver)
+  const queue = composeJobQueue(installation, { log, worksOnJobs })
+  if (worksOnJobs) {
+    const node = await composePlatformNode(installation, { log, queue, driver })
     parts.defer(() => node.close())
     // Not waited for: bringing back many databases takes a while, and nothing else depends on it.
     node.ready.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
     if (options.role === 'jobs') await Promise.race([node.ready, stopped.promise])
-  }
+  } else parts.defer(() => queue.close())
   let url: string | null = null
   let metricsUrl: string | null = null
   if (options.role === 'all' || options.role === 'api') {
-    const api = composeApi(installation, log, queue, { hints, metrics, pools })
+    const api = composeApi(installation, { log, queue, hints, metrics, pools })
     parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
@@ -91,7 +86,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     metricsUrl = `${url}/metrics`
     installation.announce(url)
   } else if (config.metricsPort !== null) {
-    const probes = composeProbes(installation, log, metrics, pools)
+    const probes = composeProbes(installation, { log, metrics, pools })
     parts.defer(() => probes.close())
     const where = { host: config.host, port: config.metricsPort, setting: 'KEYHOOK_METRICS_PORT' }
     metricsUrl = `${await listen(probes, where)}/metrics`
@@ -119,7 +114,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
 }
 
 async function listen(
-  app: ReturnType<typeof composeApi>['app'],
+  app: Api['app'],
   { host, port, setting }: { host: string; port: number; setting: string },
 ): Promise<string> {
   try {

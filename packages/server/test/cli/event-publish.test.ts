@@ -1,8 +1,9 @@
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { composeDispatcher, composeHints } from '../../src/compose.ts'
+import { composeHints } from '../../src/compose/dispatcher.ts'
 import { newId, type OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
+import { dispatcherAlone } from '../support/composed.ts'
 import { keyhook } from '../support/processes.ts'
 import { countRows } from '../support/rows.ts'
 import { deliveryEnvironment, until } from '../webhooks/support/delivery-test.ts'
@@ -80,8 +81,7 @@ test('the dispatchers of other processes are told before the command ends', asyn
 
 test('it reaches a subscribed webhook through the dispatcher of another process, signed like any other', async () => {
   const { api } = beside
-  const log = pino({ level: 'silent' })
-  const engine = await composeDispatcher(api, log, composeHints(api, log))
+  const engine = await dispatcherAlone(api)
   onTestFinished(() => engine.stop())
   const receiver = await receiverFor()
   const owner = await api.person([{ orgId, role: 'owner' }])

@@ -1,9 +1,9 @@
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { composeRoutes } from '../../src/compose.ts'
 import type { UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
 import { issueInvoice } from '../../src/platform/invoices.ts'
 import { call } from '../support/client.ts'
+import { routesOf } from '../support/composed.ts'
 import { startApiForTest, testOperator } from '../support/installation.ts'
 import { ownedApi } from '../support/owned-api.ts'
 import { countRows } from '../support/rows.ts'
@@ -52,7 +52,7 @@ afterEach(
 )
 
 test('every route that changes something names its audit action, and no read does', () => {
-  for (const route of composeRoutes(api)) {
+  for (const route of routesOf(api)) {
     expect(route.audit !== null, `${route.method} ${route.path}`).toBe(route.method !== 'GET')
   }
 })
@@ -63,7 +63,7 @@ describe.each(['login', 'key'])('by %s', (kind) => {
     const token = kind === 'key' ? key.api_key : api.owner.token
     const credential = kind === 'key' ? key.id : jtiOf(api.owner.token)
     const actor = { kind, user_id: api.owner.userId, credential, address: '127.0.0.1' }
-    const changing = composeRoutes(api).filter((one) => one.audit !== null && one.needs !== 'operator')
+    const changing = routesOf(api).filter((one) => one.audit !== null && one.needs !== 'operator')
     expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(changes).sort())
     for (const route of changing) {
       const change = await changes[`${route.method} ${route.path}`]!(token)

@@ -1,11 +1,11 @@
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { composeRoutes } from '../../src/compose.ts'
 import { sampleData } from '../../src/domain/event-samples.ts'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import type { OpenApi } from '../../src/http/openapi/openapi.ts'
 import type { Json } from '../../src/http/openapi/openapi-node.ts'
 import { call } from '../support/client.ts'
+import { routesOf } from '../support/composed.ts'
 import { walk } from '../support/document-walk.ts'
 import { type Documented, readDocumented } from '../support/documented.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
@@ -33,9 +33,7 @@ test('the document is valid OpenAPI 3.1', async () => {
 })
 
 test('every route is in the document with its permission, and nothing else but the public pages and the metrics', () => {
-  const listed = composeRoutes(api).map(
-    ({ method, path, needs }) => `${method} ${path.replace(/:\w+/g, '{}')} ${needs}`,
-  )
+  const listed = routesOf(api).map(({ method, path, needs }) => `${method} ${path.replace(/:\w+/g, '{}')} ${needs}`)
   const inDocument = Object.entries(document.paths).flatMap(([path, operations]) =>
     operationsOf(operations).map(
       ([method, operation]) => `${method.toUpperCase()} ${path.replace(/\{\w+\}/g, '{}')} ${operation['x-permission']}`,

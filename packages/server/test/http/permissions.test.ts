@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { composeApi, composeRoutes } from '../../src/compose.ts'
 import { permissionTable, type Role, roles } from '../../src/domain/roles.ts'
 import { createOpenApi } from '../../src/http/openapi/openapi.ts'
 import type { Route } from '../../src/http/route.ts'
 import { type IdPrefix, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { call, type Reply } from '../support/client.ts'
+import { apiAlone, routesOf } from '../support/composed.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 
 /*
@@ -23,7 +23,7 @@ type Made = { id: string; api_key: string }
 
 beforeAll(async () => {
   api = await startApi()
-  routes = composeRoutes(api)
+  routes = routesOf(api)
   orgId = await api.organization()
   elsewhere = await api.organization('Elsewhere')
   for (const role of roles) {
@@ -145,7 +145,7 @@ function registered(tree: string): Set<string> {
 }
 
 test('nothing is served that the route table does not list, but the public pages and the metrics', async () => {
-  const { app, close } = composeApi(api, captureLog().log)
+  const { app, close } = apiAlone(api, captureLog().log)
   await app.ready()
   const served = registered(app.printRoutes({ commonPrefix: false }))
   await close()

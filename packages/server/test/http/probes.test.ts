@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { composeProbes } from '../../src/compose.ts'
+import { composeProbes } from '../../src/compose/probes.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { ownedApi } from '../support/owned-api.ts'
@@ -15,7 +15,7 @@ const expectProblem = problemOf(api)
 
 async function startProbes() {
   const { log, lines } = captureLog()
-  const app = composeProbes(api, log, createMetrics(), [])
+  const app = composeProbes(api, { log, metrics: createMetrics(), pools: [] })
   onTestFinished(() => app.close())
   return { url: await app.listen({ host: '127.0.0.1', port: 0 }), lines }
 }

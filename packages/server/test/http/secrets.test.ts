@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { composeRoutes } from '../../src/compose.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { call, type Reply } from '../support/client.ts'
+import { routesOf } from '../support/composed.ts'
 import { startApiForTest } from '../support/installation.ts'
 import { sendRaw } from '../support/raw-http.ts'
 import { dumpDatabase } from '../support/rows.ts'
@@ -53,7 +53,7 @@ test('api_key and secret appear in the create response and nowhere else: no answ
   for (const secret of secrets) {
     const encoded = encodeURIComponent(secret)
     // Seen to fail at the explanation of an event, whose id may look like a key.
-    for (const { method, path } of composeRoutes(api)) {
+    for (const { method, path } of routesOf(api)) {
       const place = path.replace(':orgId', orgId).replaceAll(/:\w+/g, encoded)
       if (place.includes(encoded)) await heard(call(api.url + place, { token, method }))
     }

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose.ts'
+import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose/platform.ts'
 import { readConfig } from '../../src/config.ts'
 import { DataDirectoryInUse } from '../../src/embedded/index.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
@@ -31,7 +31,8 @@ test('a node tells whoever makes invoices by hand what it bills with', async () 
 })
 
 test('a second process on one data directory is told who has it, and starts nothing', async () => {
-  await expect(composePlatformNode(platform, testLog(), platform.queue)).rejects.toBeInstanceOf(DataDirectoryInUse)
+  const parts = { log: testLog(), queue: platform.queue, driver: composeDatabaseDriver(platform.config, testLog()) }
+  await expect(composePlatformNode(platform, parts)).rejects.toBeInstanceOf(DataDirectoryInUse)
 })
 
 test('a database that does not fit on one node goes to another, and all work on it is done where it is', async () => {
@@ -66,8 +67,10 @@ async function restartable() {
     async start(more: Record<string, string> = {}, around = (driver: DatabaseDriver) => driver): Promise<PlatformNode> {
       await node?.close()
       const config = readConfig({ ...own, ...more })
-      const driver = around(composeDatabaseDriver(config, testLog()))
-      node = await composePlatformNode({ ...platform, config }, testLog(), composeJobQueue(platform, testLog()), driver)
+      const log = testLog()
+      const driver = around(composeDatabaseDriver(config, log))
+      const queue = composeJobQueue(platform, { log, worksOnJobs: true })
+      node = await composePlatformNode({ ...platform, config }, { log, queue, driver })
       return node
     },
   }

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { type Logger, pino } from 'pino'
 import { inject, onTestFinished } from 'vitest'
-import { composeApi } from '../../src/compose.ts'
 import { type Config, readConfig } from '../../src/config.ts'
 import type { Role } from '../../src/domain/roles.ts'
 import type { OrgId, UserId } from '../../src/kernel/ids.ts'
@@ -10,6 +9,7 @@ import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { createOrganization, createUser, setMember } from '../../src/operator/directory.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import { connect } from '../../src/store/database.ts'
+import { apiAlone } from './composed.ts'
 import { templateDatabase } from './postgres.ts'
 
 export const testOperator = { kind: 'operator', tokenId: null, address: null } as const
@@ -44,7 +44,7 @@ export type Person = { userId: UserId; token: string }
 /** Everything a test of the interface needs: a running API on loopback and people with roles. */
 export async function startApi(environment: Record<string, string> = {}, log: Logger = pino({ level: 'silent' })) {
   const installation = await createInstallation(environment)
-  const api = composeApi(installation, log)
+  const api = apiAlone(installation, log)
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   return {
     ...installation,

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
-import { composeDispatcher } from '../../src/compose.ts'
 import { readHeaders } from '../../src/domain/recorded-headers.ts'
 import { attemptIdOf } from '../../src/kernel/ids.ts'
 import { settleAttempts } from '../../src/store/delivery/attempts.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { captureLog } from '../support/captured-log.ts'
+import { dispatcherAlone } from '../support/composed.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
 import { deliveryEnvironment, deliveryTest, failedSilently, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
@@ -33,7 +32,7 @@ test('a dispatcher that is killed loses nothing: its attempts read interrupted, 
   const killedAt = Date.now()
   const seen = receiver.received.length
   const { log, lines } = captureLog()
-  const successor = await composeDispatcher(world, log, world.hints)
+  const successor = await dispatcherAlone(world, log, world.hints)
   onTestFinished(() => successor.stop())
   await until(async () => (await world.attempts()).filter((row) => row.status === 'succeeded').length === 3)
   const rows = await world.attempts()
@@ -187,7 +186,7 @@ test('SIGTERM waits for what is in flight up to its bound, then gives the lanes 
   )
   const world = await deliveryTest({ KEYHOOK_DELIVERY_TIMEOUT_MS: '60000', KEYHOOK_DELIVERY_DRAIN_MS: '800' })
   await world.addWebhook(receiver.url)
-  const engine = await composeDispatcher(world, pino({ level: 'silent' }), world.hints)
+  const engine = await dispatcherAlone(world, undefined, world.hints)
   await world.publishOne()
   await until(() => receiver.received.length === 1)
   await world.publishOne()

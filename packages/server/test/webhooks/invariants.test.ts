@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
-import { composeApi, composeHints } from '../../src/compose.ts'
 import { readNetwork } from '../../src/domain/network.ts'
 import type { WebhookId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/store/database.ts'
@@ -11,6 +10,7 @@ import { redeliver } from '../../src/store/delivery/redeliveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { startEngine } from '../../src/webhooks/engine.ts'
 import { call } from '../support/client.ts'
+import { apiAlone } from '../support/composed.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { caFile, type Reply, receiverFor } from './support/receiver.ts'
 
@@ -136,7 +136,7 @@ test('no connection is held across a request: with one connection and receivers 
   await until(() => hanging.received.length === 10, 'ten requests that hang')
   // The interface, on the same single connection.
   const shared = { ...world, db: only }
-  const api = composeApi(shared, silent, undefined, { hints: composeHints(shared, silent) })
+  const api = apiAlone(shared)
   onTestFinished(() => api.close())
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   for (let i = 0; i < 20; i++) {

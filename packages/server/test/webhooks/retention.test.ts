@@ -1,11 +1,11 @@
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
-import { composeApi } from '../../src/compose.ts'
 import type { Database } from '../../src/store/database.ts'
 import { countRecoverable } from '../../src/store/delivery/recoveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createHousekeeping } from '../../src/webhooks/housekeeping.ts'
 import { call } from '../support/client.ts'
+import { apiAlone } from '../support/composed.ts'
 import { age, agedList, partitionOf, partitions } from './support/ageing.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
@@ -30,7 +30,7 @@ async function tidy(db: Database, retentionDays: number | null, { nodes = 1, ahe
 type World = Awaited<ReturnType<typeof deliveryTest>>
 
 async function startApi(world: World) {
-  const api = composeApi(world, log)
+  const api = apiAlone(world, log)
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   onTestFinished(() => api.close())
   const get = (path: string) => call<never>(`${url}${path}`, { token: world.owner.token })

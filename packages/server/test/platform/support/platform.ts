@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
-import { composeApi, composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../../src/compose.ts'
+import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../../src/compose/platform.ts'
 import { readConfig } from '../../../src/config.ts'
 import type { DatabaseDriver } from '../../../src/platform/driver.ts'
 import type { JobQueue } from '../../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../../src/startup/open.ts'
 import { call } from '../../support/client.ts'
+import { apiAlone, apiBeside } from '../../support/composed.ts'
 import { createInstallation, people } from '../../support/installation.ts'
 import { customerOf, eventsAbout } from './customer.ts'
 
@@ -31,7 +32,7 @@ export const testLog = (): Logger => pino({ level: process.env.TEST_LOG ?? 'sile
 
 /** The API of an installation in this process, and the owner of an organization who uses it. */
 export async function serveCustomer(installation: Installation, queue?: JobQueue) {
-  const api = composeApi(installation, testLog(), queue)
+  const api = queue ? apiBeside(installation, queue, testLog()) : apiAlone(installation, testLog())
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   const who = people(installation)
   const signUp = async () => {
@@ -64,9 +65,10 @@ export async function startPlatform(
     KEYHOOK_MASTER_KEY: randomBytes(32).toString('base64'),
     ...more,
   })
-  const queue = composeJobQueue(installation, testLog())
-  const driver = around(composeDatabaseDriver(installation.config, testLog()))
-  const node = await composePlatformNode(installation, testLog(), queue, driver)
+  const log = testLog()
+  const queue = composeJobQueue(installation, { log, worksOnJobs: true })
+  const driver = around(composeDatabaseDriver(installation.config, log))
+  const node = await composePlatformNode(installation, { log, queue, driver })
   await node.ready
   const customer = await serveCustomer(installation, queue)
   return {
@@ -94,8 +96,10 @@ export async function startNode(
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
   const environment = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_DATABASES_PORTS: portRange(), ...more.environment }
-  const queue = composeJobQueue(installation, log)
-  const node = await composePlatformNode({ ...installation, config: readConfig(environment) }, log, queue)
+  const config = readConfig(environment)
+  const queue = composeJobQueue(installation, { log, worksOnJobs: true })
+  const driver = composeDatabaseDriver(config, log)
+  const node = await composePlatformNode({ ...installation, config }, { log, queue, driver })
   onTestFinished(async () => {
     await node.close()
     await rm(folder, { recursive: true, force: true })

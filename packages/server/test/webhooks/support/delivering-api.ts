@@ -1,8 +1,7 @@
-import { pino } from 'pino'
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
-import { composeDispatcher, composeHints } from '../../../src/compose.ts'
 import type { OrgId } from '../../../src/kernel/ids.ts'
 import { call } from '../../support/client.ts'
+import { dispatcherAlone } from '../../support/composed.ts'
 import { type Person, startApi, type TestApi } from '../../support/installation.ts'
 import { deliveryEnvironment, until } from './delivery-test.ts'
 import { receiverFor } from './receiver.ts'
@@ -16,7 +15,7 @@ export let orgId: OrgId
 export let owner: Person
 export let member: Person
 export let operatorToken: string
-let engine: Awaited<ReturnType<typeof composeDispatcher>>
+let engine: Awaited<ReturnType<typeof dispatcherAlone>>
 export let published: string
 export let platform: string
 
@@ -26,8 +25,7 @@ beforeAll(async () => {
   owner = await api.person([{ orgId, role: 'owner' }])
   member = await api.person([{ orgId, role: 'member' }])
   operatorToken = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
-  const log = pino({ level: 'silent' })
-  engine = await composeDispatcher(api, log, composeHints(api, log))
+  engine = await dispatcherAlone(api)
   published = `${api.url}/api/v1/organizations/${orgId}`
   platform = `${api.url}/platform/v1/organizations/${orgId}`
 })

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
-import { composeDispatcher, composeHints } from '../../../src/compose.ts'
+import { composeHints } from '../../../src/compose/dispatcher.ts'
 import type { EventType } from '../../../src/domain/event-types.ts'
 import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
 import type { Installation } from '../../../src/startup/open.ts'
@@ -10,6 +10,7 @@ import type { AttemptOutcome } from '../../../src/store/delivery/attempts.ts'
 import type { HistoryRow } from '../../../src/store/delivery/deliveries.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
 import { publish } from '../../../src/webhooks/publishing/publish.ts'
+import { dispatcherAlone } from '../../support/composed.ts'
 import { createInstallation, people } from '../../support/installation.ts'
 import { caFile } from './receiver.ts'
 
@@ -89,7 +90,7 @@ async function deliveryWorld(installation: Installation) {
     publishOne,
     attempts,
     async startDispatcher() {
-      const engine = await composeDispatcher(installation, log, hints)
+      const engine = await dispatcherAlone(installation, log, hints)
       onTestFinished(() => engine.stop())
       return engine
     },

@@ -1,0 +1,72 @@
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { createAuthenticate } from '../http/authenticate.ts'
+import { createOpenApi } from '../http/openapi/openapi.ts'
+import { addReference } from '../http/reference/reference.ts'
+import { createHttpServer } from '../http/server.ts'
+import { createLocalIssuer } from '../login/local-issuer.ts'
+import { createLoginTokens } from '../login/login-tokens.ts'
+import { createOpenIdIssuer } from '../login/openid-issuer.ts'
+import type { Metrics } from '../metrics.ts'
+import type { JobQueue } from '../platform/jobs/queue.ts'
+import type { Installation } from '../startup/open.ts'
+import { createAccessLookup } from '../store/access-batch.ts'
+import { connect, type Database, learnTypesOnce } from '../store/database.ts'
+import { createKeyUses } from '../store/key-uses.ts'
+import type { Hints } from '../webhooks/hints.ts'
+import { addProbes } from './probes.ts'
+import { composeRoutes } from './routes.ts'
+
+/** Connections that only authentication uses: a slow list on the shared pool must not hold up who may come in. */
+const accessConnections = 2
+
+export type Api = { app: FastifyInstance; close(): Promise<void> }
+
+/** The interface over HTTP. `pools` are those of other parts of the process, without which it is not ready either. */
+export function composeApi(
+  installation: Installation,
+  parts: { log: Logger; queue: JobQueue; hints: Hints; metrics: Metrics; pools: readonly Database[] },
+): Api {
+  const { config, db, target } = installation
+  const { log, metrics, pools } = parts
+  const accessDb = connect(target, {
+    name: 'keyhook access',
+    connectionsMax: accessConnections,
+    // Its one statement takes a millisecond, and every request waits for it.
+    silentMsMax: 10_000,
+  })
+  learnTypesOnce(accessDb).catch((err: unknown) => log.warn({ err }, 'access.not_ready'))
+  const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
+  const routes = composeRoutes(installation, parts)
+  const app = createHttpServer({
+    routes,
+    authenticate: createAuthenticate({
+      lookup: createAccessLookup(accessDb),
+      loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
+    }),
+    keyUses,
+    limits: { requestBytesMax: config.requestBytesMax },
+    trustedProxies: config.trustedProxies,
+    log,
+    onAnswer: metrics.answered,
+  })
+  addProbes(app, { config, metrics, pools: [db, accessDb, ...pools] })
+  addReference(app, createOpenApi(routes, { serviceName: config.serviceName }))
+  return {
+    app,
+    async close() {
+      await app.close()
+      await keyUses.close()
+      await accessDb.end({ timeout: 5 })
+    },
+  }
+}
+
+const now = (): Date => new Date()
+
+function issuersOf({ config: { oidcIssuer, oidcAudience }, masterKeys }: Installation) {
+  const local = createLocalIssuer({ masterKeys, now })
+  return oidcIssuer === null
+    ? [local]
+    : [local, createOpenIdIssuer({ issuer: oidcIssuer, audience: oidcAudience!, now })]
+}

@@ -1,0 +1,63 @@
+import { join } from 'node:path'
+import { type Logger, pino } from 'pino'
+import type { Config } from '../config.ts'
+import { hostOf } from '../embedded/host.ts'
+import { checkArchiveDirectory, createArchiveDirectory } from '../platform/archive/archive-directory.ts'
+import { withCurrentHost } from '../platform/current-host.ts'
+import type { DatabaseDriver } from '../platform/driver.ts'
+import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
+import { nodeOf, openHome } from '../platform/local/home.ts'
+import { createLocalDriver } from '../platform/local/local-driver.ts'
+import { type PlatformNode, startPlatformNode } from '../platform/node.ts'
+import type { Installation } from '../startup/open.ts'
+
+/** Jobs that this process hands out, and works on as well if it says so. Opened by the first who needs it. */
+export const composeJobQueue = (
+  { target }: Installation,
+  { log, worksOnJobs }: { log: Logger; worksOnJobs: boolean },
+): JobQueue => createJobQueue({ target, supervise: worksOnJobs, log })
+
+/** The schema of jobs, too: whoever runs the processes may have no right to make it. */
+export async function prepareJobQueue(installation: Installation): Promise<void> {
+  const queue = composeJobQueue(installation, { log: pino({ level: 'silent' }), worksOnJobs: false })
+  await queue.boss()
+  await queue.close()
+}
+
+const publicHostOf = (config: Config): string => config.databasesPublicHost ?? config.databasesHost
+
+/** Who makes databases real. Touches nothing before it is asked to. */
+export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriver =>
+  createLocalDriver({
+    home: async () => openHome((await nodeOf(config.dataDir)).dataDir),
+    host: config.databasesHost,
+    publicHost: publicHostOf(config),
+    ports: config.databasesPorts,
+    onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
+  })
+
+/** The databases of this machine, and the jobs about them. It closes its queue. */
+export async function composePlatformNode(
+  { config, db }: Installation,
+  { log, queue, driver }: { log: Logger; queue: JobQueue; driver: DatabaseDriver },
+): Promise<PlatformNode> {
+  const { node, holdName, dataDir } = await nodeOf(config.dataDir)
+  const [archivesDir, owner] = [config.archivesDir ?? join(dataDir, 'archives'), await hostOf(dataDir)]
+  const { problem } = await checkArchiveDirectory(archivesDir, owner)
+  if (problem !== null) log.error({ err: problem }, 'archives.cannot_be_used')
+  return startPlatformNode({
+    db,
+    dataDir,
+    node,
+    holdName,
+    driver: withCurrentHost(driver, { db, host: publicHostOf(config) }),
+    archives: createArchiveDirectory(archivesDir, owner),
+    queue,
+    databasesPerNodeMax: config.databasesPerNodeMax,
+    patienceSeconds: config.nodePatienceSeconds,
+    backupSchedule:
+      config.backupEveryHours === null ? null : { everyHours: config.backupEveryHours, keep: config.backupsKept },
+    prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },
+    log,
+  })
+}
