@@ -2,8 +2,9 @@ import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import Type from 'typebox'
 import { invalid } from '../kernel/faults.ts'
+import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
 import { chosen, mark } from './basis.ts'
-import type { Listing } from './route.ts'
+import type { Answer, Listing } from './route.ts'
 
 /** Rows fetched at a time, of most lists. Memory is bounded by this, not by the list. */
 const usualRowsAtOnce = 500
@@ -34,6 +35,19 @@ export const pageQuery = {
       }),
     ),
   ),
+}
+
+/** Of a list that takes nothing else. */
+export const onlyPageQuery = Type.Object(pageQuery, { additionalProperties: false })
+
+/** The answer of a list whose rows come by their ids, newest first, as most do. */
+export const listById = <P extends IdPrefix, Row extends { id: Id<P> }>(
+  prefix: P,
+  record: (row: Row) => object,
+  page: Listing<Row>['page'],
+): Answer => {
+  const list: Listing<Row> = { page, keyOf: (row) => row.id, record, isKey: (text) => isId(prefix, text) }
+  return { status: 200, list }
 }
 
 export type PageQuery = { limit?: number; cursor?: string }

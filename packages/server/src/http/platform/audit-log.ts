@@ -1,11 +1,10 @@
 import Type from 'typebox'
 import { auditActions } from '../../domain/audit.ts'
-import { isId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type AuditRow, listAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
 import { chosen, mark } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { id, moment } from '../schemas.ts'
 
@@ -51,19 +50,11 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
       basis: here,
       summary: 'Read the audit log',
       description: 'Every change in the organization: who made it, with what, from where. Newest first.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },
       async handler({ orgId }) {
-        return {
-          status: 200,
-          list: {
-            page: (request) => listAudit(deps.db, orgId, request),
-            keyOf: (row: AuditRow) => row.id,
-            record,
-            isKey: (text) => isId('aud', text),
-          },
-        }
+        return listById('aud', record, (request) => listAudit(deps.db, orgId, request))
       },
     }),
   ]

@@ -17,6 +17,7 @@ import {
 import { lockDatabase } from '../../store/platform/databases.ts'
 import { restoresReading } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
+import { listById } from '../lists.ts'
 import { type Call, conflict, type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'
 import type { Enqueue } from './enqueue.ts'
@@ -85,15 +86,7 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       async handler({ orgId, query }) {
         const wanted = query.database_id ?? null
         const filter = { databaseId: wanted !== null && isId('db', wanted) ? wanted : null }
-        return {
-          status: 200,
-          list: {
-            page: (request) => listBackups(deps.db, orgId, filter, request),
-            keyOf: (row: BackupRow) => row.id,
-            record: backupOf,
-            isKey: (text) => isId('bak', text),
-          },
-        }
+        return listById('bak', backupOf, (request) => listBackups(deps.db, orgId, filter, request))
       },
     }),
     route({

@@ -10,7 +10,7 @@ import {
 import type { NewEvent } from '../../domain/events.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { isId, newId } from '../../kernel/ids.ts'
+import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
@@ -26,7 +26,7 @@ import {
 } from '../../store/platform/databases.ts'
 import { endUsage } from '../../store/platform/usage.ts'
 import { chosen } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdDatabase, databaseRecord, newDatabase } from './database-schemas.ts'
 import type { Enqueue } from './enqueue.ts'
@@ -78,19 +78,11 @@ export function databaseRoutes(deps: {
       basis: chosen(50),
       summary: 'List databases',
       description: 'The databases of the organization, newest first.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
       async handler({ orgId }) {
-        return {
-          status: 200,
-          list: {
-            page: (request) => listDatabases(deps.db, orgId, request),
-            keyOf: (row: DatabaseRow) => row.id,
-            record: databaseOf,
-            isKey: (text) => isId('db', text),
-          },
-        }
+        return listById('db', databaseOf, (request) => listDatabases(deps.db, orgId, request))
       },
     }),
     route({

@@ -1,10 +1,9 @@
 import Type from 'typebox'
 import { notFound } from '../../kernel/faults.ts'
-import { isId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
-import { findInvoice, type InvoiceRow, linesOfInvoice, listInvoices } from '../../store/platform/invoices.ts'
+import { findInvoice, linesOfInvoice, listInvoices } from '../../store/platform/invoices.ts'
 import { choice, chosen } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { invoiceOf, invoiceRecord, invoiceSummary, invoiceWithLines } from './invoice-schemas.ts'
 
@@ -21,19 +20,11 @@ export function invoiceRoutes(deps: { db: Database }): Route[] {
       choices: [choice(63, 'There is one for each month that is over and in which something was used.')],
       summary: 'List invoices',
       description: 'The invoices of the organization, newest first, without their lines.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The invoices.', schema: Type.Array(invoiceSummary) },
       async handler({ orgId }) {
-        return {
-          status: 200,
-          list: {
-            page: (request) => listInvoices(deps.db, orgId, request),
-            keyOf: (row: InvoiceRow) => row.id,
-            record: invoiceOf,
-            isKey: (text) => isId('inv', text),
-          },
-        }
+        return listById('inv', invoiceOf, (request) => listInvoices(deps.db, orgId, request))
       },
     }),
     route({

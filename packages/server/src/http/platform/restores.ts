@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { mintDatabasePassword } from '../../domain/database.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { isId, newId } from '../../kernel/ids.ts'
+import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database } from '../../store/database.ts'
@@ -11,7 +11,7 @@ import { lockBackup } from '../../store/platform/backups.ts'
 import { insertDatabase } from '../../store/platform/databases.ts'
 import { findRestore, insertRestore, listRestores, type RestoreRow } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { listById, onlyPageQuery } from '../lists.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
 import { databaseOf, tooManyDatabases } from './databases.ts'
@@ -83,19 +83,11 @@ export function restoreRoutes(deps: {
       basis: chosen(59),
       summary: 'List restores',
       description: 'The restores of the organization, newest first.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The restores.', schema: Type.Array(restoreRecord) },
       async handler({ orgId }) {
-        return {
-          status: 200,
-          list: {
-            page: (request) => listRestores(deps.db, orgId, request),
-            keyOf: (row: RestoreRow) => row.id,
-            record: restoreOf,
-            isKey: (text) => isId('rst', text),
-          },
-        }
+        return listById('rst', restoreOf, (request) => listRestores(deps.db, orgId, request))
       },
     }),
     route({

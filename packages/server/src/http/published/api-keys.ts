@@ -1,12 +1,13 @@
 import { mintApiKey } from '../../domain/api-key.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { isId, newId } from '../../kernel/ids.ts'
+import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type ApiKeyRow, insertApiKey, keyPrefixTaken, listApiKeys, revokeApiKey } from '../../store/api-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { type Database, isUniqueViolation } from '../../store/database.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { choice, specified } from '../basis.ts'
+import { listById } from '../lists.ts'
 import { type Call, type Route, route } from '../route.ts'
 import { apiKeyList, apiKeyQuery, createdApiKey, newApiKey } from './api-key-schemas.ts'
 
@@ -74,15 +75,7 @@ export function apiKeyRoutes(deps: {
       success: { status: 200, description: 'The keys. Never `api_key`.', schema: apiKeyList },
       async handler({ orgId, userId, reach, query }) {
         const filter = { status: query.status ?? 'active', createdBy: reach === 'own' ? userId : null }
-        return {
-          status: 200,
-          list: {
-            page: (request) => listApiKeys(deps.db, orgId, filter, request),
-            keyOf: (row: ApiKeyRow) => row.id,
-            record,
-            isKey: (text) => isId('key', text),
-          },
-        }
+        return listById('key', record, (request) => listApiKeys(deps.db, orgId, filter, request))
       },
     }),
     route({

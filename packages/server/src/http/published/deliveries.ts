@@ -4,7 +4,7 @@ import { attemptIdOf, attemptUuid, isId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { findLane, type HistoryRow, listAttempts } from '../../store/delivery/deliveries.ts'
 import { choice, specified } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { deliveryRecord, deliveryRecordOf } from './delivery-schemas.ts'
 
@@ -22,7 +22,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       ],
       summary: 'List delivery attempts',
       description: 'Every attempt to deliver an event to this webhook, with its status and the response.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },
       async handler({ orgId, params: { webhookId: id } }) {

@@ -1,11 +1,10 @@
 import Type from 'typebox'
-import { isId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { Database } from '../../store/database.ts'
 import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
-import { type Listing, type Route, route } from '../route.ts'
+import { listById, onlyPageQuery } from '../lists.ts'
+import { type Route, route } from '../route.ts'
 import { createdAt, id } from '../schemas.ts'
 
 const organization = Type.Object(
@@ -24,12 +23,6 @@ const record = (row: OrganizationRow) => ({
 })
 
 export function organizationRoutes(deps: { db: Database }): Route[] {
-  const shared = {
-    keyOf: (row: OrganizationRow) => row.id,
-    record,
-    isKey: (text: string) => isId('org', text),
-  }
-
   return [
     route({
       method: 'GET',
@@ -45,18 +38,18 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
       ],
       summary: 'List organizations',
       description: 'The organizations that the caller can reach.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
       handler({ access, query }) {
         // Authentication has just read the one organization a key reaches: there is nothing left to ask the database.
         if (access.kind === 'key' && query.cursor === undefined) {
           return { status: 200, body: [record(access.membership.organization)] }
         }
-        const list: Listing<OrganizationRow> =
+        return listById('org', record, async (request) =>
           access.kind === 'key'
-            ? { ...shared, page: async ({ before }) => only(access.membership.organization, before) }
-            : { ...shared, page: (request) => listOrganizationsOfUser(deps.db, access.userId, request) }
-        return { status: 200, list }
+            ? only(access.membership.organization, request.before)
+            : listOrganizationsOfUser(deps.db, access.userId, request),
+        )
       },
     }),
   ]

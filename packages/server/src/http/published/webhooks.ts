@@ -1,7 +1,6 @@
-import Type from 'typebox'
 import { mintWebhookSecret } from '../../domain/webhook.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { isId, newId } from '../../kernel/ids.ts'
+import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
@@ -9,7 +8,7 @@ import type { Database } from '../../store/database.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
 import { choice, specified } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { untilNothingIsOnItsWay } from './departures.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
@@ -71,19 +70,11 @@ export function webhookRoutes(deps: {
       summary: 'List webhooks',
       choices: [choice(2, 'Newest first.')],
       description: 'The webhooks of the organization.',
-      query: Type.Object({ ...pageQuery }, { additionalProperties: false }),
+      query: onlyPageQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The webhooks. Never `secret`.', schema: webhookList },
       async handler({ orgId }) {
-        return {
-          status: 200,
-          list: {
-            page: (request) => listWebhooks(deps.db, orgId, request),
-            keyOf: (row: WebhookRow) => row.id,
-            record,
-            isKey: (text) => isId('wh', text),
-          },
-        }
+        return listById('wh', record, (request) => listWebhooks(deps.db, orgId, request))
       },
     }),
     route({
