@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Binaries } from './binaries.ts'
 import { readLockFile } from './lock-file.ts'
@@ -71,7 +72,6 @@ function launch({ binaries, cluster, account, settings }: StartOptions, log: Log
     // A session of its own: Ctrl-C in the terminal reaches only Keyhook, which stops PostgreSQL after everything else.
     detached: true,
   })
-  if (child.pid !== undefined) scheduleInBatch(child.pid)
   // For a process.exit() that nobody cleaned up before: no time to wait, but the server must not be left running.
   const lastResort = () => void child.kill('SIGINT')
   process.once('exit', lastResort)
@@ -83,6 +83,7 @@ function launch({ binaries, cluster, account, settings }: StartOptions, log: Log
     over = true
     process.off('exit', lastResort)
   })
+  if (child.pid !== undefined) scheduleInBatch(child.pid)
   // kill() answers false for a process that is gone, and never reaches a stranger: the handle knows that it ended.
   return { child, ended, hasEnded: () => over, signal: (name) => void child.kill(name) }
 }
@@ -90,12 +91,28 @@ function launch({ binaries, cluster, account, settings }: StartOptions, log: Log
 /**
  * A session that is woken by a statement takes the processor from whoever sent it, in the middle of its next one; and so does a
  * customer's database. Scheduled in batch it waits for its turn, which on two processors delivers a tenth more. Where there is no
- * such program, or it may not, everything goes on as it was.
+ * such program, or it may not, or somebody has chosen how we are scheduled, everything goes on as it was.
  */
 function scheduleInBatch(pid: number): void {
-  const chrt = spawn('chrt', ['--batch', '--pid', '0', String(pid)], { ...spawnOptions(undefined), stdio: 'ignore' })
-  chrt.once('error', () => {})
-  chrt.unref()
+  if (!isScheduledAsUsual()) return
+  try {
+    const chrt = spawn('chrt', ['--batch', '--pid', '0', String(pid)], { ...spawnOptions(undefined), stdio: 'ignore' })
+    chrt.once('error', () => {})
+    chrt.unref()
+  } catch {
+    // Not all that can go wrong is said in an event: some of it, such as no memory for another process, is thrown.
+  }
+}
+
+/** PostgreSQL is scheduled as we are, unless it is told otherwise. */
+function isScheduledAsUsual(): boolean {
+  try {
+    const stat = readFileSync('/proc/self/stat', 'utf8')
+    // The policy: of 52 fields the 41st. The name in brackets, the second, may hold anything.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38] === '0'
+  } catch {
+    return false
+  }
 }
 
 async function untilReady({ cluster, note, signal }: StartOptions, server: Server): Promise<boolean> {

@@ -9,7 +9,7 @@ let used = pool.length
 let lastMs = 0
 let counter = 0
 /** The part that all ids of a millisecond share. */
-let lastTime = ''
+let lastTime = uuidTime(lastMs)
 
 /** A clock that has gone back further than this was wrong before: ids follow it again. */
 const backMsMax = 10_000
@@ -38,7 +38,7 @@ function startMs(ms: number): void {
   counter = 0
 }
 
-const uuidTime = (ms: number): string => {
+function uuidTime(ms: number): string {
   const hex = ms.toString(16).padStart(12, '0')
   return `${hex.slice(0, 8)}-${hex.slice(8)}`
 }

@@ -161,6 +161,12 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       await both('renew', store.renew(sidesOf(held, 'real'), leaseMs), modelled, (lanes) => lanes)
     },
     async (draw) => {
+      if (held.length === 0) return
+      const { laneId, tokens } = draw.pick(held)
+      const modelled = model.statements.isHeld({ laneId, token: tokens.model })
+      await both('isHeld', store.isHeld({ laneId, token: tokens.real }), modelled, (isHeld) => [isHeld])
+    },
+    async (draw) => {
       const known = held.map((lane) => ({ ...lane, headSeq: draw.int(0, 3) }))
       const modelled = model.statements.peek(sidesOf(known, 'model'))
       await both('peek', store.peek(sidesOf(known, 'real')), modelled, (lanes) => lanes)

@@ -216,6 +216,11 @@ export function createModel(now: () => number, freshMax = 12) {
       return ours
     },
 
+    isHeld(held) {
+      const lane = heldBy(held)
+      return lane !== undefined && !lane.ended && lane.owner !== null && lane.server === server
+    },
+
     renew: (held, leaseMs) =>
       lazily(() =>
         held.flatMap((one) => {

@@ -150,6 +150,7 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
       }),
     settle: (attempts) => say('settle', attempts, () => statements.settle(attempts)),
     renew: (held, leaseMs) => say('renew', held, () => statements.renew(held, leaseMs)),
+    isHeld: (held) => say('isHeld', held, () => statements.isHeld(held)),
     peek: (held) => say('peek', held, () => statements.peek(held)),
     release: (held) =>
       say('release', held, () => {

@@ -17,6 +17,7 @@ function settledAfter(exchange: Partial<Exchange>): { tries: number; retryMs: nu
     interrupt() {},
     settle: (one) => void outcomes.push(one),
     attempted(_one: Attempted) {},
+    isHeld: async () => true,
     consider() {},
   })
   const sender: LaneSender = {

@@ -168,6 +168,15 @@ export const peekLanes = async (db: Database, known: readonly LaneState[]): Prom
   return rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), asked: row.asked }))
 }
 
+/** Whether a lane is still its holder's and its webhook still there: now, not when an attempt began. */
+export const isHeld = async (db: Database, { laneId, token }: HeldLane): Promise<boolean> => {
+  const rows = await db`
+    select from keyhook.lanes
+    where id = ${laneId} and lease_token = ${token} and ended_at is null and lease_owner is not null
+      and lease_server = pg_postmaster_start_time()`
+  return rows.length > 0
+}
+
 /** `begunNo`: the last beginning. `settled`: nothing is on its way. `abandon`: given back with whatever is in it. */
 export type ReleasedLane = HeldLane & { asked: number; begunNo: number; settled: boolean; abandon: boolean }
 

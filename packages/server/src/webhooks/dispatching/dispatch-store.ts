@@ -12,6 +12,7 @@ import { type DueDelivery, type ReadRequest, readDue } from '../../store/deliver
 import type { WhenLocked } from '../../store/delivery/lane-locks.ts'
 import {
   type HeldLane,
+  isHeld,
   type LaneState,
   type LeasedLane,
   type LeaseRequest,
@@ -32,6 +33,7 @@ export type DispatchStore = {
   read(requests: readonly ReadRequest[]): Promise<DueDelivery[]>
   begin(beginnings: readonly Beginning[]): Promise<MayGo>
   settle(attempts: readonly SettledAttempt[]): Promise<number>
+  isHeld(held: HeldLane): Promise<boolean>
   renew(held: readonly HeldLane[], leaseMs: number): Promise<LaneState[]>
   peek(known: readonly LaneState[]): Promise<LaneState[]>
   release(held: readonly ReleasedLane[]): Promise<number[]>
@@ -71,6 +73,7 @@ export function createDispatchStore(db: Database, leaseMs: number): DispatchStor
       return mayGo
     },
     settle: (attempts) => settleAttempts(db, attempts),
+    isHeld: (held) => isHeld(db, held),
     renew: (held, leaseMs) => sparing((whenLocked) => renewLanes(db, held, leaseMs, whenLocked)),
     peek: (known) => peekLanes(db, known),
     release: (held) => sparing((whenLocked) => releaseLanes(db, held, whenLocked)),

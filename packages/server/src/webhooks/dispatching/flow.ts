@@ -74,6 +74,7 @@ export function createFlow(deps: {
     interrupt,
     settle: settling.add,
     attempted: deps.observe.attempted,
+    isHeld: ({ leased }) => store.isHeld(leased),
     consider(lane) {
       // There is room again, perhaps for another.
       if (turns.size > 0) scheduleStart()

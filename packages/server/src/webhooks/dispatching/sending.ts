@@ -39,6 +39,8 @@ export function createSending(deps: {
   interrupt(one: Starting): void
   settle(attempt: SettledAttempt & { lane: Lane }): void
   attempted(one: Attempted): void
+  /** Asks the database whether the lane is ours still, and its webhook there. */
+  isHeld(lane: Lane): Promise<boolean>
   /** The lane may have something to do. */
   consider(lane: Lane): void
 }) {
@@ -62,10 +64,11 @@ export function createSending(deps: {
     })
   }
 
-  function send({ lane, delivery, begun }: Starting): void {
+  function send({ lane, delivery, begun, overMs }: Starting): void {
     lane.inFlight += 1
     const headers = lane.sender.headers(delivery, begun.startedAtMs)
-    lane.sender.send(headers, delivery.body, (exchange) => {
+    const leave = { overMs, mayGo: () => deps.isHeld(lane) }
+    const onEnd = (exchange: Exchange) => {
       lane.inFlight -= 1
       const bounds = { widthMax: lane.widthMax, wanted: hasWork(lane), inFlight: deps.onEnd() }
       lane.sender.width = nextWidth(lane.sender.width, exchange, bounds)
@@ -76,7 +79,8 @@ export function createSending(deps: {
       deps.attempted({ lane, delivery, begun, exchange, retryMs })
       sendReady(lane)
       deps.consider(lane)
-    })
+    }
+    lane.sender.send(headers, delivery.body, onEnd, leave)
   }
 
   /**

@@ -23,9 +23,15 @@ export type SendLimits = {
 /** Name, value, name, value: as undici wants them. */
 export type FlatHeaders = string[]
 
+/**
+ * Until when a request may leave without asking (webhooks/dispatching/leaving.ts). To name, connect and greet a receiver may take
+ * seconds, and its webhook may be gone by then.
+ */
+export type Leave = { overMs: number; mayGo(): Promise<boolean> }
+
 /** One webhook's connections. A connection carries one request at a time and is kept while the receiver keeps it. */
 export type Receiver = {
-  send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void): void
+  send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void, leave?: Leave): void
   /** Ends every attempt that is on its way; each is reported as interrupted. */
   interrupt(): void
   /** Closes connections that carry nothing; those that do are kept as always. */
@@ -42,6 +48,8 @@ type Connection = {
   socket: TLSSocket | null
   /** What the socket had received before the attempt that it carries. */
   bytesBefore: number
+  /** Of the attempt that it carries. */
+  leave: Leave | undefined
 }
 
 export function createReceiverConnections(
@@ -67,6 +75,7 @@ export function createReceiverConnections(
       fresh: true,
       socket: null,
       bytesBefore: 0,
+      leave: undefined,
     }
     connection.client = new Client(url.origin, {
       // undici may have to connect again on the same client; each time the facts are of the newest socket.
@@ -76,11 +85,14 @@ export function createReceiverConnections(
         connection.fresh = true
         deps.connect(target, sessions, connection.facts, (error, socket) => {
           if (error !== null) return callback(error, null)
-          connection.stage = 'exchange'
-          connection.socket = socket
-          connection.bytesBefore = socket!.bytesRead
-          socket!.on('readable', () => watch(connection, socket!))
-          callback(null, socket!)
+          whenItMayLeave(connection.leave, socket!, (refused) => {
+            if (refused !== null) return callback(refused, null)
+            connection.stage = 'exchange'
+            connection.socket = socket
+            connection.bytesBefore = socket!.bytesRead
+            socket!.on('readable', () => watch(connection, socket!))
+            callback(null, socket!)
+          })
         })
       },
       allowH2: false,
@@ -91,6 +103,33 @@ export function createReceiverConnections(
       bodyTimeout: 0,
     })
     return connection
+  }
+
+  /** Mostly at once. Should the database be away, nobody knows: then it is begun again when it is back. */
+  function whenItMayLeave(
+    leave: Leave | undefined,
+    socket: TLSSocket,
+    done: (refused: SendError | null) => void,
+  ): void {
+    if (leave === undefined || deps.now() <= leave.overMs) {
+      done(null)
+      return
+    }
+    // Nobody else hears it until it is undici's.
+    const ignore = () => {}
+    socket.on('error', ignore)
+    void leave
+      .mayGo()
+      .catch(() => false)
+      .then((mayGo) => {
+        if (!mayGo || socket.destroyed) {
+          socket.destroy()
+          done(mayGo ? hungUp() : tooLate())
+        } else {
+          socket.off('error', ignore)
+          done(null)
+        }
+      })
   }
 
   /** Not all that a receiver sends is a body: interim responses, chunk extensions and the like have no end either. */
@@ -124,8 +163,9 @@ export function createReceiverConnections(
   }
 
   return {
-    send(headers, body, done) {
+    send(headers, body, done, leave) {
       const connection = takeConnection()
+      connection.leave = leave
       const attempt = new Attempt(connection, limits, (exchange, reusable) => {
         busy.delete(connection)
         // A receiver may choke on a session in its handshake or right after it; one bad ticket must not fail every attempt.
@@ -149,6 +189,9 @@ export function createReceiverConnections(
     },
   }
 }
+
+const tooLate = () => new SendError('interrupted', 'Connecting took so long that the attempt may not leave any more.')
+const hungUp = () => new SendError('connection_reset', 'The receiver hung up before it was sent anything.')
 
 const discard = ({ client }: Connection): void => void client.destroy(null, () => {})
 

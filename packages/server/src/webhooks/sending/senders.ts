@@ -4,6 +4,7 @@ import type { LeasedLane } from '../../store/delivery/lanes.ts'
 import type { LaneSender } from '../dispatching/lane.ts'
 import { newWidth } from '../dispatching/width.ts'
 import type { Connect } from './connector.ts'
+import type { Exchange } from './exchange.ts'
 import { createIdleConnections } from './idle-connections.ts'
 import { createReceiverConnections, type Receiver, type SendLimits } from './receiver-connections.ts'
 import type { RequestHeaders } from './request.ts'
@@ -43,15 +44,16 @@ export function createSenders(deps: {
       inFlight: 0,
       receiver,
       headers: (delivery, startedAtMs) => deps.requestHeaders(signer, delivery, startedAtMs),
-      send(headers, body, done) {
+      send(headers, body, done, leave) {
         // A lane may have been held for a minute with nothing sent, while PostgreSQL was away: then it was swept out.
         if (!kept.has(leased.laneId)) kept.set(leased.laneId, sender)
         sender.inFlight += 1
-        receiver.send(headers, body, (exchange) => {
+        const onEnd = (exchange: Exchange) => {
           sender.inFlight -= 1
           sender.usedAt = deps.now()
           done(exchange)
-        })
+        }
+        receiver.send(headers, body, onEnd, leave)
       },
       interrupt: () => receiver.interrupt(),
     }
