@@ -39,6 +39,14 @@ function createDestination(): { write(line: string): void; flushSync(): void } {
   destination.on('drop', () => {
     isTaken = false
   })
+  // A full disk, mostly. What it did not take is written again with the next lines, and nothing else stops for it.
+  let isRefused = false
+  destination.on('error', () => {
+    isRefused = true
+  })
+  destination.on('write', () => {
+    isRefused = false
+  })
   const pass = () => {
     if (lines.length === 0) return
     const given = lost === 0 ? lines : [lossOf(lost), ...lines]
@@ -57,7 +65,9 @@ function createDestination(): { write(line: string): void; flushSync(): void } {
   process.prependOnceListener('exit', () => {
     triesLeft = lastTries
     try {
-      flushSync()
+      // It would try for ever, and so would pino behind us: only of a slow reader they let themselves be told when to give up.
+      if (isRefused) destination.destroy()
+      else flushSync()
     } catch {
       // Nobody reads, and nobody can be told.
     }

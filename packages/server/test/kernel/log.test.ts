@@ -1,5 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { loggedError } from '../../src/log.ts'
 
@@ -71,6 +72,22 @@ test('lines that nobody reads do not fill the memory: what is too much is lost, 
   await once(child, 'close')
   expect(bytes).toBeLessThan(25e6)
   expect(lost).toBeGreaterThan(10_000)
+})
+
+// Seen to fail without, at the first line: it ended the process, which then hung.
+test('a disk that is full stops neither a process nor its end', async () => {
+  const full = openSync('/dev/full', 'w')
+  const script = `${start}
+    import { writeSync } from 'node:fs'
+    setInterval(() => log.info('a line'), 20)
+    setTimeout(() => writeSync(1, 'still here'), 1_000)
+    process.once('SIGTERM', () => process.exit(3))`
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], { stdio: ['ignore', 'pipe', full] })
+  closeSync(full)
+  const [said] = await once(child.stdout!, 'data')
+  expect(String(said)).toBe('still here')
+  child.kill('SIGTERM')
+  expect(await once(child, 'exit')).toEqual([3, null])
 })
 
 test('nor do they keep a process from ending', { timeout: 30_000 }, async () => {
