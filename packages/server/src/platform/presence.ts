@@ -41,7 +41,9 @@ export function createPresence(deps: {
     await announceNode(deps.db, deps.node, deps)
     const first = saidAtMs === undefined
     // Reckoned from before the last to after this one: whatever gap others may have seen is shorter.
-    const gap = first || Date.now() - saidAtMs! > silentSeconds * 1_000
+    const sinceMs = first ? 0 : Date.now() - saidAtMs!
+    // A clock that was ahead and has been set back shows none, and what was reckoned by it is worthless for as long.
+    const gap = first || sinceMs < 0 || sinceMs > silentSeconds * 1_000
     if (gap) steadySinceMs = Date.now()
     saidAtMs = beforeMs
     if (gap && !first) deps.onReturn()

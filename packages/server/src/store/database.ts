@@ -78,6 +78,9 @@ const connectionLost = new Set([
   'ENETUNREACH',
   'ENOTFOUND',
   'EAI_AGAIN',
+  // No file is free for a connection: there will be, when others have ended.
+  'EMFILE',
+  'ENFILE',
 ])
 
 /** The job queue has a driver of its own, whose lost connections carry words and no code. */
