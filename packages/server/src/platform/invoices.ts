@@ -79,9 +79,10 @@ export async function payInvoice(db: Database, actor: Actor, id: InvoiceId): Pro
   return db.begin(async (tx) => {
     const invoice = await lockInvoiceById(tx, id)
     if (invoice === null) throw new Fault('not_found', { public: `There is no invoice ${id}.` })
-    if (moveInvoice(invoice.status, 'pay') === null) return invoice
+    const next = moveInvoice(invoice.status, 'pay')
+    if (next === null) return invoice
     const orgId = invoice.org_id
-    const paid = await markInvoicePaid(tx, orgId, id)
+    const paid = await markInvoicePaid(tx, orgId, id, next)
     await recordAudit(tx, { orgId, action: 'invoice.paid', actor, targetId: id, details: { month: invoice.month } })
     const { month, currency, total_minor } = invoice
     const data = { invoice_id: id, month, currency, total_minor, paid_at: paid.paid_at!.toISOString() }

@@ -10,6 +10,8 @@ type Life = {
   moves: readonly string[]
   move: (status: string, move: string) => string | null
   start: string
+  /** Where each move leads, from wherever it applies. */
+  targets: Readonly<Record<string, string>>
   /** What an owner hears of: each may happen once in a life. */
   outcomes: readonly string[]
 }
@@ -19,17 +21,24 @@ const life = <S extends string, M extends string>(
   statuses: readonly [S, ...S[]],
   moves: readonly M[],
   move: (status: S, move: M) => S | null,
+  targets: Record<M, S>,
   outcomes: readonly S[],
-): Life => ({ statuses, moves, move: move as Life['move'], start: statuses[0], outcomes })
+): Life => ({ statuses, moves, move: move as Life['move'], start: statuses[0], targets, outcomes })
+
+const removal = { give_up: 'failed', remove: 'deleting', clear: 'deleted' } as const
+const ending = { complete: 'completed', give_up: 'failed' } as const
 
 const lives: Record<string, Life> = {
-  database: life(databaseStatuses, databaseMoves, moveDatabase, ['available', 'failed']),
-  backup: life(backupStatuses, backupMoves, moveBackup, ['completed', 'failed']),
-  restore: life(restoreStatuses, restoreMoves, moveRestore, ['completed', 'failed']),
-  invoice: life(invoiceStatuses, ['pay'], moveInvoice, ['paid']),
+  database: life(databaseStatuses, databaseMoves, moveDatabase, { serve: 'available', ...removal }, [
+    'available',
+    'failed',
+  ]),
+  backup: life(backupStatuses, backupMoves, moveBackup, { ...ending, ...removal }, ['completed', 'failed']),
+  restore: life(restoreStatuses, restoreMoves, moveRestore, ending, ['completed', 'failed']),
+  invoice: life(invoiceStatuses, ['pay'], moveInvoice, { pay: 'paid' }, ['paid']),
 }
 
-for (const [name, { statuses, moves, move: moved, start, outcomes }] of Object.entries(lives)) {
+for (const [name, { statuses, moves, move: moved, start, targets, outcomes }] of Object.entries(lives)) {
   test(`every status of a ${name} answers every move, with a status or with a refusal`, () => {
     for (const status of statuses) {
       for (const move of moves) {
@@ -37,6 +46,13 @@ for (const [name, { statuses, moves, move: moved, start, outcomes }] of Object.e
         expect(next === null || statuses.includes(next)).toBe(true)
         expect(next).not.toBe(status)
       }
+    }
+  })
+
+  test(`each move of a ${name} leads to the one status that it stands for`, () => {
+    for (const move of moves) {
+      const reached = new Set(statuses.map((status) => moved(status, move)).filter((next) => next !== null))
+      expect([...reached], move).toEqual([targets[move]])
     }
   })
 

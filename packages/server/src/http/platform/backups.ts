@@ -11,8 +11,8 @@ import {
   insertBackup,
   listBackups,
   lockBackup,
-  markBackupDeleting,
   oneBackupAtATime,
+  setBackupStatus,
 } from '../../store/platform/backups.ts'
 import { lockDatabase } from '../../store/platform/databases.ts'
 import { restoresReading } from '../../store/platform/restores.ts'
@@ -120,16 +120,17 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
           const backup = await lockBackup(tx, orgId, id)
           if (backup === null || backup.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
           if (backup.status === 'deleting') return backup
-          if (moveBackup(backup.status, 'remove') === null) {
+          const next = moveBackup(backup.status, 'remove')
+          if (next === null) {
             throw new Fault('conflict', { public: 'The backup is being taken; wait for its end.' })
           }
           if ((await restoresReading(tx, orgId, id)) > 0) {
             throw new Fault('conflict', { public: 'A restore is reading this backup; wait for its end.' })
           }
-          await markBackupDeleting(tx, orgId, id)
+          await setBackupStatus(tx, orgId, id, next)
           await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: id })
           await deps.enqueue(tx, { kind: 'backup.remove', orgId, backupId: id }, { node: backup.node })
-          return { ...backup, status: 'deleting' as const }
+          return { ...backup, status: next }
         })
         return { status: 202, body: backupOf(row) }
       },

@@ -21,8 +21,8 @@ import {
   insertDatabase,
   listDatabases,
   lockDatabase,
-  markDatabaseDeleted,
-  markDatabaseDeleting,
+  markDatabaseCleared,
+  markDatabaseRemoving,
 } from '../../store/platform/databases.ts'
 import { endUsage } from '../../store/platform/usage.ts'
 import { chosen } from '../basis.ts'
@@ -116,13 +116,14 @@ export function databaseRoutes(deps: {
         const row = await deps.db.begin(async (tx) => {
           const database = await lockDatabase(tx, orgId, id)
           if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
-          if (moveDatabase(database.status, 'remove') === null) return database
-          await markDatabaseDeleting(tx, orgId, id)
+          const next = moveDatabase(database.status, 'remove')
+          if (next === null) return database
+          await markDatabaseRemoving(tx, orgId, id, next)
           await endUsage(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
           const { node, name, status } = database
           // Not placed yet, so there is nothing anywhere; the job that would place it finds the row gone.
-          if (node === null) await markDatabaseDeleted(tx, orgId, id)
+          if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
           else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id }, { node })
           // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
           if (moveDatabase(status, 'give_up') !== null) {
@@ -132,7 +133,7 @@ export function databaseRoutes(deps: {
               data: { database_id: id, name, reason: wasDeleted },
             })
           }
-          return { ...database, status: 'deleting' as const }
+          return { ...database, status: next }
         })
         deps.hint()
         return { status: 202, body: databaseOf(row) }

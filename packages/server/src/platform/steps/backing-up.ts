@@ -5,7 +5,7 @@ import {
   findBackup,
   lockBackup,
   markBackupCompleted,
-  markBackupFailed,
+  markBackupGivenUp,
   recordBackupProgress,
 } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
@@ -51,8 +51,9 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           await settle(async (tx) => {
             const current = await lockBackup(tx, orgId, backupId)
             givenUp = current?.status === 'failed'
-            if (current === null || moveBackup(current.status, 'complete') === null) return
-            await markBackupCompleted(tx, orgId, backupId, { ...stored, contentBytes })
+            const next = current && moveBackup(current.status, 'complete')
+            if (next === null) return
+            await markBackupCompleted(tx, orgId, backupId, next, { ...stored, contentBytes })
             const data = { backup_id: backupId, database_id: databaseId, size_bytes: stored.bytes }
             await publish(tx, { orgId, type: 'backup.completed', data })
           })
@@ -68,8 +69,10 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
         step('backup.giving_up', backupId)
         await settle(async (tx) => {
           const backup = await lockBackup(tx, orgId, backupId)
-          if (backup === null || moveBackup(backup.status, 'give_up') === null) return
-          await markBackupFailed(tx, orgId, backupId, reason)
+          if (backup === null) return
+          const next = moveBackup(backup.status, 'give_up')
+          if (next === null) return
+          await markBackupGivenUp(tx, orgId, backupId, next, reason)
           const data = { backup_id: backupId, database_id: backup.database_id, reason }
           await publish(tx, { orgId, type: 'backup.failed', data })
         })

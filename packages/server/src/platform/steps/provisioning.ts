@@ -4,8 +4,8 @@ import {
   countDatabasesOfNode,
   lockDatabase,
   lockNode,
-  markDatabaseAvailable,
-  markDatabaseFailed,
+  markDatabaseGivenUp,
+  markDatabaseServing,
   placeDatabase,
 } from '../../store/platform/databases.ts'
 import { nodesWithRoom } from '../../store/platform/nodes.ts'
@@ -51,8 +51,9 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           const database = await lockDatabase(tx, orgId, databaseId)
           // Placed after all, by another node that was slower than its heartbeat.
           if (database === null || database.node !== null) return
-          if (moveDatabase(database.status, 'give_up') === null) return
-          await markDatabaseFailed(tx, orgId, databaseId, reason)
+          const next = moveDatabase(database.status, 'give_up')
+          if (next === null) return
+          await markDatabaseGivenUp(tx, orgId, databaseId, next, reason)
           const data = { database_id: databaseId, name: database.name, reason }
           await publish(tx, { orgId, type: 'database.failed', data })
         }),
@@ -71,8 +72,10 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
             const current = await lockDatabase(tx, orgId, databaseId)
             // Deleted meanwhile, or another node's because this one was not heard of: there is a job of its own that
             // removes what was made here.
-            if (current?.node !== node || moveDatabase(current.status, 'serve') === null) return
-            await markDatabaseAvailable(tx, orgId, databaseId, address)
+            if (current?.node !== node) return
+            const next = moveDatabase(current.status, 'serve')
+            if (next === null) return
+            await markDatabaseServing(tx, orgId, databaseId, next, address)
             await startUsage(tx, orgId, databaseId)
             const data = { database_id: databaseId, name: current.name }
             await publish(tx, { orgId, type: 'database.created', data })
@@ -88,8 +91,10 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           step('provision.giving_up', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
-            if (database?.node !== node || moveDatabase(database.status, 'give_up') === null) return
-            await markDatabaseFailed(tx, orgId, databaseId, reason)
+            if (database?.node !== node) return
+            const next = moveDatabase(database.status, 'give_up')
+            if (next === null) return
+            await markDatabaseGivenUp(tx, orgId, databaseId, next, reason)
             const data = { database_id: databaseId, name: database.name, reason }
             await publish(tx, { orgId, type: 'database.failed', data })
           })

@@ -3,9 +3,9 @@ import { databaseWasDeleted, moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
 import type { BackupId, DatabaseId, OrgId } from '../../kernel/ids.ts'
 import type { Database, Transaction } from '../../store/database.ts'
-import { lockBackup, markBackupDeleted, markBackupFailed, runningBackupsOf } from '../../store/platform/backups.ts'
-import { lockDatabase, markDatabaseDeleted } from '../../store/platform/databases.ts'
-import { lockRestore, markRestoreFailed, runningRestoreInto } from '../../store/platform/restores.ts'
+import { lockBackup, markBackupGivenUp, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
+import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
+import { lockRestore, markRestoreGivenUp, runningRestoreInto } from '../../store/platform/restores.ts'
 import { publish } from '../../webhooks/publishing/publish.ts'
 import type { ArchiveStore } from '../archive/archive-store.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
@@ -34,8 +34,9 @@ export function createRemoval(deps: {
           step('remove.settling', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
-            if (database === null || moveDatabase(database.status, 'clear') === null) return
-            await markDatabaseDeleted(tx, orgId, databaseId)
+            const next = database && moveDatabase(database.status, 'clear')
+            if (next === null) return
+            await markDatabaseCleared(tx, orgId, databaseId, next)
             await failRestoreInto(tx, orgId, databaseId)
             for (const id of await runningBackupsOf(tx, orgId, databaseId)) await failBackup(tx, orgId, id, databaseId)
           })
@@ -64,8 +65,8 @@ export function createRemoval(deps: {
         step('remove_backup.settling', backupId)
         await settle(async (tx) => {
           const backup = await lockBackup(tx, orgId, backupId)
-          if (backup === null || moveBackup(backup.status, 'clear') === null) return
-          await markBackupDeleted(tx, orgId, backupId)
+          const next = backup && moveBackup(backup.status, 'clear')
+          if (next !== null) await setBackupStatus(tx, orgId, backupId, next)
         })
       },
       giveUp: never,
@@ -77,14 +78,15 @@ async function failRestoreInto(tx: Transaction, orgId: OrgId, databaseId: Databa
   const id = await runningRestoreInto(tx, orgId, databaseId)
   if (id === null) return
   const restore = await lockRestore(tx, orgId, id)
-  if (restore === null || moveRestore(restore.status, 'give_up') === null) return
-  await markRestoreFailed(tx, orgId, id, databaseWasDeleted)
+  const next = restore && moveRestore(restore.status, 'give_up')
+  if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, databaseWasDeleted)
 }
 
 async function failBackup(tx: Transaction, orgId: OrgId, id: BackupId, databaseId: DatabaseId): Promise<void> {
   const backup = await lockBackup(tx, orgId, id)
-  if (backup === null || moveBackup(backup.status, 'give_up') === null) return
-  await markBackupFailed(tx, orgId, id, databaseWasDeleted)
+  const next = backup && moveBackup(backup.status, 'give_up')
+  if (next === null) return
+  await markBackupGivenUp(tx, orgId, id, next, databaseWasDeleted)
   const data = { backup_id: id, database_id: databaseId, reason: databaseWasDeleted }
   await publish(tx, { orgId, type: 'backup.failed', data })
 }

@@ -5,14 +5,14 @@ import { findBackup } from '../../store/platform/backups.ts'
 import {
   countDatabasesOfNode,
   lockDatabase,
-  markDatabaseAvailable,
-  markDatabaseFailed,
+  markDatabaseGivenUp,
+  markDatabaseServing,
 } from '../../store/platform/databases.ts'
 import {
   findRestore,
   lockRestore,
   markRestoreCompleted,
-  markRestoreFailed,
+  markRestoreGivenUp,
   recordRestoreProgress,
 } from '../../store/platform/restores.ts'
 import { startUsage } from '../../store/platform/usage.ts'
@@ -70,10 +70,13 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           await settle(async (tx) => {
             const current = await lockDatabase(tx, orgId, databaseId)
             givenUp = current?.status === 'failed'
-            if (current === null || moveDatabase(current.status, 'serve') === null) return
-            await markDatabaseAvailable(tx, orgId, databaseId, address)
+            const next = current && moveDatabase(current.status, 'serve')
+            const ending = await lockRestore(tx, orgId, restoreId)
+            const ended = ending && moveRestore(ending.status, 'complete')
+            if (next === null || ended === null) return
+            await markDatabaseServing(tx, orgId, databaseId, next, address)
             await startUsage(tx, orgId, databaseId)
-            await markRestoreCompleted(tx, orgId, restoreId)
+            await markRestoreCompleted(tx, orgId, restoreId, ended)
             const data = { restore_id: restoreId, backup_id: restore.backup_id, database_id: databaseId }
             await publish(tx, { orgId, type: 'restore.completed', data })
           })
@@ -94,11 +97,12 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
             const current = await lockRestore(tx, orgId, restoreId)
-            if (current !== null && moveRestore(current.status, 'give_up') !== null) {
-              await markRestoreFailed(tx, orgId, restoreId, reason)
-            }
-            if (database === null || moveDatabase(database.status, 'give_up') === null) return
-            await markDatabaseFailed(tx, orgId, databaseId, reason)
+            const ended = current && moveRestore(current.status, 'give_up')
+            if (ended !== null) await markRestoreGivenUp(tx, orgId, restoreId, ended, reason)
+            if (database === null) return
+            const next = moveDatabase(database.status, 'give_up')
+            if (next === null) return
+            await markDatabaseGivenUp(tx, orgId, databaseId, next, reason)
             // There is no event for a restore that failed; the database that was to come of it did fail.
             const data = { database_id: databaseId, name: database.name, reason }
             await publish(tx, { orgId, type: 'database.failed', data })

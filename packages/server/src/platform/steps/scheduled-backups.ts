@@ -9,8 +9,8 @@ import {
   expiredBackups,
   insertBackup,
   lockBackup,
-  markBackupDeleting,
   oneBackupAtATime,
+  setBackupStatus,
 } from '../../store/platform/backups.ts'
 import { databasesDueForBackup, lockDatabase } from '../../store/platform/databases.ts'
 import { restoresReading } from '../../store/platform/restores.ts'
@@ -74,9 +74,10 @@ async function begin({ db, queue, node }: Deps, orgId: OrgId, databaseId: Databa
 async function expire({ db, queue, node }: Deps, orgId: OrgId, backupId: BackupId): Promise<void> {
   await db.begin(async (tx) => {
     const backup = await lockBackup(tx, orgId, backupId)
-    if (backup === null || moveBackup(backup.status, 'remove') === null) return
+    const next = backup && moveBackup(backup.status, 'remove')
+    if (next === null) return
     if ((await restoresReading(tx, orgId, backupId)) > 0) return
-    await markBackupDeleting(tx, orgId, backupId)
+    await setBackupStatus(tx, orgId, backupId, next)
     const details = { origin: 'scheduled', why: 'retention' }
     await recordAudit(tx, { orgId, action: 'backup.deleted', actor: operator, targetId: backupId, details })
     await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId }, { node })

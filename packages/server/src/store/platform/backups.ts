@@ -76,27 +76,36 @@ export const markBackupCompleted = async (
   tx: Transaction,
   orgId: OrgId,
   id: BackupId,
+  status: BackupStatus,
   archive: { bytes: number; sha256: string; contentBytes: number },
 ): Promise<void> => {
   await tx`
     update keyhook.backups
-    set status = 'completed', size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
+    set status = ${status}, size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
       bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp()
     where org_id = ${orgId} and id = ${id}`
 }
 
-export const markBackupFailed = async (tx: Transaction, orgId: OrgId, id: BackupId, failure: string): Promise<void> => {
+export const markBackupGivenUp = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: BackupId,
+  status: BackupStatus,
+  failure: string,
+): Promise<void> => {
   await tx`
-    update keyhook.backups set status = 'failed', failure = ${failure}, finished_at = clock_timestamp()
+    update keyhook.backups set status = ${status}, failure = ${failure}, finished_at = clock_timestamp()
     where org_id = ${orgId} and id = ${id}`
 }
 
-export const markBackupDeleting = async (tx: Transaction, orgId: OrgId, id: BackupId): Promise<void> => {
-  await tx`update keyhook.backups set status = 'deleting' where org_id = ${orgId} and id = ${id}`
-}
-
-export const markBackupDeleted = async (tx: Transaction, orgId: OrgId, id: BackupId): Promise<void> => {
-  await tx`update keyhook.backups set status = 'deleted' where org_id = ${orgId} and id = ${id}`
+/** For moves of which nothing but the status is written down. */
+export const setBackupStatus = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: BackupId,
+  status: BackupStatus,
+): Promise<void> => {
+  await tx`update keyhook.backups set status = ${status} where org_id = ${orgId} and id = ${id}`
 }
 
 export const runningBackupsOf = async (tx: Transaction, orgId: OrgId, databaseId: DatabaseId): Promise<BackupId[]> => {

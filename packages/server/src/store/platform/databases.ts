@@ -93,15 +93,16 @@ export const countDatabasesOfNode = async (tx: Transaction, node: string): Promi
 }
 
 /** The verifier is with the instance from here on, and nowhere else. */
-export const markDatabaseAvailable = async (
+export const markDatabaseServing = async (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
+  status: DatabaseStatus,
   address: { host: string; port: number },
 ): Promise<void> => {
   await tx`
     update keyhook.databases
-    set status = 'available', host = ${address.host}, port = ${address.port}, password_verifier = null
+    set status = ${status}, host = ${address.host}, port = ${address.port}, password_verifier = null
     where org_id = ${orgId} and id = ${id}`
 }
 
@@ -112,26 +113,37 @@ export const correctDatabaseHost = async (db: Executor, id: DatabaseId, host: st
     where id = ${id} and status = 'available' and host is distinct from ${host}`
 }
 
-export const markDatabaseFailed = async (
+export const markDatabaseGivenUp = async (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
+  status: DatabaseStatus,
   failure: string,
 ): Promise<void> => {
   await tx`
-    update keyhook.databases set status = 'failed', failure = ${failure}, password_verifier = null
+    update keyhook.databases set status = ${status}, failure = ${failure}, password_verifier = null
     where org_id = ${orgId} and id = ${id}`
 }
 
-export const markDatabaseDeleting = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+export const markDatabaseRemoving = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: DatabaseId,
+  status: DatabaseStatus,
+): Promise<void> => {
   await tx`
-    update keyhook.databases set status = 'deleting', password_verifier = null
+    update keyhook.databases set status = ${status}, password_verifier = null
     where org_id = ${orgId} and id = ${id}`
 }
 
-export const markDatabaseDeleted = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+export const markDatabaseCleared = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: DatabaseId,
+  status: DatabaseStatus,
+): Promise<void> => {
   await tx`
-    update keyhook.databases set status = 'deleted', deleted_at = clock_timestamp(), host = null, port = null
+    update keyhook.databases set status = ${status}, deleted_at = clock_timestamp(), host = null, port = null
     where org_id = ${orgId} and id = ${id}`
 }
 

@@ -88,9 +88,14 @@ export const lockInvoiceById = async (tx: Transaction, id: InvoiceId): Promise<I
   return row ?? null
 }
 
-export const markInvoicePaid = async (tx: Transaction, orgId: OrgId, id: InvoiceId): Promise<InvoiceRow> => {
+export const markInvoicePaid = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: InvoiceId,
+  status: InvoiceStatus,
+): Promise<InvoiceRow> => {
   const [row] = await tx<[InvoiceRow]>`
-    update keyhook.invoices set status = 'paid', paid_at = clock_timestamp()
+    update keyhook.invoices set status = ${status}, paid_at = clock_timestamp()
     where org_id = ${orgId} and id = ${id}
     returning ${columns(tx)}`
   return row

@@ -85,20 +85,26 @@ export const recordRestoreProgress = async (
     where org_id = ${orgId} and id = ${id} and status = 'running'`
 }
 
-export const markRestoreCompleted = async (tx: Transaction, orgId: OrgId, id: RestoreId): Promise<void> => {
-  await tx`
-    update keyhook.restores
-    set status = 'completed', bytes_done = coalesce(bytes_total, bytes_done), finished_at = clock_timestamp()
-    where org_id = ${orgId} and id = ${id}`
-}
-
-export const markRestoreFailed = async (
+export const markRestoreCompleted = async (
   tx: Transaction,
   orgId: OrgId,
   id: RestoreId,
+  status: RestoreStatus,
+): Promise<void> => {
+  await tx`
+    update keyhook.restores
+    set status = ${status}, bytes_done = coalesce(bytes_total, bytes_done), finished_at = clock_timestamp()
+    where org_id = ${orgId} and id = ${id}`
+}
+
+export const markRestoreGivenUp = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: RestoreId,
+  status: RestoreStatus,
   failure: string,
 ): Promise<void> => {
   await tx`
-    update keyhook.restores set status = 'failed', failure = ${failure}, finished_at = clock_timestamp()
+    update keyhook.restores set status = ${status}, failure = ${failure}, finished_at = clock_timestamp()
     where org_id = ${orgId} and id = ${id}`
 }

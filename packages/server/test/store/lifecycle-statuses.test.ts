@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
+import type { Installation } from '../../src/startup/open.ts'
+import type { Transaction } from '../../src/store/database.ts'
+import {
+  insertBackup,
+  lockBackup,
+  markBackupCompleted,
+  markBackupGivenUp,
+  setBackupStatus,
+} from '../../src/store/platform/backups.ts'
+import {
+  insertDatabase,
+  lockDatabase,
+  markDatabaseCleared,
+  markDatabaseGivenUp,
+  markDatabaseRemoving,
+  markDatabaseServing,
+} from '../../src/store/platform/databases.ts'
+import { insertInvoice, markInvoicePaid } from '../../src/store/platform/invoices.ts'
+import {
+  findRestore,
+  insertRestore,
+  markRestoreCompleted,
+  markRestoreGivenUp,
+} from '../../src/store/platform/restores.ts'
+import { createInstallation, people } from '../support/installation.ts'
+
+let installation: Installation
+let orgId: OrgId
+let userId: UserId
+beforeAll(async () => {
+  installation = await createInstallation()
+  const who = people(installation)
+  orgId = await who.organization()
+  userId = (await who.person()).userId
+})
+afterAll(() => installation.close())
+
+async function make(tx: Transaction) {
+  const databaseId = newId('db')
+  const asked = { id: databaseId, name: 'shop', passwordVerifier: '', node: 'here', createdBy: userId }
+  await insertDatabase(tx, orgId, asked, 100)
+  const backupId = newId('bak')
+  await insertBackup(tx, orgId, { id: backupId, databaseId, node: 'here', origin: 'requested', createdBy: userId })
+  const restoreId = newId('rst')
+  await insertRestore(tx, orgId, { id: restoreId, backupId, databaseId, bytesTotal: null, createdBy: userId })
+  return { databaseId, backupId, restoreId }
+}
+
+// Each is handed a status that is not its usual one: a store with a word of its own would write that.
+test('what is stored of a move is the status that the lifecycle names, and none that the store has of its own', async () => {
+  await installation.db.begin(async (tx) => {
+    const { databaseId, backupId, restoreId } = await make(tx)
+    const database = async () => (await lockDatabase(tx, orgId, databaseId))?.status
+    await markDatabaseServing(tx, orgId, databaseId, 'failed', { host: 'localhost', port: 1 })
+    expect(await database()).toBe('failed')
+    await markDatabaseGivenUp(tx, orgId, databaseId, 'deleting', '')
+    expect(await database()).toBe('deleting')
+    await markDatabaseRemoving(tx, orgId, databaseId, 'available')
+    expect(await database()).toBe('available')
+
+    const backup = async () => (await lockBackup(tx, orgId, backupId))?.status
+    await markBackupCompleted(tx, orgId, backupId, 'failed', { bytes: 1, sha256: '', contentBytes: 1 })
+    expect(await backup()).toBe('failed')
+    await markBackupGivenUp(tx, orgId, backupId, 'completed', '')
+    expect(await backup()).toBe('completed')
+    await setBackupStatus(tx, orgId, backupId, 'deleting')
+    expect(await backup()).toBe('deleting')
+
+    const restore = async () => (await findRestore(tx, orgId, restoreId))?.status
+    await markRestoreCompleted(tx, orgId, restoreId, 'failed')
+    expect(await restore()).toBe('failed')
+    await markRestoreGivenUp(tx, orgId, restoreId, 'completed', '')
+    expect(await restore()).toBe('completed')
+  })
+})
+
+test('a date of deletion or of payment goes with no other status', async () => {
+  const { db } = installation
+  const cleared = db.begin(async (tx) => {
+    const { databaseId } = await make(tx)
+    await markDatabaseRemoving(tx, orgId, databaseId, 'deleting')
+    await markDatabaseCleared(tx, orgId, databaseId, 'failed')
+  })
+  await expect(cleared).rejects.toThrow('databases_check2')
+  const paid = db.begin(async (tx) => {
+    const id = newId('inv')
+    await insertInvoice(tx, orgId, { id, month: '2026-01', currency: 'EUR', totalMinor: 1 })
+    return markInvoicePaid(tx, orgId, id, 'issued')
+  })
+  await expect(paid).rejects.toThrow('invoices_check')
+})
