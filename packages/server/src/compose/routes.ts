@@ -12,6 +12,7 @@ import { deliveryRoutes } from '../http/published/deliveries.ts'
 import { organizationRoutes } from '../http/published/organizations.ts'
 import { webhookRoutes } from '../http/published/webhooks.ts'
 import type { Route } from '../http/route.ts'
+import { beginBackup, removeBackup } from '../platform/backups.ts'
 import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import type { Installation } from '../startup/open.ts'
@@ -23,8 +24,9 @@ import { createReporting } from '../webhooks/publishing/reporting.ts'
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
   { db, masterKeys, config }: Installation,
-  { queue: { enqueue }, hints }: { queue: JobQueue; hints: Hints },
+  { queue, hints }: { queue: JobQueue; hints: Hints },
 ): Route[] {
+  const { enqueue } = queue
   const { databasesPerOrgMax } = config
   const hint = hints.give
   // Half of the connections, so that those who wait for nobody have the other half.
@@ -41,7 +43,11 @@ export function composeRoutes(
     ...operatorEventRoutes({ db, report, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, holdOrganization, enqueue, publish, hint, databasesPerOrgMax }),
-    ...backupRoutes({ db, enqueue }),
+    ...backupRoutes({
+      db,
+      begin: (asked) => beginBackup({ db, queue }, { ...asked, origin: 'requested' }),
+      remove: (asked) => removeBackup({ db, queue }, asked),
+    }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(db, actor, id) }),

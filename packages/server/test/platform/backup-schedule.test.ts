@@ -1,22 +1,24 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import type { OrgId } from '../../src/kernel/ids.ts'
+import type { OrgId, UserId } from '../../src/kernel/ids.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
-import { keepBackupSchedule } from '../../src/platform/steps/scheduled-backups.ts'
+import { keepBackupSchedule, runBackupSchedule } from '../../src/platform/steps/scheduled-backups.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import type { Executor } from '../../src/store/database.ts'
+import type { Executor, Transaction } from '../../src/store/database.ts'
 import { expiredBackups } from '../../src/store/platform/backups.ts'
 import { databasesDueForBackup } from '../../src/store/platform/databases.ts'
+import { holdOpen } from '../support/hold-open.ts'
 import { createInstallation, people } from '../support/installation.ts'
 import { until } from './support/customer.ts'
 import { testLog } from './support/platform.ts'
 
 let installation: Installation
 let orgId: OrgId
+let userId: UserId
 beforeAll(async () => {
   installation = await createInstallation()
   const who = people(installation)
   orgId = await who.organization()
-  const { userId } = await who.person()
+  userId = (await who.person()).userId
   await installation.db`
     insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
     select ${orgId}, 'db_' || n, 'shop', 'available', 'here', 'localhost', 1, ${userId} from generate_series(1, 20) n`
@@ -95,4 +97,55 @@ test('a pass over the databases that takes long is not joined by a second one', 
     await until(waiting, (count) => count > 0)
     for (let look = 0; look < 50; look++) expect(await waiting()).toBe(1)
   })
+})
+
+/** A pass that is held up by what was changed after it had looked, and goes on when that is committed. */
+async function passDuring(node: string, change: (tx: Transaction) => Promise<unknown>): Promise<void> {
+  const { db } = installation
+  const commit = await holdOpen(db, change)
+  // A queue that takes nothing: whoever goes as far as that fails.
+  const pass = runBackupSchedule({ db, queue: {} as JobQueue, node }, { everyHours: 24, keep: 0 })
+  pass.catch(() => {})
+  const waiting = async () => {
+    const [row] = await db<[{ count: number }]>`
+      select count(*)::int as count from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`
+    return row.count
+  }
+  await until(waiting, (count) => count > 0)
+  await commit()
+  await pass
+}
+
+test('what somebody else has begun, deleted or begun to restore since the schedule looked is passed over, and is no failure', async () => {
+  const { db } = installation
+  const database = (id: string, status: string) => db`
+    insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
+    values (${orgId}, ${id}, 'shop', ${status}, 'there', 'localhost', 1, ${userId})`
+  const backup = (to: Executor, id: string, databaseId: string, status: string) => to`
+    insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256)
+    values (${orgId}, ${id}, ${databaseId}, 'there', 'scheduled', ${status}, 1, '')`
+  await database('db_begun', 'available')
+  await passDuring('there', async (tx) => {
+    await tx`select 1 from keyhook.databases where id = 'db_begun' for update`
+    await backup(tx, 'bak_begun', 'db_begun', 'running')
+  })
+  await database('db_deleted', 'available')
+  await passDuring('there', (tx) => tx`update keyhook.databases set status = 'deleting' where id = 'db_deleted'`)
+  await backup(db, 'bak_deleted', 'db_deleted', 'completed')
+  await passDuring('there', (tx) => tx`update keyhook.backups set status = 'deleted' where id = 'bak_deleted'`)
+  await backup(db, 'bak_read', 'db_deleted', 'completed')
+  await database('db_restored', 'failed')
+  await passDuring('there', async (tx) => {
+    await tx`select 1 from keyhook.backups where id = 'bak_read' for update`
+    await tx`
+      insert into keyhook.restores (org_id, id, backup_id, database_id, status, created_by)
+      values (${orgId}, 'rst_1', 'bak_read', 'db_restored', 'running', ${userId})`
+  })
+  const left = await db`select id, status from keyhook.backups where node = 'there' order by id`
+  expect(left.map((row) => `${row.id} ${row.status}`)).toEqual([
+    'bak_begun running',
+    'bak_deleted deleted',
+    'bak_read completed',
+  ])
 })

@@ -1,52 +1,25 @@
 import Type from 'typebox'
-import { moveBackup } from '../../domain/backup.ts'
-import { Fault, notFound } from '../../kernel/faults.ts'
-import { type DatabaseId, isId, newId } from '../../kernel/ids.ts'
+import type { Actor } from '../../domain/audit.ts'
+import { notFound } from '../../kernel/faults.ts'
+import { type BackupId, type DatabaseId, isId, type OrgId, type UserId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import { recordAudit } from '../../store/audit.ts'
-import { type Database, isUniqueViolation } from '../../store/database.ts'
-import {
-  type BackupRow,
-  findBackup,
-  insertBackup,
-  listBackups,
-  lockBackup,
-  oneBackupAtATime,
-  setBackupStatus,
-} from '../../store/platform/backups.ts'
-import { lockDatabase } from '../../store/platform/databases.ts'
-import { restoresReading } from '../../store/platform/restores.ts'
+import type { Database } from '../../store/database.ts'
+import { type BackupRow, findBackup, listBackups } from '../../store/platform/backups.ts'
 import { chosen } from '../basis.ts'
 import { listById } from '../lists.ts'
-import { type Call, conflict, type Route, route } from '../route.ts'
+import { conflict, type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'
-import type { Enqueue } from './enqueue.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
 
-export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] {
-  type OfDatabase = Call<unknown, unknown, { databaseId: DatabaseId }>
-  async function create({ orgId, userId, actor, params: { databaseId } }: OfDatabase): Promise<BackupRow> {
-    return deps.db.begin(async (tx) => {
-      const source = await lockDatabase(tx, orgId, databaseId)
-      if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
-      if (source.status !== 'available' || source.node === null) {
-        throw new Fault('conflict', {
-          public: `The database is ${source.status}; only one that is available can be backed up.`,
-        })
-      }
-      const { node } = source
-      const id = newId('bak')
-      const asked = { id, databaseId, node, origin: 'requested' as const, createdBy: userId }
-      const row = await insertBackup(tx, orgId, asked)
-      const details = { database_id: databaseId }
-      await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
-      await deps.enqueue(tx, { kind: 'backup.take', orgId, backupId: id }, { node })
-      return row
-    })
-  }
+type Asked = { orgId: OrgId; actor: Actor }
 
+export function backupRoutes(deps: {
+  db: Database
+  begin(asked: Asked & { userId: UserId; databaseId: DatabaseId }): Promise<BackupRow>
+  remove(asked: Asked & { backupId: BackupId }): Promise<BackupRow>
+}): Route[] {
   return [
     route({
       method: 'POST',
@@ -63,13 +36,9 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
         conflict(53, 'while the database is not `available`'),
       ],
       success: { status: 202, description: 'The backup, on its way.', schema: backupRecord },
-      async handler(call) {
-        try {
-          return { status: 202, body: backupOf(await create(call)) }
-        } catch (error) {
-          if (!isUniqueViolation(error, oneBackupAtATime)) throw error
-          throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
-        }
+      async handler({ orgId, userId, actor, params: { databaseId } }) {
+        const row = await deps.begin({ orgId, userId, actor, databaseId })
+        return { status: 202, body: backupOf(row) }
       },
     }),
     route({
@@ -115,23 +84,8 @@ export function backupRoutes(deps: { db: Database; enqueue: Enqueue }): Route[] 
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
       faults: ['not_found', conflict(60, 'while the backup is being taken or restored from')],
       success: { status: 202, description: 'The backup, on its way out.', schema: backupRecord },
-      async handler({ orgId, actor, params: { backupId: id } }) {
-        const row = await deps.db.begin(async (tx) => {
-          const backup = await lockBackup(tx, orgId, id)
-          if (backup === null || backup.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
-          if (backup.status === 'deleting') return backup
-          const next = moveBackup(backup.status, 'remove')
-          if (next === null) {
-            throw new Fault('conflict', { public: 'The backup is being taken; wait for its end.' })
-          }
-          if ((await restoresReading(tx, orgId, id)) > 0) {
-            throw new Fault('conflict', { public: 'A restore is reading this backup; wait for its end.' })
-          }
-          await setBackupStatus(tx, orgId, id, next)
-          await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: id })
-          await deps.enqueue(tx, { kind: 'backup.remove', orgId, backupId: id }, { node: backup.node })
-          return { ...backup, status: next }
-        })
+      async handler({ orgId, actor, params: { backupId } }) {
+        const row = await deps.remove({ orgId, actor, backupId })
         return { status: 202, body: backupOf(row) }
       },
     }),

@@ -1,0 +1,80 @@
+import type { Actor, AuditEntry } from '../domain/audit.ts'
+import { type BackupOrigin, moveBackup } from '../domain/backup.ts'
+import { Fault, notFound } from '../kernel/faults.ts'
+import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
+import { recordAudit } from '../store/audit.ts'
+import { type Database, isUniqueViolation } from '../store/database.ts'
+import {
+  type BackupRow,
+  insertBackup,
+  lockBackup,
+  oneBackupAtATime,
+  setBackupStatus,
+} from '../store/platform/backups.ts'
+import { lockDatabase } from '../store/platform/databases.ts'
+import { restoresReading } from '../store/platform/restores.ts'
+import type { JobQueue } from './jobs/queue.ts'
+
+/*
+ * How a backup begins and how its end is asked for, by a person or by the schedule. What cannot be now is refused with a
+ * fault, which a person reads and the schedule passes over.
+ */
+type Deps = { db: Database; queue: Pick<JobQueue, 'enqueue'> }
+
+/** What the log of changes says beside the change itself. */
+type Details = NonNullable<AuditEntry['details']>
+
+type BackupRequest = {
+  orgId: OrgId
+  databaseId: DatabaseId
+  origin: BackupOrigin
+  /** Nobody in person asks for what is scheduled. */
+  userId: UserId | null
+  actor: Actor
+  details?: Details
+}
+
+export async function beginBackup({ db, queue }: Deps, request: BackupRequest): Promise<BackupRow> {
+  const { orgId, databaseId, origin, userId, actor } = request
+  const begun = db.begin(async (tx) => {
+    const source = await lockDatabase(tx, orgId, databaseId)
+    if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
+    if (source.status !== 'available' || source.node === null) {
+      throw new Fault('conflict', {
+        public: `The database is ${source.status}; only one that is available can be backed up.`,
+      })
+    }
+    const { node } = source
+    const id = newId('bak')
+    const row = await insertBackup(tx, orgId, { id, databaseId, node, origin, createdBy: userId })
+    const details = { database_id: databaseId, ...request.details }
+    await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
+    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id }, { node })
+    return row
+  })
+  return begun.catch((error: unknown) => {
+    if (!isUniqueViolation(error, oneBackupAtATime)) throw error
+    throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
+  })
+}
+
+type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details }
+
+/** Answers with the backup on its way out; whoever comes second changes nothing. */
+export async function removeBackup({ db, queue }: Deps, request: BackupRemoval): Promise<BackupRow> {
+  const { orgId, backupId, actor, details = {} } = request
+  return db.begin(async (tx) => {
+    const backup = await lockBackup(tx, orgId, backupId)
+    if (backup === null || backup.status === 'deleted') throw notFound(`${backupId} is not in ${orgId}`)
+    if (backup.status === 'deleting') return backup
+    const next = moveBackup(backup.status, 'remove')
+    if (next === null) throw new Fault('conflict', { public: 'The backup is being taken; wait for its end.' })
+    if ((await restoresReading(tx, orgId, backupId)) > 0) {
+      throw new Fault('conflict', { public: 'A restore is reading this backup; wait for its end.' })
+    }
+    await setBackupStatus(tx, orgId, backupId, next)
+    await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: backupId, details })
+    await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId }, { node: backup.node })
+    return { ...backup, status: next }
+  })
+}
