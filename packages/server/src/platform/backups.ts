@@ -49,7 +49,7 @@ export async function beginBackup({ db, queue }: Deps, request: BackupRequest): 
     const row = await insertBackup(tx, orgId, { id, databaseId, node, origin, createdBy: userId })
     const details = { database_id: databaseId, ...request.details }
     await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
-    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id }, { node })
+    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id, node })
     return row
   })
   return begun.catch((error: unknown) => {
@@ -74,7 +74,7 @@ export async function removeBackup({ db, queue }: Deps, request: BackupRemoval):
     }
     await setBackupStatus(tx, orgId, backupId, next)
     await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: backupId, details })
-    await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId }, { node: backup.node })
+    await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId, node: backup.node })
     return { ...backup, status: next }
   })
 }

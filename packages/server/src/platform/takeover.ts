@@ -103,8 +103,8 @@ async function placeAgain({ queue }: Deps, job: PlatformJob, from: string, settl
     const database = await lockDatabase(tx, orgId, databaseId)
     if (database?.status !== 'provisioning' || database.node !== from) return
     await unplaceDatabase(tx, orgId, databaseId)
-    await queue.enqueue(tx, { kind: 'database.place', orgId, databaseId }, { node: null })
+    await queue.enqueue(tx, { kind: 'database.place', orgId, databaseId })
     // For when it is back: it may have made something of it.
-    await queue.enqueue(tx, { kind: 'database.discard', orgId, databaseId }, { node: from })
+    await queue.enqueue(tx, { kind: 'database.discard', orgId, databaseId, node: from })
   })
 }

@@ -23,10 +23,10 @@ test('in the queue of a node short work goes first, then restores, for which som
   const name = nodeQueue('elsewhere')
   await ensureQueues(boss, name)
   await db.begin(async (tx) => {
-    const there = { node: 'elsewhere' }
-    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: newId('bak') }, there)
-    await queue.enqueue(tx, { kind: 'restore.run', orgId, restoreId: newId('rst') }, there)
-    await queue.enqueue(tx, { kind: 'database.remove', orgId, databaseId: newId('db') }, there)
+    const node = 'elsewhere'
+    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: newId('bak'), node })
+    await queue.enqueue(tx, { kind: 'restore.run', orgId, restoreId: newId('rst'), node })
+    await queue.enqueue(tx, { kind: 'database.remove', orgId, databaseId: newId('db'), node })
   })
   const kinds: string[] = []
   for (let [job] = await boss.fetch<PlatformJob>(name); job; [job] = await boss.fetch<PlatformJob>(name)) {

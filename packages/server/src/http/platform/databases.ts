@@ -64,7 +64,7 @@ export function databaseRoutes(deps: {
           if (inserted === null) throw tooManyDatabases(deps.databasesPerOrgMax)
           const details = { name: body.name }
           await recordAudit(tx, { orgId, action: 'database.created', actor, targetId: id, details })
-          await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: id }, { node: null })
+          await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: id })
           return inserted
         })
         return { status: 202, body: { ...databaseOf(row), password } }
@@ -124,7 +124,7 @@ export function databaseRoutes(deps: {
           const { node, name, status } = database
           // Not placed yet, so there is nothing anywhere; the job that would place it finds the row gone.
           if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
-          else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id }, { node })
+          else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
           // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
           if (moveDatabase(status, 'give_up') !== null) {
             await deps.publish(tx, {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
-import type { Destination, PlatformJob } from '../../domain/platform-job.ts'
+import type { PlatformJob } from '../../domain/platform-job.ts'
 import type { ConnectionTarget, Transaction } from '../../store/database.ts'
 import { connectionOf } from './connection.ts'
 import { always, anyNode, givenUp, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
@@ -13,7 +13,7 @@ const stopMsMax = 20_000
 
 export type JobQueue = {
   /** In the caller's transaction: the job exists if, and only if, the row that it is about does. */
-  enqueue(tx: Transaction, job: PlatformJob, to: Destination): Promise<void>
+  enqueue(tx: Transaction, job: PlatformJob): Promise<void>
   /** In the caller's transaction again: the outcome and the end of the job are one. */
   complete(tx: Transaction, queue: string, job: { id: string; retryCount: number }): Promise<void>
   /** The same for a job that its own node will not do any more, whether that has begun it or not. */
@@ -46,8 +46,8 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
 
   return {
     boss,
-    async enqueue(tx, job, { node }) {
-      const queue = node === null ? anyNode : nodeQueue(node)
+    async enqueue(tx, job) {
+      const queue = job.kind === 'database.place' ? anyNode : nodeQueue(job.node)
       // The first one waits for connections to be made and the schema to be looked at, and the transaction with it.
       if (!isReady) await tx`set local idle_in_transaction_session_timeout = '60s'`
       const sent = await (await boss()).send(queue, job, { ...policyOf(job), db: within(tx) })

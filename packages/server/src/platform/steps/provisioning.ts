@@ -40,7 +40,7 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
             await lockNode(tx, node)
             if ((await countDatabasesOfNode(tx, node)) >= databases_max) continue
             await placeDatabase(tx, orgId, databaseId, node)
-            await deps.queue.enqueue(tx, { kind: 'database.provision', orgId, databaseId, node }, { node })
+            await deps.queue.enqueue(tx, { kind: 'database.provision', orgId, databaseId, node })
             return
           }
           throw new StepFailure('No node has room for it.')
