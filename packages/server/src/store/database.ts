@@ -65,6 +65,9 @@ export async function learnTypesOnce(db: Database): Promise<void> {
   Object.assign(db.options, { fetch_types: false })
 }
 
+/** For a query that may wait for somebody: until it is answered, its connection is nobody else's, as if it were a transaction. */
+export const sendAlone = <Q extends Promise<unknown>>(query: Q): Q => Object.assign(query, { alone: true })
+
 const connectionLost = new Set([
   'CONNECTION_CLOSED',
   'CONNECTION_DESTROYED',

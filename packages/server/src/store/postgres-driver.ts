@@ -79,6 +79,13 @@ const mends: readonly Mend[] = [
     from: "options.replace(/[^a-z ]/ig, '')",
     to: "options.replace(/[^a-z ]/ig, '') + sql.options.on_begin",
   },
+  // When no connection is idle, a query is sent behind another that has no answer yet. Behind one that waits for a lock it would
+  // wait as long, whatever it asks for. `alone` (`sendAlone`): none is sent behind this one.
+  {
+    file: 'postgres/src/connection.js',
+    from: '        && sent.length < max_pipeline\n',
+    to: '        && sent.length < max_pipeline\n        && !q.alone\n',
+  },
 ]
 
 export const postgres: typeof postgresDriver = (await importMended(mends, () => import('postgres'))).default

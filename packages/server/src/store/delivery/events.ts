@@ -2,7 +2,7 @@ import type { AuditEntry } from '../../domain/audit.ts'
 import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import { insertAudits } from '../audit.ts'
-import type { Database, Executor, Transaction } from '../database.ts'
+import { type Database, type Executor, sendAlone, type Transaction } from '../database.ts'
 
 export type StoredEvent = { id: string; type: EventType; body: string }
 
@@ -66,12 +66,12 @@ export const insertReportedEvents = async (
   db: Database,
   { orgId, events, named, entries }: Publication,
 ): Promise<string[]> => {
-  const [row] = await db<Published[]>`
+  const [row] = await sendAlone(db<Published[]>`
     with done as materialized (
       select ${published(db, orgId, events, named)} as taken from (select ${waitBound(db)} offset 0) as bounded
     ),
     noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
-    select taken from done`
+    select taken from done`)
   return orUnknown(orgId, row!.taken)
 }
 

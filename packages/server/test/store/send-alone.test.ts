@@ -1,0 +1,26 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { connect, sendAlone } from '../../src/store/database.ts'
+import { holdOpen } from '../support/hold-open.ts'
+import { startApiForTest } from '../support/installation.ts'
+import { until } from '../webhooks/support/delivery-test.ts'
+
+// Seen to fail without the mend of the driver: it is answered after the one that waits.
+test('a query is not sent behind one that waits for somebody, also when no connection is idle', async () => {
+  const api = await startApiForTest()
+  const letGo = await holdOpen(api.db, (tx) => tx`select pg_advisory_xact_lock(1)`)
+  const db = connect(api.target, { name: 'two', connectionsMax: 2 })
+  onTestFinished(() => db.end({ timeout: 1 }))
+  await Promise.all([db`select pg_sleep(0.1)`, db`select pg_sleep(0.1)`])
+  let isAnswered = false
+  const waiting = sendAlone(db`select pg_advisory_xact_lock(1)`).then(() => {
+    isAnswered = true
+  })
+  const blocked = () => api.db`select from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0`
+  await until(async () => (await blocked()).length > 0, 'it to wait')
+  const late = setTimeout(letGo, 5_000)
+  await Promise.all([db`select pg_sleep(0.1)`, db`select 1`, db`select 1`, db.begin((tx) => tx`select 1`)])
+  clearTimeout(late)
+  expect(isAnswered).toBe(false)
+  await letGo()
+  await waiting
+}, 30_000)
