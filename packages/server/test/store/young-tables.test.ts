@@ -102,7 +102,11 @@ test("an event reads its own organization's webhooks and nobody else's", async (
 
 test('whether a name is taken is found out without walking through what the organization has said', async () => {
   const say = (id: string) =>
-    insertReportedEvents(db, { orgId, events: [{ id, type: 'invoice.paid', body: '{}' }], named: [id], entries: [] })
+    insertReportedEvents(
+      db,
+      { orgId, events: [{ id, type: 'invoice.paid', body: '{}' }], named: [id], entries: [] },
+      'turn',
+    )
   for (let i = 0; i < 10; i++) await say(`name-${i}`)
   await api.db`
     insert into keyhook.events (org_id, seq, id, type, body)

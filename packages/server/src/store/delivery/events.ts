@@ -28,18 +28,21 @@ export const takeSequence = async (tx: Transaction, orgId: OrgId, count: number)
 
 /**
  * How long a reporter waits for the organization's other publishers. Each is done within a moment, so somebody who is not may be
- * frozen; and whoever waits has a connection that others could use. It is told to come again (`isLockTimeout`).
+ * frozen; and whoever waits has a connection that others could use. It is told to come again (`isLockTimeout`). For a moment: who
+ * has no place to wait in, and tries whether anybody has to be waited for.
  */
-const waitBound = (db: Executor) => db`set_config('lock_timeout', '3s', true)`
+const waits = { turn: '3s', moment: '10ms' }
+export type Wait = keyof typeof waits
+const waitBound = (db: Executor, wait: Wait) => db`set_config('lock_timeout', ${waits[wait]}, true)`
 
 /**
  * Takes the turns of these organizations until the transaction ends. All in one statement, in one order everywhere: two that ask for
  * the same organizations must not wait for each other.
  */
-export const takeTurns = async (tx: Transaction, orgIds: readonly OrgId[]): Promise<void> => {
+export const takeTurns = async (tx: Transaction, orgIds: readonly OrgId[], wait: Wait): Promise<void> => {
   await tx`
     insert into keyhook.event_counters (org_id, last_seq)
-    select o.id, 0 from (select ${waitBound(tx)} offset 0) as bounded cross join keyhook.organizations o
+    select o.id, 0 from (select ${waitBound(tx, wait)} offset 0) as bounded cross join keyhook.organizations o
     where o.id = any (${[...orgIds]}::text[]) order by o.id
     on conflict (org_id) do update set last_seq = event_counters.last_seq`
 }
@@ -65,10 +68,11 @@ export type Publication = {
 export const insertReportedEvents = async (
   db: Database,
   { orgId, events, named, entries }: Publication,
+  wait: Wait,
 ): Promise<string[]> => {
   const [row] = await sendAlone(db<Published[]>`
     with done as materialized (
-      select ${published(db, orgId, events, named)} as taken from (select ${waitBound(db)} offset 0) as bounded
+      select ${published(db, orgId, events, named)} as taken from (select ${waitBound(db, wait)} offset 0) as bounded
     ),
     noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
     select taken from done`)

@@ -16,6 +16,7 @@ import {
   type Publication,
   type StoredEvent,
   takeSequence,
+  type Wait,
 } from '../../store/delivery/events.ts'
 
 /**
@@ -43,9 +44,14 @@ export async function publishReports(tx: Transaction, orgId: OrgId, reports: rea
 }
 
 /** In one statement and a transaction of its own. Null, and nothing is written, where some of them may be known already. */
-export async function publishNews(db: Database, orgId: OrgId, reports: readonly Report[]): Promise<Outcome[] | null> {
+export async function publishNews(
+  db: Database,
+  orgId: OrgId,
+  reports: readonly Report[],
+  wait: Wait,
+): Promise<Outcome[] | null> {
   const news = weigh(orgId, reports, new Map())
-  const taken = await insertReportedEvents(db, news)
+  const taken = await insertReportedEvents(db, news, wait)
   return taken.length === 0 ? news.outcomes : null
 }
 

@@ -1,9 +1,9 @@
 import type { OrgId } from '../../kernel/ids.ts'
 import type { Database, Transaction } from '../../store/database.ts'
-import { takeTurns } from '../../store/delivery/events.ts'
-import { createPlaces } from './places.ts'
+import { takeTurns, type Wait } from '../../store/delivery/events.ts'
 import { type Outcome, publishReport, publishWhereFree } from './publish.ts'
 import { createReportsInTurn, settle } from './reports-in-turn.ts'
+import { createTurns } from './turns.ts'
 import { isOfOne, type Reporting, type Waiting } from './waiting-reports.ts'
 
 /** What an organization may add to a group. With more there is nothing to gain, and the others would wait for it. */
@@ -24,8 +24,8 @@ export function createReporting(deps: {
   waitingMax: number
   hint(): void
 }) {
-  const places = createPlaces(deps.waitingMax)
-  const inTurn = createReportsInTurn({ ...deps, places })
+  const turns = createTurns(deps.waitingMax)
+  const inTurn = createReportsInTurn({ ...deps, turns })
   const gathered = new Map<OrgId, Share>()
   let isWriting = false
 
@@ -67,8 +67,9 @@ export function createReporting(deps: {
   }
 
   async function write(group: readonly Waiting[]): Promise<void> {
-    // One organization alone is written in half the time by itself.
-    if (new Set(group.map(({ orgId }) => orgId)).size < 2) return group.forEach(inTurn.add)
+    // One organization alone is written in half the time by itself, unless it would have to stand in line for that.
+    const worthwhile = turns.areTaken() ? 1 : 2
+    if (new Set(group.map(({ orgId }) => orgId)).size < worthwhile) return group.forEach(inTurn.add)
     let outcomes: Map<Waiting, Outcome>
     try {
       outcomes = await publishWhereFree(deps.db, group)
@@ -88,8 +89,8 @@ export function createReporting(deps: {
   /** All or none of them, so in a transaction of their own. */
   async function writeTogether(byOrganization: Map<OrgId, number[]>, { actor, events }: Reporting): Promise<string[]> {
     const ids: string[] = []
-    const publishAll = async (tx: Transaction) => {
-      await takeTurns(tx, [...byOrganization.keys()])
+    const publishAll = async (tx: Transaction, wait: Wait) => {
+      await takeTurns(tx, [...byOrganization.keys()], wait)
       // Said one behind the other, so that nobody is held for as long as it takes to hear of all the others.
       const published = Array.from(byOrganization, ([orgId, theirs]) =>
         publishReport(tx, orgId, { actor, events: theirs.map((place) => events[place]!) }),
@@ -103,7 +104,7 @@ export function createReporting(deps: {
         })
       }
     }
-    await places(() => deps.db.begin(publishAll))
+    await turns.take((wait) => deps.db.begin((tx) => publishAll(tx, wait)))
     deps.hint()
     return ids
   }

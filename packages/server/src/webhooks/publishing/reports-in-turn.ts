@@ -1,9 +1,9 @@
 import { Fault } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { type Database, isLockTimeout } from '../../store/database.ts'
-import { takeTurns } from '../../store/delivery/events.ts'
-import type { Places } from './places.ts'
+import { takeTurns, type Wait } from '../../store/delivery/events.ts'
 import { type Outcome, publishNews, publishReports } from './publish.ts'
+import type { Turns } from './turns.ts'
 import { isOfOne, type Waiting } from './waiting-reports.ts'
 
 /**
@@ -20,16 +20,16 @@ const slowMs = 300
  * Writes down what is reported of one organization. Its publishers take turns, each for the time of a commit: so what comes
  * while one is on its way to the disk gathers, and follows in one commit. Organizations do not wait for each other.
  */
-export function createReportsInTurn(deps: { db: Database; places: Places; hint(): void }) {
-  /** Of organizations that something is being written for. */
+export function createReportsInTurn(deps: { db: Database; turns: Turns; hint(): void }) {
+  /** Of organizations that something is being written for. What came of it is said as it leaves the queue, and not before. */
   const queues = new Map<OrgId, Waiting[]>()
 
   async function writeAll(orgId: OrgId, queue: Waiting[]): Promise<void> {
     let atOnce = atOnceFirst
     while (queue.length > 0) {
-      const ms = await deps.places(async () => {
+      const ms = await deps.turns.take(async (wait) => {
         const begun = performance.now()
-        await write(orgId, takeGroup(queue, atOnce))
+        await writeFirst(orgId, queue, countAtOnce(queue, atOnce), wait)
         return performance.now() - begun
       })
       if (ms > slowMs) atOnce = Math.ceil(atOnce / 2)
@@ -38,33 +38,37 @@ export function createReportsInTurn(deps: { db: Database; places: Places; hint()
     queues.delete(orgId)
   }
 
-  async function write(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
+  async function writeFirst(orgId: OrgId, queue: Waiting[], count: number, wait: Wait): Promise<void> {
+    const group = queue.slice(0, count)
     let outcomes: readonly Outcome[]
     try {
-      outcomes = (await publishNews(deps.db, orgId, group)) ?? (await publishKnown(orgId, group))
+      outcomes = (await publishNews(deps.db, orgId, group, wait)) ?? (await publishKnown(orgId, group, wait))
     } catch (error) {
       if (isLockTimeout(error)) {
+        // It stays where it is, and its turn comes again.
+        if (wait === 'moment') throw error
         // Else each of them would wait as long as these have, one after the other.
-        for (const { reject } of [...group, ...(queues.get(orgId)?.splice(0) ?? [])]) reject(error)
-      } else if (group.length > 1 && isOfOne(error)) await writeHalves(orgId, group)
-      else for (const { reject } of group) reject(error)
+        for (const { reject } of queue.splice(0)) reject(error)
+      } else if (group.length > 1 && isOfOne(error)) await writeHalves(orgId, queue, group.length, wait)
+      else for (const { reject } of queue.splice(0, group.length)) reject(error)
       return
     }
-    group.forEach((waiting, i) => void settle(waiting, outcomes[i]!))
+    queue.splice(0, group.length).forEach((waiting, i) => void settle(waiting, outcomes[i]!))
     deps.hint()
   }
 
-  const publishKnown = (orgId: OrgId, group: readonly Waiting[]) =>
+  const publishKnown = (orgId: OrgId, group: readonly Waiting[], wait: Wait) =>
     deps.db.begin(async (tx) => {
-      await takeTurns(tx, [orgId])
+      await takeTurns(tx, [orgId], wait)
       return publishReports(tx, orgId, group)
     })
 
   /** Until the one stands alone that cannot be stored: it takes no other with it. */
-  async function writeHalves(orgId: OrgId, group: readonly Waiting[]): Promise<void> {
-    const middle = group.length >> 1
-    await write(orgId, group.slice(0, middle))
-    await write(orgId, group.slice(middle))
+  async function writeHalves(orgId: OrgId, queue: Waiting[], count: number, wait: Wait): Promise<void> {
+    const middle = count >> 1
+    await writeFirst(orgId, queue, middle, wait)
+    // None is left where the first were told to come again.
+    if (queue.length > 0) await writeFirst(orgId, queue, count - middle, wait)
   }
 
   return {
@@ -82,8 +86,8 @@ export function createReportsInTurn(deps: { db: Database; places: Places; hint()
   }
 }
 
-/** Takes the first of a queue, and as many behind it as may come along. */
-function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {
+/** The first of a queue, and as many behind it as may come along. */
+function countAtOnce(queue: readonly Waiting[], eventsMax: number): number {
   let events = 0
   let bytes = 0
   const end = queue.findIndex((one, place) => {
@@ -91,7 +95,7 @@ function takeGroup(queue: Waiting[], eventsMax: number): Waiting[] {
     bytes += one.bytes
     return place > 0 && (events > eventsMax || bytes > bytesAtOnceMax)
   })
-  return queue.splice(0, end === -1 ? queue.length : end)
+  return end === -1 ? queue.length : end
 }
 
 export function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
