@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { writeSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -32,17 +33,24 @@ test('the server has room for all the connections that a process is allowed', { 
   expect(room!.connections).toBeGreaterThan(250 + 2 + 7 + 5)
 })
 
-// Seen to fail without it, with 0. `chrt` is part of every Debian.
+/** Of 52 fields the 41st; the second, a name in brackets, may hold anything. */
+async function policyOf(pid: number | 'self'): Promise<string> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38]!
+}
+
+// Seen to fail without it, with 0.
 test('its sessions take the processor from nobody who is in the middle of something', async () => {
   const { connection } = await open(await dataDirectory())
-  const policyOf = () =>
+  const ours = () =>
     query(connection, async (sql) => {
       const [session] = await sql`select pg_backend_pid() as pid`
-      const stat = await readFile(`/proc/${session!.pid}/stat`, 'utf8')
-      return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38]
+      return policyOf(session!.pid)
     })
+  // Where somebody has chosen how we are scheduled, or it may not be changed, it is as we are.
+  const mayBe = (await policyOf('self')) === '0' && spawnSync('chrt', ['--batch', '0', 'true']).status === 0
   const batch = '3'
-  await expect.poll(policyOf, { timeout: 5_000 }).toBe(batch)
+  await expect.poll(ours, { timeout: 5_000 }).toBe(mayBe ? batch : await policyOf('self'))
 })
 
 test('stop leaves no server behind, and may be called again', async () => {
