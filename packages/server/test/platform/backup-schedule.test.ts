@@ -7,7 +7,7 @@ import type { Executor, Transaction } from '../../src/store/database.ts'
 import { expiredBackups } from '../../src/store/platform/backups.ts'
 import { databasesDueForBackup } from '../../src/store/platform/databases.ts'
 import { holdOpen } from '../support/hold-open.ts'
-import { createInstallation, people } from '../support/installation.ts'
+import { createOwnedInstallation } from '../support/installation.ts'
 import { until } from './support/customer.ts'
 import { testLog } from './support/platform.ts'
 
@@ -15,10 +15,7 @@ let installation: Installation
 let orgId: OrgId
 let userId: UserId
 beforeAll(async () => {
-  installation = await createInstallation()
-  const who = people(installation)
-  orgId = await who.organization()
-  userId = (await who.person()).userId
+  ;({ installation, orgId, userId } = await createOwnedInstallation())
   await installation.db`
     insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
     select ${orgId}, 'db_' || n, 'shop', 'available', 'here', 'localhost', 1, ${userId} from generate_series(1, 20) n`

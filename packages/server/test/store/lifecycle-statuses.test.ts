@@ -24,16 +24,13 @@ import {
   markRestoreCompleted,
   markRestoreGivenUp,
 } from '../../src/store/platform/restores.ts'
-import { createInstallation, people } from '../support/installation.ts'
+import { createOwnedInstallation } from '../support/installation.ts'
 
 let installation: Installation
 let orgId: OrgId
 let userId: UserId
 beforeAll(async () => {
-  installation = await createInstallation()
-  const who = people(installation)
-  orgId = await who.organization()
-  userId = (await who.person()).userId
+  ;({ installation, orgId, userId } = await createOwnedInstallation())
 })
 afterAll(() => installation.close())
 

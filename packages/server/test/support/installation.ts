@@ -41,6 +41,15 @@ export async function createInstallation(environment: Record<string, string> = {
 
 export type Person = { userId: UserId; token: string }
 
+/** With an organization and somebody who made it. */
+export async function createOwnedInstallation() {
+  const installation = await createInstallation()
+  const who = people(installation)
+  const orgId = await who.organization()
+  const { userId } = await who.person()
+  return { installation, orgId, userId }
+}
+
 /** Everything a test of the interface needs: a running API on loopback and people with roles. */
 export async function startApi(environment: Record<string, string> = {}, log: Logger = pino({ level: 'silent' })) {
   const installation = await createInstallation(environment)
