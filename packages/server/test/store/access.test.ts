@@ -183,6 +183,11 @@ test('a standby, which may not know of a revocation yet, lets nobody in', async 
     expect(await findAccess(api.db, [presented])).toEqual([expect.objectContaining({ userId })])
     await expect(findAccess(db, [presented])).rejects.toSatisfy(isUnavailable)
   }
+  // It may not know of a new key either, and none of several is better off than one.
+  for (const hashes of [['0'.repeat(64)], [hash, '0'.repeat(64)]]) {
+    const presented = hashes.map((one) => ({ kind: 'key', hash: one }) as const)
+    await expect(findAccess(db, presented)).rejects.toSatisfy(isUnavailable)
+  }
 })
 
 test('access follows the database at once: role, membership, user, key', async () => {
