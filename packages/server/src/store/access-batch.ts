@@ -17,7 +17,7 @@ type Waiting = { place: number; done: AccessFound }
 /** Larger batches only make the first of them wait. */
 const batchMax = 256
 /** So few are answered in one go. */
-const wholeMax = 16
+const wholeMax = 8
 
 /**
  * Collects every token that arrives in one turn of the event loop and asks for all of them in one statement. While it is
@@ -49,13 +49,13 @@ export function createAccessLookup(db: Database): AccessLookup {
   }
 
   /**
-   * Half of those who are with us now, the others in the next turn: by then the first will have asked again. Answered all
-   * at once, they would all be in one batch for ever, and Node idle while PostgreSQL works on it (a fifth of the time,
-   * with 64 connections).
+   * A quarter of those who are with us now, the others in the next turns: by then the first will have asked again. Answered
+   * all at once, they would all be in one batch for ever, and Node idle while PostgreSQL works on it (a fifth of the time,
+   * with 64 connections). Halves leave it idle for a tenth; in eighths, PostgreSQL has to be asked too often.
    */
   function answer(): void {
     const unanswered = answers.reduce((sum, { to, given }) => sum + to.length - given, 0)
-    let left = Math.max(wholeMax, Math.ceil((unanswered + gathered + asked) / 2))
+    let left = Math.max(wholeMax, Math.ceil((unanswered + gathered + asked) / 4))
     for (let first = answers[0]; first !== undefined && left > 0; first = answers[0]) {
       const until = Math.min(first.to.length, first.given + left)
       left -= until - first.given
