@@ -91,6 +91,13 @@ const mends: readonly Mend[] = [
     from: "options.replace(/[^a-z ]/ig, '')",
     to: "options.replace(/[^a-z ]/ig, '') + sql.options.on_begin",
   },
+  // A query that has its answer kept what it had carried. Where it had got among the old objects, all of that stayed, too, until
+  // the next time that the whole heap was looked through.
+  {
+    file: 'postgres/src/connection.js',
+    from: '        query.resolve(results || result)\n',
+    to: "        query.resolve(results || result)\n        query.args = query.parameters = []\n        query.string = query.signature = ''\n",
+  },
   // When no connection is idle, a query is sent behind another that has no answer yet. Behind one that waits for a lock it would
   // wait as long, whatever it asks for. `alone` (`sendAlone`): none is sent behind this one.
   {
