@@ -91,12 +91,19 @@ const mends: readonly Mend[] = [
     from: "options.replace(/[^a-z ]/ig, '')",
     to: "options.replace(/[^a-z ]/ig, '') + sql.options.on_begin",
   },
-  // A query that has its answer kept what it had carried. Where it had got among the old objects, all of that stayed, too, until
-  // the next time that the whole heap was looked through.
+  // V8 puts a function among the old objects at once if it is written where it is assigned to a property: it takes it for a method,
+  // which lives as long as the program. Here it was two for every query, and all that a query had carried and got hung on
+  // them until the whole heap was looked through.
   {
-    file: 'postgres/src/connection.js',
-    from: '        query.resolve(results || result)\n',
-    to: "        query.resolve(results || result)\n        query.args = query.parameters = []\n        query.string = query.signature = ''\n",
+    file: 'postgres/src/query.js',
+    from: '    this.resolve = x => (this.active = false, resolve(x))\n    this.reject = x => (this.active = false, reject(x))\n\n    this.active = false\n',
+    to: `    const onAnswer = x => (this.active = false, resolve(x))
+    const onFailure = x => (this.active = false, reject(x))
+    this.resolve = onAnswer
+    this.reject = onFailure
+
+    this.active = false
+`,
   },
   // When no connection is idle, a query is sent behind another that has no answer yet. Behind one that waits for a lock it would
   // wait as long, whatever it asks for. `alone` (`sendAlone`): none is sent behind this one.
