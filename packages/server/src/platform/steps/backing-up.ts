@@ -1,13 +1,7 @@
 import { moveBackup } from '../../domain/backup.ts'
 import type { BackupId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
-import {
-  findBackup,
-  lockBackup,
-  markBackupCompleted,
-  markBackupGivenUp,
-  recordBackupProgress,
-} from '../../store/platform/backups.ts'
+import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
 import { publish } from '../../webhooks/publishing/publish.ts'
 import type { ArchiveStore, StoredArchive } from '../archive/archive-store.ts'
@@ -16,6 +10,7 @@ import { readArchive } from '../archive/read-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
+import { giveUpBackup } from './giving-up.ts'
 import { createProgressWriter } from './progress.ts'
 import { step } from './step.ts'
 
@@ -67,15 +62,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
         if (before !== null && moveBackup(before.status, 'give_up') !== null)
           await tidy(() => archives.remove(backupId))
         step('backup.giving_up', backupId)
-        await settle(async (tx) => {
-          const backup = await lockBackup(tx, orgId, backupId)
-          if (backup === null) return
-          const next = moveBackup(backup.status, 'give_up')
-          if (next === null) return
-          await markBackupGivenUp(tx, orgId, backupId, next, reason)
-          const data = { backup_id: backupId, database_id: backup.database_id, reason }
-          await publish(tx, { orgId, type: 'backup.failed', data })
-        })
+        await settle((tx) => giveUpBackup(tx, orgId, backupId, reason))
       },
     },
   }

@@ -4,7 +4,6 @@ import {
   countDatabasesOfNode,
   lockDatabase,
   lockNode,
-  markDatabaseGivenUp,
   markDatabaseServing,
   placeDatabase,
 } from '../../store/platform/databases.ts'
@@ -16,6 +15,7 @@ import type { JobQueue } from '../jobs/queue.ts'
 import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import { silentSeconds } from '../presence.ts'
+import { giveUpDatabase } from './giving-up.ts'
 import { step } from './step.ts'
 
 type Deps = {
@@ -49,13 +49,8 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
       giveUp: ({ orgId, databaseId }, reason, settle) =>
         settle(async (tx) => {
           const database = await lockDatabase(tx, orgId, databaseId)
-          // Placed after all, by another node that was slower than its heartbeat.
-          if (database === null || database.node !== null) return
-          const next = moveDatabase(database.status, 'give_up')
-          if (next === null) return
-          await markDatabaseGivenUp(tx, orgId, databaseId, next, reason)
-          const data = { database_id: databaseId, name: database.name, reason }
-          await publish(tx, { orgId, type: 'database.failed', data })
+          // One that has a node was placed after all, by another that was slower than its heartbeat.
+          if (database?.node === null) await giveUpDatabase(tx, orgId, database, reason)
         }),
     },
 
@@ -91,12 +86,7 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           step('provision.giving_up', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
-            if (database?.node !== node) return
-            const next = moveDatabase(database.status, 'give_up')
-            if (next === null) return
-            await markDatabaseGivenUp(tx, orgId, databaseId, next, reason)
-            const data = { database_id: databaseId, name: database.name, reason }
-            await publish(tx, { orgId, type: 'database.failed', data })
+            if (database?.node === node) await giveUpDatabase(tx, orgId, database, reason)
           })
         }),
     },

@@ -1,16 +1,14 @@
 import { moveBackup } from '../../domain/backup.ts'
 import { databaseWasDeleted, moveDatabase } from '../../domain/database.ts'
-import { moveRestore } from '../../domain/restore.ts'
-import type { BackupId, DatabaseId, OrgId } from '../../kernel/ids.ts'
-import type { Database, Transaction } from '../../store/database.ts'
-import { lockBackup, markBackupGivenUp, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
+import type { Database } from '../../store/database.ts'
+import { lockBackup, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
 import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
-import { lockRestore, markRestoreGivenUp, runningRestoreInto } from '../../store/platform/restores.ts'
-import { publish } from '../../webhooks/publishing/publish.ts'
+import { runningRestoreInto } from '../../store/platform/restores.ts'
 import type { ArchiveStore } from '../archive/archive-store.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
+import { giveUpBackup, giveUpRestore } from './giving-up.ts'
 import { step } from './step.ts'
 
 /** The end of a database or of an archive. What is under way for it is told to stop, and its outcome is failure. */
@@ -37,8 +35,11 @@ export function createRemoval(deps: {
             const next = database && moveDatabase(database.status, 'clear')
             if (next === null) return
             await markDatabaseCleared(tx, orgId, databaseId, next)
-            await failRestoreInto(tx, orgId, databaseId)
-            for (const id of await runningBackupsOf(tx, orgId, databaseId)) await failBackup(tx, orgId, id, databaseId)
+            const restoreId = await runningRestoreInto(tx, orgId, databaseId)
+            if (restoreId !== null) await giveUpRestore(tx, orgId, restoreId, databaseWasDeleted)
+            for (const backupId of await runningBackupsOf(tx, orgId, databaseId)) {
+              await giveUpBackup(tx, orgId, backupId, databaseWasDeleted)
+            }
           })
           step('remove.settled', databaseId)
         })
@@ -72,21 +73,4 @@ export function createRemoval(deps: {
       giveUp: never,
     },
   }
-}
-
-async function failRestoreInto(tx: Transaction, orgId: OrgId, databaseId: DatabaseId): Promise<void> {
-  const id = await runningRestoreInto(tx, orgId, databaseId)
-  if (id === null) return
-  const restore = await lockRestore(tx, orgId, id)
-  const next = restore && moveRestore(restore.status, 'give_up')
-  if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, databaseWasDeleted)
-}
-
-async function failBackup(tx: Transaction, orgId: OrgId, id: BackupId, databaseId: DatabaseId): Promise<void> {
-  const backup = await lockBackup(tx, orgId, id)
-  const next = backup && moveBackup(backup.status, 'give_up')
-  if (next === null) return
-  await markBackupGivenUp(tx, orgId, id, next, databaseWasDeleted)
-  const data = { backup_id: id, database_id: databaseId, reason: databaseWasDeleted }
-  await publish(tx, { orgId, type: 'backup.failed', data })
 }

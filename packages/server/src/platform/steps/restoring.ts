@@ -2,19 +2,8 @@ import { moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
 import type { Database } from '../../store/database.ts'
 import { findBackup } from '../../store/platform/backups.ts'
-import {
-  countDatabasesOfNode,
-  lockDatabase,
-  markDatabaseGivenUp,
-  markDatabaseServing,
-} from '../../store/platform/databases.ts'
-import {
-  findRestore,
-  lockRestore,
-  markRestoreCompleted,
-  markRestoreGivenUp,
-  recordRestoreProgress,
-} from '../../store/platform/restores.ts'
+import { countDatabasesOfNode, lockDatabase, markDatabaseServing } from '../../store/platform/databases.ts'
+import { findRestore, lockRestore, markRestoreCompleted, recordRestoreProgress } from '../../store/platform/restores.ts'
 import { startUsage } from '../../store/platform/usage.ts'
 import { publish } from '../../webhooks/publishing/publish.ts'
 import type { ArchiveStore } from '../archive/archive-store.ts'
@@ -22,6 +11,7 @@ import { asWritten } from '../archive/as-written.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
+import { giveUpDatabase, giveUpRestore } from './giving-up.ts'
 import { createProgressWriter } from './progress.ts'
 import { step } from './step.ts'
 
@@ -96,16 +86,8 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           step('restore.giving_up', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
-            const current = await lockRestore(tx, orgId, restoreId)
-            const ended = current && moveRestore(current.status, 'give_up')
-            if (ended !== null) await markRestoreGivenUp(tx, orgId, restoreId, ended, reason)
-            if (database === null) return
-            const next = moveDatabase(database.status, 'give_up')
-            if (next === null) return
-            await markDatabaseGivenUp(tx, orgId, databaseId, next, reason)
-            // There is no event for a restore that failed; the database that was to come of it did fail.
-            const data = { database_id: databaseId, name: database.name, reason }
-            await publish(tx, { orgId, type: 'database.failed', data })
+            await giveUpRestore(tx, orgId, restoreId, reason)
+            if (database !== null) await giveUpDatabase(tx, orgId, database, reason)
           })
         })
       },

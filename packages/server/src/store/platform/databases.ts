@@ -53,13 +53,11 @@ export const findDatabase = async (db: Executor, orgId: OrgId, id: DatabaseId): 
   return row ?? null
 }
 
+export type LockedDatabase = DatabaseRow & { password_verifier: string | null }
+
 /** Deleted ones too: a step that runs twice has to see what became of its row. */
-export const lockDatabase = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: DatabaseId,
-): Promise<(DatabaseRow & { password_verifier: string | null }) | null> => {
-  const [row] = await tx<(DatabaseRow & { password_verifier: string | null })[]>`
+export const lockDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<LockedDatabase | null> => {
+  const [row] = await tx<LockedDatabase[]>`
     select id, name, status, node, host, port, failure, created_at, password_verifier
     from keyhook.databases
     where org_id = ${orgId} and id = ${id}

@@ -1,0 +1,44 @@
+import { moveBackup } from '../../domain/backup.ts'
+import { moveDatabase } from '../../domain/database.ts'
+import { moveRestore } from '../../domain/restore.ts'
+import type { BackupId, OrgId, RestoreId } from '../../kernel/ids.ts'
+import type { Transaction } from '../../store/database.ts'
+import { lockBackup, markBackupGivenUp } from '../../store/platform/backups.ts'
+import { type LockedDatabase, markDatabaseGivenUp } from '../../store/platform/databases.ts'
+import { lockRestore, markRestoreGivenUp } from '../../store/platform/restores.ts'
+import { publish } from '../../webhooks/publishing/publish.ts'
+
+/*
+ * The word that something will never come, whoever finds out: it is failed and its event published in one transaction. What
+ * has ended already, one way or the other, stays as it is, and nothing is published.
+ */
+
+/** Comes locked: whoever gives it up looks first whether it is still theirs to judge. */
+export async function giveUpDatabase(
+  tx: Transaction,
+  orgId: OrgId,
+  { id, name, status }: LockedDatabase,
+  reason: string,
+): Promise<void> {
+  const next = moveDatabase(status, 'give_up')
+  if (next === null) return
+  await markDatabaseGivenUp(tx, orgId, id, next, reason)
+  await publish(tx, { orgId, type: 'database.failed', data: { database_id: id, name, reason } })
+}
+
+export async function giveUpBackup(tx: Transaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
+  const backup = await lockBackup(tx, orgId, id)
+  if (backup === null) return
+  const next = moveBackup(backup.status, 'give_up')
+  if (next === null) return
+  await markBackupGivenUp(tx, orgId, id, next, reason)
+  const data = { backup_id: id, database_id: backup.database_id, reason }
+  await publish(tx, { orgId, type: 'backup.failed', data })
+}
+
+/** There is no event for a restore that failed; `database.failed` tells of the database that was to come of it. */
+export async function giveUpRestore(tx: Transaction, orgId: OrgId, id: RestoreId, reason: string): Promise<void> {
+  const restore = await lockRestore(tx, orgId, id)
+  const next = restore && moveRestore(restore.status, 'give_up')
+  if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, reason)
+}
