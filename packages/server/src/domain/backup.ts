@@ -3,6 +3,7 @@
  */
 export const backupStatuses = ['running', 'completed', 'failed', 'deleting', 'deleted'] as const
 export type BackupStatus = (typeof backupStatuses)[number]
+export const firstBackupStatus: BackupStatus = 'running'
 
 /** `complete`: the archive was read back whole. `give_up`: there will be none. `remove`, `clear`: as for databases. */
 export const backupMoves = ['complete', 'give_up', 'remove', 'clear'] as const

@@ -4,9 +4,11 @@ import { randomBase62 } from './base62.ts'
  * The life of a database. Every pair of a status and a move has an answer: the next status, or null for a move that does
  * not apply (any more), which is how a step that runs twice finds out that it has nothing left to do. The next status is
  * what is stored: whoever makes the move hands it to the store, which names none of its own.
+ * A new row has the first.
  */
 export const databaseStatuses = ['provisioning', 'available', 'failed', 'deleting', 'deleted'] as const
 export type DatabaseStatus = (typeof databaseStatuses)[number]
+export const firstDatabaseStatus: DatabaseStatus = 'provisioning'
 
 /** `serve`: it accepts connections. `give_up`: it never will. `remove`: somebody asked for its end. `clear`: nothing is left of it. */
 export const databaseMoves = ['serve', 'give_up', 'remove', 'clear'] as const

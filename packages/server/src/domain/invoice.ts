@@ -4,6 +4,7 @@
  */
 export const invoiceStatuses = ['issued', 'paid'] as const
 export type InvoiceStatus = (typeof invoiceStatuses)[number]
+export const firstInvoiceStatus: InvoiceStatus = 'issued'
 export const moveInvoice = (status: InvoiceStatus, move: 'pay'): InvoiceStatus | null =>
   status === 'issued' && move === 'pay' ? 'paid' : null
 

@@ -1,6 +1,7 @@
 /** The life of a restore: it runs, and then it has ended one way or the other. */
 export const restoreStatuses = ['running', 'completed', 'failed'] as const
 export type RestoreStatus = (typeof restoreStatuses)[number]
+export const firstRestoreStatus: RestoreStatus = 'running'
 
 export const restoreMoves = ['complete', 'give_up'] as const
 export type RestoreMove = (typeof restoreMoves)[number]

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { backupMoves, backupStatuses, moveBackup } from '../../src/domain/backup.ts'
-import { databaseMoves, databaseStatuses, moveDatabase } from '../../src/domain/database.ts'
-import { invoiceStatuses, moveInvoice } from '../../src/domain/invoice.ts'
-import { moveRestore, restoreMoves, restoreStatuses } from '../../src/domain/restore.ts'
+import { backupMoves, backupStatuses, firstBackupStatus, moveBackup } from '../../src/domain/backup.ts'
+import { databaseMoves, databaseStatuses, firstDatabaseStatus, moveDatabase } from '../../src/domain/database.ts'
+import { firstInvoiceStatus, invoiceStatuses, moveInvoice } from '../../src/domain/invoice.ts'
+import { firstRestoreStatus, moveRestore, restoreMoves, restoreStatuses } from '../../src/domain/restore.ts'
 
 type Life = {
   statuses: readonly string[]
@@ -16,26 +16,33 @@ type Life = {
   outcomes: readonly string[]
 }
 
-/** The first status is where a life begins. */
 const life = <S extends string, M extends string>(
-  statuses: readonly [S, ...S[]],
+  statuses: readonly S[],
+  start: S,
   moves: readonly M[],
   move: (status: S, move: M) => S | null,
   targets: Record<M, S>,
   outcomes: readonly S[],
-): Life => ({ statuses, moves, move: move as Life['move'], start: statuses[0], targets, outcomes })
+): Life => ({ statuses, moves, move: move as Life['move'], start, targets, outcomes })
 
 const removal = { give_up: 'failed', remove: 'deleting', clear: 'deleted' } as const
 const ending = { complete: 'completed', give_up: 'failed' } as const
 
 const lives: Record<string, Life> = {
-  database: life(databaseStatuses, databaseMoves, moveDatabase, { serve: 'available', ...removal }, [
-    'available',
+  database: life(
+    databaseStatuses,
+    firstDatabaseStatus,
+    databaseMoves,
+    moveDatabase,
+    { serve: 'available', ...removal },
+    ['available', 'failed'],
+  ),
+  backup: life(backupStatuses, firstBackupStatus, backupMoves, moveBackup, { ...ending, ...removal }, [
+    'completed',
     'failed',
   ]),
-  backup: life(backupStatuses, backupMoves, moveBackup, { ...ending, ...removal }, ['completed', 'failed']),
-  restore: life(restoreStatuses, restoreMoves, moveRestore, ending, ['completed', 'failed']),
-  invoice: life(invoiceStatuses, ['pay'], moveInvoice, { pay: 'paid' }, ['paid']),
+  restore: life(restoreStatuses, firstRestoreStatus, restoreMoves, moveRestore, ending, ['completed', 'failed']),
+  invoice: life(invoiceStatuses, firstInvoiceStatus, ['pay'], moveInvoice, { pay: 'paid' }, ['paid']),
 }
 
 for (const [name, { statuses, moves, move: moved, start, targets, outcomes }] of Object.entries(lives)) {
@@ -54,6 +61,11 @@ for (const [name, { statuses, moves, move: moved, start, targets, outcomes }] of
       const reached = new Set(statuses.map((status) => moved(status, move)).filter((next) => next !== null))
       expect([...reached], move).toEqual([targets[move]])
     }
+  })
+
+  test(`a ${name} begins with the one status that no move leads to`, () => {
+    const reached = statuses.flatMap((status) => moves.map((move) => moved(status, move)))
+    expect(statuses.filter((status) => !reached.includes(status))).toEqual([start])
   })
 
   test(`however moves come, a ${name} has at most one outcome, and a move that was made cannot be made again`, () => {

@@ -1,4 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { firstBackupStatus } from '../../src/domain/backup.ts'
+import { firstDatabaseStatus } from '../../src/domain/database.ts'
+import { firstInvoiceStatus } from '../../src/domain/invoice.ts'
+import { firstRestoreStatus } from '../../src/domain/restore.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import type { Transaction } from '../../src/store/database.ts'
@@ -37,13 +41,32 @@ afterAll(() => installation.close())
 async function make(tx: Transaction) {
   const databaseId = newId('db')
   const asked = { id: databaseId, name: 'shop', passwordVerifier: '', node: 'here', createdBy: userId }
-  await insertDatabase(tx, orgId, asked, 100)
+  const database = await insertDatabase(tx, orgId, asked, 100)
   const backupId = newId('bak')
-  await insertBackup(tx, orgId, { id: backupId, databaseId, node: 'here', origin: 'requested', createdBy: userId })
+  const taken = { id: backupId, databaseId, node: 'here', origin: 'requested' as const, createdBy: userId }
+  const backup = await insertBackup(tx, orgId, taken)
   const restoreId = newId('rst')
-  await insertRestore(tx, orgId, { id: restoreId, backupId, databaseId, bytesTotal: null, createdBy: userId })
-  return { databaseId, backupId, restoreId }
+  const into = { id: restoreId, backupId, databaseId, bytesTotal: null, createdBy: userId }
+  const restore = await insertRestore(tx, orgId, into)
+  const statuses = { database: database?.status, backup: backup.status, restore: restore.status }
+  return { databaseId, backupId, restoreId, statuses }
 }
+
+const bill = (tx: Transaction, month: string) =>
+  insertInvoice(tx, orgId, { id: newId('inv'), month, currency: 'EUR', totalMinor: 1 })
+
+test('what is new is stored with the status that its lifecycle begins with', async () => {
+  await installation.db.begin(async (tx) => {
+    const { statuses } = await make(tx)
+    const invoice = await bill(tx, '2025-12')
+    expect({ ...statuses, invoice: invoice?.status }).toEqual({
+      database: firstDatabaseStatus,
+      backup: firstBackupStatus,
+      restore: firstRestoreStatus,
+      invoice: firstInvoiceStatus,
+    })
+  })
+})
 
 // Each is handed a status that is not its usual one: a store with a word of its own would write that.
 test('what is stored of a move is the status that the lifecycle names, and none that the store has of its own', async () => {
@@ -82,9 +105,8 @@ test('a date of deletion or of payment goes with no other status', async () => {
   })
   await expect(cleared).rejects.toThrow('databases_check2')
   const paid = db.begin(async (tx) => {
-    const id = newId('inv')
-    await insertInvoice(tx, orgId, { id, month: '2026-01', currency: 'EUR', totalMinor: 1 })
-    return markInvoicePaid(tx, orgId, id, 'issued')
+    const invoice = await bill(tx, '2026-01')
+    return markInvoicePaid(tx, orgId, invoice!.id, 'issued')
   })
   await expect(paid).rejects.toThrow('invoices_check')
 })

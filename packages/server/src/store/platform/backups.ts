@@ -1,4 +1,4 @@
-import type { BackupOrigin, BackupStatus } from '../../domain/backup.ts'
+import { type BackupOrigin, type BackupStatus, firstBackupStatus } from '../../domain/backup.ts'
 import type { BackupId, DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
 import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
@@ -31,7 +31,8 @@ export const insertBackup = async (
 ): Promise<BackupRow> => {
   const [row] = await tx<[BackupRow]>`
     insert into keyhook.backups (org_id, id, database_id, node, origin, status, created_by)
-    values (${orgId}, ${backup.id}, ${backup.databaseId}, ${backup.node}, ${backup.origin}, 'running', ${backup.createdBy})
+    values (${orgId}, ${backup.id}, ${backup.databaseId}, ${backup.node}, ${backup.origin}, ${firstBackupStatus},
+      ${backup.createdBy})
     returning ${columns(tx)}`
   return row
 }

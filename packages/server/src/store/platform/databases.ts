@@ -1,4 +1,4 @@
-import type { DatabaseStatus } from '../../domain/database.ts'
+import { type DatabaseStatus, firstDatabaseStatus } from '../../domain/database.ts'
 import type { DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
 import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
@@ -31,8 +31,8 @@ export const insertDatabase = async (
 ): Promise<DatabaseRow | null> => {
   const [row] = await tx<DatabaseRow[]>`
     insert into keyhook.databases (org_id, id, name, status, node, password_verifier, created_by)
-    select ${orgId}, ${database.id}, ${database.name}, 'provisioning', ${database.node}, ${database.passwordVerifier},
-      ${database.createdBy}
+    select ${orgId}, ${database.id}, ${database.name}, ${firstDatabaseStatus}, ${database.node},
+      ${database.passwordVerifier}, ${database.createdBy}
     where (select count(*) from keyhook.databases where org_id = ${orgId} and status <> 'deleted') < ${databasesMax}
     returning id, name, status, node, host, port, failure, created_at`
   return row ?? null

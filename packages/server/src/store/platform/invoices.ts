@@ -1,4 +1,4 @@
-import type { InvoiceLine, InvoiceStatus } from '../../domain/invoice.ts'
+import { firstInvoiceStatus, type InvoiceLine, type InvoiceStatus } from '../../domain/invoice.ts'
 import type { InvoiceId, OrgId } from '../../kernel/ids.ts'
 import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
@@ -33,7 +33,8 @@ export const insertInvoice = async (
 ): Promise<InvoiceRow | null> => {
   const [row] = await tx<InvoiceRow[]>`
     insert into keyhook.invoices (org_id, id, month, status, currency, total_minor)
-    values (${orgId}, ${invoice.id}, ${invoice.month}, 'issued', ${invoice.currency}, ${invoice.totalMinor})
+    values (${orgId}, ${invoice.id}, ${invoice.month}, ${firstInvoiceStatus}, ${invoice.currency},
+      ${invoice.totalMinor})
     on conflict (org_id, month) do nothing
     returning ${columns(tx)}`
   return row ?? null

@@ -1,4 +1,4 @@
-import type { RestoreStatus } from '../../domain/restore.ts'
+import { firstRestoreStatus, type RestoreStatus } from '../../domain/restore.ts'
 import type { BackupId, DatabaseId, OrgId, RestoreId, UserId } from '../../kernel/ids.ts'
 import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
@@ -32,8 +32,8 @@ export const insertRestore = async (
 ): Promise<RestoreRow> => {
   const [row] = await tx<[RestoreRow]>`
     insert into keyhook.restores (org_id, id, backup_id, database_id, status, bytes_total, created_by)
-    values (${orgId}, ${restore.id}, ${restore.backupId}, ${restore.databaseId}, 'running', ${restore.bytesTotal},
-      ${restore.createdBy})
+    values (${orgId}, ${restore.id}, ${restore.backupId}, ${restore.databaseId}, ${firstRestoreStatus},
+      ${restore.bytesTotal}, ${restore.createdBy})
     returning ${columns(tx)}`
   return row
 }
