@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs'
+import { onTestFinished } from 'vitest'
 import { readNetwork } from '../../../src/domain/network.ts'
 import { createAddressGuard } from '../../../src/webhooks/sending/address-guard.ts'
 import { createConnect } from '../../../src/webhooks/sending/connector.ts'
+import type { Exchange } from '../../../src/webhooks/sending/exchange.ts'
 import { createIdleConnections } from '../../../src/webhooks/sending/idle-connections.ts'
+import { createReceiverConnections } from '../../../src/webhooks/sending/receiver-connections.ts'
 import { createResolve, type Resolve } from '../../../src/webhooks/sending/resolve.ts'
 import { createDeliveryContext } from '../../../src/webhooks/sending/secure-context.ts'
 import { caFile } from './receiver.ts'
@@ -26,3 +29,18 @@ export const connectWith = (options: { resolve?: Resolve; allowed?: typeof local
     secureContext: createDeliveryContext(readFileSync(caFile, 'utf8')),
     connectMsMax: 600,
   })
+
+/** Sends one request after the other as to one webhook, through the real sender, which is closed when the test is. */
+export function sendingTo(url: string, connect = connectWith()): () => Promise<Exchange> {
+  const receiver = createReceiverConnections(new URL(url), { connect, limits, idleConnections, now: Date.now })
+  onTestFinished(() => receiver.close())
+  return () => new Promise((done) => receiver.send(['content-type', 'application/json'], Buffer.from('{"a":1}'), done))
+}
+
+/** One attempt, and how long it took. */
+export async function attempt(url: string, connect = connectWith()): Promise<Exchange & { tookMs: number }> {
+  const send = sendingTo(url, connect)
+  const begun = performance.now()
+  const exchange = await send()
+  return { ...exchange, tookMs: performance.now() - begun }
+}
