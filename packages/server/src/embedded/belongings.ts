@@ -51,7 +51,10 @@ async function isUsable(path: string): Promise<boolean> {
     await access(path, R_OK | more)
     return true
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ENOENT'
+    const { code } = error as NodeJS.ErrnoException
+    // No matter whom it belongs to: nobody can write there.
+    if (code === 'EROFS') throw error
+    return code === 'ENOENT'
   }
 }
 

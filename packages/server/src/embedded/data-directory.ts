@@ -5,7 +5,6 @@ import { isRoot } from './account.ts'
 import { whyClosed } from './closed.ts'
 import { leaveToHost } from './host.ts'
 import { type Chosen, DirectoryUnusable, makeWay, unusable } from './make-way.ts'
-import { isForWantOfRoom } from './no-room.ts'
 
 const enterable = 0o711
 const closed = 0o700
@@ -39,7 +38,6 @@ export async function directoryId(dataDir: string): Promise<string> {
   const existing = await readSecret(path)
   if (existing !== undefined) return existing
   await writeSecretOnce(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
-    if (isForWantOfRoom(error)) throw error
     throw unusable(chosen(dataDir), `nothing can be written there (${error.code})`, error)
   })
   return (await readFile(path, 'utf8')).trim()

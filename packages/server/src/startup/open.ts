@@ -1,13 +1,11 @@
-import { resolve } from 'node:path'
 import type { Config } from '../config.ts'
 import { openEmbedded } from '../embedded/index.ts'
-import { unusable } from '../embedded/make-way.ts'
-import { isForWantOfRoom } from '../embedded/no-room.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { settleTls } from '../store/connection/settle-tls.ts'
 import { type ConnectionTarget, connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
+import { explained } from './explained.ts'
 import { rememberKeyId } from './master-key-file.ts'
 import { openMasterKeys } from './open-master-keys.ts'
 
@@ -47,9 +45,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   try {
     return await open(config, options)
   } catch (error) {
-    if (config.database !== null || !isForWantOfRoom(error)) throw error
-    const why = 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again'
-    throw unusable({ path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }, why, error)
+    throw explained(config, error)
   }
 }
 

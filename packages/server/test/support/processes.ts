@@ -22,8 +22,13 @@ const clean = (environment: Record<string, string>) => ({
 })
 
 /** One command of the real program, in a process of its own. */
-export async function keyhook(words: string[], environment: Record<string, string>): Promise<Ended> {
-  const child = spawn(process.execPath, [program, ...words], { env: clean(environment) as NodeJS.ProcessEnv })
+export async function keyhook(
+  words: string[],
+  environment: Record<string, string>,
+  account: { uid?: number; gid?: number } = {},
+): Promise<Ended> {
+  const env = clean(environment) as NodeJS.ProcessEnv
+  const child = spawn(process.execPath, [program, ...words], { env, ...account })
   const output = collect(child)
   const [code] = await once(child, 'close')
   return { code, ...output() }

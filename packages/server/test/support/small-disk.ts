@@ -19,3 +19,5 @@ export async function smallDisk(options: string): Promise<string | null> {
   onTestFinished(async () => void (await run('umount', ['-l', path])))
   return path
 }
+
+export const makeReadOnly = async (disk: string): Promise<void> => void (await run('mount', ['-o', 'remount,ro', disk]))

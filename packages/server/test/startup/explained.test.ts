@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest'
+import { unusable } from '../../src/embedded/make-way.ts'
+import { explained } from '../../src/startup/explained.ts'
+
+const here = { database: null, dataDir: '/data' }
+const system = (code: string) => Object.assign(new Error(`${code}: open '/data/postgres.log'`), { code })
+const lastWords = (words: string) => new Error(`initdb ended with code 1:\ninitdb: error: could not write: ${words}`)
+
+test.each([
+  ['EROFS', /^KEYHOOK_DATA_DIR: "\/data" cannot be used: the file system is mounted read-only\. Mount it [^\n]+\.$/],
+  ['ENOSPC', /^KEYHOOK_DATA_DIR: "\/data" cannot be used: there is no room left on the disk\. Make some [^\n]+\.$/],
+])('%s is explained in one line, also where it is the cause of another error', (code, line) => {
+  const kept = unusable({ path: '/data', setting: 'KEYHOOK_DATA_DIR' }, `it cannot be made (${code})`, system(code))
+  for (const error of [system(code), kept]) expect((explained(here, error) as Error).message).toMatch(line)
+})
+
+test.each([
+  ['Read-only file system', 'mounted read-only'],
+  ['No space left on device', 'no room left'],
+])('the last words of a program are understood: %s', (words, told) => {
+  expect((explained(here, lastWords(words)) as Error).message).toContain(told)
+})
+
+test('any other error is told as it is, and so is one that comes from a server of somebody else', () => {
+  const other = new TypeError('undefined is not a function')
+  expect(explained(here, other)).toBe(other)
+  const theirs = system('ENOSPC')
+  expect(explained({ ...here, database: {} as never }, theirs)).toBe(theirs)
+})
