@@ -4,6 +4,7 @@ import { ConfigProblems, readConfig } from '../config.ts'
 import { DataDirectoryInUse } from '../embedded/index.ts'
 import { DirectoryUnusable } from '../embedded/make-way.ts'
 import { Fault } from '../kernel/faults.ts'
+import { MachineUnfit } from '../startup/explained.ts'
 import { MasterKeyDamaged } from '../startup/master-key-file.ts'
 import { MasterKeyMissing } from '../startup/open-master-keys.ts'
 import { isTlsFailure, tlsFailureText } from '../store/connection/tls-failure.ts'
@@ -110,6 +111,7 @@ const mistakes = [
   Mistake,
   DataDirectoryInUse,
   DirectoryUnusable,
+  MachineUnfit,
   MasterKeyDamaged,
   MasterKeyMissing,
   SchemaMismatch,

@@ -1,5 +1,5 @@
 /** What of the machine, and not of Keyhook, keeps PostgreSQL from running. */
-export type Condition = 'no-room' | 'read-only'
+export type Condition = 'no-room' | 'read-only' | 'nameless-user'
 
 const signs: { condition: Condition; codes: string[]; words: RegExp }[] = [
   {
@@ -8,6 +8,7 @@ const signs: { condition: Condition; codes: string[]; words: RegExp }[] = [
     words: /No space left on device|Disk quota exceeded|Check free disk space/,
   },
   { condition: 'read-only', codes: ['EROFS'], words: /Read-only file system/ },
+  { condition: 'nameless-user', codes: [], words: /could not look up effective user ID/ },
 ]
 
 /** By the code of the system or of PostgreSQL, or by a program's last words; in the error itself or in what it came from. */

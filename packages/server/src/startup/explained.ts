@@ -1,17 +1,39 @@
 import { resolve } from 'node:path'
 import type { Config } from '../config.ts'
-import { type Condition, conditionIn } from '../embedded/condition.ts'
+import { conditionIn } from '../embedded/condition.ts'
 import { unusable } from '../embedded/make-way.ts'
 
-const whys: Record<Condition, string> = {
-  'no-room': 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again',
-  'read-only': 'the file system is mounted read-only. Mount it for writing, or choose a directory elsewhere',
+/** The machine, or the user on it, cannot run PostgreSQL as things are. The text is for the operator. */
+export class MachineUnfit extends Error {
+  override readonly name = 'MachineUnfit'
 }
 
 /** The error to tell instead of one that comes from a condition of the machine: it says what to do, in one line. */
 export function explained(config: Pick<Config, 'database' | 'dataDir'>, error: unknown): unknown {
-  const condition = conditionIn(error)
   // A server of somebody else's has a machine of its own.
-  if (config.database !== null || condition === null) return error
-  return unusable({ path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }, whys[condition], error)
+  if (config.database !== null) return error
+  const directory = { path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }
+  switch (conditionIn(error)) {
+    case 'no-room':
+      return unusable(directory, noRoom, error)
+    case 'read-only':
+      return unusable(directory, readOnly, error)
+    case 'nameless-user':
+      return new MachineUnfit(nameless(error as Error), { cause: error })
+    case null:
+      return error
+  }
+}
+
+const noRoom = 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again'
+
+const readOnly = 'the file system is mounted read-only. Mount it for writing, or choose a directory elsewhere'
+
+/** By the program's words: where root lends PostgreSQL an account, it is not our own id. */
+function nameless({ message }: Error): string {
+  const id = /user ID (\d+)/.exec(message)?.[1]
+  return (
+    `PostgreSQL makes no database for a user without a name, and the user with id ${id} has none: give it one (as root: ` +
+    `useradd --uid ${id} NAME), run Keyhook as another user, or set DATABASE_URL to a PostgreSQL server of your own.`
+  )
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { unusable } from '../../src/embedded/make-way.ts'
-import { explained } from '../../src/startup/explained.ts'
+import { explained, MachineUnfit } from '../../src/startup/explained.ts'
 
 const here = { database: null, dataDir: '/data' }
 const system = (code: string) => Object.assign(new Error(`${code}: open '/data/postgres.log'`), { code })
@@ -19,6 +19,15 @@ test.each([
   ['No space left on device', 'no room left'],
 ])('the last words of a program are understood: %s', (words, told) => {
   expect((explained(here, lastWords(words)) as Error).message).toContain(told)
+})
+
+test('a user without a name is told the ways out, and whose name it is', () => {
+  const words = 'initdb: could not look up effective user ID 54321: user does not exist'
+  const error = explained(here, new Error(`initdb ended with code 1:\n${words}`))
+  expect(error).toBeInstanceOf(MachineUnfit)
+  expect((error as Error).message).toMatch(
+    /^PostgreSQL makes no database[^\n]+ id 54321 has none: [^\n]+DATABASE_URL[^\n]+$/,
+  )
 })
 
 test('any other error is told as it is, and so is one that comes from a server of somebody else', () => {
