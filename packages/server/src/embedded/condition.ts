@@ -1,5 +1,5 @@
 /** What of the machine, and not of Keyhook, keeps PostgreSQL from running. */
-export type Condition = 'no-room' | 'read-only' | 'nameless-user'
+export type Condition = 'no-room' | 'read-only' | 'nameless-user' | 'few-files'
 
 const signs: { condition: Condition; codes: string[]; words: RegExp }[] = [
   {
@@ -9,6 +9,7 @@ const signs: { condition: Condition; codes: string[]; words: RegExp }[] = [
   },
   { condition: 'read-only', codes: ['EROFS'], words: /Read-only file system/ },
   { condition: 'nameless-user', codes: [], words: /could not look up effective user ID/ },
+  { condition: 'few-files', codes: ['EMFILE'], words: /\bEMFILE\b|insufficient file descriptors|Too many open files/ },
 ]
 
 /** By the code of the system or of PostgreSQL, or by a program's last words; in the error itself or in what it came from. */

@@ -36,6 +36,9 @@ export function runTool(
       detached: true,
       ...(options.signal && { signal: options.signal }),
     })
+    child.on('error', (cause) => fail(new Error(`${program} cannot be run: ${cause.message}`, { cause })))
+    // Without a file free for them there are no streams, whatever the types say. The error follows.
+    if (child.stdin === undefined) return
     endWithUs(child)
     if (options.unhurried && child.pid !== undefined) yieldToOthers(child.pid)
     let errors = ''
@@ -45,7 +48,6 @@ export function runTool(
     // A program that dies early closes its input; its exit says why.
     child.stdin.on('error', () => {})
     child.stdin.end(options.input ?? '')
-    child.on('error', (cause) => fail(new Error(`${program} cannot be run: ${cause.message}`, { cause })))
     child.on('close', (code, signal) => {
       if (code === 0) return done()
       fail(new Error(`${program} ended with ${signal ?? `code ${code}`}:\n${lastLines(errors)}`))

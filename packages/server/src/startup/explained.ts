@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import type { Config } from '../config.ts'
 import { conditionIn } from '../embedded/condition.ts'
 import { unusable } from '../embedded/make-way.ts'
+import { openFilesMax } from './open-files.ts'
 
 /** The machine, or the user on it, cannot run PostgreSQL as things are. The text is for the operator. */
 export class MachineUnfit extends Error {
@@ -20,6 +21,8 @@ export function explained(config: Pick<Config, 'database' | 'dataDir'>, error: u
       return unusable(directory, readOnly, error)
     case 'nameless-user':
       return new MachineUnfit(nameless(error as Error), { cause: error })
+    case 'few-files':
+      return new MachineUnfit(fewFiles(), { cause: error })
     case null:
       return error
   }
@@ -28,6 +31,10 @@ export function explained(config: Pick<Config, 'database' | 'dataDir'>, error: u
 const noRoom = 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again'
 
 const readOnly = 'the file system is mounted read-only. Mount it for writing, or choose a directory elsewhere'
+
+const fewFiles = (): string =>
+  `A process may have too few files open here (${openFilesMax() ?? 'nobody says how many'}): allow 1024 or more ` +
+  '(ulimit -n 1024; for systemd, LimitNOFILE=1024) and start again.'
 
 /** By the program's words: where root lends PostgreSQL an account, it is not our own id. */
 function nameless({ message }: Error): string {

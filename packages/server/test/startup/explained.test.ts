@@ -30,6 +30,16 @@ test('a user without a name is told the ways out, and whose name it is', () => {
   )
 })
 
+test.each([
+  'spawn /usr/bin/initdb EMFILE',
+  'FATAL:  insufficient file descriptors available to start server process',
+  'could not open directory "base": Too many open files',
+])('too few files are named as such: %s', (words) => {
+  const error = explained(here, new Error(`PostgreSQL did not start (exit code 1). Its last words:\n${words}`))
+  expect(error).toBeInstanceOf(MachineUnfit)
+  expect((error as Error).message).toMatch(/^A process may have too few files open here [^\n]+ulimit -n[^\n]+$/)
+})
+
 test('any other error is told as it is, and so is one that comes from a server of somebody else', () => {
   const other = new TypeError('undefined is not a function')
   expect(explained(here, other)).toBe(other)
