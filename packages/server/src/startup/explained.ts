@@ -1,7 +1,8 @@
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { Config } from '../config.ts'
 import { conditionIn } from '../embedded/condition.ts'
 import { unusable } from '../embedded/make-way.ts'
+import { noRoomAt } from './no-room.ts'
 import { openFilesMax } from './open-files.ts'
 
 /** The machine, or the user on it, cannot run PostgreSQL as things are. The text is for the operator. */
@@ -10,13 +11,14 @@ export class MachineUnfit extends Error {
 }
 
 /** The error to tell instead of one that comes from a condition of the machine: it says what to do, in one line. */
-export function explained(config: Pick<Config, 'database' | 'dataDir'>, error: unknown): unknown {
+export async function explained(config: Pick<Config, 'database' | 'dataDir'>, error: unknown): Promise<unknown> {
   // A server of somebody else's has a machine of its own.
   if (config.database !== null) return error
   const directory = { path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }
   switch (conditionIn(error)) {
     case 'no-room':
-      return unusable(directory, noRoom, error)
+      // The cluster may be behind a link, on another disk.
+      return unusable(directory, await noRoomAt(join(directory.path, 'postgres')), error)
     case 'read-only':
       return unusable(directory, readOnly, error)
     case 'nameless-user':
@@ -27,8 +29,6 @@ export function explained(config: Pick<Config, 'database' | 'dataDir'>, error: u
       return error
   }
 }
-
-const noRoom = 'there is no room left on the disk. Make some (a new installation takes 200 MB) and start again'
 
 const readOnly = 'the file system is mounted read-only. Mount it for writing, or choose a directory elsewhere'
 

@@ -45,7 +45,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   try {
     return await open(config, options)
   } catch (error) {
-    throw explained(config, error)
+    throw await explained(config, error)
   }
 }
 

@@ -7,12 +7,23 @@ import { smallDisk } from '../support/small-disk.ts'
 const line = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: there is no room left on the disk\. [^\n]+\n$/
 
 test('a disk without room for a new installation is a mistake, named in one line', async (context) => {
-  // Room for two files; for half of a cluster, which takes 40 MB; and for one without the tables that come after it.
-  for (const size of ['size=20m,nr_inodes=3', 'size=20m', 'size=46m']) {
+  // Room for half of a cluster, which takes 40 MB; and for one without the tables that come after it.
+  for (const size of ['size=20m', 'size=46m']) {
     const disk = await smallDisk(size)
     if (disk === null) return context.skip()
     const ended = await keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
     expect(ended, size).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
+  }
+})
+
+test('a disk without room for more files, whatever bytes it has, is told from one that is full', async (context) => {
+  // Room for no file at all, for two of them, and for half of a cluster.
+  for (const files of [1, 3, 500]) {
+    const disk = await smallDisk(`size=400m,nr_inodes=${files}`)
+    if (disk === null) return context.skip()
+    const ended = await keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
+    const inodes = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: too few inodes are left on the disk\. [^\n]+\n$/
+    expect(ended, `${files}`).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(inodes) })
   }
 })
 
