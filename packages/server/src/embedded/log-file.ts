@@ -1,4 +1,4 @@
-import { constants, type FileHandle, lstat, open, rename, rm } from 'node:fs/promises'
+import { constants, type FileHandle, lstat, open, rename, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { hostOf, leaveToHost } from './host.ts'
 import { DirectoryUnusable } from './make-way.ts'
@@ -6,6 +6,8 @@ import { lastLines } from './tool.ts'
 
 const logBytesMax = 10 * 1024 * 1024
 const tailBytesMax = 16 * 1024
+/** With less, PostgreSQL can neither start nor say why. */
+const freeBytesMin = 1024 * 1024
 
 export type LogFile = { path: string; fd: number; tail(): Promise<string>; close(): Promise<void> }
 
@@ -68,7 +70,7 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
   return {
     path,
     fd: file.fd,
-    tail: () => tailOf(file, begin),
+    tail: async () => (await tailOf(file, begin)) + ((await isFull(dataDir)) ? lost : ''),
     async close() {
       clearInterval(timer)
       await looking
@@ -76,6 +78,15 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
     },
   }
 }
+
+/** As the system would have put it. */
+const lost = '\nNo space left on device: what was said last may be missing here.'
+
+const isFull = (directory: string): Promise<boolean> =>
+  statfs(directory).then(
+    ({ bavail, bsize }) => bavail * bsize < freeBytesMin,
+    () => false,
+  )
 
 /** The last lines written since this start; what an earlier server said would mislead. */
 async function tailOf(file: FileHandle, begin: number): Promise<string> {

@@ -1,4 +1,4 @@
-import { rm, writeFile } from 'node:fs/promises'
+import { appendFile, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { keyhook } from '../support/processes.ts'
@@ -33,7 +33,12 @@ test('an installation whose disk is full says so in one line, and starts once th
   const migrate = () => keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
   expect(await migrate()).toMatchObject({ code: 0 })
   const filler = join(disk, 'filler')
-  await writeFile(filler, Buffer.alloc(120 * 1024 * 1024)).catch(() => {})
+  const fill = () => appendFile(filler, Buffer.alloc(120 * 1024 * 1024)).catch(() => {})
+  await fill()
+  expect(await migrate()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
+  // Not even for what PostgreSQL says about it: the last block of its log has some, until it is gone.
+  await truncate(join(disk, 'data/postgres.log'))
+  await fill()
   expect(await migrate()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
   await rm(filler)
   expect(await migrate()).toMatchObject({ code: 0 })
