@@ -5,6 +5,7 @@ import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../
 import { composeProbes } from '../compose/probes.ts'
 import { createLog } from '../log.ts'
 import { createMetrics } from '../metrics.ts'
+import { explained } from '../startup/explained.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { keepHeapSmall } from '../startup/heap.ts'
 import { openInstallation } from '../startup/open.ts'
@@ -53,7 +54,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       // Beside our own PostgreSQL, which the very first time takes as long: so the first database need not wait for it.
       onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
       onSomeMissing: (keyIds) => log.warn({ keyIds }, 'webhooks.secrets_cannot_be_opened'),
-      onDatabaseExit: (why) => stopped.now(`PostgreSQL stopped by itself: ${why}`),
+      onDatabaseExit: (why) => stopped.now(why),
     })
   const installation = await endingAtOnce(opening)
   parts.defer(() => installation.close())
@@ -110,7 +111,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     config.deliveryDrainMsMax + stopMsMax + (config.database === null ? embeddedStopMsMax : 0),
   ).unref()
   await parts.disposeAsync()
-  if (stopped.failure !== null) throw new Error(stopped.failure)
+  if (stopped.failure !== null) throw await explained(config, new Error(stopped.failure))
 }
 
 async function listen(

@@ -1,7 +1,9 @@
-import { appendFile, rm, truncate } from 'node:fs/promises'
+import { once } from 'node:events'
+import { appendFile, readFile, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { keyhook } from '../support/processes.ts'
+import { query } from '../embedded/support/scratch.ts'
+import { keyhook, serve } from '../support/processes.ts'
 import { smallDisk } from '../support/small-disk.ts'
 
 const line = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: there is no room left on the disk\. [^\n]+\n$/
@@ -42,4 +44,24 @@ test('an installation whose disk is full says so in one line, and starts once th
   expect(await migrate()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(line) })
   await rm(filler)
   expect(await migrate()).toMatchObject({ code: 0 })
+})
+
+test('a server whose PostgreSQL ends for want of room says so in one line, and no more', async (context) => {
+  const disk = await smallDisk('size=150m')
+  if (disk === null) return context.skip()
+  const dataDir = join(disk, 'data')
+  const running = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'error' }, ['--json', '--role', 'api'])
+  const password = (await readFile(join(dataDir, 'postgres.password'), 'utf8')).trim()
+  const connection = { host: join(dataDir, 'postgres'), port: 5432, user: 'keyhook', password, database: 'keyhook' }
+  await appendFile(join(disk, 'filler'), Buffer.alloc(150 * 1024 * 1024)).catch(() => {})
+  const ended = once(running.child, 'close')
+  // More than a segment of its log of changes, each of which is made in full before anything is written to it.
+  const write = query(
+    connection,
+    (sql) => sql`
+    select pg_logical_emit_message(false, 'test', repeat('.', 1000000)) from generate_series(1, 20)`,
+  )
+  await expect(write).rejects.toThrow()
+  const [code] = await ended
+  expect({ code, stderr: running.output().stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(line) })
 })
