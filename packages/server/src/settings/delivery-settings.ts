@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { leaseMsMax } from '../domain/lease.ts'
 import { type Network, readNetwork } from '../domain/network.ts'
 import { attemptsMax, type RetrySchedule, readRetrySchedule, waitDaysMax } from '../domain/retry-schedule.ts'
 import { integer, matching, oneOf, optional, setting, Unreadable } from './setting.ts'
@@ -95,7 +96,7 @@ export const deliverySettings = {
   deliveryLeaseMs: setting(
     'KEYHOOK_DELIVERY_LEASE_MS',
     '10000',
-    integer(500, 600_000, 'a number of milliseconds'),
+    integer(500, leaseMsMax, 'a number of milliseconds'),
     'After so long without a sign of life from a dispatcher, others take over its webhooks.',
   ),
   deliveryDrainMsMax: setting(

@@ -66,7 +66,9 @@ export async function startEngine(deps: {
     db,
     retentionDays: settings.retentionDays,
     now,
+    leaseMs: settings.limits.leaseMs,
     hint: deps.hints.give,
+    onClockSetBack: (lanes) => log.warn({ lanes }, 'dispatcher.clock_was_set_back'),
     onError,
   })
   const dispatcher = createDispatcher({

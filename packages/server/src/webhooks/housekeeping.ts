@@ -1,20 +1,25 @@
 import { uuid7Ms } from '../kernel/uuid7.ts'
 import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
+import { farAtOnce, mendFarLanes } from '../store/delivery/far-times.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/delivery/old-events.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'
 import { stepRecovery } from '../store/delivery/recoveries.ts'
 
 const recoveryMs = 500
+const mendTimesMs = 300_000
 const tidyMs = 3_600_000
 const dayMs = 86_400_000
 
-/** What dispatchers see to beside sending: room for attempts to come, the leaving of old ones, and recoveries. */
+/** What dispatchers see to beside sending: room for attempts to come, the leaving of old ones, recoveries, and wrong times. */
 export function createHousekeeping(deps: {
   db: Database
   retentionDays: number | null
+  leaseMs: number
   now(): number
   hint(): void
+  /** PostgreSQL's clock was ahead, and so many lanes would have stood still until it is there again. */
+  onClockSetBack(lanes: number): void
   onError(error: unknown, what: string): void
 }) {
   const timers: NodeJS.Timeout[] = []
@@ -43,6 +48,13 @@ export function createHousekeeping(deps: {
     }
   }
 
+  async function mendTimes(): Promise<void> {
+    for (let lanes = farAtOnce; lanes === farAtOnce && !stopped; ) {
+      lanes = await mendFarLanes(deps.db, deps.leaseMs)
+      if (lanes > 0) deps.onClockSetBack(lanes)
+    }
+  }
+
   async function run(what: string, work: () => Promise<void>): Promise<void> {
     const done = work().catch((error) => deps.onError(error, what))
     running.add(done)
@@ -67,12 +79,15 @@ export function createHousekeeping(deps: {
     async start(): Promise<void> {
       await ensurePartitions(deps.db, deps.now())
       every(recoveryMs, 'recover', recover)
+      every(mendTimesMs, 'times', mendTimes)
       every(tidyMs, 'tidy', tidy)
       void run('tidy', tidy)
     },
     ensureRoom: (attemptIds: readonly string[]) => ensurePartitions(deps.db, deps.now(), attemptIds.map(uuid7Ms)),
     /** Otherwise once an hour. */
     tidy: () => run('tidy', tidy),
+    /** Otherwise every five minutes. */
+    mendTimes: () => run('times', mendTimes),
     async stop(): Promise<void> {
       stopped = true
       for (const timer of timers) clearInterval(timer)

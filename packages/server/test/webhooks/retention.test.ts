@@ -20,7 +20,9 @@ async function tidy(db: Database, retentionDays: number | null, { nodes = 1, ahe
       db,
       retentionDays,
       now: () => Date.now() + aheadMs,
+      leaseMs: 1_000,
       hint() {},
+      onClockSetBack() {},
       onError: (error) => failures.push(error),
     }).tidy()
   await Promise.all(Array.from({ length: nodes }, node))
