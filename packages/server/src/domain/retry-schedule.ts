@@ -16,6 +16,9 @@ export function readRetrySchedule(text: string): RetrySchedule | null {
 
 const jitter = 0.1
 
+/** No retry waits longer, by any schedule. */
+export const retryMsMax = waitDaysMax * 86_400_000 * (1 + jitter)
+
 /**
  * How long to wait after the `tried`-th try has failed, or null when the schedule is used up. What the receiver asks for
  * with Retry-After lengthens the wait, but not beyond the schedule's longest: a receiver cannot park a delivery for a year.

@@ -1,7 +1,7 @@
 import { uuid7Ms } from '../kernel/uuid7.ts'
 import { databaseNowMs } from '../store/clock.ts'
 import type { Database } from '../store/database.ts'
-import { farAtOnce, mendFarLanes } from '../store/delivery/far-times.ts'
+import { farAtOnce, mendFarLanes, mendFarRetries } from '../store/delivery/far-times.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/delivery/old-events.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'
 import { stepRecovery } from '../store/delivery/recoveries.ts'
@@ -49,9 +49,12 @@ export function createHousekeeping(deps: {
   }
 
   async function mendTimes(): Promise<void> {
-    for (let lanes = farAtOnce; lanes === farAtOnce && !stopped; ) {
-      lanes = await mendFarLanes(deps.db, deps.leaseMs)
-      if (lanes > 0) deps.onClockSetBack(lanes)
+    // Retries first: a lane that is given back takes its time from them.
+    for (const step of [mendFarRetries, (db: Database) => mendFarLanes(db, deps.leaseMs)]) {
+      for (let lanes = farAtOnce; lanes === farAtOnce && !stopped; ) {
+        lanes = await step(deps.db)
+        if (lanes > 0) deps.onClockSetBack(lanes)
+      }
     }
   }
 

@@ -1,4 +1,5 @@
 import { leaseMsMax } from '../../domain/lease.ts'
+import { retryMsMax } from '../../domain/retry-schedule.ts'
 import type { Database } from '../database.ts'
 
 /*
@@ -14,6 +15,8 @@ export const farAtOnce = 5_000
 
 /** Beyond the longest lease, because a clock may be put right by a few seconds at any time. */
 const farLeaseMs = leaseMsMax + 60_000
+/** By any schedule and not by ours: another node may have a longer one, and so had we perhaps when the retry was put in line. */
+const farRetryMs = retryMsMax + 60_000
 
 /**
  * Makes lanes due whose time is wrong, and says how many. A leased one not at once but as if it had been leased now: a holder
@@ -30,6 +33,7 @@ export const mendFarLanes = async (db: Database, leaseMs: number): Promise<numbe
         lease_owner is not null
         -- A free one with work in it was due when it was woken or given back.
         or begun is not null or (ended_at is null and head_seq > cursor_seq)
+        or due_at > now() + ${farRetryMs} * interval '1 millisecond'
       )
       limit ${farAtOnce}
     ), locked as materialized (
@@ -41,6 +45,33 @@ export const mendFarLanes = async (db: Database, leaseMs: number): Promise<numbe
     )
     update keyhook.lanes l
     set due_at = now() + case when l.lease_owner is null then 0 else ${leaseMs}::int end * interval '1 millisecond'
+    from locked k where l.id = k.id`
+  return mended.count
+}
+
+/**
+ * Makes retries due whose time is wrong, and says in how many lanes. Nobody knows when they should have been: one is tried early
+ * rather than never. Their lanes are asked, as for a redelivery, so that none is given back without having been looked at. Of a
+ * lane that is never idle nobody but this finds them, so it goes through all retries that wait: 0.3 s for a million.
+ */
+export const mendFarRetries = async (db: Database): Promise<number> => {
+  const mended = await db`
+    with far as materialized (
+      select lane_id, org_id from keyhook.retries
+      where due_at > now() + ${farRetryMs} * interval '1 millisecond'
+      group by lane_id, org_id limit ${farAtOnce}
+    ), locked as materialized (
+      select l.id, l.org_id
+      from keyhook.lanes l join far f on f.lane_id = l.id and f.org_id = l.org_id
+      order by l.id for no key update of l skip locked
+    ), due as (
+      update keyhook.retries r set due_at = now()
+      from locked k
+      where r.lane_id = k.id and r.org_id = k.org_id and r.due_at > now() + ${farRetryMs} * interval '1 millisecond'
+    )
+    update keyhook.lanes l
+    set asked = l.asked + 1,
+      due_at = case when l.lease_owner is null and l.ended_at is null then now() else l.due_at end
     from locked k where l.id = k.id`
   return mended.count
 }
