@@ -150,6 +150,8 @@ const takeTurn = async (tx: Transaction): Promise<Job | null> => {
       coalesce(r.last_seq, 9223372036854775807) as last_seq
     from waiting w join keyhook.recoveries r on r.org_id = w.org_id and r.finished_at is null
     where not r.looked_through or r.stepped_at < clock_timestamp() - ${waitMs} * interval '1 millisecond'
+      -- The clock was ahead then, and has been set back.
+      or r.stepped_at > clock_timestamp()
     order by w.last_turn nulls first, r.stepped_at nulls first, r.id limit 1 for update of r skip locked`
   return job ?? null
 }
