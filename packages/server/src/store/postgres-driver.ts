@@ -2,8 +2,9 @@ import type postgresDriver from 'postgres'
 import { importMended, type Mend } from '../kernel/mend-library.ts'
 
 /*
- * The driver, mended while it is loaded. What postgres 3.4.9 does when a connection is lost would end the process or stop
- * deliveries for good, and none of it can be caught from outside. Once a release has these, this file can go.
+ * The driver, mended while it is loaded. What postgres 3.4.9 does when a connection or a prepared statement is lost would end the
+ * process, stop deliveries for good or give somebody another's answer, and none of it can be caught from outside. Once a release
+ * has these, this file can go.
  */
 const mends: readonly Mend[] = [
   // A transaction whose connection is gone was rolled back on it: a write to no socket, from a callback of its own, which
@@ -67,6 +68,26 @@ const mends: readonly Mend[] = [
     file: 'postgres/src/connection.js',
     from: '    closedTime = performance.now()\n',
     to: '    query = results = errorResponse = null\n    closedTime = performance.now()\n',
+  },
+  // The rows of a statement that failed half way, or whose connection did, were counted in the next answer on that connection:
+  // as many places before its first row were empty, and whoever asks for one row found none.
+  {
+    file: 'postgres/src/connection.js',
+    from: '    result = new Result()\n    connectTimer.cancel()\n',
+    to: '    result = new Result()\n    rows = 0\n    connectTimer.cancel()\n',
+  },
+  // A query whose prepared statement is gone is sent again. What it carried had been written out for PostgreSQL, and was written
+  // out once more: true became false, and JSON a text. And the types of it were asked for first, though they are needed for
+  // nothing else: a query sent meanwhile came between that question and the rest, and each got another's answer.
+  {
+    file: 'postgres/src/connection.js',
+    from: 'Bind(q.parameters, q.statement.types, ',
+    to: 'Bind(q.parameters, q.retried ? [] : q.statement.types, ',
+  },
+  {
+    file: 'postgres/src/connection.js',
+    from: '(parameters.length && !q.prepared)',
+    to: '(parameters.length && !q.prepared && !q.retried)',
   },
   // A server that is gone without a word, or a firewall that has forgotten the connection, was waited for until the kernel
   // gave up, a quarter of an hour later. `silence`: so many milliseconds without an answer, and the connection is given up.
