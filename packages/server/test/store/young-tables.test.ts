@@ -47,18 +47,21 @@ async function rowsRead(table: string, work: () => Promise<unknown>): Promise<nu
 }
 
 // Seen to fail while the keys were joined: 20 look-ups of one key read 40,000 rows.
-test('a key is found by its hash alone, however many others were made since the server started', async () => {
+test.each([
+  ['a key', []],
+  ['each of several keys', [{ kind: 'key', hash: '0'.repeat(64) } as const]],
+])('%s is found by its hash alone, however many others were made since the server started', async (_, others) => {
   const { keyPrefix, hash } = mintApiKey('kh')
   const key = { id: newId('key'), name: 'x', keyPrefix, hash, createdBy: userId }
   await api.db.begin((tx) => insertApiKey(tx, orgId, key, 1_000))
-  const lookUp = () => findAccess(db, [{ kind: 'key', hash }])
+  const lookUp = () => findAccess(db, [{ kind: 'key', hash }, ...others])
   for (let i = 0; i < 10; i++) await lookUp()
   await api.db`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
     select ${orgId}, 'key_' || n, 'x', 'kh_' || lpad(n::text, 8, '0'), sha256(n::text::bytea), ${userId}, 'owner'
     from generate_series(1, 2000) n`
   const read = await rowsRead('api_keys', async () => {
-    for (let i = 0; i < 20; i++) expect(await lookUp()).toMatchObject([{ kind: 'key', keyId: key.id }])
+    for (let i = 0; i < 20; i++) expect((await lookUp())[0]).toMatchObject({ kind: 'key', keyId: key.id })
   })
   expect(read).toBeLessThan(100)
 })
