@@ -70,6 +70,11 @@ export async function findAccess(db: Database, presented: readonly Presented[]):
 const standby = () =>
   Object.assign(new Error('PostgreSQL is a standby, which may not know of revocations yet'), { code: '25006' })
 
+const keyLine = (place: string) =>
+  `e'key\\x1f' || ${place} || e'\\x1f' || k.id || e'\\x1f' || k.created_by || e'\\x1f' || k.role || e'\\x1f' || o.id || e'\\x1f' ||
+    trunc(date_part('epoch', o.created_at) * 1000)::bigint || e'\\x1f' || o.name`
+const isGood = 'k.revoked_at is null and k.role is not null'
+
 /*
  * Written out once, not built for each batch: nothing is asked as often as this.
  *
@@ -82,10 +87,6 @@ const standby = () =>
  * subquery, so that the planner cannot see how many there are: having seen a few small batches, it would plan every batch
  * anew for ever, which costs more than running it.
  */
-const keyLine = (place: string) =>
-  `e'key\\x1f' || ${place} || e'\\x1f' || k.id || e'\\x1f' || k.created_by || e'\\x1f' || k.role || e'\\x1f' || o.id || e'\\x1f' ||
-    trunc(date_part('epoch', o.created_at) * 1000)::bigint || e'\\x1f' || o.name`
-const isGood = 'k.revoked_at is null and k.role is not null'
 const keyLines = `
   with k as materialized (
     select p.n, k.id, k.org_id, k.created_by, k.role

@@ -4,8 +4,8 @@ import { connect, type Database, isUnavailable, learnTypesOnce } from '../../src
 import { createInstallation } from '../support/installation.ts'
 
 /*
- * Every answer is whole, and goes to whoever asked. Seen to fail without the mends of the driver, but for the one about another
- * type, which is there because of them.
+ * Every answer is whole, and goes to whoever asked. Without the mends of the driver these fail, but for the one about another type
+ * and the last, which hold what the mends must not break.
  */
 
 async function oneConnection(): Promise<Database> {
