@@ -7,7 +7,7 @@ import { bridgeTo } from '../support/processes.ts'
 
 /*
  * What becomes of queries whose connection is lost. The driver's own ways would end the process here, which the test
- * runner reports as an unhandled error; remove a mend from store/postgres-driver.ts to see it.
+ * runner reports as an unhandled error; remove a mend from store/driver-mends to see it.
  */
 
 async function pools(connectionsMax: number) {
