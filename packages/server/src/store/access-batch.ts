@@ -40,7 +40,7 @@ export function createAccessLookup(db: Database): AccessLookup {
     setImmediate(turn)
   }
 
-  /** PostgreSQL works on the next statement while Node reads requests. Sent before the answers, batches get smaller (0.93 of the rate). */
+  /** PostgreSQL works on the next statement while Node reads requests. Sent before the answers, it has fewer (0.93 of the rate). */
   function turn(): void {
     scheduled = false
     answer()
@@ -51,7 +51,7 @@ export function createAccessLookup(db: Database): AccessLookup {
   /**
    * A quarter of those who are with us now, the others in the next turns: by then the first will have asked again. Answered
    * all at once, they would all be in one batch for ever, and Node idle while PostgreSQL works on it (a fifth of the time,
-   * with 64 connections). Halves leave it idle for a tenth; in eighths, PostgreSQL has to be asked too often.
+   * with 64 connections). Halves leave it idle for a tenth; eighths gain nothing more.
    */
   function answer(): void {
     const unanswered = answers.reduce((sum, { to, given }) => sum + to.length - given, 0)

@@ -6,8 +6,8 @@ import { wholeAnswers } from './driver-mends/whole-answers.ts'
 
 /*
  * The driver, mended while it is loaded. What postgres 3.4.9 does when a connection or a prepared statement is lost would end the
- * process, stop deliveries for good or give somebody another's answer, and none of it can be caught from outside. Once a release
- * has these, this file can go.
+ * process, stop deliveries for good or give somebody another's answer, and none of it can be caught from outside. What a release
+ * has of these can go.
  */
 const mends = [...lostConnections, ...wholeAnswers, ...pace]
 
