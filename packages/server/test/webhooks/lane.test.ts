@@ -85,6 +85,6 @@ test('a fast lane reads many small bodies ahead and few large ones, and many aga
 test('where outcomes are written down slowly nothing more begins: each beginning writes all that has none', () => {
   const lane = caughtUp(5)
   expect(hasRoom(lane)).toBe(true)
-  for (let i = 0; i < 8 * 32; i++) lane.unsettled.set(`${i}`, {} as never)
+  for (let i = 0; i < 8 * 32; i++) lane.unsettled.push({} as never)
   expect(hasRoom(lane)).toBe(false)
 })

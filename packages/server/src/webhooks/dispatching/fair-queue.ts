@@ -1,3 +1,5 @@
+import { takeOut } from '../../kernel/lists.ts'
+
 /**
  * Whose turn is it? Organizations take turns first, then the lanes of one: an organization with a thousand busy webhooks
  * gets no more turns than one with a single webhook. A lane that is taken goes to the back when it is added again.
@@ -10,40 +12,49 @@ export type FairQueue<L> = {
   readonly size: number
 }
 
-export function createFairQueue<L>(organizationOf: (lane: L) => string): FairQueue<L> {
-  // Maps and sets keep the order of insertion: the first is the one that has waited longest.
-  const waiting = new Map<string, Set<L>>()
+/** `isWaiting` is the queue's own. */
+export function createFairQueue<L extends { isWaiting: boolean }>(organizationOf: (lane: L) => string): FairQueue<L> {
+  /** The lanes of each organization, the longest-waiting first; none of them empty. */
+  const waiting = new Map<string, L[]>()
+  /** Organizations in the order of their turns. */
+  const turns: string[] = []
   let size = 0
 
   return {
     add(lane) {
-      const organization = organizationOf(lane)
-      let lanes = waiting.get(organization)
-      if (lanes === undefined) {
-        lanes = new Set()
-        waiting.set(organization, lanes)
-      }
-      if (lanes.has(lane)) return
-      lanes.add(lane)
+      if (lane.isWaiting) return
+      lane.isWaiting = true
       size += 1
-    },
-    remove(lane) {
       const organization = organizationOf(lane)
       const lanes = waiting.get(organization)
-      if (lanes?.delete(lane)) size -= 1
-      if (lanes?.size === 0) waiting.delete(organization)
+      if (lanes !== undefined) {
+        lanes.push(lane)
+        return
+      }
+      waiting.set(organization, [lane])
+      turns.push(organization)
+    },
+    remove(lane) {
+      if (!lane.isWaiting) return
+      lane.isWaiting = false
+      size -= 1
+      const organization = organizationOf(lane)
+      const lanes = waiting.get(organization)!
+      takeOut(lanes, lane)
+      if (lanes.length > 0) return
+      waiting.delete(organization)
+      takeOut(turns, organization)
     },
     next() {
-      for (const [organization, lanes] of waiting) {
-        waiting.delete(organization)
-        for (const lane of lanes) {
-          lanes.delete(lane)
-          size -= 1
-          if (lanes.size > 0) waiting.set(organization, lanes)
-          return lane
-        }
-      }
-      return undefined
+      const organization = turns.shift()
+      if (organization === undefined) return undefined
+      const lanes = waiting.get(organization)!
+      const lane = lanes.shift()!
+      if (lanes.length > 0) turns.push(organization)
+      else waiting.delete(organization)
+      lane.isWaiting = false
+      size -= 1
+      return lane
     },
     get size() {
       return size

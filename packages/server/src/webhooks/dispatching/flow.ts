@@ -1,5 +1,6 @@
 import { recordHeaders } from '../../domain/recorded-headers.ts'
 import type { RetrySchedule } from '../../domain/retry-schedule.ts'
+import { takeOut } from '../../kernel/lists.ts'
 import { uuid7 } from '../../kernel/uuid7.ts'
 import type { SettledAttempt } from '../../store/delivery/attempts.ts'
 import type { Beginning, BegunAttempt, Leftover, MayGo } from '../../store/delivery/beginnings.ts'
@@ -55,7 +56,7 @@ export function createFlow(deps: {
   const { store, clock } = deps
   const turns = createFairQueue<Lane>((lane) => lane.leased.orgId)
   let inFlight = 0
-  const beginnings = new Set<Promise<unknown>>()
+  const beginnings: Promise<unknown>[] = []
   const aside = new Set<Promise<unknown>>()
   let startScheduled = false
   let stopped = false
@@ -115,7 +116,7 @@ export function createFlow(deps: {
   }
 
   function scheduleStart(): void {
-    if (startScheduled || beginnings.size >= beginningsMax) return
+    if (startScheduled || beginnings.length >= beginningsMax) return
     startScheduled = true
     clock.soon(() => {
       startScheduled = false
@@ -125,7 +126,7 @@ export function createFlow(deps: {
 
   /** Takes turns until the group or the process is full. */
   async function start(): Promise<void> {
-    if (stopped || beginnings.size >= beginningsMax) return
+    if (stopped || beginnings.length >= beginningsMax) return
     const group: Starting[] = []
     const now = clock.now()
     while (group.length < deps.groupMax && inFlight < deps.inFlightMax) {
@@ -144,10 +145,10 @@ export function createFlow(deps: {
   /** Writes the group down, then sends it. */
   async function begin(group: readonly Starting[]): Promise<void> {
     const beginning = sayBegun(group)
-    beginnings.add(beginning)
+    beginnings.push(beginning)
     if (turns.size > 0) scheduleStart()
     const mayGo = await beginning
-    beginnings.delete(beginning)
+    takeOut(beginnings, beginning)
     const locked: Starting[] = []
     let ours = 0
     const readyMs = clock.now()
@@ -226,7 +227,7 @@ export function createFlow(deps: {
       begunNo: 0,
       line: null,
     }
-    lane.unsettled.set(begun.attemptId, begun)
+    lane.unsettled.push(begun)
     return { lane, delivery, begun, hurryMs: now, overMs: now }
   }
 
@@ -243,7 +244,7 @@ export function createFlow(deps: {
 
   function refuse({ lane, begun }: Starting): void {
     inFlight -= 1
-    lane.unsettled.delete(begun.attemptId)
+    takeOut(lane.unsettled, begun)
     deps.onLost(lane)
   }
 
@@ -257,7 +258,7 @@ export function createFlow(deps: {
   }
 
   function afterSettling({ lane, begun, retryMs }: Settling): void {
-    lane.unsettled.delete(begun.attemptId)
+    takeOut(lane.unsettled, begun)
     if (retryMs === 0) lane.retriesDue = true
     else if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => lookForRetries(lane))
     if (lane.gone) deps.onLost(lane)
@@ -275,7 +276,7 @@ export function createFlow(deps: {
     const { eventSeq, attempts: attempt, tries, attemptId, startedAtMs } = left
     const begun = { laneId, token, eventSeq, attempt, tries, attemptId, startedAtMs, begunNo: 0, line: null }
     // Ours now: what begins next in this lane is written down beside it.
-    lane.unsettled.set(attemptId, begun)
+    lane.unsettled.push(begun)
     const headers = webhook === null ? [] : lane.sender.headers(left, startedAtMs)
     const retryMs = webhook === null ? null : 0
     settling.add({ lane, begun, requestHeaders: recordHeaders(headers), outcome: unknownOutcome, tries, retryMs })
@@ -305,7 +306,7 @@ export function createFlow(deps: {
       }
     },
     async settled(): Promise<void> {
-      while (beginnings.size + aside.size > 0) await Promise.all([...beginnings, ...aside])
+      while (beginnings.length + aside.size > 0) await Promise.all([...beginnings, ...aside])
       await settling.settled()
     },
     get inFlight() {
@@ -334,7 +335,7 @@ function beginningsOf(group: readonly Starting[]): Beginning[] {
       lane.begunNo += 1
       const fresh = starting.map(({ begun }) => begun)
       for (const begun of fresh) begun.begunNo = lane.begunNo
-      return { laneId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled.values()] }
+      return { laneId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled] }
     },
   )
 }

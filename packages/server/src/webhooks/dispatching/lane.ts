@@ -45,8 +45,10 @@ export type Lane = {
   /** The timer that ends its rest: while it has one, nothing is started. */
   resting: (() => void) | null
   inFlight: number
-  /** All that is begun or about to be, and whose outcome is not on disk yet; by the attempt's id. */
-  unsettled: Map<string, BegunAttempt>
+  /** All that is begun or about to be, and whose outcome is not on disk yet. */
+  unsettled: BegunAttempt[]
+  /** For its turn to begin something. */
+  isWaiting: boolean
   /** Since when it has had nothing to do; kept for a moment, because what comes next often comes soon. */
   idleSince: number | null
   releasing: boolean
@@ -74,7 +76,8 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   hurry: null,
   resting: null,
   inFlight: 0,
-  unsettled: new Map(),
+  unsettled: [],
+  isWaiting: false,
   idleSince: null,
   releasing: false,
   gone: false,
@@ -95,7 +98,7 @@ const unsettledPerPlace = 8
  */
 export const hasRoom = (lane: Lane): boolean => {
   const width = Math.floor(lane.sender.width.now)
-  if (busy(lane) >= (width > 1 ? lane.widthMax : 1) || lane.unsettled.size >= unsettledPerPlace * lane.widthMax)
+  if (busy(lane) >= (width > 1 ? lane.widthMax : 1) || lane.unsettled.length >= unsettledPerPlace * lane.widthMax)
     return false
   if (isQuick(lane.sender.width)) return lane.starting + lane.ready.length < aheadPerConnection * width
   return lane.inFlight < width && lane.starting < width
@@ -143,7 +146,7 @@ export const wantsRead = (lane: Lane): boolean =>
 
 /** Nothing to do, as far as is known. */
 export const isIdle = (lane: Lane): boolean =>
-  !lane.gone && !lane.releasing && !lane.reading && !hasWork(lane) && lane.unsettled.size === 0 && !wantsRead(lane)
+  !lane.gone && !lane.releasing && !lane.reading && !hasWork(lane) && lane.unsettled.length === 0 && !wantsRead(lane)
 
 /** Retries first: they have waited longest. */
 export function takeNext(lane: Lane): DueDelivery {

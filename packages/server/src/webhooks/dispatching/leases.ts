@@ -46,7 +46,7 @@ export function createLeases(deps: {
   const held = ({ leased: { laneId, token } }: Lane) => ({ laneId, token })
   const released = (lane: Lane, { abandon }: { abandon: boolean }) => {
     const { asked, begunNo, unsettled } = lane
-    return { ...held(lane), asked, begunNo, settled: unsettled.size === 0, abandon }
+    return { ...held(lane), asked, begunNo, settled: unsettled.length === 0, abandon }
   }
 
   function drop(lane: Lane): void {
@@ -55,7 +55,7 @@ export function createLeases(deps: {
     if (lanes.get(lane.leased.laneId) === lane) lanes.delete(lane.leased.laneId)
     // It may be refused to us and still nobody else's: after a restart of the server every lane is. Once what was on its way
     // is recorded, the next may have it. Where somebody has it already, its token is another.
-    if (lane.unsettled.size === 0) giveBack(lane)
+    if (lane.unsettled.length === 0) giveBack(lane)
   }
 
   /** Says whether there may be more to take. */

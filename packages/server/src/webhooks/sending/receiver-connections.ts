@@ -1,12 +1,13 @@
 import type { TLSSocket } from 'node:tls'
 import type { Dispatcher, Client as HttpClient } from 'undici'
 import { recordHeaders } from '../../domain/recorded-headers.ts'
+import { takeOut } from '../../kernel/lists.ts'
 import type { RecordedResponse } from '../../store/delivery/attempts.ts'
 import type { Connect, ConnectionFacts } from './connector.ts'
 import { deadline } from './deadline.ts'
 import { type Exchange, judge, recordedText, retryAfterOf } from './exchange.ts'
 import { Client } from './http-client.ts'
-import type { IdleConnections } from './idle-connections.ts'
+import type { IdleConnection, IdleConnections } from './idle-connections.ts'
 import { SendError, type Stage, sendErrorOf } from './send-error.ts'
 import { createTlsSessions } from './tls-sessions.ts'
 
@@ -40,7 +41,7 @@ export type Receiver = {
   close(): void
 }
 
-type Connection = {
+type Connection = IdleConnection & {
   client: HttpClient
   facts: ConnectionFacts
   stage: Stage
@@ -48,7 +49,8 @@ type Connection = {
   socket: TLSSocket | null
   /** What the socket had received before the attempt that it carries. */
   bytesBefore: number
-  /** Of the attempt that it carries. */
+  /** What it carries, and until when that may leave. */
+  attempt: Attempt | null
   leave: Leave | undefined
 }
 
@@ -62,7 +64,7 @@ export function createReceiverConnections(
   const path = url.href.slice(url.origin.length)
   const sessions = createTlsSessions(deps.now)
   const idle: Connection[] = []
-  const busy = new Map<Connection, (error: SendError) => void>()
+  const busy: Connection[] = []
   /** A body in chunks takes more than its bytes, and there are headers. */
   const allBytesMax = 2 * limits.responseBytesMax + 4 * limits.responseHeaderBytesMax
   let closed = false
@@ -75,7 +77,14 @@ export function createReceiverConnections(
       fresh: true,
       socket: null,
       bytesBefore: 0,
+      attempt: null,
       leave: undefined,
+      older: null,
+      newer: null,
+      close() {
+        takeOut(idle, connection)
+        discard(connection)
+      },
     }
     connection.client = new Client(url.origin, {
       // undici may have to connect again on the same client; each time the facts are of the newest socket.
@@ -135,7 +144,7 @@ export function createReceiverConnections(
   /** Not all that a receiver sends is a body: interim responses, chunk extensions and the like have no end either. */
   function watch(connection: Connection, socket: TLSSocket): void {
     if (socket.bytesRead - connection.bytesBefore <= allBytesMax) return
-    busy.get(connection)?.(new SendError('response_too_large', `The response is over ${allBytesMax} bytes in all.`))
+    connection.attempt?.cut(new SendError('response_too_large', `The response is over ${allBytesMax} bytes in all.`))
   }
 
   function takeConnection(): Connection {
@@ -149,10 +158,7 @@ export function createReceiverConnections(
 
   function keep(connection: Connection): void {
     idle.push(connection)
-    idleConnections.add(connection, () => {
-      idle.splice(idle.indexOf(connection), 1)
-      discard(connection)
-    })
+    idleConnections.add(connection)
   }
 
   function closeIdle(): void {
@@ -167,7 +173,8 @@ export function createReceiverConnections(
       const connection = takeConnection()
       connection.leave = leave
       const attempt = new Attempt(connection, limits, (exchange, reusable) => {
-        busy.delete(connection)
+        takeOut(busy, connection)
+        connection.attempt = null
         // A receiver may choke on a session in its handshake or right after it; one bad ticket must not fail every attempt.
         const connected = exchange.connectUs !== null
         if (connected && exchange.status === 'failed' && exchange.response === null) sessions.drop()
@@ -175,12 +182,13 @@ export function createReceiverConnections(
         else discard(connection)
         done(exchange)
       })
-      busy.set(connection, (error) => attempt.cut(error))
+      busy.push(connection)
+      connection.attempt = attempt
       connection.bytesBefore = connection.socket?.bytesRead ?? 0
       connection.client.dispatch({ path, method: 'POST', headers, body }, attempt)
     },
     interrupt() {
-      for (const cut of [...busy.values()]) cut(new SendError('interrupted', 'The dispatcher is stopping.'))
+      for (const { attempt } of [...busy]) attempt?.cut(new SendError('interrupted', 'The dispatcher is stopping.'))
     },
     closeIdle,
     close() {
