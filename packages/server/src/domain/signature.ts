@@ -1,4 +1,4 @@
-import { createHmac, createSecretKey } from 'node:crypto'
+import { createMac } from '../kernel/mac.ts'
 
 /*
  * Two signatures of one body. The specified one covers the body alone, keyed with the secret's text. The other is Standard
@@ -12,11 +12,10 @@ export type Signer = {
 }
 
 export function createSigner(secret: string): Signer {
-  const textKey = createSecretKey(secret, 'utf8')
-  const rawKey = createSecretKey(Buffer.from(secret.replace(/^whsec_/, ''), 'base64'))
+  const bySecret = createMac(Buffer.from(secret))
+  const byItsBytes = createMac(Buffer.from(secret.replace(/^whsec_/, ''), 'base64'))
   return {
-    body: (body) => `sha256=${createHmac('sha256', textKey).update(body).digest('hex')}`,
-    standard: (id, seconds, body) =>
-      `v1,${createHmac('sha256', rawKey).update(`${id}.${seconds}.`).update(body).digest('base64')}`,
+    body: (body) => `sha256=${bySecret('', body, 'hex')}`,
+    standard: (id, seconds, body) => `v1,${byItsBytes(`${id}.${seconds}.`, body, 'base64')}`,
   }
 }
