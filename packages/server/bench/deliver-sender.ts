@@ -1,9 +1,10 @@
+import { createHmac, createSecretKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Pool as UndiciPool } from 'undici'
 import { composeDispatcher, composeHints } from '../src/compose/dispatcher.ts'
 import { readConfig } from '../src/config.ts'
-import { createSigner } from '../src/domain/signature.ts'
+import { createSigner, type Signer } from '../src/domain/signature.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
 import { createMetrics } from '../src/metrics.ts'
@@ -27,16 +28,25 @@ type Order = { setup: Setup } | { run: Side | 'stop' } | { pace: Pace } | { ask:
 
 type SignedRequest = { path: string; method: 'POST'; headers: string[]; body: Buffer }
 
-const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
+const rawSecret = Buffer.alloc(32, 3)
+const secret = `whsec_${rawSecret.toString('base64')}`
 const webhooks = 64
 const perWebhook = 4
 let setup: Setup
 let running: { stop(): Promise<void> } | null = null
 
-const signer = createSigner(secret)
+const ours = createSigner(secret)
+/** With what Node has for it. */
+const textKey = createSecretKey(secret, 'utf8')
+const rawKey = createSecretKey(rawSecret)
+const plain: Signer = {
+  body: (body) => `sha256=${createHmac('sha256', textKey).update(body).digest('hex')}`,
+  standard: (id, seconds, body) =>
+    `v1,${createHmac('sha256', rawKey).update(`${id}.${seconds}.`).update(body).digest('base64')}`,
+}
 const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
 
-function signedRequest(path: string, eventId = 'evt_01h455vb4pex5vsknk084sn02q'): SignedRequest {
+function signedRequest(signer: Signer, path: string, eventId = 'evt_01h455vb4pex5vsknk084sn02q'): SignedRequest {
   const delivery = { eventId, eventType: 'database.created' as const, body: sampleBody }
   return { path, method: 'POST', headers: headersOf(signer, delivery, Date.now()), body: sampleBody }
 }
@@ -49,11 +59,14 @@ const openPools = (): UndiciPool[] =>
   )
 
 /** Signs and sends the same bodies, and does nothing else. */
-function startBare(send: (pool: UndiciPool, request: SignedRequest) => Promise<void>): { stop(): Promise<void> } {
+function startBare(
+  signer: Signer,
+  send: (pool: UndiciPool, request: SignedRequest) => Promise<void>,
+): { stop(): Promise<void> } {
   let going = true
   const pools = openPools()
   const loop = async (pool: UndiciPool, path: string): Promise<void> => {
-    while (going) await send(pool, signedRequest(path))
+    while (going) await send(pool, signedRequest(signer, path))
   }
   pools.forEach((pool, i) => {
     for (let n = 0; n < perWebhook; n++) loop(pool, `/w/${i}`).catch(() => {})
@@ -82,7 +95,7 @@ async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace):
     sent.push([id, now()])
     for (let n = 0; n < webhooksPerEvent; n++) {
       const webhook = (i * webhooksPerEvent + n) % webhooks
-      sending.push(request(paced[webhook]!, signedRequest(`/w/${webhook}`, id)))
+      sending.push(request(paced[webhook]!, signedRequest(plain, `/w/${webhook}`, id)))
     }
   }
   await Promise.all(sending)
@@ -95,7 +108,7 @@ async function request(pool: UndiciPool, given: SignedRequest): Promise<void> {
   await body.dump()
 }
 
-/** What that is made of, as the engine uses it: no streams, and nothing is read but the end. */
+/** What that is made of, as the engine uses it: no streams, and nothing is read but the end. Signed as the engine does. */
 const dispatch = (pool: UndiciPool, given: SignedRequest): Promise<void> =>
   new Promise((resolve, reject) => {
     pool.dispatch(given, {
@@ -143,8 +156,8 @@ async function startDispatching(): Promise<Engine> {
 
 const start: Record<Side, () => { stop(): Promise<void> } | Promise<{ stop(): Promise<void> }>> = {
   engine: startDispatching,
-  bare: () => startBare(request),
-  leanest: () => startBare(dispatch),
+  bare: () => startBare(plain, request),
+  leanest: () => startBare(ours, dispatch),
 }
 
 process.on('message', async (order: Order) => {
