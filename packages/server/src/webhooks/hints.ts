@@ -33,7 +33,10 @@ export function createHints(deps: { db: Database; onError(error: unknown): void 
     const tell = () => {
       timer = null
       saidAt = performance.now()
-      deps.db`select pg_notify(${channel}, ${payload})`.catch(deps.onError)
+      // A hint is worth no wait for the disk.
+      deps.db`select set_config('synchronous_commit', 'off', true), pg_notify(${channel}, ${payload})`.catch(
+        deps.onError,
+      )
     }
     return () => {
       if (timer !== null) return
