@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto'
+import { fromUUID } from 'typeid-js'
 import { expect, test } from 'vitest'
-import { isId, newId } from '../../src/kernel/ids.ts'
+import { attemptIdOf, attemptUuid, isId, newId } from '../../src/kernel/ids.ts'
 
 test('a new id is one by its shape, unique, and sorts after the ones before it', async () => {
   const ids: string[] = []
@@ -27,4 +29,14 @@ test.each([
 ])('%s is not an id', (_, text) => {
   expect(isId('key', good)).toBe(true)
   expect(isId('key', text)).toBe(false)
+})
+
+test('the id of an attempt is what the library makes of its UUID, and leads back to it', () => {
+  const edges = ['0', '7', '8', 'f'].map((digit) => '00000000-0000-0000-0000-000000000000'.replaceAll('0', digit))
+  for (const uuid of [...edges, ...Array.from({ length: 1_000 }, () => randomUUID())]) {
+    const id = attemptIdOf(uuid)
+    expect(id).toBe(fromUUID(uuid, 'dlv'))
+    expect(attemptIdOf(uuid.toUpperCase())).toBe(id)
+    expect(attemptUuid(id)).toBe(uuid.replaceAll('-', ''))
+  }
 })
