@@ -63,7 +63,7 @@ export function attemptIdOf(uuid: string): AttemptId {
   for (let i = 0; i < uuid.length; i++) {
     const code = uuid.charCodeAt(i)
     if (code === dash) continue
-    // The codes of digits end in their number, those of letters, in either case, begin with one.
+    // Codes of digits end in their number, those of letters in their place in the alphabet.
     bits = ((bits << 4) | (code < 64 ? code & 15 : (code & 15) + 9)) & 0xfff
     pending += 4
     if (pending < 5) continue

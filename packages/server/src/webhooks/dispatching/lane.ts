@@ -47,7 +47,7 @@ export type Lane = {
   inFlight: number
   /** All that is begun or about to be, and whose outcome is not on disk yet. */
   unsettled: BegunAttempt[]
-  /** For its turn to begin something. */
+  /** It stands in line for its turn to begin something. */
   isWaiting: boolean
   /** Since when it has had nothing to do; kept for a moment, because what comes next often comes soon. */
   idleSince: number | null
