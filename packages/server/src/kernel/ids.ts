@@ -72,6 +72,7 @@ export function attemptIdOf(uuid: string): AttemptId {
   }
   return `dlv_${suffix.toString('latin1')}`
 }
+
 /** In PostgreSQL's other spelling, without dashes. Also of an id that nobody ever made: it is just not found. */
 export const attemptUuid = (id: AttemptId): string =>
   Buffer.from(toUUIDBytes(id as unknown as Parameters<typeof toUUIDBytes>[0])).toString('hex')
