@@ -10,7 +10,7 @@ let message = Buffer.alloc(4_096)
 
 /**
  * HMAC-SHA-256 in the words of RFC 2104: a hash over the key and a hash over the key and the message. Node's `createHmac` makes an
- * object of OpenSSL's each time, which takes longer than the hashing and has to be collected: that was a fourteenth of all that a
+ * object of OpenSSL's each time, which takes longer than the hashing and has to be collected: that was a thirteenth of all that a
  * dispatcher did.
  */
 export function createMac(key: Uint8Array): Mac {
