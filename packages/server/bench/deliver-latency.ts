@@ -26,7 +26,7 @@ const leadS = 1
 
 /** Publishes at a steady pace, each event in a transaction of its own, and says how long after its commit it arrived. */
 async function paced(world: World, orgs: readonly OrgId[], eventsPerSecond: number, seconds: number): Promise<Paced> {
-  const hints = createHints({ db: world.db, onError() {} })
+  const hints = createHints({ db: world.db, masterKeys: world.masterKeys, onError() {} })
   const committed = new Map<string, number>()
   await world.receiver.ask({ ask: 'record' })
   const begun = now()
@@ -42,9 +42,9 @@ async function paced(world: World, orgs: readonly OrgId[], eventsPerSecond: numb
     publishing.push(
       world.db
         .begin((tx) => publish(tx, { orgId, type: 'database.created', data }))
-        .then(({ id }) => {
+        .then(({ id, announcement }) => {
           if (i >= lead) committed.set(id, now())
-          hints.give()
+          hints.give(announcement && [announcement])
         }),
     )
   }

@@ -25,12 +25,12 @@ export function addEventCommands(program: Command, environment: Environment): vo
     .option('--id <id>', 'A name of your own; the same name again is the same event')
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
-      withInstallation(environment, options, async ({ db, config }, output) => {
+      withInstallation(environment, options, async ({ db, masterKeys, config }, output) => {
         const event = eventOf(options, config.eventBytesMax)
         if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
           throw noSuch('organization', event.orgId)
         const [id] = await db.begin((tx) => publishReport(tx, event.orgId, { actor: operator, events: [event] }))
-        createHints({ db, onError() {} }).give()
+        createHints({ db, masterKeys, onError() {} }).give()
         output.result({ id }, `Published ${id}.`)
       }),
     )

@@ -67,7 +67,7 @@ export async function startEngine(deps: {
     retentionDays: settings.retentionDays,
     now,
     leaseMs: settings.limits.leaseMs,
-    hint: deps.hints.give,
+    hint: () => deps.hints.give(),
     onClockSetBack: (lanes) => log.warn({ lanes }, 'dispatcher.clock_was_set_back'),
     onError,
   })
@@ -91,7 +91,9 @@ export async function startEngine(deps: {
   await learnTypesOnce(db)
   await housekeeping.start()
   dispatcher.start()
-  const deafen = deps.hints.hear((kind) => (kind === 'held' ? dispatcher.hintHeld() : dispatcher.hint()))
+  const deafen = deps.hints.hear((hint) =>
+    hint.kind === 'held' ? dispatcher.hintHeld() : dispatcher.hint(hint.announcements),
+  )
   // Not waited for: a pooler that swallows LISTEN must not keep deliveries from starting.
   const listening = deps.hints.listen().catch((error) => {
     onError(error, 'listen')

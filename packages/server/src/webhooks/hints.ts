@@ -1,19 +1,30 @@
+import type { MasterKeys } from '../kernel/master-keys.ts'
 import type { Database } from '../store/database.ts'
+import type { Announcement } from '../store/delivery/announcements.ts'
+import { createHintSeal } from './hint-seal.ts'
 
 const channel = 'keyhook_wake'
 /** NOTIFY takes a lock that every notifying commit of the instance shares, so a process says it at most this often. */
 const notifyMsMin = 2
+/** NOTIFY takes less than 8,000 bytes. */
+const payloadMax = 7_900
+/** Somebody who listens and never reads keeps all that is said in PostgreSQL's queue, of 8 GB: from this share of it on we say little. */
+const queueShareMax = 0.001
 
 /**
  * "There may be something to deliver", said after a commit. The dispatcher of this process hears it at once, the others
  * through PostgreSQL where notifications get through. None of it is needed: dispatchers also look by themselves.
  */
-type Kind = 'work' | 'held'
-type Listener = (kind: Kind) => void
+export type Hint =
+  /** `announcements`: all that it is about; null where it does not say. */
+  | { kind: 'work'; announcements: readonly Announcement[] | null }
+  /** Lanes have news, and another process holds them. */
+  | { kind: 'held' }
+type Listener = (hint: Hint) => void
 
 export type Hints = {
-  give(): void
-  /** Lanes have news, and another process holds them. */
+  /** What it announces is committed. */
+  give(announcements?: readonly Announcement[] | null): void
   giveHolders(): void
   /** Returns a function that stops listening. */
   hear(listener: Listener): () => void
@@ -21,22 +32,41 @@ export type Hints = {
   listen(): Promise<() => Promise<void>>
 }
 
-export function createHints(deps: { db: Database; onError(error: unknown): void }): Hints {
+/** At least. */
+const bytesOf = ({ events }: Announcement): number => events.reduce((sum, { body }) => sum + 100 + body.length, 0)
+
+export function createHints(deps: {
+  db: Database
+  masterKeys: Pick<MasterKeys, 'derive'>
+  onError(error: unknown): void
+}): Hints {
   const listeners = new Set<Listener>()
-  const tellHere = (kind: Kind) => {
-    for (const listener of listeners) listener(kind)
+  const seal = createHintSeal(deps.masterKeys)
+  /** What there is to say to others the next time, about so many bytes; null if that is more than can be said. */
+  let gathered: Announcement[] | null = []
+  let gatheredBytes = 0
+  const gather = (announcements: readonly Announcement[] | null) => {
+    gatheredBytes += announcements?.reduce((sum, one) => sum + bytesOf(one), 0) ?? 0
+    if (announcements === null || gatheredBytes > payloadMax) gathered = null
+    else gathered?.push(...announcements)
   }
 
-  function tellingOthers(payload: '' | 'held'): () => void {
+  const tellHere = (hint: Hint) => {
+    for (const listener of listeners) listener(hint)
+  }
+
+  function tellingOthers(payload: () => { full: string; brief: string }): () => void {
     let timer: NodeJS.Timeout | null = null
     let saidAt = 0
     const tell = () => {
       timer = null
       saidAt = performance.now()
+      const { full, brief } = payload()
       // A hint is worth no wait for the disk.
-      deps.db`select set_config('synchronous_commit', 'off', true), pg_notify(${channel}, ${payload})`.catch(
-        deps.onError,
-      )
+      deps.db`
+        select set_config('synchronous_commit', 'off', true), pg_notify(
+          ${channel}, case when pg_notification_queue_usage() < ${queueShareMax} then ${full}::text else ${brief}::text end
+        )`.catch(deps.onError)
     }
     return () => {
       if (timer !== null) return
@@ -47,20 +77,38 @@ export function createHints(deps: { db: Database; onError(error: unknown): void 
     }
   }
 
-  const tellOthers = tellingOthers('')
+  const tellOthers = tellingOthers(() => {
+    const sealed = gathered === null ? null : seal.seal(JSON.stringify(gathered))
+    gathered = []
+    gatheredBytes = 0
+    const brief = seal.sender
+    return { full: sealed === null || sealed.length > payloadMax ? brief : sealed, brief }
+  })
+
+  function hintOf(payload: string): Hint | null {
+    if (payload === 'held') return { kind: 'held' }
+    // We have told ourselves.
+    if (seal.isOwn(payload)) return null
+    const text = seal.open(payload)
+    return { kind: 'work', announcements: text === null ? null : JSON.parse(text) }
+  }
 
   return {
-    give() {
-      tellHere('work')
+    give(announcements = null) {
+      tellHere({ kind: 'work', announcements })
+      gather(announcements)
       tellOthers()
     },
-    giveHolders: tellingOthers('held'),
+    giveHolders: tellingOthers(() => ({ full: 'held', brief: 'held' })),
     hear(listener) {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
     async listen() {
-      const { unlisten } = await deps.db.listen(channel, (payload) => tellHere(payload === 'held' ? 'held' : 'work'))
+      const { unlisten } = await deps.db.listen(channel, (payload) => {
+        const hint = hintOf(payload)
+        if (hint !== null) tellHere(hint)
+      })
       return unlisten
     },
   }

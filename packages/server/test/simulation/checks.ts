@@ -39,7 +39,7 @@ export function createChecks(model: Model, { laneWidthMax, tries }: { laneWidthM
     begun(host: Host, beginnings: readonly Beginning[], mayGo: MayGo): void {
       for (const { laneId, eventSeq, attempt, attemptId, token } of beginnings.flatMap(({ fresh }) => fresh)) {
         const outcome = mayGo.get(laneId)
-        if (outcome === undefined || outcome === 'locked') continue
+        if (outcome === undefined || typeof outcome === 'string') continue
         // Said once more, after an answer that was lost.
         if (begunIds.has(attemptId)) continue
         begunIds.add(attemptId)

@@ -136,14 +136,18 @@ test.each([1, 2, 3, 4, 5, 6])('the model of the database says what the database 
       lane.begunNo += draw.pick([1, 1, 1, 0, -1])
       const one = { ...attempt, begunNo: lane.begunNo }
       lane.unsettled.push(one)
+      // As if it had been announced, after this or after another: both have to see whether something is missing between them.
+      const surmised = draw.chance(0.3) ? { afterSeq: draw.int(0, eventSeq), count: draw.int(1, 2) } : null
       const with_ = (token: number) => {
         const all = lane.unsettled.map((begun) => ({ ...begun, token }))
-        return [{ laneId, token, no: lane.begunNo, fresh: all.slice(-1), unsettled: all }]
+        return [{ laneId, token, no: lane.begunNo, fresh: all.slice(-1), unsettled: all, surmised }]
       }
       const modelled = model.statements.begin(with_(lane.tokens.model))
       await both('begin', store.begin(with_(lane.tokens.real)), modelled, (lanes) =>
         Array.from(lanes, ([laneId, tries]) => ({ laneId, tries: [...tries].join() })),
       )
+      // As the dispatcher does.
+      if (modelled.get(laneId) === 'gap') lane.unsettled.pop()
       begun.push({ ...one, tokens: lane.tokens })
     },
     async (draw) => {

@@ -1,4 +1,5 @@
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
+import type { Announcement } from '../../src/store/delivery/announcements.ts'
 import type { SettledAttempt } from '../../src/store/delivery/attempts.ts'
 import type { BegunAttempt, Leftover } from '../../src/store/delivery/beginnings.ts'
 import type { DueDelivery, ReadRequest } from '../../src/store/delivery/due.ts'
@@ -147,7 +148,8 @@ export function createModel(now: () => number, freshMax = 12) {
           const { id, orgId, cursorSeq, headSeq, asked } = lane
           const webhook = lane.ended ? null : { url: '', secret: { keyId: '', box: Buffer.alloc(0) } }
           const webhookId = `wh_${id}` as WebhookId
-          return { laneId: id, orgId, webhookId, token, cursorSeq, headSeq, asked, takenOver, webhook }
+          const place = { laneId: id, orgId, webhookId, token, server: String(server) }
+          return { ...place, cursorSeq, headSeq, asked, takenOver, webhook }
         })
       }),
 
@@ -177,13 +179,19 @@ export function createModel(now: () => number, freshMax = 12) {
 
     begin(beginnings) {
       onDisk()
-      const mayGo = new Map<number, ReadonlyMap<number, number> | 'locked'>()
-      for (const { laneId, token, no, fresh, unsettled } of beginnings) {
+      const mayGo = new Map<number, ReadonlyMap<number, number> | 'locked' | 'gap'>()
+      for (const { laneId, token, no, fresh, unsettled, surmised } of beginnings) {
         const lane = heldBy({ laneId, token })
         if (lane === undefined || lane.ended || lane.owner === null) continue
         if (lane.begunNo > no || lane.server !== server) continue
         if (locked.has(laneId)) {
           mayGo.set(laneId, 'locked')
+          continue
+        }
+        const newestSeq = Math.max(...fresh.filter(({ attempt }) => attempt === 1).map(({ eventSeq }) => eventSeq))
+        const isAfter = (seq: number) => surmised !== null && seq > surmised.afterSeq && seq <= newestSeq
+        if (surmised !== null && deliveries.get(laneId)!.filter(isAfter).length !== surmised.count) {
+          mayGo.set(laneId, 'gap')
           continue
         }
         const tries = new Map<number, number>()
@@ -297,6 +305,20 @@ export function createModel(now: () => number, freshMax = 12) {
       }
       wakes = [...wakes, { orgId, eventSeq }]
       return eventSeq
+    },
+    /** What its publisher says of an event. */
+    announce(orgId: OrgId, seq: number): Announcement {
+      const laneIds = deliveriesOf({ orgId, eventSeq: seq }).map(({ lane }) => lane.id)
+      const { eventId, publishedMs } = events.get(`${orgId} ${seq}`)!
+      const event = {
+        id: eventId,
+        type: 'database.created' as const,
+        body: '',
+        seq,
+        publishedAtMs: publishedMs,
+        laneIds,
+      }
+      return { orgId, server: String(server), events: [event] }
     },
     /** Deletes the webhook of a lane. */
     end(laneId: number): void {

@@ -39,6 +39,9 @@ export type World = {
 
 export type Process = { host: Host; dispatcher: Dispatcher; kill(): void; pause(ms: number): void }
 
+/** How late a statement that was given up may still happen. */
+export const lateMsMax = 4_000
+
 const unavailable = Object.assign(new Error('PostgreSQL is away'), { code: 'CONNECTION_CLOSED' })
 
 /** One dispatcher as it runs in production, with everything that it touches simulated. */
@@ -115,7 +118,7 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
         if (random.chance(database.lossChance)) {
           // Given up by us; the server may be at it still, behind a lock, and be done when nobody thinks of it any more.
           if (random.chance(0.3))
-            timeline.after(random.int(1, 4_000), () => {
+            timeline.after(random.int(1, lateMsMax), () => {
               if (database.isDown || model.server !== server) return
               trace(`${host.name} ${what} ${brief(given)}, late -> ${brief(statement())}`)
             })

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { saidForAnnounced } from './announced.ts'
 import { attemptsAfterAskingAgain } from './asking-again.ts'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
@@ -85,6 +86,13 @@ const plants: [string, Plant][] = [
     },
   ],
   [
+    'what was announced begins although something before it was not',
+    (statements) => {
+      const { begin } = statements
+      statements.begin = (beginnings) => begin(beginnings.map((one) => ({ ...one, surmised: null })))
+    },
+  ],
+  [
     'a retry is forgotten',
     (statements, random) => {
       const { settle } = statements
@@ -116,6 +124,12 @@ test('a webhook that is deleted while its lane is busy has nothing on its way a 
 
 test('a lane that is taken over while news is on its way misses nothing of it', async () => {
   expect(await sentAfterTakingOver()).toEqual([1, 2])
+})
+
+test('what is announced is sent with one statement, and where another has overtaken it the lane reads them both', async () => {
+  const { inOrder, overtaken } = await saidForAnnounced()
+  expect(inOrder).toEqual(['begin'])
+  expect(overtaken).toEqual(['begin', 'read', 'begin'])
 })
 
 test.each([200, 700, 900])('a retry of a lane that gets an event every %i ms goes out in its time', async (everyMs) => {

@@ -1,8 +1,9 @@
 import type { RetrySchedule } from '../../src/domain/retry-schedule.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
+import type { Announcement } from '../../src/store/delivery/announcements.ts'
 import { createChecks } from './checks.ts'
 import { createModel, type Statements } from './model.ts'
-import { type Behaviour, type Process, startProcess, type World } from './process.ts'
+import { type Behaviour, lateMsMax, type Process, startProcess, type World } from './process.ts'
 import { type Random, seededRandom } from './random.ts'
 import { createTimeline } from './timeline.ts'
 
@@ -84,8 +85,16 @@ export async function tell(
   let names = 0
   const start = () => void processes.push(startProcess(world, `process ${++names}`))
   const living = () => processes.filter((one) => one.host.alive)
-  const hint = () => {
-    for (const one of living()) if (random.chance(0.7)) timeline.after(1, () => one.dispatcher.hint(), one.host)
+  const hint = (announcement?: Announcement) => {
+    for (const one of living()) {
+      if (random.chance(0.3)) continue
+      const isAnnounced = announcement !== undefined && random.chance(0.8)
+      // Another may overtake it, and the server that it is of be gone when it arrives. Now and then it comes twice.
+      for (let times = random.chance(0.05) ? 2 : 1; times > 0; times--) {
+        const ms = random.chance(0.8) ? 1 : random.int(1, 1_000)
+        timeline.after(ms, () => one.dispatcher.hint(isAnnounced ? [announcement] : null), one.host)
+      }
+    }
   }
   const sometime = (happens: () => void) => void timeline.after(random.int(0, troubleMs), happens)
   const often = (most: number, happens: () => void) => {
@@ -96,8 +105,9 @@ export async function tell(
   for (const org of orgs) {
     for (let i = random.int(1, 15); i > 0; i--) {
       sometime(() => {
-        note(`${org} publishes event ${model.publish(org)}`)
-        hint()
+        const seq = model.publish(org)
+        note(`${org} publishes event ${seq}`)
+        hint(model.announce(org, seq))
       })
     }
   }
@@ -194,6 +204,9 @@ export async function tell(
   // And then there is nothing left to do: a lane that would be looked at for ever is a lane in limbo.
   const isAtRest = () => [...model.lanes.values()].every((lane) => lane.owner === null && lane.dueMs === null)
   await until(isAtRest, 10 * leaseMs, 'lanes find no rest')
+  // Of statements that were given up the server may still have been at one: a lease that comes after its process has stopped is
+  // nobody's, and nothing can be done about it.
+  await timeline.run(() => false, lateMsMax)
   // All stop in the middle of work, and hand everything over.
   for (const org of orgs) model.publish(org)
   hint()

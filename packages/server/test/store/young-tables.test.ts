@@ -5,7 +5,9 @@ import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { findAccess } from '../../src/store/access.ts'
 import { insertApiKey } from '../../src/store/api-keys.ts'
 import { connect, type Database } from '../../src/store/database.ts'
+import { beginAttempts } from '../../src/store/delivery/beginnings.ts'
 import { insertReportedEvents, insertWhereFree } from '../../src/store/delivery/events.ts'
+import { leaseLanes } from '../../src/store/delivery/lanes.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { countRecoverable, insertRecovery, stepRecovery } from '../../src/store/delivery/recoveries.ts'
 import { insertWebhook } from '../../src/store/webhooks.ts'
@@ -116,8 +118,8 @@ test('whether a name is taken is found out without walking through what the orga
     select ${orgId}, 1000 + n, 'evt_' || lpad(n::text, 26, '0'), 'invoice.paid', '{}' from generate_series(1, 2000) n`
   await api.db`update keyhook.event_counters set last_seq = 3000 where org_id = ${orgId}`
   const read = await rowsRead('events', async () => {
-    for (let i = 10; i < 30; i++) expect(await say(`name-${i}`)).toEqual([])
-    expect(await say('name-7')).toEqual(['name-7'])
+    for (let i = 10; i < 30; i++) expect((await say(`name-${i}`)).taken).toEqual([])
+    expect((await say('name-7')).taken).toEqual(['name-7'])
   })
   expect(read).toBeLessThan(100)
 })
@@ -129,7 +131,7 @@ test('what is published for several organizations at once reads their rows and n
   const say = async () => {
     const id = `name-${count++}`
     const events = [{ id, type: 'invoice.paid', body: '{}' } as const]
-    const free = await insertWhereFree(
+    const { free } = await insertWhereFree(
       db,
       orgs.map((org) => ({ orgId: org, events, named: [id], entries: [] })),
     )
@@ -203,4 +205,31 @@ test('a step of a recovery reads what the recovery is about, and not all that ca
   }
   for (let i = 0; i < 8; i++) await recover()
   expect(await rowsRead('deliveries', recover)).toBeLessThan(500)
+})
+
+test('whether something is missing before what was announced is seen by a look at the lane’s newest, and not at all that it had', async () => {
+  const id = newId('wh')
+  const secret = api.masterKeys.seal('x', id)
+  const webhook = { id, url: 'https://example.com', eventTypes: ['invoice.paid' as const], secret, createdBy: userId }
+  await api.db.begin((tx) => insertWebhook(tx, orgId, webhook, 1))
+  await api.db`update keyhook.lanes set due_at = now()`
+  const [lane] = await leaseLanes(db, { owner: 'a', lanesMax: 1, leaseMs: 60_000 })
+  const { laneId, token } = lane!
+  let no = 0
+  const begin = async (eventSeq: number) => {
+    await api.db`insert into keyhook.deliveries values (${orgId}, ${eventSeq}, ${laneId})`
+    no += 1
+    const place = { laneId, token, eventSeq, attempt: 1, tries: 0, begunNo: no, line: null }
+    const fresh = [{ ...place, attemptId: uuid7(Date.now()), startedAtMs: Date.now() }]
+    const surmised = { afterSeq: eventSeq - 1, count: 1 }
+    expect(await beginAttempts(db, [{ laneId, token, no, fresh, unsettled: fresh, surmised }], 60_000)).toEqual(
+      new Map([[laneId, new Map()]]),
+    )
+  }
+  for (let seq = 1; seq <= 10; seq++) await begin(seq)
+  await api.db`insert into keyhook.deliveries select ${orgId}, 100 + n, ${laneId} from generate_series(1, 2000) n`
+  const read = await rowsRead('deliveries', async () => {
+    for (let seq = 3_000; seq < 3_020; seq++) await begin(seq)
+  })
+  expect(read).toBeLessThan(100)
 })

@@ -117,7 +117,7 @@ test('a free lane that waits for a retry until next year, although none waits so
   const { world, receiver } = await orphanedLane()
   await world.db`
     update keyhook.lanes set lease_owner = null, cursor_seq = head_seq, asked = 1, due_at = now() + interval '1 year'`
-  await world.db`insert into keyhook.retries select org_id, id, 1, now(), 0, 0 from keyhook.lanes`
+  await world.db`insert into keyhook.retries select org_id, id, 1, now(), 1, 0 from keyhook.lanes`
   await world.startDispatcher()
   expect(await mendTimes(world.db)).toBe(1)
   await until(() => receiver.received.length === 1, 'the retry')

@@ -17,11 +17,16 @@ function hearingTest(secondOwner: string | null) {
   const timers: (() => void)[] = []
   const database = { isAway: false }
   const counts = { toldHolders: 0, writesDue: 0 }
+  const statements: string[] = []
   const hearing = createHearing({
     owner: 'us',
     store: {
-      news: async (owner, seen) => model.statements.news(owner, seen),
+      async news(owner, seen) {
+        statements.push('news')
+        return model.statements.news(owner, seen)
+      },
       async wake() {
+        statements.push('wake')
         if (database.isAway) throw new Error('PostgreSQL is away')
         return model.statements.wake()
       },
@@ -49,6 +54,7 @@ function hearingTest(secondOwner: string | null) {
     model,
     hearing,
     lane,
+    statements,
     waiting: () => lane.firsts.map((one) => one.eventSeq),
     written: (id = here) => model.lanes.get(id)!.headSeq,
     other,
@@ -101,4 +107,32 @@ test('news of a lane that is being given back is not forgotten when it cannot be
   model.publish(org)
   await hearing.hear(false)
   expect(waiting()).toEqual([1, 2])
+})
+
+test('what is announced for lanes that are held here needs no statement, and is written down later', async () => {
+  const { model, hearing, waiting, written, statements, timers } = hearingTest(null)
+  model.end(2)
+  expect(
+    hearing.takeAnnouncements([model.announce(org, model.publish(org)), model.announce(org, model.publish(org))]),
+  ).toBe(true)
+  expect([waiting(), statements, timers.length]).toEqual([[1, 2], [], 1])
+  await hearing.hear(true)
+  expect([waiting(), written()]).toEqual([[1, 2], 2])
+})
+
+test('what is announced for others as well is taken, and the others are heard of as ever', async () => {
+  const { model, hearing, waiting, written, other } = hearingTest(null)
+  expect(hearing.takeAnnouncements([model.announce(org, model.publish(org))])).toBe(false)
+  expect(waiting()).toEqual([1])
+  expect(await hearing.hear(false)).toMatchObject({ forFree: true })
+  expect([waiting(), written(other)]).toEqual([[1], 1])
+})
+
+test('an announcement of another server is none, nor is one for a lane that is being given back', () => {
+  const { model, hearing, lane, waiting } = hearingTest('them')
+  const announcement = model.announce(org, model.publish(org))
+  expect(hearing.takeAnnouncements([{ ...announcement, server: '7' }])).toBe(false)
+  lane.releasing = true
+  expect(hearing.takeAnnouncements([announcement])).toBe(false)
+  expect(waiting()).toEqual([])
 })

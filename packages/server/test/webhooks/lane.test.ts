@@ -1,6 +1,18 @@
 import { expect, test } from 'vitest'
+import type { BegunAttempt } from '../../src/store/delivery/beginnings.ts'
 import type { DueDelivery } from '../../src/store/delivery/due.ts'
-import { hasRoom, type Lane, openLane, readRequest, takeFresh, takeIn } from '../../src/webhooks/dispatching/lane.ts'
+import {
+  begunSurely,
+  hasRoom,
+  type Lane,
+  openLane,
+  readAgain,
+  readRequest,
+  surmisedOf,
+  takeAnnounced,
+  takeFresh,
+  takeIn,
+} from '../../src/webhooks/dispatching/lane.ts'
 
 const delivery = (eventSeq: number): DueDelivery => ({
   laneId: 1,
@@ -63,6 +75,67 @@ test('a lane whose webhook is deleted takes nothing', () => {
   Object.assign(lane.leased, { webhook: null })
   takeFresh(lane, news(5, [6]))
   expect(waiting(lane)).toEqual([])
+})
+
+const begun = (eventSeq: number, attempt = 1) => ({ eventSeq, attempt }) as BegunAttempt
+
+test('what is announced is taken without a read, once, and counts as surmised until it has begun', () => {
+  const lane = caughtUp(5)
+  for (const seq of [6, 8, 7, 8]) takeAnnounced(lane, delivery(seq))
+  expect(waiting(lane)).toEqual([6, 8])
+  expect(surmisedOf(lane, [begun(2, 2), begun(6)])).toEqual({ afterSeq: 5, count: 1 })
+  begunSurely(lane, begun(6))
+  expect(surmisedOf(lane, [begun(6), begun(8)])).toEqual({ afterSeq: 6, count: 1 })
+  begunSurely(lane, begun(8))
+  expect(surmisedOf(lane, [begun(2, 3)])).toBeNull()
+})
+
+test('what a lane reads behind an announcement is no surer than that', () => {
+  const lane = caughtUp(5)
+  takeAnnounced(lane, delivery(8))
+  takeFresh(lane, news(8, [9]))
+  lane.headSeq = 10
+  takeIn(lane, readRequest(lane), [delivery(10)])
+  expect(waiting(lane)).toEqual([8, 9, 10])
+  expect(
+    surmisedOf(
+      lane,
+      [8, 9, 10].map((seq) => begun(seq)),
+    ),
+  ).toEqual({ afterSeq: 5, count: 3 })
+})
+
+test('a lane that is behind, is being read, has no room or has lost its webhook takes no announcement', () => {
+  const unfit: Partial<Lane>[] = [
+    { headSeq: 6 },
+    { reading: true },
+    { gone: true },
+    { leased: { ...caughtUp(5).leased, webhook: null } },
+    { firsts: Array.from({ length: 300 }, (_, i) => delivery(i)) },
+  ]
+  for (const state of unfit) {
+    const lane = Object.assign(caughtUp(5), state)
+    takeAnnounced(lane, delivery(7))
+    expect(lane.readSeq).toBe(5)
+  }
+})
+
+test('where something was missing the lane reads again what it had, and no read that was on its way meanwhile counts', () => {
+  const lane = caughtUp(5)
+  takeFresh(lane, news(5, [6]))
+  for (const seq of [8, 9]) takeAnnounced(lane, delivery(seq))
+  lane.headSeq = 10
+  lane.retriesDue = false
+  const meanwhile = readRequest(lane)
+  expect(meanwhile.afterSeq).toBe(9)
+  lane.firsts = [delivery(9)]
+  // These were to begin together.
+  for (const one of [begun(3, 2), begun(6), begun(8)]) readAgain(lane, one)
+  takeIn(lane, meanwhile, [delivery(10)])
+  expect([waiting(lane), lane.readSeq, lane.retriesDue]).toEqual([[], 5, true])
+  takeIn(lane, readRequest(lane), [6, 7, 8, 9, 10].map(delivery))
+  expect(waiting(lane)).toEqual([6, 7, 8, 9, 10])
+  expect(surmisedOf(lane, [begun(6), begun(7)])).toBeNull()
 })
 
 test('a fast lane reads many small bodies ahead and few large ones, and many again when they are small', () => {

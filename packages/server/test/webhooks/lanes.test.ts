@@ -46,7 +46,7 @@ const leaseMs = 60_000
 
 const begin = (db: Database, attempt: BegunAttempt, no = 1) => {
   const { laneId, token } = attempt
-  return beginAttempts(db, [{ laneId, token, no, fresh: [attempt], unsettled: [attempt] }], leaseMs)
+  return beginAttempts(db, [{ laneId, token, no, fresh: [attempt], unsettled: [attempt], surmised: null }], leaseMs)
 }
 
 test('a lease that is held is not given to a second dispatcher; one that has run out is, with a higher token', async () => {

@@ -21,7 +21,8 @@ export type BegunAttempt = {
 
 /**
  * `no` grows with every beginning of a lease. `fresh`: what begins now. `unsettled`: all that the lane has on its way, `fresh`
- * included: this is what takes the place of what stood there before.
+ * included: this is what takes the place of what stood there before. `surmised`: the last so many of the first attempts in `fresh`
+ * were announced and not read. They begin if they are all that there is after this event.
  */
 export type Beginning = {
   laneId: number
@@ -29,6 +30,7 @@ export type Beginning = {
   no: number
   fresh: readonly BegunAttempt[]
   unsettled: readonly BegunAttempt[]
+  surmised: { afterSeq: number; count: number } | null
 }
 
 function lineOf(begun: BegunAttempt): string {
@@ -42,11 +44,11 @@ const isRetry = ({ attempt }: BegunAttempt): boolean => attempt > 1
 const startedSeq = (fresh: readonly BegunAttempt[]): number => fresh.findLast((one) => !isRetry(one))?.eventSeq ?? 0
 
 /**
- * Lanes that may go ahead, and of the retries that begin there (by their events), how many tries each had before. `locked`: it was
- * passed over, and nothing has begun there.
+ * Lanes that may go ahead, and of the retries that begin there (by their events), how many tries each had before. In the others
+ * nothing has begun. `locked`: it was passed over. `gap`: something is missing before what was surmised.
  */
 export type MayGo = ReadonlyMap<number, Outcome>
-type Outcome = ReadonlyMap<number, number> | 'locked'
+type Outcome = ReadonlyMap<number, number> | 'locked' | 'gap'
 
 const noRetries: ReadonlyMap<number, number> = new Map()
 
@@ -86,6 +88,7 @@ const begin = async (db: Database, beginnings: readonly Beginning[], leaseMs: nu
   const retries = beginnings.flatMap(({ fresh }) => fresh.filter(isRetry))
   // Statements that lock several lanes lock them in the order of their ids.
   const lanes = beginnings.toSorted((a, b) => a.laneId - b.laneId)
+  const isSurmised = lanes.some(({ surmised }) => surmised !== null)
   const rows = await db<BegunRow[]>`
     with input as materialized (
       select * from unnest(
@@ -96,9 +99,10 @@ const begin = async (db: Database, beginnings: readonly Beginning[], leaseMs: nu
           db,
           lanes.map((lane) => lane.unsettled.map(lineOf).join('\n')),
         )}
-      ) as i (lane_id, token, no, started_seq, begun)
+        ${isSurmised ? surmisedColumns(db, lanes) : db``}
+      ) as i (lane_id, token, no, started_seq, begun ${isSurmised ? db`, after_seq, surmised` : db``})
       ${whenLocked === 'wait' ? db`where (select ${boundedWait(db)}) is not null` : db``}
-    ), fence as materialized (
+    ), ${isSurmised ? db`held` : db`fence`} as materialized (
       select i.*, l.org_id from input i
       cross join lateral (
         select l.org_id from keyhook.lanes l
@@ -111,15 +115,40 @@ const begin = async (db: Database, beginnings: readonly Beginning[], leaseMs: nu
           and l.ended_at is null and l.lease_owner is not null
         for no key update of l ${orPassOver(db, whenLocked)}
       ) l
-    ) ${retries.length === 0 ? begun(db, leaseMs) : begunWithRetries(db, leaseMs, retries)}`
-  const mayGo = new Map<number, ReadonlyMap<number, number>>()
-  for (const { id, event_seq, try: tries } of rows) {
+    ) ${isSurmised ? withoutGap(db) : db``}
+    ${retries.length === 0 ? db`` : takenUp(db, retries)}, begun as (${begun(db, leaseMs)})
+    select b.id, false as has_gap, ${retries.length === 0 ? db`null as event_seq, null as try` : db`t.event_seq, t.try`}
+    from begun b ${retries.length === 0 ? db`` : db`left join taken_up t on t.lane_id = b.id`}
+    ${isSurmised ? gaps(db) : db``}`
+  const mayGo = new Map<number, ReadonlyMap<number, number> | 'gap'>()
+  for (const { id, has_gap, event_seq, try: tries } of rows) {
     const laneId = Number(id)
     const before = mayGo.get(laneId) ?? noRetries
-    mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
+    if (has_gap || before === 'gap') mayGo.set(laneId, 'gap')
+    else mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
   }
   return mayGo
 }
+
+const surmisedColumns = (db: Database, lanes: readonly Beginning[]) => db`,
+  ${plainArray(lanes.map(({ surmised }) => surmised?.afterSeq ?? null))}::bigint[],
+  ${plainArray(lanes.map(({ surmised }) => surmised?.count ?? null))}::int[]`
+
+/** Of what was announced only that which follows on what the lane has had. One more is looked for, and no more than that. */
+const withoutGap = (db: Database) => db`, fence as materialized (
+  select h.* from held h
+  where h.surmised is null or h.surmised = (
+    select count(*) from (
+      select from keyhook.deliveries d
+      where d.lane_id = h.lane_id and d.event_seq > h.after_seq and d.event_seq <= h.started_seq
+      -- In the order of the index, so that it is the index that is read.
+      order by d.event_seq limit h.surmised + 1
+    ) as d
+  )
+)`
+
+const gaps = (db: Database) => db`
+  union all select lane_id, true, null, null from held where lane_id not in (select lane_id from fence)`
 
 /** Those that would have begun: what else is there to keep them but a lock? Should it be gone by now, they begin the next time. */
 const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<MayGo> => {
@@ -134,7 +163,7 @@ const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<Ma
   return new Map(rows.map(({ id }) => [Number(id), 'locked']))
 }
 
-type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
+type BegunRow = { id: string; has_gap: boolean } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
 
 /**
  * A beginning keeps the lease, too, once half of it is over: renewals pass over what is locked, and the lane of a busy webhook
@@ -148,13 +177,13 @@ const begun = (db: Database, leaseMs: number) => db`
       else l.due_at
     end
   from fence f where l.id = f.lane_id
-  returning l.id, null as event_seq, null as try`
+  returning l.id`
 
 /**
  * A retry that begins waits no longer. One that waits because this very attempt has failed meanwhile goes on waiting. The
  * number of tries is said as it stands here: a redelivery that was asked for since the retry was read has set it back.
  */
-const begunWithRetries = (db: Database, leaseMs: number, retries: readonly BegunAttempt[]) => db`
+const takenUp = (db: Database, retries: readonly BegunAttempt[]) => db`
   , taken_up as (
     delete from keyhook.retries r
     using unnest(
@@ -164,8 +193,7 @@ const begunWithRetries = (db: Database, leaseMs: number, retries: readonly Begun
     join fence f on f.lane_id = t.lane_id
     where r.lane_id = t.lane_id and r.event_seq = t.event_seq and r.org_id = f.org_id and r.attempt < t.attempt
     returning r.lane_id, r.event_seq, r.try
-  ), begun as (${begun(db, leaseMs)})
-  select b.id, t.event_seq, t.try from begun b left join taken_up t on t.lane_id = b.id`
+  )`
 
 export type Leftover = DueDelivery & { attemptId: string; startedAtMs: number }
 

@@ -1,10 +1,16 @@
 import type { AuditEntry } from '../../domain/audit.ts'
-import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import { insertAudits } from '../audit.ts'
 import { type Database, type Executor, sendAlone, type Transaction } from '../database.ts'
-
-export type StoredEvent = { id: string; type: EventType; body: string }
+import {
+  type Announcement,
+  announcedMax,
+  announcementOf,
+  announcementsOf,
+  type PublishedRow,
+  type PublishedWhereFreeRow,
+  type StoredEvent,
+} from './announcements.ts'
 
 export class UnknownOrganization extends Error {}
 
@@ -48,9 +54,14 @@ export const takeTurns = async (tx: Transaction, orgIds: readonly OrgId[], wait:
 }
 
 /** With one delivery for every webhook that is subscribed once it is this publisher's turn, however many there are. */
-export const insertEvents = async (tx: Transaction, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> => {
-  const [row] = await tx<Published[]>`select ${published(tx, orgId, events, [])} as taken`
+export const insertEvents = async (
+  tx: Transaction,
+  orgId: OrgId,
+  events: readonly StoredEvent[],
+): Promise<Announcement | null> => {
+  const [row] = await tx<PublishedRow[]>`select p.* from ${published(tx, orgId, events, [])} as p`
   orUnknown(orgId, row!.taken)
+  return announcementOf(orgId, events, row!)
 }
 
 /** What an organization has to be told, `named` being those of the ids that somebody else chose. */
@@ -69,42 +80,44 @@ export const insertReportedEvents = async (
   db: Database,
   { orgId, events, named, entries }: Publication,
   wait: Wait,
-): Promise<string[]> => {
-  const [row] = await sendAlone(db<Published[]>`
+): Promise<{ taken: string[]; announcement: Announcement | null }> => {
+  const [row] = await sendAlone(db<PublishedRow[]>`
     with done as materialized (
-      select ${published(db, orgId, events, named)} as taken from (select ${waitBound(db, wait)} offset 0) as bounded
+      select ${published(db, orgId, events, named)} as said from (select ${waitBound(db, wait)} offset 0) as bounded
     ),
-    noted as (${insertAudits(db, entries)} where (select taken = '{}' from done))
-    select taken from done`)
-  return orUnknown(orgId, row!.taken)
+    noted as (${insertAudits(db, entries)} where (select (said).taken = '{}' from done))
+    select (said).* from done`)
+  const taken = orUnknown(orgId, row!.taken)
+  return { taken, announcement: taken.length === 0 ? announcementOf(orgId, events, row!) : null }
 }
 
 /** For many organizations at once, and only for those that nobody else is publishing in. Says which. */
-export const insertWhereFree = async (db: Database, publications: readonly Publication[]): Promise<Set<OrgId>> => {
+export const insertWhereFree = async (
+  db: Database,
+  publications: readonly Publication[],
+): Promise<{ free: Set<OrgId>; announcements: Announcement[] | null }> => {
   const all = publications.flatMap(({ orgId, events, named }) => {
     const chosen = new Set(named)
     return events.map((event) => ({ ...event, orgId, name: chosen.has(event.id) ? event.id : null }))
   })
   const entries = publications.flatMap((one) => one.entries)
-  const [row] = await db<{ free: OrgId[] }[]>`
+  const [row] = await db<PublishedWhereFreeRow[]>`
     with done as materialized (
-      select keyhook.publish_where_free(
+      select keyhook.publish_where_free_and_say(
         ${all.map((event) => event.orgId)}::text[], ${all.map((event) => event.id)}::text[],
         ${all.map((event) => event.type)}::text[], ${all.map((event) => event.body)}::text[],
-        ${all.map((event) => event.name)}::text[]
-      ) as free
+        ${all.map((event) => event.name)}::text[], ${announcedMax}
+      ) as said
     ),
-    noted as (${insertAudits(db, entries)} where org_id = any ((select free from done)::text[]))
-    select free from done`
-  return new Set(row!.free)
+    noted as (${insertAudits(db, entries)} where org_id = any ((select (said).free from done)::text[]))
+    select (said).* from done`
+  return { free: new Set(row!.free), announcements: announcementsOf(publications, row!) }
 }
 
-type Published = { taken: string[] | null }
-
 const published = (db: Executor, orgId: OrgId, events: readonly StoredEvent[], named: readonly string[]) => db`
-  keyhook.publish(
+  keyhook.publish_and_say(
     ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
-    ${events.map((event) => event.body)}::text[], ${[...named]}::text[]
+    ${events.map((event) => event.body)}::text[], ${[...named]}::text[], ${announcedMax}
   )`
 
 /** A sample goes to the webhook that asked for it, subscribed or not. */

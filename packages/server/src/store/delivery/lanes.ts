@@ -43,6 +43,8 @@ export type LeasedLane = {
   orgId: OrgId
   webhookId: WebhookId
   token: number
+  /** That gave the lease, as announcements have it. */
+  server: string
   cursorSeq: number
   headSeq: number
   asked: number
@@ -91,7 +93,7 @@ export const leaseLanes = async (
       from locked k where l.id = k.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.head_seq, l.asked, k.taken_over
     )
-    select leased.*, w.url, w.secret_key_id, w.secret_box
+    select leased.*, keyhook.server(), w.url, w.secret_key_id, w.secret_box
     from quick, leased join keyhook.webhooks w on w.org_id = leased.org_id and w.id = leased.webhook_id`
   return rows.map(leasedLane)
 }
@@ -101,6 +103,7 @@ type LeasedRow = {
   org_id: OrgId
   webhook_id: WebhookId
   lease_token: string
+  server: string
   cursor_seq: string
   head_seq: string
   asked: number
@@ -115,6 +118,7 @@ const leasedLane = (row: LeasedRow): LeasedLane => ({
   orgId: row.org_id,
   webhookId: row.webhook_id,
   token: Number(row.lease_token),
+  server: row.server,
   cursorSeq: Number(row.cursor_seq),
   headSeq: Number(row.head_seq),
   asked: row.asked,

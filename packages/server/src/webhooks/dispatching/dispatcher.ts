@@ -1,4 +1,5 @@
 import type { RetrySchedule } from '../../domain/retry-schedule.ts'
+import type { Announcement } from '../../store/delivery/announcements.ts'
 import type { LeasedLane } from '../../store/delivery/lanes.ts'
 import { type Clock, pause, within } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
@@ -20,8 +21,11 @@ export type DispatcherLimits = {
 
 export type Dispatcher = {
   start(): void
-  /** There may be something to do. Only ever a hint: everything is also found by looking now and then. */
-  hint(): void
+  /**
+   * There may be something to do, and perhaps somebody says what. Only ever a hint: everything is also found by looking now and
+   * then.
+   */
+  hint(announcements?: readonly Announcement[] | null): void
   /** Another dispatcher was told of news for lanes that it does not hold. */
   hintHeld(): void
   /** Starts nothing more, waits for what is in flight up to the bound, then ends it and gives every lane back. */
@@ -197,7 +201,10 @@ export function createDispatcher(deps: {
       rounds.every(retryLookMs, lookForRetries)
       rounds.every(lingerMs / 4, leases.giveBackIdle)
     },
-    hint: () => void look({ forLanes: false }),
+    hint(announcements = null) {
+      if (stopping) return
+      if (announcements === null || !hearing.takeAnnouncements(announcements)) void look({ forLanes: false })
+    },
     hintHeld: () => void peek().catch((error) => deps.onError(error, 'peek')),
     async stop() {
       stopping = true

@@ -11,7 +11,19 @@ import type { DispatchStore } from './dispatch-store.ts'
 import { createFairQueue } from './fair-queue.ts'
 import { createGroup } from './group.ts'
 import type { Insist } from './insist.ts'
-import { canStart, isIdle, type Lane, readRequest, type Starting, takeIn, takeNext, wantsRead } from './lane.ts'
+import {
+  begunSurely,
+  canStart,
+  isIdle,
+  type Lane,
+  readAgain,
+  readRequest,
+  type Starting,
+  surmisedOf,
+  takeIn,
+  takeNext,
+  wantsRead,
+} from './lane.ts'
 import { isLate, setLeaveTimes } from './leaving.ts'
 import { type Attempted, createSending } from './sending.ts'
 import { createSettling } from './settling.ts'
@@ -160,9 +172,18 @@ export function createFlow(deps: {
         continue
       }
       leaveStart(one)
-      if (tries !== undefined) ours += 1
-      if (tries === undefined) refuse(one)
-      else if (cutOff || one.lane.gone) interrupt(one)
+      if (tries === 'gap') {
+        takeBack(one)
+        readAgain(one.lane, one.begun)
+        continue
+      }
+      if (tries === undefined) {
+        refuse(one)
+        continue
+      }
+      ours += 1
+      begunSurely(one.lane, one.begun)
+      if (cutOff || one.lane.gone) interrupt(one)
       else {
         setLeaveTimes(one, startedAtMs, readyMs)
         one.lane.ready.push(one)
@@ -194,7 +215,7 @@ export function createFlow(deps: {
       // A redelivery that was asked for since the retry was read begins the schedule anew.
       for (const { begun } of group) {
         const tries = mayGo.get(begun.laneId)
-        const before = tries === 'locked' ? undefined : tries?.get(begun.eventSeq)
+        const before = typeof tries === 'string' ? undefined : tries?.get(begun.eventSeq)
         if (before !== undefined) changeBegun(begun, begun.startedAtMs, before)
       }
       return mayGo
@@ -242,10 +263,15 @@ export function createFlow(deps: {
     inFlight -= 1
   }
 
-  function refuse({ lane, begun }: Starting): void {
+  /** It has not begun. */
+  function takeBack({ lane, begun }: Starting): void {
     inFlight -= 1
     takeOut(lane.unsettled, begun)
-    deps.onLost(lane)
+  }
+
+  function refuse(one: Starting): void {
+    takeBack(one)
+    deps.onLost(one.lane)
   }
 
   /** On disk, and too late to be sent: whoever looks next must find an outcome. */
@@ -335,7 +361,8 @@ function beginningsOf(group: readonly Starting[]): Beginning[] {
       lane.begunNo += 1
       const fresh = starting.map(({ begun }) => begun)
       for (const begun of fresh) begun.begunNo = lane.begunNo
-      return { laneId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled] }
+      const surmised = surmisedOf(lane, fresh)
+      return { laneId, token, no: lane.begunNo, fresh, unsettled: [...lane.unsettled], surmised }
     },
   )
 }

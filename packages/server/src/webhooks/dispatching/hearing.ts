@@ -1,8 +1,10 @@
 import type { OrgId } from '../../kernel/ids.ts'
+import type { Announcement } from '../../store/delivery/announcements.ts'
+import { deliveryOf } from '../../store/delivery/due.ts'
 import type { LaneNews } from '../../store/delivery/news.ts'
 import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
-import { type Lane, takeFresh } from './lane.ts'
+import { type Lane, takeAnnounced, takeFresh } from './lane.ts'
 
 /** What was heard is written to the lanes so much later: no delivery waits for it, and it costs less for many events at once. */
 const writeAfterMs = 100
@@ -38,6 +40,25 @@ export function createHearing(deps: {
     deps.tell(lane, { headSeq: news.fresh.at(-1)!.eventSeq })
   }
 
+  /** Says whether there is nothing else to hear: it is all for lanes that are held here. */
+  function takeAnnouncement({ server, events }: Announcement): boolean {
+    let isAll = true
+    for (const { laneIds, seq, id, type, publishedAtMs, body } of events) {
+      const event = { eventId: id, eventType: type, publishedAtMs, body: Buffer.from(body) }
+      for (const laneId of laneIds) {
+        const lane = lanes.get(laneId)
+        if (lane === undefined || lane.releasing || lane.leased.server !== server) {
+          isAll = false
+          continue
+        }
+        takeAnnounced(lane, deliveryOf({ laneId, eventSeq: seq, attempts: 0, tries: 0 }, event))
+        deps.tell(lane, { headSeq: seq })
+        writeLater()
+      }
+    }
+    return isAll
+  }
+
   function writeLater(): void {
     writing ??= clock.after(writeAfterMs, () => {
       writing = null
@@ -60,6 +81,12 @@ export function createHearing(deps: {
   }
 
   return {
+    /** What publishers say themselves. Nothing counts as seen for it: what is missed or wrong here, hearing and reading make good. */
+    takeAnnouncements(announcements: readonly Announcement[]): boolean {
+      let isAll = true
+      for (const one of announcements) isAll = takeAnnouncement(one) && isAll
+      return isAll
+    },
     async hear(inWriting: boolean): Promise<Heard> {
       if (inWriting || lanes.size === 0) return write()
       const news = await store.news(deps.owner, seen)

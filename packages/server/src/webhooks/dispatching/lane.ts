@@ -1,4 +1,4 @@
-import type { BegunAttempt } from '../../store/delivery/beginnings.ts'
+import type { Beginning, BegunAttempt } from '../../store/delivery/beginnings.ts'
 import type { DueDelivery } from '../../store/delivery/due.ts'
 import type { LeasedLane } from '../../store/delivery/lanes.ts'
 import type { LaneNews } from '../../store/delivery/news.ts'
@@ -25,6 +25,8 @@ export type Lane = {
   /** Newest delivery that was read, and newest that is known to exist. */
   readSeq: number
   headSeq: number
+  /** Up to here what was read is all that there is. Beyond it stands what was announced, and something may be missing. */
+  surelyReadSeq: number
   asked: number
   /** Retries may be due. */
   retriesDue: boolean
@@ -62,6 +64,7 @@ export const openLane = (leased: LeasedLane, sender: LaneSender, widthMax: numbe
   widthMax,
   readSeq: leased.cursorSeq,
   headSeq: leased.headSeq,
+  surelyReadSeq: leased.cursorSeq,
   asked: leased.asked,
   retriesDue: true,
   firsts: [],
@@ -167,16 +170,58 @@ export const readRequest = (lane: Lane) => ({
  * writing that it does not know, for that would be missing here. A lane of a deleted webhook sends nothing.
  */
 export function takeFresh(lane: Lane, { writtenSeq, fresh }: LaneNews): void {
-  const isCaughtUp = lane.readSeq >= lane.headSeq && writtenSeq <= lane.headSeq && !lane.reading
-  if (!isCaughtUp || lane.gone || lane.leased.webhook === null) return
-  if (lane.firsts.length + fresh.length > readAhead(lane)) return
+  if (writtenSeq > lane.headSeq || !canTake(lane, fresh.length)) return
   // A read may have gone beyond the news already: never back, and nothing twice.
   const unread = fresh.filter((one) => one.eventSeq > lane.readSeq)
   if (unread.length === 0) return
   learnSize(lane, unread)
   lane.firsts.push(...unread)
-  lane.readSeq = unread.at(-1)!.eventSeq
+  readUpTo(lane, unread.at(-1)!.eventSeq)
   lane.headSeq = lane.readSeq
+}
+
+/**
+ * An announcement saves it, too. It may come before another that is about an earlier event, or that other may never come: whether
+ * something is missing is seen when it begins.
+ */
+export function takeAnnounced(lane: Lane, delivery: DueDelivery): void {
+  if (delivery.eventSeq <= lane.readSeq || !canTake(lane, 1)) return
+  learnSize(lane, [delivery])
+  lane.firsts.push(delivery)
+  lane.readSeq = delivery.eventSeq
+  lane.headSeq = lane.readSeq
+}
+
+const canTake = (lane: Lane, count: number): boolean =>
+  lane.readSeq >= lane.headSeq &&
+  !lane.reading &&
+  !lane.gone &&
+  lane.leased.webhook !== null &&
+  lane.firsts.length + count <= readAhead(lane)
+
+/** What was read follows on what was read before; so it is as sure as that was. */
+function readUpTo(lane: Lane, seq: number): void {
+  if (lane.surelyReadSeq >= lane.readSeq) lane.surelyReadSeq = seq
+  lane.readSeq = seq
+}
+
+/** Of what begins now, the first attempts that were announced and not read; null if there are none. */
+export function surmisedOf(lane: Lane, fresh: readonly BegunAttempt[]): Beginning['surmised'] {
+  const count = fresh.filter((one) => one.attempt === 1 && one.eventSeq > lane.surelyReadSeq).length
+  return count === 0 ? null : { afterSeq: lane.surelyReadSeq, count }
+}
+
+/** These have begun, so nothing was missing before them. */
+export function begunSurely(lane: Lane, { attempt, eventSeq }: BegunAttempt): void {
+  if (attempt === 1) lane.surelyReadSeq = Math.max(lane.surelyReadSeq, eventSeq)
+}
+
+/** Something is missing before these, so they do not begin, and the lane reads them again with all the others. */
+export function readAgain(lane: Lane, { attempt, eventSeq }: BegunAttempt): void {
+  if (attempt > 1) lane.retriesDue = true
+  else lane.surelyReadSeq = Math.min(lane.surelyReadSeq, eventSeq - 1)
+  lane.readSeq = lane.surelyReadSeq
+  lane.firsts = []
 }
 
 /** Takes in what a read found. A page that was not full says that there is nothing more for now. */
@@ -184,12 +229,13 @@ export function takeIn(lane: Lane, request: ReturnType<typeof readRequest>, foun
   const firsts = found.filter((one) => one.attempts === 0)
   const retries = found.filter((one) => one.attempts > 0)
   if (found.length > 0) learnSize(lane, found)
-  lane.firsts.push(...firsts)
   lane.retries.push(...retries)
-  if (request.firstsMax > 0) {
+  // Unless it has to read again what comes before these.
+  if (request.firstsMax > 0 && request.afterSeq === lane.readSeq) {
+    lane.firsts.push(...firsts)
     // A short page holds everything up to the head that was known when it was asked for; a newer head came after it.
     const upTo = firsts.length < request.firstsMax ? request.headSeq : 0
-    lane.readSeq = Math.max(lane.readSeq, upTo, firsts.at(-1)?.eventSeq ?? 0)
+    readUpTo(lane, Math.max(lane.readSeq, upTo, firsts.at(-1)?.eventSeq ?? 0))
   }
   if (request.retriesMax > 0) lane.retriesDue = retries.length === request.retriesMax
 }

@@ -7,6 +7,7 @@ import { Fault } from '../../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudits } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
+import type { Announcement, StoredEvent } from '../../store/delivery/announcements.ts'
 import {
   findEventsById,
   insertEvents,
@@ -14,19 +15,22 @@ import {
   insertSample,
   insertWhereFree,
   type Publication,
-  type StoredEvent,
   takeSequence,
   type Wait,
 } from '../../store/delivery/events.ts'
 
 /**
  * Writes the event and one delivery per subscribed webhook in the caller's transaction: they are there if, and only if,
- * the change that they report is. The organization's next publisher waits until this transaction ends, so publish last.
+ * the change that they report is. The organization's next publisher waits until this transaction ends, so publish last. Once it
+ * has ended, and not before, the announcement may be given as a hint.
  */
-export async function publish(tx: Transaction, event: NewEvent): Promise<{ id: Id<'evt'> }> {
+export async function publish(
+  tx: Transaction,
+  event: NewEvent,
+): Promise<{ id: Id<'evt'>; announcement: Announcement | null }> {
   const id = newId('evt')
-  await insertEvents(tx, event.orgId, [stored({ ...event, id })])
-  return { id }
+  const announcement = await insertEvents(tx, event.orgId, [stored({ ...event, id })])
+  return { id, announcement }
 }
 
 /** Events of one organization that another platform reports: all of them or none. It may name them itself. */
@@ -49,10 +53,11 @@ export async function publishNews(
   orgId: OrgId,
   reports: readonly Report[],
   wait: Wait,
-): Promise<Outcome[] | null> {
+): Promise<{ outcomes: Outcome[]; announcements: Announcement[] | null } | null> {
   const news = weigh(orgId, reports, new Map())
-  const taken = await insertReportedEvents(db, news, wait)
-  return taken.length === 0 ? news.outcomes : null
+  const { taken, announcement } = await insertReportedEvents(db, news, wait)
+  if (taken.length > 0) return null
+  return { outcomes: news.outcomes, announcements: announcement && [announcement] }
 }
 
 /**
@@ -62,7 +67,7 @@ export async function publishNews(
 export async function publishWhereFree<R extends Report & { orgId: OrgId }>(
   db: Database,
   reports: readonly R[],
-): Promise<Map<R, Outcome>> {
+): Promise<{ outcomes: Map<R, Outcome>; announcements: Announcement[] | null }> {
   const news = Array.from(
     Map.groupBy(reports, ({ orgId }) => orgId),
     ([orgId, theirs]) => ({
@@ -70,12 +75,10 @@ export async function publishWhereFree<R extends Report & { orgId: OrgId }>(
       ...weigh(orgId, theirs, new Map()),
     }),
   )
-  const free = await insertWhereFree(db, news)
-  return new Map(
-    news
-      .filter(({ orgId }) => free.has(orgId))
-      .flatMap(({ theirs, outcomes }) => theirs.map((report, i) => [report, outcomes[i]!] as const)),
-  )
+  const { free, announcements } = await insertWhereFree(db, news)
+  const written = news.filter(({ orgId }) => free.has(orgId))
+  const outcomes = written.flatMap(({ theirs, outcomes }) => theirs.map((report, i) => [report, outcomes[i]!] as const))
+  return { outcomes: new Map(outcomes), announcements }
 }
 
 /** The ids of a report's events, or why it was refused. */

@@ -1,7 +1,8 @@
 import type { OrgId } from '../../kernel/ids.ts'
 import type { Database, Transaction } from '../../store/database.ts'
+import type { Announcement } from '../../store/delivery/announcements.ts'
 import { takeTurns, type Wait } from '../../store/delivery/events.ts'
-import { type Outcome, publishReport, publishWhereFree } from './publish.ts'
+import { publishReport, publishWhereFree } from './publish.ts'
 import { createReportsInTurn, settle } from './reports-in-turn.ts'
 import { createTurns } from './turns.ts'
 import { isOfOne, type Reporting, type Waiting } from './waiting-reports.ts'
@@ -22,7 +23,7 @@ export function createReporting(deps: {
   db: Database
   /** How many may wait for publishers elsewhere at a time, each with a connection. */
   waitingMax: number
-  hint(): void
+  hint(announcements?: readonly Announcement[] | null): void
 }) {
   const turns = createTurns(deps.waitingMax)
   const inTurn = createReportsInTurn({ ...deps, turns })
@@ -70,20 +71,21 @@ export function createReporting(deps: {
     // One organization alone is written in half the time by itself, unless it would have to stand in line for that.
     const worthwhile = turns.areTaken() ? 1 : 2
     if (new Set(group.map(({ orgId }) => orgId)).size < worthwhile) return group.forEach(inTurn.add)
-    let outcomes: Map<Waiting, Outcome>
+    let published: Awaited<ReturnType<typeof publishWhereFree<Waiting>>>
     try {
-      outcomes = await publishWhereFree(deps.db, group)
+      published = await publishWhereFree(deps.db, group)
     } catch (error) {
       // Each by itself, where that is safe: whoever caused it takes no other with it.
       for (const waiting of group) isOfOne(error) ? inTurn.add(waiting) : waiting.reject(error)
       return
     }
+    const { outcomes, announcements } = published
     for (const waiting of group) {
       const outcome = outcomes.get(waiting)
       if (outcome === undefined) inTurn.add(waiting)
       else settle(waiting, outcome)
     }
-    if (outcomes.size > 0) deps.hint()
+    if (outcomes.size > 0) deps.hint(announcements)
   }
 
   /** All or none of them, so in a transaction of their own. */

@@ -1,6 +1,7 @@
 import { Fault } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { type Database, isLockTimeout } from '../../store/database.ts'
+import type { Announcement } from '../../store/delivery/announcements.ts'
 import { takeTurns, type Wait } from '../../store/delivery/events.ts'
 import { type Outcome, publishNews, publishReports } from './publish.ts'
 import type { Turns } from './turns.ts'
@@ -20,7 +21,11 @@ const slowMs = 300
  * Writes down what is reported of one organization. Its publishers take turns, each for the time of a commit: so what comes
  * while one is on its way to the disk gathers, and follows in one commit. Organizations do not wait for each other.
  */
-export function createReportsInTurn(deps: { db: Database; turns: Turns; hint(): void }) {
+export function createReportsInTurn(deps: {
+  db: Database
+  turns: Turns
+  hint(announcements?: readonly Announcement[] | null): void
+}) {
   /** Of organizations that something is being written for. What came of it is said as it leaves the queue, and not before. */
   const queues = new Map<OrgId, Waiting[]>()
 
@@ -40,9 +45,9 @@ export function createReportsInTurn(deps: { db: Database; turns: Turns; hint(): 
 
   async function writeFirst(orgId: OrgId, queue: Waiting[], count: number, wait: Wait): Promise<void> {
     const group = queue.slice(0, count)
-    let outcomes: readonly Outcome[]
+    let published: { outcomes: readonly Outcome[]; announcements: readonly Announcement[] | null }
     try {
-      outcomes = (await publishNews(deps.db, orgId, group, wait)) ?? (await publishKnown(orgId, group, wait))
+      published = (await publishNews(deps.db, orgId, group, wait)) ?? (await publishKnown(orgId, group, wait))
     } catch (error) {
       if (isLockTimeout(error)) {
         // It stays where it is, and its turn comes again.
@@ -53,14 +58,14 @@ export function createReportsInTurn(deps: { db: Database; turns: Turns; hint(): 
       else for (const { reject } of queue.splice(0, group.length)) reject(error)
       return
     }
-    queue.splice(0, group.length).forEach((waiting, i) => void settle(waiting, outcomes[i]!))
-    deps.hint()
+    queue.splice(0, group.length).forEach((waiting, i) => void settle(waiting, published.outcomes[i]!))
+    deps.hint(published.announcements)
   }
 
   const publishKnown = (orgId: OrgId, group: readonly Waiting[], wait: Wait) =>
     deps.db.begin(async (tx) => {
       await takeTurns(tx, [orgId], wait)
-      return publishReports(tx, orgId, group)
+      return { outcomes: await publishReports(tx, orgId, group), announcements: null }
     })
 
   /** Until the one stands alone that cannot be stored: it takes no other with it. */

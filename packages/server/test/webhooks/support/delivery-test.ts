@@ -71,8 +71,8 @@ async function deliveryWorld(installation: Installation) {
 
   const publishOne = async (org: OrgId = orgId, name = 'main') => {
     const event = { orgId: org, type: 'database.created' as const, data: { database_id: newId('db'), name } }
-    const { id } = await db.begin((tx) => publish(tx, event))
-    hints.give()
+    const { id, announcement } = await db.begin((tx) => publish(tx, event))
+    hints.give(announcement && [announcement])
     return id
   }
 
