@@ -134,16 +134,12 @@ const surmisedColumns = (db: Database, lanes: readonly Beginning[]) => db`,
   ${plainArray(lanes.map(({ surmised }) => surmised?.afterSeq ?? null))}::bigint[],
   ${plainArray(lanes.map(({ surmised }) => surmised?.count ?? null))}::int[]`
 
-/** Of what was announced only that which follows on what the lane has had. One more is looked for, and no more than that. */
+/** Of what was announced only that which follows on what the lane has had: the how-manieth it is says that nothing is between. */
 const withoutGap = (db: Database) => db`, fence as materialized (
   select h.* from held h
-  where h.surmised is null or h.surmised = (
-    select count(*) from (
-      select from keyhook.deliveries d
-      where d.lane_id = h.lane_id and d.event_seq > h.after_seq and d.event_seq <= h.started_seq
-      -- In the order of the index, so that it is the index that is read.
-      order by d.event_seq limit h.surmised + 1
-    ) as d
+  where h.surmised is null or h.started_seq = (
+    select d.event_seq from keyhook.deliveries d where d.lane_id = h.lane_id and d.event_seq > h.after_seq
+    order by d.event_seq offset h.surmised - 1 limit 1
   )
 )`
 
