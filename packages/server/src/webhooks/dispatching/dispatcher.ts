@@ -67,7 +67,6 @@ export function createDispatcher(deps: {
   let looking = false
   let lookAgain = false
   let leaseAgain = false
-  let writeDue = false
 
   const rounds = createRounds({ clock, onError: (error) => deps.onError(error, 'round') })
   const insist = createInsist({
@@ -112,14 +111,9 @@ export function createDispatcher(deps: {
   const hearing = createHearing({
     store,
     owner: deps.owner,
-    clock,
     lanes,
     tell,
     tellHolders: deps.tellHolders,
-    onWriteDue() {
-      writeDue = true
-      void look({ forLanes: false })
-    },
   })
 
   function tell(lane: Lane, news: { headSeq: number; asked?: number }): void {
@@ -143,10 +137,8 @@ export function createDispatcher(deps: {
         lookAgain = false
         // Taken before we listen: whoever asks for lanes meanwhile has to wait for the next writing.
         const wantsLanes = leaseAgain
-        const inWriting = wantsLanes || writeDue
         leaseAgain = false
-        writeDue = false
-        const { forFree, more } = await hearing.hear(inWriting)
+        const { forFree, more } = await hearing.hear(wantsLanes)
         if (more) leaseAgain = true
         if ((wantsLanes || forFree) && !stopping && (await leases.lease())) leaseAgain = true
       } while ((lookAgain || leaseAgain) && !stopping)

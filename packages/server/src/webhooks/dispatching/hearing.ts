@@ -2,38 +2,31 @@ import type { OrgId } from '../../kernel/ids.ts'
 import type { Announcement } from '../../store/delivery/announcements.ts'
 import { deliveryOf } from '../../store/delivery/due.ts'
 import type { LaneNews } from '../../store/delivery/news.ts'
-import type { Clock } from './clock.ts'
 import type { DispatchStore } from './dispatch-store.ts'
 import { type Lane, takeAnnounced, takeFresh } from './lane.ts'
-
-/** What was heard is written to the lanes so much later: no delivery waits for it, and it costs less for many events at once. */
-const writeAfterMs = 100
 
 /** `forFree`: free lanes have news. `more`: not everything that there is to tell was told yet. */
 type Heard = { forFree: boolean; more: boolean }
 
 /**
- * How a dispatcher hears of what has been published. News of lanes that it holds it takes as it is, and writes it to them
- * later. News of free lanes is written at once, so that somebody takes them; of lanes that others hold, those hear themselves.
+ * How a dispatcher hears of what has been published. News of lanes that it holds it takes as it is; that is written to them
+ * when it looks for free lanes the next time, for no delivery waits for it, and it costs less for many events at once. News of free
+ * lanes is written at once, so that somebody takes them; of lanes that others hold, those hear themselves.
  */
 export function createHearing(deps: {
   store: Pick<DispatchStore, 'news' | 'wake'>
   owner: string
-  clock: Clock
   lanes: ReadonlyMap<number, Lane>
   tell(lane: Lane, news: { headSeq: number }): void
   /** News was written for lanes that others hold. */
   tellHolders(): void
-  /** It is time to write down what was heard. */
-  onWriteDue(): void
 }) {
-  const { store, clock, lanes } = deps
+  const { store, lanes } = deps
   /**
    * Empty when lanes are taken, which only ever follows a writing: so none of them can have missed what was seen. Nor can what
    * was seen on a server before this one hide anything from them.
    */
   const seen = new Map<OrgId, number>()
-  let writing: (() => void) | null = null
 
   function take(lane: Lane, news: LaneNews): void {
     takeFresh(lane, news)
@@ -53,22 +46,12 @@ export function createHearing(deps: {
         }
         takeAnnounced(lane, deliveryOf({ laneId, eventSeq: seq, attempts: 0, tries: 0 }, event))
         deps.tell(lane, { headSeq: seq })
-        writeLater()
       }
     }
     return isAll
   }
 
-  function writeLater(): void {
-    writing ??= clock.after(writeAfterMs, () => {
-      writing = null
-      deps.onWriteDue()
-    })
-  }
-
   async function write(): Promise<Heard> {
-    writing?.()
-    writing = null
     const { lanes: woken, more } = await store.wake()
     seen.clear()
     for (const { laneId, headSeq } of woken) {
@@ -90,22 +73,17 @@ export function createHearing(deps: {
     async hear(inWriting: boolean): Promise<Heard> {
       if (inWriting || lanes.size === 0) return write()
       const news = await store.news(deps.owner, seen)
-      let isTaken = false
       let isLeaving = false
       for (const one of news.lanes) {
         const lane = lanes.get(one.laneId)
         // Of one that is being given back, or was lost meanwhile, nobody here can say any more whose news it is.
         if (lane === undefined || lane.releasing) isLeaving = true
-        else {
-          take(lane, one)
-          isTaken = true
-        }
+        else take(lane, one)
       }
       if (!news.complete || news.forFree || isLeaving) return write()
       // Only now, and only of what lanes here have got or others have to hear for themselves: what counts as seen is not
       // shown again.
       for (const [orgId, seq] of news.seen) seen.set(orgId, seq)
-      if (isTaken) writeLater()
       return { forFree: false, more: false }
     },
   }
