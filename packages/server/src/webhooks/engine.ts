@@ -91,9 +91,11 @@ export async function startEngine(deps: {
   await learnTypesOnce(db)
   await housekeeping.start()
   dispatcher.start()
-  const deafen = deps.hints.hear((hint) =>
-    hint.kind === 'held' ? dispatcher.hintHeld() : dispatcher.hint(hint.announcements),
-  )
+  const deafen = deps.hints.hear((hint) => {
+    if (hint.kind === 'work') return dispatcher.hint(hint.announcements)
+    dispatcher.hintHeld()
+    return false
+  })
   // Not waited for: a pooler that swallows LISTEN must not keep deliveries from starting.
   const listening = deps.hints.listen().catch((error) => {
     onError(error, 'listen')

@@ -20,7 +20,8 @@ export type Hint =
   | { kind: 'work'; announcements: readonly Announcement[] | null }
   /** Lanes have news, and another process holds them. */
   | { kind: 'held' }
-type Listener = (hint: Hint) => void
+/** Says whether it has seen to all that there is to do: then nobody else need hear of it. */
+type Listener = (hint: Hint) => boolean
 
 export type Hints = {
   /** What it announces is committed. */
@@ -51,9 +52,7 @@ export function createHints(deps: {
     else gathered?.push(...announcements)
   }
 
-  const tellHere = (hint: Hint) => {
-    for (const listener of listeners) listener(hint)
-  }
+  const tellHere = (hint: Hint): boolean => [...listeners].filter((listener) => listener(hint)).length > 0
 
   function tellingOthers(payload: () => { full: string; brief: string }): () => void {
     let timer: NodeJS.Timeout | null = null
@@ -95,7 +94,7 @@ export function createHints(deps: {
 
   return {
     give(announcements = null) {
-      tellHere({ kind: 'work', announcements })
+      if (tellHere({ kind: 'work', announcements })) return
       gather(announcements)
       tellOthers()
     },

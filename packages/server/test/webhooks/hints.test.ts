@@ -27,11 +27,14 @@ const announcement = (body = '{"secret":"rosebud"}', laneIds = [1, 2]): Announce
   return { orgId: 'org_one' as OrgId, server: '1', events: [event] }
 }
 
-/** A process that gives hints, or hears them. */
-async function processWith(...keys: [Buffer, ...Buffer[]]): Promise<{ hints: Hints; heard: Hint[] }> {
+/** A process that gives hints, or hears them. `takes`: whether it sees to all of one by itself. */
+async function processWith(
+  keys: readonly [Buffer, ...Buffer[]],
+  takes = (_nth: number) => false,
+): Promise<{ hints: Hints; heard: Hint[] }> {
   const hints = createHints({ db: installation.db, masterKeys: createMasterKeys(keys), onError() {} })
   const heard: Hint[] = []
-  onTestFinished(hints.hear((hint) => void heard.push(hint)))
+  onTestFinished(hints.hear((hint) => takes(heard.push(hint))))
   onTestFinished(await hints.listen())
   return { hints, heard }
 }
@@ -39,8 +42,8 @@ async function processWith(...keys: [Buffer, ...Buffer[]]): Promise<{ hints: Hin
 const plain: Hint = { kind: 'work', announcements: null }
 
 test('what one process announces the others hear as it was said, and the process itself once', async () => {
-  const here = await processWith(key)
-  const there = await processWith(key)
+  const here = await processWith([key])
+  const there = await processWith([key])
   here.hints.give([announcement()])
   here.hints.give([announcement('{"n":2}')])
   const announced = () => there.heard.flatMap((hint) => (hint.kind === 'work' ? hint.announcements! : []))
@@ -51,7 +54,7 @@ test('what one process announces the others hear as it was said, and the process
 })
 
 test('nobody else can read it', async () => {
-  const { hints } = await processWith(key)
+  const { hints } = await processWith([key])
   hints.give([announcement()])
   await until(() => overheard.length > 0)
   const said = overheard.join() + Buffer.from(overheard.join(), 'base64').toString()
@@ -59,19 +62,19 @@ test('nobody else can read it', async () => {
 })
 
 test('a process with another master key hears that there is something, and one with an older key beside its own all of it', async () => {
-  const { hints } = await processWith(key)
-  const stranger = await processWith(randomBytes(32))
-  const renewed = await processWith(randomBytes(32), key)
+  const { hints } = await processWith([key])
+  const stranger = await processWith([randomBytes(32)])
+  const renewed = await processWith([randomBytes(32), key])
   hints.give([announcement()])
   await until(() => stranger.heard.length > 0 && renewed.heard.length > 0)
   expect([stranger.heard, renewed.heard]).toEqual([[plain], [{ kind: 'work', announcements: [announcement()] }]])
 })
 
 test('what was changed on the way, or made up, is a plain hint, and so is what nodes of earlier versions say', async () => {
-  const { hints } = await processWith(key)
+  const { hints } = await processWith([key])
   hints.give([announcement()])
   const [sealed] = await until(() => overheard.length > 0 && overheard)
-  const { heard } = await processWith(key)
+  const { heard } = await processWith([key])
   const changed = `${sealed!.slice(0, -6)}${sealed!.at(-6) === 'A' ? 'B' : 'A'}${sealed!.slice(-5)}`
   const said = [
     '',
@@ -95,8 +98,8 @@ test.each([
   ['too large to be said', [announcement('x'.repeat(8_000))]],
   ['too many', Array.from({ length: 90 }, () => announcement('{}', []))],
 ])('of announcements that are %s there is a plain hint', async (_what, announcements) => {
-  const { hints, heard: here } = await processWith(key)
-  const { heard } = await processWith(key)
+  const { hints, heard: here } = await processWith([key])
+  const { heard } = await processWith([key])
   hints.give(announcements)
   await until(() => heard.length > 0)
   expect(heard).toEqual([plain])
@@ -104,8 +107,8 @@ test.each([
 })
 
 test('where something is not announced others are told no part, for it would stand for all', async () => {
-  const { hints } = await processWith(key)
-  const { heard } = await processWith(key)
+  const { hints } = await processWith([key])
+  const { heard } = await processWith([key])
   hints.give([announcement()])
   // Within the moment in which it gathers.
   hints.give([announcement()])
@@ -113,4 +116,13 @@ test('where something is not announced others are told no part, for it would sta
   hints.give([announcement()])
   await until(() => heard.length === 2)
   expect(new Set(heard)).toEqual(new Set([plain, { kind: 'work', announcements: [announcement()] }]))
+})
+
+test('what this process has seen to by itself is said to nobody else', async () => {
+  const { hints } = await processWith([key], (nth) => nth === 1)
+  const { heard } = await processWith([key])
+  hints.give([announcement('{"n":1}')])
+  hints.give([announcement('{"n":2}')])
+  await until(() => heard.length > 0)
+  expect(heard).toEqual([{ kind: 'work', announcements: [announcement('{"n":2}')] }])
 })

@@ -23,9 +23,9 @@ export type Dispatcher = {
   start(): void
   /**
    * There may be something to do, and perhaps somebody says what. Only ever a hint: everything is also found by looking now and
-   * then.
+   * then. Says whether all of it is for lanes that are held here.
    */
-  hint(announcements?: readonly Announcement[] | null): void
+  hint(announcements?: readonly Announcement[] | null): boolean
   /** Another dispatcher was told of news for lanes that it does not hold. */
   hintHeld(): void
   /** Starts nothing more, waits for what is in flight up to the bound, then ends it and gives every lane back. */
@@ -194,8 +194,10 @@ export function createDispatcher(deps: {
       rounds.every(lingerMs / 4, leases.giveBackIdle)
     },
     hint(announcements = null) {
-      if (stopping) return
-      if (announcements === null || !hearing.takeAnnouncements(announcements)) void look({ forLanes: false })
+      if (stopping) return false
+      if (announcements !== null && hearing.takeAnnouncements(announcements)) return true
+      void look({ forLanes: false })
+      return false
     },
     hintHeld: () => void peek().catch((error) => deps.onError(error, 'peek')),
     async stop() {
