@@ -184,14 +184,14 @@ export function createModel(now: () => number, freshMax = 12) {
         const lane = heldBy({ laneId, token })
         if (lane === undefined || lane.ended || lane.owner === null) continue
         if (lane.begunNo > no || lane.server !== server) continue
-        if (locked.has(laneId)) {
-          mayGo.set(laneId, 'locked')
-          continue
-        }
         const newestSeq = Math.max(...fresh.filter(({ attempt }) => attempt === 1).map(({ eventSeq }) => eventSeq))
         const isAfter = (seq: number) => surmised !== null && seq > surmised.afterSeq && seq <= newestSeq
         if (surmised !== null && deliveries.get(laneId)!.filter(isAfter).length !== surmised.count) {
           mayGo.set(laneId, 'gap')
+          continue
+        }
+        if (locked.has(laneId)) {
+          mayGo.set(laneId, 'locked')
           continue
         }
         const tries = new Map<number, number>()

@@ -65,8 +65,11 @@ export const beginAttempts = async (
 ): Promise<MayGo> => {
   const mayGo = await begin(db, beginnings, leaseMs, 'pass_over')
   const others = beginnings.filter(({ laneId }) => !mayGo.has(laneId))
-  // Lost, or locked. Mostly there are none: to bound the wait in the first place would cost a tenth of the statement.
-  return others.length === 0 ? mayGo : new Map([...mayGo, ...(await beginLocked(db, others, leaseMs, whenLocked))])
+  // Mostly there are none: to bound the wait in the first place would cost a tenth of the statement.
+  if (others.length === 0) return mayGo
+  const gaps = await findGaps(db, others)
+  const lostOrLocked = others.filter(({ laneId }) => !gaps.has(laneId))
+  return new Map([...mayGo, ...gaps, ...(await beginLocked(db, lostOrLocked, leaseMs, whenLocked))])
 }
 
 async function beginLocked(
@@ -75,6 +78,7 @@ async function beginLocked(
   leaseMs: number,
   whenLocked: WhenLocked,
 ): Promise<MayGo> {
+  if (others.length === 0) return new Map()
   if (whenLocked === 'pass_over') return passedOver(db, others)
   try {
     return await begin(db, others, leaseMs, 'wait')
@@ -99,10 +103,10 @@ const begin = async (db: Database, beginnings: readonly Beginning[], leaseMs: nu
           db,
           lanes.map((lane) => lane.unsettled.map(lineOf).join('\n')),
         )}
-        ${isSurmised ? surmisedColumns(db, lanes) : db``}
+        ${isSurmised ? db`, ${surmisedColumns(db, lanes)}` : db``}
       ) as i (lane_id, token, no, started_seq, begun ${isSurmised ? db`, after_seq, surmised` : db``})
       ${whenLocked === 'wait' ? db`where (select ${boundedWait(db)}) is not null` : db``}
-    ), ${isSurmised ? db`held` : db`fence`} as materialized (
+    ), fence as materialized (
       select i.*, l.org_id from input i
       cross join lateral (
         select l.org_id from keyhook.lanes l
@@ -115,51 +119,52 @@ const begin = async (db: Database, beginnings: readonly Beginning[], leaseMs: nu
           and l.ended_at is null and l.lease_owner is not null
         for no key update of l ${orPassOver(db, whenLocked)}
       ) l
-    ) ${isSurmised ? withoutGap(db) : db``}
-    ${retries.length === 0 ? db`` : takenUp(db, retries)}, begun as (${begun(db, leaseMs)})
-    select b.id, false as has_gap, ${retries.length === 0 ? db`null as event_seq, null as try` : db`t.event_seq, t.try`}
-    from begun b ${retries.length === 0 ? db`` : db`left join taken_up t on t.lane_id = b.id`}
-    ${isSurmised ? gaps(db) : db``}`
-  const mayGo = new Map<number, ReadonlyMap<number, number> | 'gap'>()
-  for (const { id, has_gap, event_seq, try: tries } of rows) {
+      ${isSurmised ? db`where ${hasNoGap(db)}` : db``}
+    ) ${retries.length === 0 ? begun(db, leaseMs) : begunWithRetries(db, leaseMs, retries)}`
+  const mayGo = new Map<number, ReadonlyMap<number, number>>()
+  for (const { id, event_seq, try: tries } of rows) {
     const laneId = Number(id)
     const before = mayGo.get(laneId) ?? noRetries
-    if (has_gap || before === 'gap') mayGo.set(laneId, 'gap')
-    else mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
+    mayGo.set(laneId, event_seq === null ? before : new Map(before).set(Number(event_seq), tries))
   }
   return mayGo
 }
 
-const surmisedColumns = (db: Database, lanes: readonly Beginning[]) => db`,
+const surmisedColumns = (db: Database, lanes: readonly Beginning[]) => db`
   ${plainArray(lanes.map(({ surmised }) => surmised?.afterSeq ?? null))}::bigint[],
   ${plainArray(lanes.map(({ surmised }) => surmised?.count ?? null))}::int[]`
 
-/** Of what was announced only that which follows on what the lane has had: the how-manieth it is says that nothing is between. */
-const withoutGap = (db: Database) => db`, fence as materialized (
-  select h.* from held h
-  where h.surmised is null or h.started_seq = (
-    select d.event_seq from keyhook.deliveries d where d.lane_id = h.lane_id and d.event_seq > h.after_seq
-    order by d.event_seq offset h.surmised - 1 limit 1
+/** What was announced follows on what the lane has had: by the how-manieth of all that came after that it is. */
+const hasNoGap = (db: Database) => db`(
+  i.surmised is null or i.started_seq = (
+    select d.event_seq from keyhook.deliveries d where d.lane_id = i.lane_id and d.event_seq > i.after_seq
+    order by d.event_seq offset i.surmised - 1 limit 1
   )
 )`
 
-const gaps = (db: Database) => db`
-  union all select lane_id, true, null, null from held where lane_id not in (select lane_id from fence)`
+const findGaps = async (db: Database, lanes: readonly Beginning[]): Promise<Map<number, 'gap'>> => {
+  const surmised = lanes.filter((lane) => lane.surmised !== null)
+  if (surmised.length === 0) return new Map()
+  const rows = await db<{ id: string }[]>`select l.id from ${stillHeld(db, surmised)} and ${hasNoGap(db)} is not true`
+  return new Map(rows.map(({ id }) => [Number(id), 'gap']))
+}
 
 /** Those that would have begun: what else is there to keep them but a lock? Should it be gone by now, they begin the next time. */
 const passedOver = async (db: Database, lanes: readonly Beginning[]): Promise<MayGo> => {
-  const rows = await db<{ id: string }[]>`
-    select l.id
-    from unnest(
-      ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
-      ${plainArray(lanes.map((lane) => lane.no))}::bigint[]
-    ) as i (lane_id, token, no)
-    join keyhook.lanes l on l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
-    where l.ended_at is null and l.lease_owner is not null and l.lease_server = pg_postmaster_start_time()`
+  const rows = await db<{ id: string }[]>`select l.id from ${stillHeld(db, lanes)}`
   return new Map(rows.map(({ id }) => [Number(id), 'locked']))
 }
 
-type BegunRow = { id: string; has_gap: boolean } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
+const stillHeld = (db: Database, lanes: readonly Beginning[]) => db`
+  unnest(
+    ${plainArray(lanes.map((lane) => lane.laneId))}::bigint[], ${plainArray(lanes.map((lane) => lane.token))}::bigint[],
+    ${plainArray(lanes.map((lane) => lane.no))}::bigint[],
+    ${plainArray(lanes.map((lane) => startedSeq(lane.fresh)))}::bigint[], ${surmisedColumns(db, lanes)}
+  ) as i (lane_id, token, no, started_seq, after_seq, surmised)
+  join keyhook.lanes l on l.id = i.lane_id and l.lease_token = i.token and l.begun_no <= i.no
+  where l.ended_at is null and l.lease_owner is not null and l.lease_server = pg_postmaster_start_time()`
+
+type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: string; try: number })
 
 /**
  * A beginning keeps the lease, too, once half of it is over: renewals pass over what is locked, and the lane of a busy webhook
@@ -173,13 +178,13 @@ const begun = (db: Database, leaseMs: number) => db`
       else l.due_at
     end
   from fence f where l.id = f.lane_id
-  returning l.id`
+  returning l.id, null as event_seq, null as try`
 
 /**
  * A retry that begins waits no longer. One that waits because this very attempt has failed meanwhile goes on waiting. The
  * number of tries is said as it stands here: a redelivery that was asked for since the retry was read has set it back.
  */
-const takenUp = (db: Database, retries: readonly BegunAttempt[]) => db`
+const begunWithRetries = (db: Database, leaseMs: number, retries: readonly BegunAttempt[]) => db`
   , taken_up as (
     delete from keyhook.retries r
     using unnest(
@@ -189,7 +194,8 @@ const takenUp = (db: Database, retries: readonly BegunAttempt[]) => db`
     join fence f on f.lane_id = t.lane_id
     where r.lane_id = t.lane_id and r.event_seq = t.event_seq and r.org_id = f.org_id and r.attempt < t.attempt
     returning r.lane_id, r.event_seq, r.try
-  )`
+  ), begun as (${begun(db, leaseMs)})
+  select b.id, t.event_seq, t.try from begun b left join taken_up t on t.lane_id = b.id`
 
 export type Leftover = DueDelivery & { attemptId: string; startedAtMs: number }
 
