@@ -7,12 +7,15 @@ create type keyhook.published as (
   event_seqs   bigint[],
   lane_ids     bigint[],
   published_ms bigint,
-  -- Which server this is, by when it started (see keyhook.lanes.lease_server), in microseconds.
-  server       bigint
+  server       text
 );
 
-create function keyhook.server() returns bigint
-language sql stable as $$ select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint $$;
+-- Which server this is, by when it started (see keyhook.lanes.lease_server), and which of its databases: a copy of this one gives the
+-- same numbers to other events.
+create function keyhook.server() returns text
+language sql stable as $$
+  select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || current_database()
+$$;
 
 create function keyhook.publish_and_say(
   for_org text, ids text[], types text[], bodies text[], named text[], announced_max integer
@@ -76,7 +79,7 @@ create type keyhook.published_where_free as (
   event_seqs   bigint[],
   lane_ids     bigint[],
   published_ms bigint,
-  server       bigint
+  server       text
 );
 
 create function keyhook.publish_where_free_and_say(

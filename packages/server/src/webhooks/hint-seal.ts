@@ -27,7 +27,7 @@ export function createHintSeal(masterKeys: Pick<MasterKeys, 'derive'>) {
   function keysOfSender(text: string): Buffer[] {
     const before = known.get(text)
     if (before !== undefined) return before
-    if (known.size >= sendersMax) known.clear()
+    if (known.size >= sendersMax) known.delete(known.keys().next().value!)
     const keys = keysOf(Buffer.from(text, 'base64url'))
     known.set(text, keys)
     return keys
@@ -47,7 +47,7 @@ export function createHintSeal(masterKeys: Pick<MasterKeys, 'derive'>) {
     open(payload: string): string | null {
       const end = payload.indexOf('.')
       const box = Buffer.from(payload.slice(end + 1), 'base64')
-      if (end < 0 || box.length < nonceBytes + tagBytes) return null
+      if (end !== sender.length || box.length < nonceBytes + tagBytes) return null
       for (const key of keysOfSender(payload.slice(0, end))) {
         const opening = createDecipheriv(cipher, key, box.subarray(0, nonceBytes))
         opening.setAuthTag(box.subarray(-tagBytes))

@@ -6,8 +6,15 @@ import { createHintSeal } from './hint-seal.ts'
 const channel = 'keyhook_wake'
 /** NOTIFY takes a lock that every notifying commit of the instance shares, so a process says it at most this often. */
 const notifyMsMin = 2
-/** NOTIFY takes less than 8,000 bytes. */
+/** NOTIFY takes less than 8,000 bytes. Sealing and writing it as text makes it larger by a third and more. */
 const payloadMax = 7_900
+const announcedBytesMax = (payloadMax * 3) / 4
+/**
+ * For so long it is believed. Whoever listens can say again later what was said, to the same database after it was restored: there
+ * the numbers stand for other events. Clocks that differ by more make announcements plain hints.
+ */
+const freshMs = 10_000
+type Said = { atMs: number; announcements: Announcement[] }
 /** Somebody who listens and never reads keeps all that is said in PostgreSQL's queue, of 8 GB: from this share of it on we say little. */
 const queueShareMax = 0.001
 
@@ -40,7 +47,9 @@ export function createHints(deps: {
   db: Database
   masterKeys: Pick<MasterKeys, 'derive'>
   onError(error: unknown): void
+  now?(): number
 }): Hints {
+  const now = deps.now ?? Date.now
   const listeners = new Set<Listener>()
   const seal = createHintSeal(deps.masterKeys)
   /** What there is to say to others the next time, about so many bytes; null if that is more than can be said. */
@@ -48,7 +57,7 @@ export function createHints(deps: {
   let gatheredBytes = 0
   const gather = (announcements: readonly Announcement[] | null) => {
     gatheredBytes += announcements?.reduce((sum, one) => sum + bytesOf(one), 0) ?? 0
-    if (announcements === null || gatheredBytes > payloadMax) gathered = null
+    if (announcements === null || gatheredBytes > announcedBytesMax) gathered = null
     else gathered?.push(...announcements)
   }
 
@@ -77,7 +86,8 @@ export function createHints(deps: {
   }
 
   const tellOthers = tellingOthers(() => {
-    const sealed = gathered === null ? null : seal.seal(JSON.stringify(gathered))
+    const sealed =
+      gathered === null ? null : seal.seal(JSON.stringify({ atMs: now(), announcements: gathered } satisfies Said))
     gathered = []
     gatheredBytes = 0
     const brief = seal.sender
@@ -88,8 +98,10 @@ export function createHints(deps: {
     if (payload === 'held') return { kind: 'held' }
     // We have told ourselves.
     if (seal.isOwn(payload)) return null
-    const text = seal.open(payload)
-    return { kind: 'work', announcements: text === null ? null : JSON.parse(text) }
+    const said = seal.open(payload)
+    if (said === null) return { kind: 'work', announcements: null }
+    const { atMs, announcements }: Said = JSON.parse(said)
+    return { kind: 'work', announcements: Math.abs(now() - atMs) < freshMs ? announcements : null }
   }
 
   return {

@@ -293,32 +293,28 @@ export function createModel(now: () => number, freshMax = 12) {
       deliveries.set(id, [])
       return id
     },
-    /** An event for every lane of the organization whose webhook is there. */
-    publish(orgId: OrgId): number {
+    /** An event for every lane of the organization whose webhook is there, or a sample for one of them. */
+    publish(orgId: OrgId, only?: number): number {
       onDisk()
       const eventSeq = (lastSeq.get(orgId) ?? 0) + 1
       lastSeq.set(orgId, eventSeq)
       // Of two servers that give the same number, each has its own event.
       events.set(`${orgId} ${eventSeq}`, { eventId: `${eventSeq}.${server}`, publishedMs: now() })
       for (const lane of lanes.values()) {
-        if (lane.orgId === orgId && !lane.ended) deliveries.get(lane.id)!.push(eventSeq)
+        if (lane.orgId === orgId && !lane.ended && (only ?? lane.id) === lane.id)
+          deliveries.get(lane.id)!.push(eventSeq)
       }
       wakes = [...wakes, { orgId, eventSeq }]
       return eventSeq
     },
-    /** What its publisher says of an event. */
-    announce(orgId: OrgId, seq: number): Announcement {
-      const laneIds = deliveriesOf({ orgId, eventSeq: seq }).map(({ lane }) => lane.id)
-      const { eventId, publishedMs } = events.get(`${orgId} ${seq}`)!
-      const event = {
-        id: eventId,
-        type: 'database.created' as const,
-        body: '',
-        seq,
-        publishedAtMs: publishedMs,
-        laneIds,
-      }
-      return { orgId, server: String(server), events: [event] }
+    /** What their publisher says of events. */
+    announce(orgId: OrgId, seqs: readonly number[]): Announcement {
+      const announced = seqs.map((seq) => {
+        const laneIds = deliveriesOf({ orgId, eventSeq: seq }).map(({ lane }) => lane.id)
+        const { eventId, publishedMs } = events.get(`${orgId} ${seq}`)!
+        return { id: eventId, type: 'database.created' as const, body: '', seq, publishedAtMs: publishedMs, laneIds }
+      })
+      return { orgId, server: String(server), events: announced }
     },
     /** Deletes the webhook of a lane. */
     end(laneId: number): void {

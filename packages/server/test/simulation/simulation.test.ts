@@ -126,10 +126,12 @@ test('a lane that is taken over while news is on its way misses nothing of it', 
   expect(await sentAfterTakingOver()).toEqual([1, 2])
 })
 
-test('what is announced is sent with one statement, and where another has overtaken it the lane reads them both', async () => {
-  const { inOrder, overtaken } = await saidForAnnounced()
+test('what is announced is sent with one statement; where one has overtaken another, the lane reads them both', async () => {
+  const { overtaken, inOrder, overtakenAgain } = await saidForAnnounced()
   expect(inOrder).toEqual(['begin'])
-  expect(overtaken).toEqual(['begin', 'read', 'begin'])
+  expect(overtaken.slice(0, 3)).toEqual(['begin', 'read', 'begin'])
+  // The last number is known by then: it is seen at once that there must be another.
+  expect(overtakenAgain.slice(0, 2)).toEqual(['news', 'begin'])
 })
 
 test.each([200, 700, 900])('a retry of a lane that gets an event every %i ms goes out in its time', async (everyMs) => {

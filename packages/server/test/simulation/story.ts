@@ -96,6 +96,7 @@ export async function tell(
       }
     }
   }
+  const lanesOf = (orgId: OrgId) => [...model.lanes.values()].flatMap((lane) => (lane.orgId === orgId ? lane.id : []))
   const sometime = (happens: () => void) => void timeline.after(random.int(0, troubleMs), happens)
   const often = (most: number, happens: () => void) => {
     for (let i = random.int(0, most); i > 0; i--) sometime(happens)
@@ -105,9 +106,11 @@ export async function tell(
   for (const org of orgs) {
     for (let i = random.int(1, 15); i > 0; i--) {
       sometime(() => {
-        const seq = model.publish(org)
-        note(`${org} publishes event ${seq}`)
-        hint(model.announce(org, seq))
+        // Now and then a sample for one of them, or with no hint at all.
+        const only = random.chance(0.1) ? random.pick(lanesOf(org)) : undefined
+        const seqs = Array.from({ length: random.chance(0.2) ? 3 : 1 }, () => model.publish(org, only))
+        note(`${org} publishes event ${seqs.join()}`)
+        if (random.chance(0.9)) hint(only === undefined ? model.announce(org, seqs) : undefined)
       })
     }
   }

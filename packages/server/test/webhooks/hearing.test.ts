@@ -97,7 +97,7 @@ test('what is announced for lanes that are held here needs no statement, and is 
   const { model, hearing, waiting, written, statements } = hearingTest(null)
   model.end(2)
   expect(
-    hearing.takeAnnouncements([model.announce(org, model.publish(org)), model.announce(org, model.publish(org))]),
+    hearing.takeAnnouncements([model.announce(org, [model.publish(org)]), model.announce(org, [model.publish(org)])]),
   ).toBe(true)
   expect([waiting(), statements]).toEqual([[1, 2], []])
   await hearing.hear(true)
@@ -106,7 +106,7 @@ test('what is announced for lanes that are held here needs no statement, and is 
 
 test('what is announced for others as well is taken, and the others are heard of as ever', async () => {
   const { model, hearing, waiting, written, other } = hearingTest(null)
-  expect(hearing.takeAnnouncements([model.announce(org, model.publish(org))])).toBe(false)
+  expect(hearing.takeAnnouncements([model.announce(org, [model.publish(org)])])).toBe(false)
   expect(waiting()).toEqual([1])
   expect(await hearing.hear(false)).toMatchObject({ forFree: true })
   expect([waiting(), written(other)]).toEqual([[1], 1])
@@ -114,9 +114,22 @@ test('what is announced for others as well is taken, and the others are heard of
 
 test('an announcement of another server is none, nor is one for a lane that is being given back', () => {
   const { model, hearing, lane, waiting } = hearingTest('them')
-  const announcement = model.announce(org, model.publish(org))
+  const announcement = model.announce(org, [model.publish(org)])
   expect(hearing.takeAnnouncements([{ ...announcement, server: '7' }])).toBe(false)
   lane.releasing = true
   expect(hearing.takeAnnouncements([announcement])).toBe(false)
   expect(waiting()).toEqual([])
+})
+
+test('what is announced while an earlier event has not been heard of is heard of together with that', async () => {
+  const { model, hearing, waiting, other } = hearingTest('them')
+  model.end(other)
+  expect(hearing.takeAnnouncements([model.announce(org, [model.publish(org)])])).toBe(true)
+  model.publish(org)
+  expect(hearing.takeAnnouncements([model.announce(org, [model.publish(org)])])).toBe(false)
+  expect(waiting()).toEqual([1])
+  await hearing.hear(false)
+  expect(waiting()).toEqual([1, 2, 3])
+  expect(hearing.takeAnnouncements([model.announce(org, [model.publish(org)])])).toBe(true)
+  expect(waiting()).toEqual([1, 2, 3, 4])
 })

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import type { Installation } from '../../src/startup/open.ts'
+import { connect } from '../../src/store/database.ts'
 import type { Announcement } from '../../src/store/delivery/announcements.ts'
 import { createHints, type Hint, type Hints } from '../../src/webhooks/hints.ts'
 import { createInstallation } from '../support/installation.ts'
@@ -27,12 +28,17 @@ const announcement = (body = '{"secret":"rosebud"}', laneIds = [1, 2]): Announce
   return { orgId: 'org_one' as OrgId, server: '1', events: [event] }
 }
 
-/** A process that gives hints, or hears them. `takes`: whether it sees to all of one by itself. */
+/** A process that gives hints, or hears them. `takes`: whether it sees to all of one by itself. `aheadMs`: what its clock is ahead. */
 async function processWith(
   keys: readonly [Buffer, ...Buffer[]],
-  takes = (_nth: number) => false,
+  { takes = (_nth: number): boolean => false, aheadMs = 0 } = {},
 ): Promise<{ hints: Hints; heard: Hint[] }> {
-  const hints = createHints({ db: installation.db, masterKeys: createMasterKeys(keys), onError() {} })
+  const hints = createHints({
+    db: installation.db,
+    masterKeys: createMasterKeys(keys),
+    onError() {},
+    now: () => Date.now() + aheadMs,
+  })
   const heard: Hint[] = []
   onTestFinished(hints.hear((hint) => takes(heard.push(hint))))
   onTestFinished(await hints.listen())
@@ -95,6 +101,19 @@ test('what was changed on the way, or made up, is a plain hint, and so is what n
 })
 
 test.each([
+  [9_000, true],
+  [11_000, false],
+  [-11_000, false],
+])('what was said %i ms ago is believed: %s', async (aheadMs, isBelieved) => {
+  // Said again later it may be about other events: the database may have been restored since.
+  const { hints } = await processWith([key])
+  const { heard } = await processWith([key], { aheadMs })
+  hints.give([announcement()])
+  await until(() => heard.length === 1)
+  expect(heard).toEqual([isBelieved ? { ...plain, announcements: [announcement()] } : plain])
+})
+
+test.each([
   ['too large to be said', [announcement('x'.repeat(8_000))]],
   ['too many', Array.from({ length: 90 }, () => announcement('{}', []))],
 ])('of announcements that are %s there is a plain hint', async (_what, announcements) => {
@@ -119,10 +138,26 @@ test('where something is not announced others are told no part, for it would sta
 })
 
 test('what this process has seen to by itself is said to nobody else', async () => {
-  const { hints } = await processWith([key], (nth) => nth === 1)
+  const { hints } = await processWith([key], { takes: (nth) => nth === 1 })
   const { heard } = await processWith([key])
   hints.give([announcement('{"n":1}')])
   hints.give([announcement('{"n":2}')])
   await until(() => heard.length > 0)
   expect(heard).toEqual([{ kind: 'work', announcements: [announcement('{"n":2}')] }])
+})
+
+test('while somebody who listens leaves much of it unread, there are plain hints', async () => {
+  const { hints } = await processWith([key])
+  const { heard } = await processWith([key])
+  const deaf = connect(installation.target, { name: 'deaf', connectionsMax: 1 })
+  onTestFinished(() => deaf.end())
+  await deaf`listen noise`
+  // As long as its transaction is open it reads nothing.
+  await deaf.begin(async (tx) => {
+    await tx`select 1`
+    await installation.db`select pg_notify('noise', n || repeat('x', 7900)) from generate_series(1, 1200) n`
+    hints.give([announcement()])
+    await until(() => heard.length > 0)
+  })
+  expect(heard).toEqual([plain])
 })

@@ -138,6 +138,15 @@ test('where something was missing the lane reads again what it had, and no read 
   expect(surmisedOf(lane, [begun(6), begun(7)])).toBeNull()
 })
 
+test('what a lane was told of and does not find is not taken for read: the number may be given to another', () => {
+  const lane = caughtUp(5)
+  lane.headSeq = 9
+  takeIn(lane, readRequest(lane), [6, 7].map(delivery))
+  expect([waiting(lane), lane.readSeq, lane.headSeq]).toEqual([[6, 7], 7, 7])
+  takeFresh(lane, news(7, [8]))
+  expect(waiting(lane)).toEqual([6, 7, 8])
+})
+
 test('a fast lane reads many small bodies ahead and few large ones, and many again when they are small', () => {
   const lane = caughtUp(0)
   lane.sender.width.now = 32

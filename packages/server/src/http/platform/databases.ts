@@ -14,6 +14,7 @@ import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Database, Transaction } from '../../store/database.ts'
+import type { Announcement } from '../../store/delivery/announcements.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import {
   type DatabaseRow,
@@ -37,8 +38,8 @@ export function databaseRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
   enqueue: Enqueue
-  publish(tx: Transaction, event: NewEvent): Promise<unknown>
-  hint(): void
+  publish(tx: Transaction, event: NewEvent): Promise<{ announcement: Announcement | null }>
+  hint(announcements: readonly Announcement[] | null): void
   databasesPerOrgMax: number
 }): Route[] {
   return [
@@ -113,11 +114,11 @@ export function databaseRoutes(deps: {
       faults: ['not_found'],
       success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
       async handler({ orgId, actor, params: { databaseId: id } }) {
-        const row = await deps.db.begin(async (tx) => {
+        const { row, published } = await deps.db.begin(async (tx) => {
           const database = await lockDatabase(tx, orgId, id)
           if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
           const next = moveDatabase(database.status, 'remove')
-          if (next === null) return database
+          if (next === null) return { row: database, published: null }
           await markDatabaseRemoving(tx, orgId, id, next)
           await endUsage(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
@@ -126,16 +127,12 @@ export function databaseRoutes(deps: {
           if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
           else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
           // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
-          if (moveDatabase(status, 'give_up') !== null) {
-            await deps.publish(tx, {
-              orgId,
-              type: 'database.failed',
-              data: { database_id: id, name, reason: wasDeleted },
-            })
-          }
-          return { ...database, status: next }
+          const data = { database_id: id, name, reason: wasDeleted }
+          const isAwaited = moveDatabase(status, 'give_up') !== null
+          const published = isAwaited ? await deps.publish(tx, { orgId, type: 'database.failed', data }) : null
+          return { row: { ...database, status: next }, published }
         })
-        deps.hint()
+        if (published !== null) deps.hint(published.announcement && [published.announcement])
         return { status: 202, body: databaseOf(row) }
       },
     }),

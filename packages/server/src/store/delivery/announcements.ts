@@ -7,8 +7,8 @@ export type StoredEvent = { id: string; type: EventType; body: string }
 type AnnouncedEvent = StoredEvent & { seq: number; publishedAtMs: number; laneIds: number[] }
 
 /**
- * What a publisher has committed, said by itself, so that whoever holds the lanes need not read it. It is good on the server that
- * gave the numbers: another one gives them to other events.
+ * What a publisher has committed, said by itself, so that whoever holds the lanes need not read it. It is good for the database that
+ * gave the numbers, and as long as its server runs: another one gives them to other events.
  */
 export type Announcement = { orgId: OrgId; server: string; events: AnnouncedEvent[] }
 
@@ -28,7 +28,7 @@ export type PublishedWhereFreeRow = Deliveries & { free: OrgId[]; newest: string
 export function announcementOf(
   orgId: OrgId,
   events: readonly StoredEvent[],
-  { newest, event_seqs, lane_ids, published_ms, server }: PublishedRow,
+  { newest, event_seqs, lane_ids, published_ms, server }: Omit<PublishedRow, 'taken'>,
 ): Announcement | null {
   const seqs = event_seqs ?? []
   if (newest === null || server === null || seqs.length > announcedMax) return null
@@ -47,11 +47,11 @@ export function announcementsOf(
 ): Announcement[] | null {
   const orgIds = org_ids ?? []
   if (orgIds.length > announcedMax) return null
-  return publications.flatMap(({ orgId, events }) => {
-    const place = free.indexOf(orgId)
-    if (place < 0) return []
+  const written = publications.filter(({ orgId }) => free.includes(orgId))
+  const announcements = written.flatMap(({ orgId, events }) => {
     const itsOwn = <T>(all: T[] | null) => (all ?? []).filter((_, n) => orgIds[n] === orgId)
     const deliveries = { event_seqs: itsOwn(said.event_seqs), lane_ids: itsOwn(said.lane_ids) }
-    return announcementOf(orgId, events, { ...said, ...deliveries, taken: [], newest: newest![place]! }) ?? []
+    return announcementOf(orgId, events, { ...said, ...deliveries, newest: newest![free.indexOf(orgId)]! }) ?? []
   })
+  return announcements.length === written.length ? announcements : null
 }

@@ -22,7 +22,7 @@ export type BegunAttempt = {
 /**
  * `no` grows with every beginning of a lease. `fresh`: what begins now. `unsettled`: all that the lane has on its way, `fresh`
  * included: this is what takes the place of what stood there before. `surmised`: the last so many of the first attempts in `fresh`
- * were announced and not read. They begin if they are all that there is after this event.
+ * were announced and not read. They begin if there is nothing else between this event and the last of them.
  */
 export type Beginning = {
   laneId: number

@@ -174,7 +174,8 @@ export function createFlow(deps: {
       leaveStart(one)
       if (tries === 'gap') {
         takeBack(one)
-        readAgain(one.lane, one.begun)
+        if (one.lane.gone) deps.onLost(one.lane)
+        else readAgain(one.lane, one.begun)
         continue
       }
       if (tries === undefined) {

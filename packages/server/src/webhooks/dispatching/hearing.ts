@@ -27,6 +27,8 @@ export function createHearing(deps: {
    * was seen on a server before this one hide anything from them.
    */
   const seen = new Map<OrgId, number>()
+  /** Newest event of each that was announced or heard of, as long as little was. */
+  const newest = new Map<OrgId, number>()
 
   function take(lane: Lane, news: LaneNews): void {
     takeFresh(lane, news)
@@ -34,7 +36,11 @@ export function createHearing(deps: {
   }
 
   /** Says whether there is nothing else to hear: it is all for lanes that are held here. */
-  function takeAnnouncement({ server, events }: Announcement): boolean {
+  function takeAnnouncement({ orgId, server, events }: Announcement): boolean {
+    const before = newest.get(orgId) ?? Number.POSITIVE_INFINITY
+    newest.set(orgId, Math.max(newest.get(orgId) ?? 0, events.at(-1)!.seq))
+    // Others publish there as well, and what they say is still on its way: the news has it all.
+    if (events[0]!.seq > before + 1) return false
     let isAll = true
     for (const { laneIds, seq, id, type, publishedAtMs, body } of events) {
       const event = { eventId: id, eventType: type, publishedAtMs, body: Buffer.from(body) }
@@ -54,6 +60,7 @@ export function createHearing(deps: {
   async function write(): Promise<Heard> {
     const { lanes: woken, more } = await store.wake()
     seen.clear()
+    newest.clear()
     for (const { laneId, headSeq } of woken) {
       const lane = lanes.get(laneId)
       // While it is being given back the release itself will notice.
@@ -83,7 +90,10 @@ export function createHearing(deps: {
       if (!news.complete || news.forFree || isLeaving) return write()
       // Only now, and only of what lanes here have got or others have to hear for themselves: what counts as seen is not
       // shown again.
-      for (const [orgId, seq] of news.seen) seen.set(orgId, seq)
+      for (const [orgId, seq] of news.seen) {
+        seen.set(orgId, seq)
+        newest.set(orgId, Math.max(newest.get(orgId) ?? 0, seq))
+      }
       return { forFree: false, more: false }
     },
   }

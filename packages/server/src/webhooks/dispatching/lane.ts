@@ -22,7 +22,7 @@ export type Lane = {
   readonly leased: LeasedLane
   readonly sender: LaneSender
   readonly widthMax: number
-  /** Newest delivery that was read, and newest that is known to exist. */
+  /** Newest delivery that was read or announced, and newest that is known to exist. */
   readSeq: number
   headSeq: number
   /** Up to here what was read is all that there is. Beyond it stands what was announced, and something may be missing. */
@@ -233,9 +233,9 @@ export function takeIn(lane: Lane, request: ReturnType<typeof readRequest>, foun
   // Unless it has to read again what comes before these.
   if (request.firstsMax > 0 && request.afterSeq === lane.readSeq) {
     lane.firsts.push(...firsts)
-    // A short page holds everything up to the head that was known when it was asked for; a newer head came after it.
-    const upTo = firsts.length < request.firstsMax ? request.headSeq : 0
-    readUpTo(lane, Math.max(lane.readSeq, upTo, firsts.at(-1)?.eventSeq ?? 0))
+    readUpTo(lane, firsts.at(-1)?.eventSeq ?? lane.readSeq)
+    // A short page holds all that there was: what the lane had been told of beyond that does not exist. A newer head came after it.
+    if (firsts.length < request.firstsMax && lane.headSeq === request.headSeq) lane.headSeq = lane.readSeq
   }
   if (request.retriesMax > 0) lane.retriesDue = retries.length === request.retriesMax
 }
