@@ -27,7 +27,7 @@ export function createHearing(deps: {
    * was seen on a server before this one hide anything from them.
    */
   const seen = new Map<OrgId, number>()
-  /** Newest event of each that was announced or heard of, as long as little was. */
+  /** Newest event of each organization that was announced or heard of, since the last writing. */
   const newest = new Map<OrgId, number>()
 
   function take(lane: Lane, news: LaneNews): void {
@@ -37,10 +37,10 @@ export function createHearing(deps: {
 
   /** Says whether there is nothing else to hear: it is all for lanes that are held here. */
   function takeAnnouncement({ orgId, server, events }: Announcement): boolean {
-    const before = newest.get(orgId) ?? Number.POSITIVE_INFINITY
-    newest.set(orgId, Math.max(newest.get(orgId) ?? 0, events.at(-1)!.seq))
+    const before = newest.get(orgId)
+    newest.set(orgId, Math.max(before ?? 0, events.at(-1)!.seq))
     // Others publish there as well, and what they say is still on its way: the news has it all.
-    if (events[0]!.seq > before + 1) return false
+    if (before !== undefined && events[0]!.seq > before + 1) return false
     let isAll = true
     for (const { laneIds, seq, id, type, publishedAtMs, body } of events) {
       const event = { eventId: id, eventType: type, publishedAtMs, body: Buffer.from(body) }
