@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { saidForAnnounced } from './announced.ts'
 import { attemptsAfterAskingAgain } from './asking-again.ts'
+import { secondBeginsAfterMs } from './beginning.ts'
 import { departingMs } from './deleting.ts'
 import { fairWaitMs, longestWaitMs } from './fairness.ts'
 import { busiestMoment } from './hanging.ts'
@@ -132,6 +133,13 @@ test('what is announced is sent with one statement; where one has overtaken anot
   expect(overtaken.slice(0, 3)).toEqual(['begin', 'read', 'begin'])
   // The last number is known by then: it is seen at once that there must be another.
   expect(overtakenAgain.slice(0, 2)).toEqual(['news', 'begin'])
+})
+
+test('what few lanes have to begin waits for the beginning that is on its way, what many have does not', async () => {
+  expect(await secondBeginsAfterMs(15, 10)).toBe(10)
+  expect(await secondBeginsAfterMs(16, 10)).toBe(1)
+  // Nor for long: the first may be waiting for somebody who has its lane locked.
+  expect(await secondBeginsAfterMs(15, 400)).toBeLessThan(25)
 })
 
 test.each([200, 700, 900])('a retry of a lane that gets an event every %i ms goes out in its time', async (everyMs) => {

@@ -38,6 +38,13 @@ type Settling = SettledAttempt & { lane: Lane }
 
 const lanesPerRead = 256
 const beginningsMax = 2
+/**
+ * So few lanes wait for the beginning that is on its way, and begin together after it. A statement and a flush for each event would
+ * take more of the processors than the wait is worth: at 2,500 deliveries a second the median was 20 to 40 % higher.
+ */
+const lanesBesideMin = 16
+/** But no longer than this: it may itself be waiting, for a lane that is locked. */
+const patienceMs = 20
 /** How long a lane that is locked is left alone before the next try to begin there. */
 const lockedMs = 100
 /** Retries sooner than this find their lane still held; for later ones it is found due in the database. */
@@ -71,6 +78,7 @@ export function createFlow(deps: {
   const beginnings: Promise<unknown>[] = []
   const aside = new Set<Promise<unknown>>()
   let startScheduled = false
+  let patientUntilMs = 0
   let stopped = false
   let cutOff = false
 
@@ -90,7 +98,7 @@ export function createFlow(deps: {
     isHeld: ({ leased }) => store.isHeld(leased),
     consider(lane) {
       // There is room again, perhaps for another.
-      if (turns.size > 0) scheduleStart()
+      startOthers()
       consider(lane)
     },
   })
@@ -129,11 +137,16 @@ export function createFlow(deps: {
 
   function scheduleStart(): void {
     if (startScheduled || beginnings.length >= beginningsMax) return
+    if (beginnings.length > 0 && turns.size < lanesBesideMin && clock.now() < patientUntilMs) return
     startScheduled = true
     clock.soon(() => {
       startScheduled = false
       void start()
     })
+  }
+
+  function startOthers(): void {
+    if (turns.size > 0) scheduleStart()
   }
 
   /** Takes turns until the group or the process is full. */
@@ -158,8 +171,11 @@ export function createFlow(deps: {
   async function begin(group: readonly Starting[]): Promise<void> {
     const beginning = sayBegun(group)
     beginnings.push(beginning)
-    if (turns.size > 0) scheduleStart()
+    patientUntilMs = clock.now() + patienceMs
+    const calm = clock.after(patienceMs + 1, startOthers)
+    startOthers()
     const mayGo = await beginning
+    calm()
     takeOut(beginnings, beginning)
     const locked: Starting[] = []
     let ours = 0
@@ -197,7 +213,7 @@ export function createFlow(deps: {
       sendReady(lane)
       consider(lane)
     }
-    if (turns.size > 0) scheduleStart()
+    startOthers()
   }
 
   /**
