@@ -5,7 +5,7 @@ import { createHintSeal } from './hint-seal.ts'
 
 const channel = 'keyhook_wake'
 /** NOTIFY takes a lock that every notifying commit of the instance shares, so a process says it at most this often. */
-const notifyMsMin = 2
+const notifyMs = 2
 /** NOTIFY takes less than 8,000 bytes. Sealing and writing it as text makes it larger by a third and more. */
 const payloadMax = 7_900
 const announcedBytesMax = (payloadMax * 3) / 4
@@ -48,8 +48,9 @@ export function createHints(deps: {
   masterKeys: Pick<MasterKeys, 'derive'>
   onError(error: unknown): void
   now?(): number
+  notifyMsMin?: number
 }): Hints {
-  const now = deps.now ?? Date.now
+  const { now = Date.now, notifyMsMin = notifyMs } = deps
   const listeners = new Set<Listener>()
   const seal = createHintSeal(deps.masterKeys)
   /** What there is to say to others the next time, about so many bytes; null if that is more than can be said. */

@@ -31,13 +31,14 @@ const announcement = (body = '{"secret":"rosebud"}', laneIds = [1, 2]): Announce
 /** A process that gives hints, or hears them. `takes`: whether it sees to all of one by itself. `aheadMs`: what its clock is ahead. */
 async function processWith(
   keys: readonly [Buffer, ...Buffer[]],
-  { takes = (_nth: number): boolean => false, aheadMs = 0 } = {},
+  { takes = (_nth: number): boolean => false, aheadMs = 0, notifyMsMin = 2 } = {},
 ): Promise<{ hints: Hints; heard: Hint[] }> {
   const hints = createHints({
     db: installation.db,
     masterKeys: createMasterKeys(keys),
     onError() {},
     now: () => Date.now() + aheadMs,
+    notifyMsMin,
   })
   const heard: Hint[] = []
   onTestFinished(hints.hear((hint) => takes(heard.push(hint))))
@@ -126,7 +127,7 @@ test.each([
 })
 
 test('where something is not announced others are told no part, for it would stand for all', async () => {
-  const { hints } = await processWith([key])
+  const { hints } = await processWith([key], { notifyMsMin: 500 })
   const { heard } = await processWith([key])
   hints.give([announcement()])
   // Within the moment in which it gathers.
