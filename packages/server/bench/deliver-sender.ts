@@ -1,8 +1,9 @@
 import { createHmac, createSecretKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Pool as UndiciPool } from 'undici'
+import { Pool } from 'undici'
 import { composeDispatcher, composeHints } from '../src/compose/dispatcher.ts'
+import { engineSettings } from '../src/compose/engine-settings.ts'
 import { readConfig } from '../src/config.ts'
 import { createSigner, type Signer } from '../src/domain/signature.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
@@ -11,11 +12,14 @@ import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
 import { type ConnectionTarget, connect } from '../src/store/database.ts'
 import type { Engine } from '../src/webhooks/engine.ts'
+import { createAddressGuard } from '../src/webhooks/sending/address-guard.ts'
+import { createConnect } from '../src/webhooks/sending/connector.ts'
+import { createIdleConnections } from '../src/webhooks/sending/idle-connections.ts'
+import { createReceiverConnections } from '../src/webhooks/sending/receiver-connections.ts'
 import { createRequestHeaders } from '../src/webhooks/sending/request.ts'
+import { createResolve } from '../src/webhooks/sending/resolve.ts'
+import { createDeliveryContext } from '../src/webhooks/sending/secure-context.ts'
 import { caFile } from '../test/webhooks/support/receiver.ts'
-
-// Not before the engine has mended it.
-const { Pool } = await import('undici')
 
 /*
  * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
@@ -35,7 +39,6 @@ const perWebhook = 4
 let setup: Setup
 let running: { stop(): Promise<void> } | null = null
 
-const ours = createSigner(secret)
 /** With what Node has for it. */
 const textKey = createSecretKey(secret, 'utf8')
 const rawKey = createSecretKey(rawSecret)
@@ -46,40 +49,73 @@ const plain: Signer = {
 }
 const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
 
-function signedRequest(signer: Signer, path: string, eventId = 'evt_01h455vb4pex5vsknk084sn02q'): SignedRequest {
-  const delivery = { eventId, eventType: 'database.created' as const, body: sampleBody }
-  return { path, method: 'POST', headers: headersOf(signer, delivery, Date.now()), body: sampleBody }
-}
+const sampleId = 'evt_01h455vb4pex5vsknk084sn02q'
+const signedHeaders = (signer: Signer, eventId = sampleId): string[] =>
+  headersOf(signer, { eventId, eventType: 'database.created', body: sampleBody }, Date.now())
+
+const signedRequest = (path: string, eventId?: string): SignedRequest => ({
+  path,
+  method: 'POST',
+  headers: signedHeaders(plain, eventId),
+  body: sampleBody,
+})
 
 /** As many kept connections as the engine comes to have. */
-const openPools = (): UndiciPool[] =>
+const openPools = (): Pool[] =>
   Array.from(
     { length: webhooks },
     () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
   )
 
-/** Signs and sends the same bodies, and does nothing else. */
-function startBare(
-  signer: Signer,
-  send: (pool: UndiciPool, request: SignedRequest) => Promise<void>,
-): { stop(): Promise<void> } {
+/** Signs and sends the same bodies, and does nothing else: so many at a time to each webhook, until it is told to stop. */
+function loop(send: (webhook: number) => Promise<unknown>, close: () => unknown): { stop(): Promise<void> } {
   let going = true
-  const pools = openPools()
-  const loop = async (pool: UndiciPool, path: string): Promise<void> => {
-    while (going) await send(pool, signedRequest(signer, path))
+  const keepOn = async (webhook: number): Promise<void> => {
+    while (going) await send(webhook)
   }
-  pools.forEach((pool, i) => {
-    for (let n = 0; n < perWebhook; n++) loop(pool, `/w/${i}`).catch(() => {})
-  })
+  for (let i = 0; i < webhooks * perWebhook; i++) keepOn(i % webhooks).catch(() => {})
   return {
     async stop() {
       going = false
-      await Promise.all(pools.map((pool) => pool.destroy()))
+      await close()
     },
   }
 }
 
-let paced: UndiciPool[] | null = null
+function startBare(): { stop(): Promise<void> } {
+  const pools = openPools()
+  return loop(
+    (webhook) => request(pools[webhook]!, signedRequest(`/w/${webhook}`)),
+    () => Promise.all(pools.map((pool) => pool.destroy())),
+  )
+}
+
+/** With the engine's own signatures and connections, and nothing else of it. */
+function startLeanest(): { stop(): Promise<void> } {
+  const { allowNetworks, extraCa, connectMsMax, send, limits } = engineSettings(deliveryConfig())
+  const connect = createConnect({
+    resolve: createResolve(),
+    allows: createAddressGuard(allowNetworks),
+    secureContext: createDeliveryContext(extraCa),
+    connectMsMax,
+  })
+  const deps = { connect, limits: send, idleConnections: createIdleConnections(limits.idleMax), now: Date.now }
+  const signer = createSigner(secret)
+  const receivers = Array.from({ length: webhooks }, (_, webhook) =>
+    createReceiverConnections(new URL(`${setup.url}/w/${webhook}`), deps),
+  )
+  return loop(
+    (webhook) => new Promise((done) => receivers[webhook]!.send(signedHeaders(signer), sampleBody, done)),
+    () => {
+      for (const receiver of receivers) {
+        receiver.interrupt()
+        receiver.close()
+      }
+    },
+  )
+}
+
+let paced: Pool[] | null = null
 
 /** The same at a steady pace, each event to a few webhooks at once. Says when each was sent; connections are kept for the next time. */
 async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace): Promise<[string, number][]> {
@@ -95,7 +131,7 @@ async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace):
     sent.push([id, now()])
     for (let n = 0; n < webhooksPerEvent; n++) {
       const webhook = (i * webhooksPerEvent + n) % webhooks
-      sending.push(request(paced[webhook]!, signedRequest(plain, `/w/${webhook}`, id)))
+      sending.push(request(paced[webhook]!, signedRequest(`/w/${webhook}`, id)))
     }
   }
   await Promise.all(sending)
@@ -103,26 +139,14 @@ async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace):
 }
 
 /** As undici's own page shows it. */
-async function request(pool: UndiciPool, given: SignedRequest): Promise<void> {
+async function request(pool: Pool, given: SignedRequest): Promise<void> {
   const { body } = await pool.request(given)
   await body.dump()
 }
 
-/** What that is made of, as the engine uses it: no streams, and nothing is read but the end. Signed as the engine does. */
-const dispatch = (pool: UndiciPool, given: SignedRequest): Promise<void> =>
-  new Promise((resolve, reject) => {
-    pool.dispatch(given, {
-      onRequestStart() {},
-      onResponseStart() {},
-      onResponseData() {},
-      onResponseEnd: () => resolve(),
-      onResponseError: (_controller, error) => reject(error),
-    })
-  })
-
 const sampleBody = Buffer.from(
   JSON.stringify({
-    id: 'evt_01h455vb4pex5vsknk084sn02q',
+    id: sampleId,
     type: 'database.created',
     timestamp: new Date().toISOString(),
     data: { database_id: 'db_01h455vb4pex5vsknk084sn02q', name: 'x'.repeat(130) },
@@ -132,14 +156,17 @@ const sampleBody = Buffer.from(
 /** As `serve` does. */
 keepHeapSmall()
 
-async function startDispatching(): Promise<Engine> {
-  const config = readConfig({
+const deliveryConfig = () =>
+  readConfig({
     KEYHOOK_MASTER_KEY: setup.masterKey,
     KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8',
     KEYHOOK_DELIVERY_CA_FILE: caFile,
     KEYHOOK_DELIVERY_DRAIN_MS: '300',
     ...setup.environment,
   })
+
+async function startDispatching(): Promise<Engine> {
+  const config = deliveryConfig()
   const db = connect(setup.target, { name: 'bench engine', connectionsMax: 2 })
   const installation = { config, db, target: setup.target, masterKeys: createMasterKeys(config.masterKeys!) }
   const log = createLog(config.logLevel)
@@ -156,8 +183,8 @@ async function startDispatching(): Promise<Engine> {
 
 const start: Record<Side, () => { stop(): Promise<void> } | Promise<{ stop(): Promise<void> }>> = {
   engine: startDispatching,
-  bare: () => startBare(plain, request),
-  leanest: () => startBare(ours, dispatch),
+  bare: startBare,
+  leanest: startLeanest,
 }
 
 process.on('message', async (order: Order) => {

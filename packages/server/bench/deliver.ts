@@ -86,7 +86,7 @@ async function throughput(world: World, when: string): Promise<{ perSecond: numb
     `  over a bare loop of undici's request: ${over('bare').toFixed(3)} of ${Math.round(of('bare'))}/s, ${cost('bare')} µs each (bar 0.60, goal 0.80)`,
   )
   console.log(
-    `  over one of its dispatch, the least that sends at all: ${over('leanest').toFixed(3)} of ${Math.round(of('leanest'))}/s, ${cost('leanest')} µs each`,
+    `  over the engine's own signatures and connections with nothing behind them: ${over('leanest').toFixed(3)} of ${Math.round(of('leanest'))}/s, ${cost('leanest')} µs each`,
   )
   return { perSecond: of('engine'), ratio: over('bare') }
 }

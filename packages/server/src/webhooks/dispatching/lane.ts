@@ -3,7 +3,8 @@ import type { DueDelivery } from '../../store/delivery/due.ts'
 import type { LeasedLane } from '../../store/delivery/lanes.ts'
 import type { LaneNews } from '../../store/delivery/news.ts'
 import type { Exchange } from '../sending/exchange.ts'
-import type { FlatHeaders, Leave } from '../sending/receiver-connections.ts'
+import type { Leave } from '../sending/receiver-connections.ts'
+import type { FlatHeaders } from '../sending/request.ts'
 import { isQuick, type Width } from './width.ts'
 
 /** How a lane reaches its receiver. Kept for a while after the lane is given back, so that its connections stay warm. */

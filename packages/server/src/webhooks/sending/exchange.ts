@@ -1,6 +1,8 @@
 import { StringDecoder } from 'node:string_decoder'
 import { readRetryAfter } from '../../domain/retry-schedule.ts'
 import type { AttemptOutcome } from '../../store/delivery/attempts.ts'
+import { headerValues } from './request.ts'
+import type { ResponseHead } from './response-reader.ts'
 import { SendError, type SendErrorCode } from './send-error.ts'
 
 /** What came of one request: what is recorded of it, and what decides on the next. */
@@ -15,11 +17,8 @@ export type Exchange = AttemptOutcome & {
 const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
 
 /** A verdict on a response that was read to its end. */
-export function judge(
-  status: number,
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-): SendError | null {
-  const encoding = String(headers['content-encoding'] ?? '').trim()
+export function judge({ status, headers }: ResponseHead): SendError | null {
+  const encoding = headerValues(headers, 'content-encoding').join(',').trim()
   // We ask for identity and unpack nothing: what is inside could be of any size, and cannot be read in a history either.
   if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
     return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
@@ -31,12 +30,9 @@ export function judge(
   return new SendError('status_not_successful', `The receiver answered ${status}.`)
 }
 
-export const retryAfterOf = (
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-  now: number,
-): number | null => {
-  const value = headers['retry-after']
-  return readRetryAfter(typeof value === 'string' ? value : undefined, now)
+export const retryAfterOf = ({ headers }: ResponseHead, now: number): number | null => {
+  const values = headerValues(headers, 'retry-after')
+  return readRetryAfter(values.length === 1 ? values[0] : undefined, now)
 }
 
 /**

@@ -1,6 +1,12 @@
 import type { Signer } from '../../domain/signature.ts'
 import type { DueDelivery } from '../../store/delivery/due.ts'
-import type { FlatHeaders } from './receiver-connections.ts'
+
+/** Name, value, name, value. */
+export type FlatHeaders = string[]
+
+/** Of headers that were received: their names are in lower case. */
+export const headerValues = (headers: readonly string[], name: string): string[] =>
+  headers.filter((_, i) => i % 2 === 1 && headers[i - 1] === name)
 
 export type RequestHeaders = (signer: Signer, delivery: Sent, startedAtMs: number) => FlatHeaders
 type Sent = Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>
@@ -31,5 +37,21 @@ export function createRequestHeaders(options: { serviceName: string; standardWeb
       headers.push('webhook-signature', signer.standard(eventId, seconds, body))
     }
     return headers
+  }
+}
+
+/** Everything that is sent, in one piece. `headers` hold what we have put together ourselves, and no end of a line. */
+export function createRequest(url: URL): (headers: FlatHeaders, body: Buffer) => Buffer {
+  // As it is recorded: a question mark with nothing behind it is no part of the search, and is called all the same.
+  const path = url.href.slice(url.origin.length)
+  const start = `POST ${path} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n`
+  return (headers, body) => {
+    let head = start
+    for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
+    head += `content-length: ${body.length}\r\n\r\n`
+    const request = Buffer.allocUnsafe(head.length + body.length)
+    request.write(head, 'latin1')
+    request.set(body, head.length)
+    return request
   }
 }

@@ -13,10 +13,6 @@ export class SendError extends Error {
 /** How far an attempt had come when it failed. */
 export type Stage = 'dns' | 'connect' | 'tls' | 'exchange'
 
-/** What undici cannot make sense of in an answer: an upgrade that nobody asked for, a status below 100. */
-const isNonsense = (name: string, message = ''): boolean =>
-  name === 'ERR_ASSERTION' || (name === 'UND_ERR_SOCKET' && /^bad (response|upgrade)$/.test(message))
-
 const certificateProblem = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|CRL/
 const byCode: Record<string, SendErrorCode> = {
   ECONNREFUSED: 'connect_refused',
@@ -26,13 +22,6 @@ const byCode: Record<string, SendErrorCode> = {
   EMFILE: 'sender_exhausted',
   ENFILE: 'sender_exhausted',
   ENOBUFS: 'sender_exhausted',
-  UND_ERR_HEADERS_OVERFLOW: 'response_headers_too_large',
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'connection_closed',
-  HPE_INVALID_EOF_STATE: 'connection_closed',
-  UND_ERR_SOCKET: 'connection_closed',
-  UND_ERR_CLOSED: 'connection_closed',
-  UND_ERR_DESTROYED: 'connection_closed',
-  UND_ERR_INFO: 'connection_closed',
 }
 
 /** Names what went wrong below us, by the error's own code and the stage it came in. */
@@ -51,10 +40,7 @@ export function sendErrorOf(error: unknown, stage: Stage): SendError {
   if (stage === 'tls') {
     return new SendError(certificateProblem.test(name) ? 'tls_certificate_invalid' : 'tls_failed', detail)
   }
-  if (isNonsense(name, message)) return new SendError('response_malformed', 'The response is not HTTP/1.1.')
   if (known !== undefined) return new SendError(known, detail)
   if (stage === 'connect') return new SendError(name === 'ETIMEDOUT' ? 'connect_timeout' : 'connect_failed', detail)
-  if (name.startsWith('HPE_') || name.startsWith('UND_ERR_') || kind === 'HTTPParserError')
-    return new SendError('response_malformed', detail)
   return new SendError('connection_reset', detail)
 }

@@ -3,10 +3,11 @@ import type { MasterKeys } from '../../kernel/master-keys.ts'
 import type { LeasedLane } from '../../store/delivery/lanes.ts'
 import type { LaneSender } from '../dispatching/lane.ts'
 import { newWidth } from '../dispatching/width.ts'
+import type { SendLimits } from './attempt.ts'
 import type { Connect } from './connector.ts'
 import type { Exchange } from './exchange.ts'
 import { createIdleConnections } from './idle-connections.ts'
-import { createReceiverConnections, type Receiver, type SendLimits } from './receiver-connections.ts'
+import { createReceiverConnections, type Receiver } from './receiver-connections.ts'
 import type { RequestHeaders } from './request.ts'
 
 type Kept = LaneSender & { webhookId: string; usedAt: number; inFlight: number; receiver: Receiver }

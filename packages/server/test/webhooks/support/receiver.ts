@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { createServer as createHttpsServer, type Server, type ServerOptions } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { onTestFinished } from 'vitest'
@@ -126,3 +126,7 @@ export async function startHostile(behave: (socket: TLSSocket, request: Buffer) 
       }),
   }
 }
+
+/** Ends the connection below TLS, without a word. */
+export const resetBelow = (socket: TLSSocket): void =>
+  void (socket as unknown as { _parent: Socket })._parent.resetAndDestroy()

@@ -31,10 +31,11 @@ export const connectWith = (options: { resolve?: Resolve; allowed?: typeof local
   })
 
 /** Sends one request after the other as to one webhook, through the real sender, which is closed when the test is. */
-export function sendingTo(url: string, connect = connectWith()): () => Promise<Exchange> {
+export function sendingTo(url: string, connect = connectWith()): (body?: Buffer) => Promise<Exchange> {
   const receiver = createReceiverConnections(new URL(url), { connect, limits, idleConnections, now: Date.now })
   onTestFinished(() => receiver.close())
-  return () => new Promise((done) => receiver.send(['content-type', 'application/json'], Buffer.from('{"a":1}'), done))
+  return (body = Buffer.from('{"a":1}')) =>
+    new Promise((done) => receiver.send(['content-type', 'application/json'], body, done))
 }
 
 /** One attempt, and how long it took. */
