@@ -23,6 +23,7 @@ export class Connection implements IdleConnection {
   #keptMs = 0
   #keptUntilMs = 0
   #expiry: NodeJS.Timeout | null = null
+  #expiresMs = 0
   #isOpen = true
 
   constructor(
@@ -108,7 +109,8 @@ export class Connection implements IdleConnection {
     const carried = this.#carried
     if (carried === null) return
     this.#carried = null
-    if (this.#keptMs > 0 && !this.#reader.isSpoilt) this.#keep()
+    const isStuck = this.#socket.writableLength > stuckBytes
+    if (this.#reader.keepsAlive && this.#keptMs > 0 && !isStuck) this.#keep()
     else this.close()
     carried.onEnd()
   }
@@ -142,17 +144,25 @@ export class Connection implements IdleConnection {
   /** One timer, which is set anew when it ends: one for each request would cost more than it does. */
   #keep(): void {
     this.#keptUntilMs = performance.now() + this.#keptMs
-    this.#expiry ??= setTimeout(() => this.#expire(), this.#keptMs).unref()
+    if (this.#expiry === null || this.#keptUntilMs < this.#expiresMs) this.#expireAt(this.#keptUntilMs)
+  }
+
+  #expireAt(ms: number): void {
+    if (this.#expiry !== null) clearTimeout(this.#expiry)
+    this.#expiresMs = ms
+    this.#expiry = setTimeout(() => this.#expire(), ms - performance.now()).unref()
   }
 
   #expire(): void {
     this.#expiry = null
     if (this.#carried !== null) return
-    const leftMs = this.#keptUntilMs - performance.now()
-    if (leftMs <= 0) this.close()
-    else this.#expiry = setTimeout(() => this.#expire(), leftMs).unref()
+    if (this.#keptUntilMs <= performance.now()) this.close()
+    else this.#expireAt(this.#keptUntilMs)
   }
 }
+
+/** Whoever has answered and left so much unread will not read it. Less may have left, and just not be known to have. */
+const stuckBytes = 65_536
 
 /** How long a connection is kept where the receiver does not say, and how much sooner than it says: the way to us takes time. */
 const keptMsUsually = 4_000
@@ -160,8 +170,7 @@ const soonerMs = 2_000
 const keptMsMax = 600_000
 
 /** After this answer; 0 if it can carry no more. */
-function keptMs({ status, headers, keepsAlive }: ResponseHead): number {
-  if (!keepsAlive) return 0
+function keptMs({ status, headers }: ResponseHead): number {
   // These have no body, whatever they say of it. If there is one all the same, it would be taken for the next answer.
   if ((status === 204 || status === 304) && announcesBody(headers)) return 0
   const hint = /(?:^|,)[\t ]*timeout=(\d+)/i.exec(headerValues(headers, 'keep-alive').join(','))

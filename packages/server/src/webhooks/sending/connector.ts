@@ -36,12 +36,13 @@ export function createConnect(deps: {
   secureContext: SecureContext
   connectMsMax: number
 }): Connect {
-  return (target, sessions, facts, done) => {
+  return (target, sessions, facts, whenConnected) => {
+    // The socket keeps what is in here for as long as it lives: not whoever waited for it, and what that one had to send.
+    let done: Connected | null = whenConnected
     let stage: Exclude<Stage, 'exchange'> = 'dns'
     let since = performance.now()
     let socket: TLSSocket | null = null
     let cancelLookup = () => {}
-    let over = false
     const lap = (): number => {
       const now = performance.now()
       const us = Math.round((now - since) * 1_000)
@@ -49,14 +50,15 @@ export function createConnect(deps: {
       return us
     }
     const finish = (error: SendError | null) => {
-      if (over) return
-      over = true
+      if (done === null) return
+      const tell = done
+      done = null
       callOff()
       if (error !== null) {
         cancelLookup()
         socket?.destroy()
       }
-      done(error, error === null ? socket : null)
+      tell(error, error === null ? socket : null)
     }
     const callOff = deadline(
       deps.connectMsMax,
@@ -65,7 +67,7 @@ export function createConnect(deps: {
     )
 
     const open = (addresses: Address[]) => {
-      if (over) return
+      if (done === null) return
       const permitted = addresses.filter(({ address }) => deps.allows(address))
       if (permitted.length === 0) return finish(forbidden(target.hostname))
       stage = 'connect'

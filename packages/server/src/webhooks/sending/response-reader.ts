@@ -15,6 +15,7 @@ type Llhttp = {
   llhttp_free(parser: number): void
   llhttp_execute(parser: number, at: number, length: number): number
   llhttp_finish(parser: number): number
+  llhttp_should_keep_alive(parser: number): number
   llhttp_errno_name(errno: number): number
   llhttp_get_error_reason(parser: number): number
 }
@@ -42,8 +43,7 @@ const llhttp = new WebAssembly.Instance(
       wasm_on_message_begin: () => reader!.begin(),
       wasm_on_header_field: (_: number, at: number, length: number) => reader!.addName(textOf(at, length)),
       wasm_on_header_value: (_: number, at: number, length: number) => reader!.addValue(textOf(at, length)),
-      wasm_on_headers_complete: (_: number, status: number, upgrades: number, keepsAlive: number) =>
-        reader!.endHeaders(status, upgrades === 1, keepsAlive === 1),
+      wasm_on_headers_complete: (_: number, status: number) => reader!.endHeaders(status),
       wasm_on_body: (_: number, at: number, length: number) => reader!.addBody(bytesOf(at, length)),
       wasm_on_message_complete: () => reader!.end(),
     },
@@ -66,8 +66,6 @@ export type ResponseHead = {
   status: number
   /** Names in lower case. */
   headers: FlatHeaders
-  /** The connection may carry another request after this. */
-  keepsAlive: boolean
 }
 
 /** Who reads may have had enough at any moment: `isOver` says so, and it hears no more. */
@@ -83,7 +81,7 @@ export class ResponseReader {
   #parser = llhttp.llhttp_alloc(ofResponses)
   #listener: ResponseListener | null = null
   #isEnded = false
-  #isSpoilt = false
+  #keepsAlive = false
   #fault: SendError | null = null
   #status = 0
   #headers: FlatHeaders = []
@@ -94,15 +92,16 @@ export class ResponseReader {
     this.#headerBytesMax = headerBytesMax
   }
 
-  /** Something has come that belongs to no response. */
-  get isSpoilt(): boolean {
-    return this.#isSpoilt
+  /** The connection may carry another request after this response. */
+  get keepsAlive(): boolean {
+    return this.#keepsAlive
   }
 
   /** From here on a response may come. */
   expect(listener: ResponseListener): void {
     this.#listener = listener
     this.#isEnded = false
+    this.#keepsAlive = false
   }
 
   /** Says whether the response is at its end. Throws what is wrong with it. */
@@ -135,7 +134,7 @@ export class ResponseReader {
     reader = null
     given = shared
     if (errno === 0) return
-    this.#isSpoilt = true
+    this.#keepsAlive = false
     if (!this.#isEnded && !this.#listener?.isOver) throw this.#fault ?? malformed(this.#parser, errno)
   }
 
@@ -171,8 +170,8 @@ export class ResponseReader {
     return this.#refuse(tooManyHeaders(this.#headerBytesMax))
   }
 
-  endHeaders(status: number, upgrades: boolean, keepsAlive: boolean): number {
-    if (upgrades) return this.#refuse(otherProtocol())
+  endHeaders(status: number): number {
+    if (status === 101) return this.#refuse(otherProtocol())
     if (status < 100) return this.#refuse(notHttp())
     this.#status = status
     // 1xx: a word on the way, not the answer.
@@ -181,7 +180,7 @@ export class ResponseReader {
     for (let i = 0; i < headers.length; i += 2) headers[i] = headers[i]!.toLowerCase()
     // What comes behind a body is counted, and not kept.
     this.#headers = []
-    this.#listener!.onHead({ status, headers, keepsAlive })
+    this.#listener!.onHead({ status, headers })
     return this.#listener!.isOver ? stop : goOn
   }
 
@@ -191,7 +190,10 @@ export class ResponseReader {
   }
 
   end(): number {
-    if (this.#status >= 200) this.#isEnded = true
+    if (this.#status < 200) return goOn
+    this.#isEnded = true
+    // Now, and not with the header: what comes behind the body may have a say in it.
+    this.#keepsAlive = llhttp.llhttp_should_keep_alive(this.#parser) === 1
     return goOn
   }
 }
