@@ -1,7 +1,6 @@
 import type { TLSSocket } from 'node:tls'
 import type { IdleConnection } from './idle-connections.ts'
-import { headerValues } from './request.ts'
-import { type ResponseHead, type ResponseListener, ResponseReader } from './response-reader.ts'
+import { headerValues, type ResponseHead, type ResponseListener, ResponseReader } from './response-reader.ts'
 import { SendError, sendErrorOf } from './send-error.ts'
 
 /** Who a connection carries a request for. It hears of one end, unless it closes the connection before. */
@@ -170,16 +169,16 @@ const soonerMs = 2_000
 const keptMsMax = 600_000
 
 /** After this answer; 0 if it can carry no more. */
-function keptMs({ status, headers }: ResponseHead): number {
+function keptMs(head: ResponseHead): number {
   // These have no body, whatever they say of it. If there is one all the same, it would be taken for the next answer.
-  if ((status === 204 || status === 304) && announcesBody(headers)) return 0
-  const hint = /(?:^|,)[\t ]*timeout=(\d+)/i.exec(headerValues(headers, 'keep-alive').join(','))
+  if ((head.status === 204 || head.status === 304) && announcesBody(head)) return 0
+  const hint = /(?:^|,)[\t ]*timeout=(\d+)/i.exec(headerValues(head, 'keep-alive').join(','))
   return hint === null ? keptMsUsually : Math.min(Number(hint[1]) * 1_000 - soonerMs, keptMsMax)
 }
 
-const announcesBody = (headers: readonly string[]): boolean =>
-  headerValues(headers, 'transfer-encoding').length > 0 ||
-  headerValues(headers, 'content-length').some((length) => Number(length) > 0)
+const announcesBody = (head: ResponseHead): boolean =>
+  headerValues(head, 'transfer-encoding').length > 0 ||
+  headerValues(head, 'content-length').some((length) => Number(length) > 0)
 
 const hungUp = () =>
   new SendError('connection_closed', 'The receiver closed the connection before the end of its answer.')

@@ -1,8 +1,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import { readRetryAfter } from '../../domain/retry-schedule.ts'
 import type { AttemptOutcome } from '../../store/delivery/attempts.ts'
-import { headerValues } from './request.ts'
-import type { ResponseHead } from './response-reader.ts'
+import { headerValues, type ResponseHead } from './response-reader.ts'
 import { SendError, type SendErrorCode } from './send-error.ts'
 
 /** What came of one request: what is recorded of it, and what decides on the next. */
@@ -17,8 +16,9 @@ export type Exchange = AttemptOutcome & {
 const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
 
 /** A verdict on a response that was read to its end. */
-export function judge({ status, headers }: ResponseHead): SendError | null {
-  const encoding = headerValues(headers, 'content-encoding').join(',').trim()
+export function judge(head: ResponseHead): SendError | null {
+  const { status } = head
+  const encoding = headerValues(head, 'content-encoding').join(',').trim()
   // We ask for identity and unpack nothing: what is inside could be of any size, and cannot be read in a history either.
   if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
     return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
@@ -30,8 +30,8 @@ export function judge({ status, headers }: ResponseHead): SendError | null {
   return new SendError('status_not_successful', `The receiver answered ${status}.`)
 }
 
-export const retryAfterOf = ({ headers }: ResponseHead, now: number): number | null => {
-  const values = headerValues(headers, 'retry-after')
+export const retryAfterOf = (head: ResponseHead, now: number): number | null => {
+  const values = headerValues(head, 'retry-after')
   return readRetryAfter(values.length === 1 ? values[0] : undefined, now)
 }
 

@@ -4,10 +4,6 @@ import type { DueDelivery } from '../../store/delivery/due.ts'
 /** Name, value, name, value. */
 export type FlatHeaders = string[]
 
-/** Of headers that were received: their names are in lower case. */
-export const headerValues = (headers: readonly string[], name: string): string[] =>
-  headers.filter((_, i) => i % 2 === 1 && headers[i - 1] === name)
-
 export type RequestHeaders = (signer: Signer, delivery: Sent, startedAtMs: number) => FlatHeaders
 type Sent = Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>
 

@@ -4,7 +4,7 @@ import { SendError } from './send-error.ts'
 
 /*
  * Reads HTTP/1.1 responses with llhttp, as Node and undici do. It is undici's build of it in WebAssembly, without the client that
- * is around it there: with that one a signed request costs 81 µs instead of 59 (see ARCHITECTURE.md).
+ * is around it there: see ARCHITECTURE.md for what that one costs.
  */
 
 /** What llhttp offers. `parser` and `at` are places in its memory. What reads answers 0 if all is well. */
@@ -67,6 +67,9 @@ export type ResponseHead = {
   /** Names in lower case. */
   headers: FlatHeaders
 }
+
+export const headerValues = ({ headers }: ResponseHead, name: string): string[] =>
+  headers.filter((_, i) => i % 2 === 1 && headers[i - 1] === name)
 
 /** Who reads may have had enough at any moment: `isOver` says so, and it hears no more. */
 export type ResponseListener = {
