@@ -115,13 +115,15 @@ export function createModel(now: () => number, freshMax = 12) {
       lazily(() => {
         const woken = new Set<LaneRow>()
         for (const { lane, eventSeq } of wakes.flatMap(deliveriesOf)) {
-          if (locked.has(lane.id)) continue
+          if (locked.has(lane.id) || eventSeq <= lane.headSeq) continue
           woken.add(lane)
-          lane.headSeq = Math.max(lane.headSeq, eventSeq)
+          lane.headSeq = eventSeq
           if (!lane.ended && lane.owner === null && eventSeq > lane.cursorSeq)
             lane.dueMs = Math.min(lane.dueMs ?? now(), now())
         }
-        wakes = wakes.filter((wake) => deliveriesOf(wake).some(({ lane }) => locked.has(lane.id)))
+        wakes = wakes.filter((wake) =>
+          deliveriesOf(wake).some(({ lane, eventSeq }) => locked.has(lane.id) && eventSeq > lane.headSeq),
+        )
         const told = [...woken].map(({ id, headSeq, owner }) => ({ laneId: id, headSeq, held: owner !== null }))
         return { lanes: told, more: false }
       }),
@@ -199,8 +201,10 @@ export function createModel(now: () => number, freshMax = 12) {
         Object.assign(lane, { begun: unsettled, begunNo: no })
         for (const { eventSeq, attempt } of fresh) {
           const retry = retries.get(keyOf(laneId, eventSeq))
-          if (attempt === 1) lane.cursorSeq = Math.max(lane.cursorSeq, eventSeq)
-          else if (retry !== undefined && retry.attempt < attempt) {
+          if (attempt === 1) {
+            lane.cursorSeq = Math.max(lane.cursorSeq, eventSeq)
+            lane.headSeq = Math.max(lane.headSeq, eventSeq)
+          } else if (retry !== undefined && retry.attempt < attempt) {
             retries.delete(keyOf(laneId, eventSeq))
             tries.set(eventSeq, retry.tries)
           }

@@ -110,13 +110,30 @@ test('a wake that stands for very many events is passed on as one for few, and w
   const others = [await world.addWebhook('https://example.com/b'), await world.addWebhook('https://example.com/c')]
   await world.publishOne()
   await wakeLanes(world.db, 10)
-  await world.db`update keyhook.lanes set lease_owner = null, due_at = null, cursor_seq = head_seq where id <> ${lane.laneId}`
+  await world.db`update keyhook.lanes set head_seq = 1`
+  await world.db`update keyhook.lanes set lease_owner = null, due_at = null, cursor_seq = 2 where id <> ${lane.laneId}`
   await world.db`update keyhook.lanes set cursor_seq = 0 where webhook_id = ${others[0]!.id}`
   await world.db`insert into keyhook.wakes values (${world.orgId}, 1, 5000)`
   const { lanes } = await wakeLanes(world.db, 10)
   expect(lanes.map(({ headSeq }) => headSeq)).toEqual([2, 2, 2])
   const due = await world.db`select webhook_id from keyhook.lanes where due_at <= now()`
   expect(due.map((row) => row.webhook_id)).toEqual([others[0]!.id])
+})
+
+test('a lane in which all has begun already is told nothing, and not even locked', async () => {
+  const { world, first } = await leasedLane()
+  await world.publishOne()
+  await begin(world.db, first)
+  await begin(world.db, { ...first, eventSeq: 2, attemptId: uuid7(Date.now()) }, 2)
+  await world.db.begin(async (tx) => {
+    await tx`select from keyhook.lanes for update`
+    expect(await wakeLanes(world.db, 1)).toEqual({ lanes: [], more: true })
+    expect(await wakeLanes(world.db, 1, 'pass_over')).toEqual({ lanes: [], more: false })
+  })
+  expect(await world.db`select from keyhook.wakes`).toHaveLength(0)
+  await world.publishOne()
+  const { lanes } = await wakeLanes(world.db, 1)
+  expect(lanes.map(({ headSeq }) => headSeq)).toEqual([3])
 })
 
 test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {

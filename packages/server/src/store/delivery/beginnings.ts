@@ -168,11 +168,12 @@ type BegunRow = { id: string } & ({ event_seq: null; try: null } | { event_seq: 
 
 /**
  * A beginning keeps the lease, too, once half of it is over: renewals pass over what is locked, and the lane of a busy webhook
- * is locked by its own beginnings most of the time.
+ * is locked by its own beginnings most of the time. Nor need anybody tell the lane any more of what has begun in it.
  */
 const begun = (db: Database, leaseMs: number) => db`
   update keyhook.lanes l
-  set cursor_seq = greatest(l.cursor_seq, f.started_seq), begun = f.begun, begun_no = f.no,
+  set cursor_seq = greatest(l.cursor_seq, f.started_seq), head_seq = greatest(l.head_seq, f.started_seq),
+    begun = f.begun, begun_no = f.no,
     due_at = case
       when l.due_at < now() + ${leaseMs / 2} * interval '1 millisecond' then now() + ${leaseMs} * interval '1 millisecond'
       else l.due_at

@@ -119,7 +119,7 @@ export type Woken = { lanes: { laneId: number; headSeq: number; held: boolean }[
  * Of lanes that are passed over a wake is left, for the next time.
  */
 export const wakeLanes = async (db: Database, wakesMax: number, whenLocked: WhenLocked = 'wait'): Promise<Woken> => {
-  const rows = await db<{ id: string; head_seq: string; held: boolean; wakes: number }[]>`
+  const rows = await db<WokenRow[]>`
     with quick as materialized (select set_config('synchronous_commit', 'off', true), ${boundedWait(db)}), taken as (
       -- By their place, which a row that is never updated keeps: a join would look through all that were taken before.
       delete from keyhook.wakes where ctid = any (array(
@@ -152,20 +152,32 @@ export const wakeLanes = async (db: Database, wakesMax: number, whenLocked: When
       group by t.org_id, d.lane_id
     ), locked as materialized (
       select l.id, l.org_id, h.head_seq
-      from quick cross join keyhook.lanes l join heads h on h.lane_id = l.id and h.org_id = l.org_id
+      from quick cross join keyhook.lanes l join heads h on ${hasToHear(db)}
       order by l.id for no key update of l ${orPassOver(db, whenLocked)}
-    ) ${whenLocked === 'wait' ? db`` : db`, ${leftOver(db)}`}
-    update keyhook.lanes l
-    set head_seq = greatest(l.head_seq, k.head_seq),
-        due_at = case
-          when l.ended_at is null and l.lease_owner is null and k.head_seq > l.cursor_seq then least(l.due_at, now())
-          else l.due_at
-        end
-    from locked k where l.id = k.id
-    returning l.id, l.head_seq, l.lease_owner is not null as held, (select count(*)::int from taken) as wakes`
-  const lanes = rows.map((row) => ({ laneId: Number(row.id), headSeq: Number(row.head_seq), held: row.held }))
-  return { lanes, more: rows[0]?.wakes === wakesMax }
+    ) ${whenLocked === 'wait' ? db`` : db`, ${leftOver(db)}`}, told as (
+      update keyhook.lanes l
+      set head_seq = greatest(l.head_seq, k.head_seq),
+          due_at = case
+            when l.ended_at is null and l.lease_owner is null and k.head_seq > l.cursor_seq then least(l.due_at, now())
+            else l.due_at
+          end
+      from locked k where l.id = k.id
+      returning l.id, l.head_seq, l.lease_owner is not null as held
+    )
+    select t.wakes, told.id, told.head_seq, told.held from (select count(*)::int as wakes from taken) t left join told on true`
+  const lanes = rows.flatMap(({ id, head_seq, held }) =>
+    id === null ? [] : [{ laneId: Number(id), headSeq: Number(head_seq), held }],
+  )
+  return { lanes, more: rows[0]!.wakes === wakesMax }
 }
+
+type WokenRow = { wakes: number } & (
+  | { id: string; head_seq: string; held: boolean }
+  | { id: null; head_seq: null; held: null }
+)
+
+/** Not a lane in which all of it has begun, because its holder has heard already: mostly that is all of them, and none is locked. */
+const hasToHear = (db: Database) => db`l.id = h.lane_id and l.org_id = h.org_id and l.head_seq < h.head_seq`
 
 /**
  * One for each organization, however many it stands for: else those of locked lanes would come to be all that is taken. It begins
@@ -175,7 +187,7 @@ const leftOver = (db: Database) => db`
   left_over as (
     insert into keyhook.wakes (org_id, first_seq, last_seq)
     select h.org_id, min(h.first_seq), max(h.head_seq)
-    from heads h join keyhook.lanes l on l.id = h.lane_id and l.org_id = h.org_id
+    from heads h join keyhook.lanes l on ${hasToHear(db)}
     where h.lane_id not in (select id from locked)
     group by h.org_id
   )`
