@@ -1,16 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { newId, type OrgId } from '../src/kernel/ids.ts'
+import type { OrgId } from '../src/kernel/ids.ts'
 import { createHints } from '../src/webhooks/hints.ts'
-import { publish } from '../src/webhooks/publishing/publish.ts'
 import type { Peer } from './deliver-peer.ts'
+import { now, type Published, publishAtPace } from './deliver-publishing.ts'
 import type { Pace } from './deliver-sender.ts'
 import { addOrganization, clearBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
+import { postgresCpuUs } from './postgres-cpu.ts'
 
-const now = () => performance.timeOrigin + performance.now()
 const quantile = (sorted: readonly number[], q: number) =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? 0
 
+/** `arrived` counts also what came before the measurement began. */
 type Paced = { p50: number; p99: number; perSecond: number; arrived: number }
 
 /** How long after it was given to be sent each event arrived. */
@@ -18,41 +19,45 @@ function latencies(given: ReadonlyMap<string, number>, arrivals: readonly [strin
   const ms = arrivals
     .flatMap(([id, at]) => (given.has(id) ? [Math.max(0, at - given.get(id)!)] : []))
     .sort((a, b) => a - b)
-  return { p50: quantile(ms, 0.5), p99: quantile(ms, 0.99), perSecond: ms.length / tookS, arrived: ms.length }
+  return { p50: quantile(ms, 0.5), p99: quantile(ms, 0.99), perSecond: ms.length / tookS, arrived: arrivals.length }
 }
 
-/** Lanes that had nothing to do are taken up again, which takes a few statements: what is measured is the steady flow. */
-const leadS = 1
+/** Who publishes: the process that sends, as with `npm start`, or another one, of a platform that has nodes for each. */
+type Publisher = 'itself' | 'another'
 
-/** Publishes at a steady pace, each event in a transaction of its own, and says how long after its commit it arrived. */
-async function paced(world: World, orgs: readonly OrgId[], eventsPerSecond: number, seconds: number): Promise<Paced> {
-  const hints = createHints({ db: world.db, masterKeys: world.masterKeys, onError() {} })
-  const committed = new Map<string, number>()
+/** Publishes at a steady pace, and says how long after its commit each event arrived. */
+async function paced(
+  world: World,
+  publisher: Publisher,
+  orgs: readonly OrgId[],
+  eventsPerSecond: number,
+  seconds: number,
+): Promise<Paced> {
   await world.receiver.ask({ ask: 'record' })
-  const begun = now()
-  const lead = Math.round(eventsPerSecond * leadS)
-  const total = lead + Math.round(eventsPerSecond * seconds)
-  const publishing: Promise<void>[] = []
-  for (let i = 0; i < total; i++) {
-    const due = begun + (i * 1_000) / eventsPerSecond
-    const earlyMs = due - now()
-    if (earlyMs > 0) await sleep(earlyMs)
-    const orgId = orgs[i % orgs.length]!
-    const data = { database_id: newId('db'), name: 'x'.repeat(130) }
-    publishing.push(
-      world.db
-        .begin((tx) => publish(tx, { orgId, type: 'database.created', data }))
-        .then(({ id, announcement }) => {
-          if (i >= lead) committed.set(id, now())
-          hints.give(announcement && [announcement])
-        }),
-    )
-  }
-  await Promise.all(publishing)
-  const took = (now() - begun) / 1_000 - leadS
+  const pace = { orgs, eventsPerSecond, seconds }
+  const hints = createHints({ db: world.db, masterKeys: world.masterKeys, onError() {} })
+  const { committed, tookS } =
+    publisher === 'another'
+      ? await publishAtPace({ db: world.db, hints }, pace)
+      : await world.sender.ask<Published>({ publish: pace })
   await sleep(1_500)
   const { arrivals } = await world.receiver.ask<Arrivals>({ ask: 'arrivals' })
-  return latencies(committed, arrivals, took)
+  return latencies(new Map(committed), arrivals, tookS)
+}
+
+type Cost = { nodeUs: number; postgresUs: number }
+
+/** What each delivery cost the process that sends, and PostgreSQL: that holds on a busy machine, too. */
+async function withCost(world: World, run: () => Promise<Paced>): Promise<Paced & Cost> {
+  const used = async (): Promise<Cost> => ({
+    nodeUs: (await world.sender.ask<{ cpuUs: number }>({ ask: 'usage' })).cpuUs,
+    postgresUs: await postgresCpuUs(world.db),
+  })
+  const before = await used()
+  const paced = await run()
+  const after = await used()
+  const each = (what: keyof Cost) => (after[what] - before[what]) / paced.arrived
+  return { ...paced, nodeUs: each('nodeUs'), postgresUs: each('postgresUs') }
 }
 
 type Arrivals = { arrivals: [string, number][] }
@@ -78,27 +83,31 @@ export async function measureLatency(
   for (let i = 0; i < 8; i++) orgs.push(await addOrganization(world, webhooksPerEvent, '/w'))
   const bareSender = await startSender()
   await world.sender.ask({ run: 'engine' })
-  const seen = { engine: [] as Paced[], bare: [] as Paced[] }
+  const seen = { itself: [] as (Paced & Cost)[], another: [] as Paced[], bare: [] as Paced[] }
   for (let turn = 0; turn <= turns; turn++) {
     const bare = await pacedBare(world.receiver, bareSender, { eventsPerSecond, webhooksPerEvent, seconds: 3 })
-    const engine = await paced(world, orgs, eventsPerSecond, 4)
-    if (process.env.BENCH_LOG) console.log({ engine, bare })
+    const itself = await withCost(world, () => paced(world, 'itself', orgs, eventsPerSecond, 4))
+    const another = await paced(world, 'another', orgs, eventsPerSecond, 4)
+    if (process.env.BENCH_LOG) console.log({ itself, another, bare })
     // The first turn opens connections and is not counted.
     if (turn === 0) continue
     seen.bare.push(bare)
-    seen.engine.push(engine)
+    seen.itself.push(itself)
+    seen.another.push(another)
   }
   await world.sender.ask({ run: 'stop' })
   bareSender.child.disconnect()
   await clearBacklog(world)
   const disk = await commitMs(world)
-  const of = (side: 'engine' | 'bare', what: keyof Paced) => median(seen[side].map((one) => one[what]))
-  const say = (side: 'engine' | 'bare', what: 'p50' | 'p99') => `${what} ${of(side, what).toFixed(1)} ms`
+  const of = (side: keyof typeof seen, what: keyof Paced) => median(seen[side].map((one) => one[what]))
+  const say = (side: keyof typeof seen, what: 'p50' | 'p99') => `${what} ${of(side, what).toFixed(1)} ms`
   console.log(
-    `latency from commit to arrival at ${Math.round(of('engine', 'perSecond'))}/s: ${say('engine', 'p50')} (bar 5), ${say('engine', 'p99')} (bar 30); medians of ${turns}`,
+    `latency from commit to arrival at ${Math.round(of('itself', 'perSecond'))}/s, published by the process that sends: ${say('itself', 'p50')} (bar 5), ${say('itself', 'p99')} (bar 30); medians of ${turns}`,
   )
+  const cost = (what: keyof Cost) => Math.round(median(seen.itself.map((one) => one[what])))
+  console.log(`  Node ${cost('nodeUs')} µs and PostgreSQL ${cost('postgresUs')} µs a delivery`)
   console.log(
-    `  the same requests at the same pace with nothing behind them: ${say('bare', 'p50')}, ${say('bare', 'p99')}; a commit on this disk, of which every delivery waits for one: p50 ${disk.p50.toFixed(1)} ms, p99 ${disk.p99.toFixed(1)} ms`,
+    `  published by another process: ${say('another', 'p50')}, ${say('another', 'p99')}; the same requests at the same pace with nothing behind them: ${say('bare', 'p50')}, ${say('bare', 'p99')}; a commit on this disk, of which every delivery waits for one: p50 ${disk.p50.toFixed(1)} ms, p99 ${disk.p99.toFixed(1)} ms`,
   )
 }
 
@@ -131,12 +140,12 @@ export async function measureIsolation(world: World): Promise<void> {
     beside.push(await addOrganization(world, 50, '/w', '/hang'))
   }
   await world.sender.ask({ run: 'engine' })
-  await paced(world, alone, 10, 2)
-  await paced(world, beside, 10, 2)
+  await paced(world, 'itself', alone, 10, 2)
+  await paced(world, 'itself', beside, 10, 2)
   const seen = { alone: [] as Paced[], beside: [] as Paced[] }
   for (let round = 0; round < rounds; round++) {
-    seen.alone.push(await paced(world, alone, 10, 4))
-    seen.beside.push(await paced(world, beside, 10, 4))
+    seen.alone.push(await paced(world, 'itself', alone, 10, 4))
+    seen.beside.push(await paced(world, 'itself', beside, 10, 4))
   }
   await world.sender.ask({ run: 'stop' })
   // Else the next measurement has 500 receivers that hang for company.

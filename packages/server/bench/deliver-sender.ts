@@ -10,8 +10,8 @@ import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
 import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
-import { type ConnectionTarget, connect } from '../src/store/database.ts'
-import type { Engine } from '../src/webhooks/engine.ts'
+import { type ConnectionTarget, connect, type Database } from '../src/store/database.ts'
+import type { Hints } from '../src/webhooks/hints.ts'
 import { createAddressGuard } from '../src/webhooks/sending/address-guard.ts'
 import { createConnect } from '../src/webhooks/sending/connector.ts'
 import { createIdleConnections } from '../src/webhooks/sending/idle-connections.ts'
@@ -20,6 +20,7 @@ import { createRequestHeaders } from '../src/webhooks/sending/request.ts'
 import { createResolve } from '../src/webhooks/sending/resolve.ts'
 import { createDeliveryContext } from '../src/webhooks/sending/secure-context.ts'
 import { caFile } from '../test/webhooks/support/receiver.ts'
+import { now, type Publishing, publishAtPace } from './deliver-publishing.ts'
 
 /*
  * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
@@ -28,7 +29,7 @@ import { caFile } from '../test/webhooks/support/receiver.ts'
 type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
 export type Side = 'engine' | 'bare' | 'leanest'
 export type Pace = { eventsPerSecond: number; webhooksPerEvent: number; seconds: number }
-type Order = { setup: Setup } | { run: Side | 'stop' } | { pace: Pace } | { ask: 'usage' }
+type Order = { setup: Setup } | { run: Side | 'stop' } | { pace: Pace } | { publish: Publishing } | { ask: 'usage' }
 
 type SignedRequest = { path: string; method: 'POST'; headers: string[]; body: Buffer }
 
@@ -120,7 +121,6 @@ let paced: Pool[] | null = null
 /** The same at a steady pace, each event to a few webhooks at once. Says when each was sent; connections are kept for the next time. */
 async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace): Promise<[string, number][]> {
   paced ??= openPools()
-  const now = () => performance.timeOrigin + performance.now()
   const sent: [string, number][] = []
   const sending: Promise<void>[] = []
   const begun = now()
@@ -165,20 +165,24 @@ const deliveryConfig = () =>
     ...setup.environment,
   })
 
-async function startDispatching(): Promise<Engine> {
+/** With which this process can publish itself, while its engine runs. */
+let publisher: { db: Database; hints: Hints }
+
+async function startDispatching(): Promise<{ stop(): Promise<void> }> {
   const config = deliveryConfig()
-  const db = connect(setup.target, { name: 'bench engine', connectionsMax: 2 })
+  const db = connect(setup.target, { name: 'bench engine', connectionsMax: 4 })
   const installation = { config, db, target: setup.target, masterKeys: createMasterKeys(config.masterKeys!) }
   const log = createLog(config.logLevel)
   const whole = { ...installation, applied: [], isShared: false, announce() {}, close: async () => {} }
-  const engine = await composeDispatcher(whole, { log, hints: composeHints(whole, log), metrics: createMetrics() })
-  const { stop } = engine
-  return Object.assign(engine, {
+  const hints = composeHints(whole, log)
+  const engine = await composeDispatcher(whole, { log, hints, metrics: createMetrics() })
+  publisher = { db, hints }
+  return {
     async stop() {
-      await stop()
+      await engine.stop()
       await db.end()
     },
-  })
+  }
 }
 
 const start: Record<Side, () => { stop(): Promise<void> } | Promise<{ stop(): Promise<void> }>> = {
@@ -191,6 +195,9 @@ process.on('message', async (order: Order) => {
   if ('setup' in order) setup = order.setup
   else if ('pace' in order) {
     process.send!({ sent: await sendAtPace(order.pace) })
+    return
+  } else if ('publish' in order) {
+    process.send!(await publishAtPace(publisher, order.publish))
     return
   } else if ('ask' in order) {
     const { user, system } = process.cpuUsage()

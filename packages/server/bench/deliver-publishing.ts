@@ -1,0 +1,43 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { newId, type OrgId } from '../src/kernel/ids.ts'
+import type { Database } from '../src/store/database.ts'
+import type { Hints } from '../src/webhooks/hints.ts'
+import { publish } from '../src/webhooks/publishing/publish.ts'
+
+export type Publishing = { orgs: readonly OrgId[]; eventsPerSecond: number; seconds: number }
+/** When each event was committed, and what came of the pace. */
+export type Published = { committed: [string, number][]; tookS: number }
+
+/** The time that several processes share, with fractions of a millisecond. */
+export const now = () => performance.timeOrigin + performance.now()
+
+/** Lanes that had nothing to do are taken up again, which takes a few statements: what is measured is the steady flow. */
+const leadS = 1
+
+/** Publishes at a steady pace, each event in a transaction of its own. */
+export async function publishAtPace(
+  { db, hints }: { db: Database; hints: Hints },
+  { orgs, eventsPerSecond, seconds }: Publishing,
+): Promise<Published> {
+  const committed: [string, number][] = []
+  const begun = now()
+  const lead = Math.round(eventsPerSecond * leadS)
+  const total = lead + Math.round(eventsPerSecond * seconds)
+  const publishing: Promise<void>[] = []
+  for (let i = 0; i < total; i++) {
+    const earlyMs = begun + (i * 1_000) / eventsPerSecond - now()
+    if (earlyMs > 0) await sleep(earlyMs)
+    const orgId = orgs[i % orgs.length]!
+    const data = { database_id: newId('db'), name: 'x'.repeat(130) }
+    publishing.push(
+      db
+        .begin((tx) => publish(tx, { orgId, type: 'database.created', data }))
+        .then(({ id, announcement }) => {
+          if (i >= lead) committed.push([id, now()])
+          hints.give(announcement && [announcement])
+        }),
+    )
+  }
+  await Promise.all(publishing)
+  return { committed, tookS: (now() - begun) / 1_000 - leadS }
+}
