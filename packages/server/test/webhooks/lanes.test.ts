@@ -10,6 +10,7 @@ import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { redeliver } from '../../src/store/delivery/redeliveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { publish } from '../../src/webhooks/publishing/publish.ts'
+import { holdOpen } from '../support/hold-open.ts'
 import { deliveryTest, failedSilently, until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 
@@ -134,6 +135,34 @@ test('a lane in which all has begun already is told nothing, and not even locked
   await world.publishOne()
   const { lanes } = await wakeLanes(world.db, 1)
   expect(lanes.map(({ headSeq }) => headSeq)).toEqual([3])
+})
+
+test('what is left for locked lanes is not told at once again, however much it is', async () => {
+  const { world } = await leasedLane()
+  await world.publishOne()
+  const unlock = await holdOpen(world.db, (tx) => tx`select from keyhook.lanes for update`)
+  expect(await wakeLanes(world.db, 1, 'pass_over')).toEqual({ lanes: [], more: false })
+  await unlock()
+  expect(await wakeLanes(world.db, 1, 'pass_over')).toMatchObject({ lanes: [{ headSeq: 2 }], more: true })
+})
+
+test('telling lanes waits for no disk, also where there is nothing to tell', async () => {
+  const { world, first } = await leasedLane()
+  const { db } = world
+  await begin(db, first)
+  await db`analyze keyhook.lanes, keyhook.wakes, keyhook.deliveries`
+  let unflushed = 0
+  // Now and then somebody else has flushed it already.
+  for (let i = 0; i < 10; i++) {
+    await db`insert into keyhook.wakes values (${world.orgId}, 1, 1)`
+    expect(await wakeLanes(db, 10)).toMatchObject({ lanes: [] })
+    const [{ bytes }] =
+      (await db`select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn())::int as bytes`) as [
+        { bytes: number },
+      ]
+    if (bytes > 0) unflushed += 1
+  }
+  expect(unflushed).toBeGreaterThan(0)
 })
 
 test('nothing begins in a lane whose webhook is deleted, whose lease is another, or that was given back', async () => {

@@ -164,14 +164,19 @@ export const wakeLanes = async (db: Database, wakesMax: number, whenLocked: When
       from locked k where l.id = k.id
       returning l.id, l.head_seq, l.lease_owner is not null as held
     )
-    select t.wakes, told.id, told.head_seq, told.held from (select count(*)::int as wakes from taken) t left join told on true`
+    -- \`quick\` again: where no lane has to hear, it would not be read before.
+    select t.wakes, ${whenLocked === 'wait' ? db`0` : db`(select count(*)::int from left_over)`} as left_over,
+      told.id, told.head_seq, told.held
+    from quick cross join (select count(*)::int as wakes from taken) t left join told on true`
   const lanes = rows.flatMap(({ id, head_seq, held }) =>
     id === null ? [] : [{ laneId: Number(id), headSeq: Number(head_seq), held }],
   )
-  return { lanes, more: rows[0]!.wakes === wakesMax }
+  const { wakes, left_over } = rows[0]!
+  // Where all that was taken is left for locked lanes, the next time it would be the same.
+  return { lanes, more: wakes === wakesMax && (left_over === 0 || lanes.length > 0) }
 }
 
-type WokenRow = { wakes: number } & (
+type WokenRow = { wakes: number; left_over: number } & (
   | { id: string; head_seq: string; held: boolean }
   | { id: null; head_seq: null; held: null }
 )
@@ -190,4 +195,5 @@ const leftOver = (db: Database) => db`
     from heads h join keyhook.lanes l on ${hasToHear(db)}
     where h.lane_id not in (select id from locked)
     group by h.org_id
+    returning org_id
   )`
