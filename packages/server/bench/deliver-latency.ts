@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { OrgId } from '../src/kernel/ids.ts'
 import { createHints } from '../src/webhooks/hints.ts'
 import type { Peer } from './deliver-peer.ts'
-import { now, type Published, publishAtPace } from './deliver-publishing.ts'
+import { type Published, type Publishing, publishAtPace } from './deliver-publishing.ts'
 import type { Pace } from './deliver-sender.ts'
 import { addOrganization, clearBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
+import { now } from './now.ts'
 import { postgresCpuUs } from './postgres-cpu.ts'
 
 const quantile = (sorted: readonly number[], q: number) =>
@@ -24,6 +25,11 @@ function latencies(given: ReadonlyMap<string, number>, arrivals: readonly [strin
 
 /** Who publishes: the process that sends, as with `npm start`, or another one, of a platform that has nodes for each. */
 type Publisher = 'itself' | 'another'
+const publishers: Record<Publisher, (world: World, publishing: Publishing) => Promise<Published>> = {
+  itself: ({ sender }, publishing) => sender.ask({ publish: publishing }),
+  another: ({ db, masterKeys }, publishing) =>
+    publishAtPace({ db, hints: createHints({ db, masterKeys, onError() {} }) }, publishing),
+}
 
 /** Publishes at a steady pace, and says how long after its commit each event arrived. */
 async function paced(
@@ -34,12 +40,7 @@ async function paced(
   seconds: number,
 ): Promise<Paced> {
   await world.receiver.ask({ ask: 'record' })
-  const pace = { orgs, eventsPerSecond, seconds }
-  const hints = createHints({ db: world.db, masterKeys: world.masterKeys, onError() {} })
-  const { committed, tookS } =
-    publisher === 'another'
-      ? await publishAtPace({ db: world.db, hints }, pace)
-      : await world.sender.ask<Published>({ publish: pace })
+  const { committed, tookS } = await publishers[publisher](world, { orgs, eventsPerSecond, seconds })
   await sleep(1_500)
   const { arrivals } = await world.receiver.ask<Arrivals>({ ask: 'arrivals' })
   return latencies(new Map(committed), arrivals, tookS)

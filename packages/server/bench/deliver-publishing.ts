@@ -3,13 +3,11 @@ import { newId, type OrgId } from '../src/kernel/ids.ts'
 import type { Database } from '../src/store/database.ts'
 import type { Hints } from '../src/webhooks/hints.ts'
 import { publish } from '../src/webhooks/publishing/publish.ts'
+import { now } from './now.ts'
 
 export type Publishing = { orgs: readonly OrgId[]; eventsPerSecond: number; seconds: number }
 /** When each event was committed, and what came of the pace. */
 export type Published = { committed: [string, number][]; tookS: number }
-
-/** The time that several processes share, with fractions of a millisecond. */
-export const now = () => performance.timeOrigin + performance.now()
 
 /** Lanes that had nothing to do are taken up again, which takes a few statements: what is measured is the steady flow. */
 const leadS = 1

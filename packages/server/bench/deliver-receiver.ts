@@ -1,6 +1,7 @@
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { certificate } from '../test/webhooks/support/receiver.ts'
+import { now } from './now.ts'
 
 /*
  * Receivers of deliveries, in a process of their own. `/hang/…` never answers; everything else answers 200 at once. Counts,
@@ -10,7 +11,6 @@ let count = 0
 let connections = 0
 let recording = false
 let arrivals: [string, number][] = []
-const now = () => performance.timeOrigin + performance.now()
 
 const server = createServer(certificate('receiver'), (request, response) => {
   const at = recording ? now() : 0

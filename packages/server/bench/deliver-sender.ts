@@ -20,7 +20,8 @@ import { createRequestHeaders } from '../src/webhooks/sending/request.ts'
 import { createResolve } from '../src/webhooks/sending/resolve.ts'
 import { createDeliveryContext } from '../src/webhooks/sending/secure-context.ts'
 import { caFile } from '../test/webhooks/support/receiver.ts'
-import { now, type Publishing, publishAtPace } from './deliver-publishing.ts'
+import { type Publishing, publishAtPace } from './deliver-publishing.ts'
+import { now } from './now.ts'
 
 /*
  * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
