@@ -2,11 +2,11 @@ import { composeApi } from '../src/compose/api.ts'
 import { composeHints } from '../src/compose/dispatcher.ts'
 import { composeJobQueue } from '../src/compose/platform.ts'
 import { readConfig } from '../src/config.ts'
+import { type ConnectionTarget, connect } from '../src/db/database.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
 import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
-import { type ConnectionTarget, connect } from '../src/store/database.ts'
 
 /** Keyhook's API as `serve` composes it, on a database that the bench has filled. */
 keepHeapSmall()

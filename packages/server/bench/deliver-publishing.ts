@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../src/db/database.ts'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
-import type { Database } from '../src/store/database.ts'
 import type { Hints } from '../src/webhooks/hints.ts'
 import { publish } from '../src/webhooks/publishing/publish.ts'
 import { now } from './now.ts'

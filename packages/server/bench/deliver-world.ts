@@ -1,7 +1,7 @@
+import type { Database } from '../src/db/database.ts'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
 import type { MasterKeys } from '../src/kernel/master-keys.ts'
 import { createOrganization, createUser } from '../src/operator/directory.ts'
-import type { Database } from '../src/store/database.ts'
 import { listAttempts } from '../src/store/delivery/deliveries.ts'
 import { takeSequence } from '../src/store/delivery/events.ts'
 import { ensurePartitions } from '../src/store/delivery/partitions.ts'

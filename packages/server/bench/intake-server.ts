@@ -1,5 +1,5 @@
 import fastify from 'fastify'
-import { type ConnectionTarget, connect } from '../src/store/database.ts'
+import { type ConnectionTarget, connect } from '../src/db/database.ts'
 
 /** The limit: what whoever writes it themselves would do at least, an insert for each event that is posted. */
 const { target } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget }

@@ -1,6 +1,6 @@
 import fastify from 'fastify'
+import { type ConnectionTarget, connect } from '../src/db/database.ts'
 import { createAccessLookup } from '../src/store/access-batch.ts'
-import { type ConnectionTarget, connect } from '../src/store/database.ts'
 
 /**
  * What finding every key costs, and nothing else: bare Fastify with the same bytes, which looks up the key of each request as

@@ -1,5 +1,5 @@
 import { readdir, readFile } from 'node:fs/promises'
-import type { Database } from '../src/store/database.ts'
+import type { Database } from '../src/db/database.ts'
 
 /** Microseconds of CPU that the server's processes have used so far; zero where there is no /proc to read it from. */
 export async function postgresCpuUs(db: Database): Promise<number> {

@@ -1,7 +1,7 @@
 import fastify from 'fastify'
+import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
 import { mintApiKey } from '../src/domain/api-key.ts'
 import { createAccessLookup } from '../src/store/access-batch.ts'
-import { type ConnectionTarget, connect, type Database } from '../src/store/database.ts'
 
 /**
  * What the rule alone costs that nothing is kept between requests: bare Fastify with the same bytes, which asks PostgreSQL
@@ -9,7 +9,7 @@ import { type ConnectionTarget, connect, type Database } from '../src/store/data
  */
 const { body, target } = JSON.parse(process.argv[2]!) as { body: string; target: ConnectionTarget }
 const db = connect(target, { name: 'bench tick', connectionsMax: 2 })
-const emptyAnswer = () => db.unsafe('select null::text as found', [], { prepare: true })
+const emptyAnswer = () => db.unsafe('select null::text as found', [])
 const { apiKey: key } = mintApiKey('kh')
 const ask = createAccessLookup({ unsafe: emptyAnswer } as unknown as Database)
 const app = fastify()

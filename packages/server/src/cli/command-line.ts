@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { ConfigProblems, readConfig } from '../config.ts'
+import { isTlsFailure, tlsFailureText } from '../db/connection/tls-failure.ts'
+import { isLoginRejected, isUnavailable } from '../db/database.ts'
 import { DataDirectoryInUse } from '../embedded/index.ts'
 import { DirectoryUnusable } from '../embedded/make-way.ts'
 import { Fault } from '../kernel/faults.ts'
 import { MachineUnfit } from '../startup/explained.ts'
 import { MasterKeyDamaged } from '../startup/master-key-file.ts'
 import { MasterKeyMissing } from '../startup/open-master-keys.ts'
-import { isTlsFailure, tlsFailureText } from '../store/connection/tls-failure.ts'
-import { isRefusal, isUnavailable } from '../store/database.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
 import { UnsuitableDatabase } from '../store/suitable.ts'
 import { addDirectoryCommands } from './directory-commands.ts'
@@ -124,7 +124,7 @@ function explain(error: unknown): number {
   if (error instanceof ConfigProblems) return say(error.problems.join('\n'), 2)
   if (error instanceof Fault) return say(error.public, 2)
   if (mistakes.some((kind) => error instanceof kind)) return say((error as Error).message, 2)
-  if (isRefusal(error)) return say(`DATABASE_URL: ${error.message}`, 2)
+  if (isLoginRejected(error)) return say(`DATABASE_URL: ${error.message}`, 2)
   if (isTlsFailure(error)) return say(`DATABASE_URL: ${tlsFailureText(error)}`, 2)
   if (isUnavailable(error)) {
     const where = process.env.DATABASE_URL ? ' (DATABASE_URL)' : ''

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { Database } from '../store/database.ts'
+import type { Database } from '../db/database.ts'
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
 import { listUsers, type UserRow } from '../store/users.ts'
 import { type Environment, withInstallation } from './with-installation.ts'

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
+import { connect, type Database } from '../db/database.ts'
 import { createAuthenticate } from '../http/authenticate.ts'
 import { createOpenApi } from '../http/openapi/openapi.ts'
 import { addReference } from '../http/reference/reference.ts'
@@ -11,7 +12,6 @@ import type { Metrics } from '../metrics.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import type { Installation } from '../startup/open.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
-import { connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes } from './probes.ts'
@@ -35,7 +35,6 @@ export function composeApi(
     // Its one statement takes a millisecond, and every request waits for it.
     silentMsMax: 10_000,
   })
-  learnTypesOnce(accessDb).catch((err: unknown) => log.warn({ err }, 'access.not_ready'))
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
   const routes = composeRoutes(installation, parts)
   const app = createHttpServer({

@@ -1,12 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
+import type { Database } from '../db/database.ts'
 import { createApp } from '../http/app.ts'
 import { addHealthRoutes } from '../http/health.ts'
 import { addMetricsRoute } from '../http/metrics-route.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Installation } from '../startup/open.ts'
-import type { Database } from '../store/database.ts'
 
 /** What a process without the API answers: whether it lives, whether it can work, and how it does. */
 export function composeProbes(

@@ -1,6 +1,6 @@
 import type { ErrorObject } from 'ajv'
+import { isTransient, isUnavailable } from '../db/database.ts'
 import { Fault, type FaultCode, type FieldError, invalid } from '../kernel/faults.ts'
-import { isCutShort, isUnavailable } from '../store/database.ts'
 import { unavailable } from './problems.ts'
 import { fieldErrors } from './validation.ts'
 
@@ -36,7 +36,7 @@ export function faultOf(error: unknown): Fault {
   if (refusal !== undefined) return new Fault(refusal.code, { public: refusal.public })
   // Fastify says so when the client hung up in the middle of its body: not our fault, and not the database's.
   if (statusCode === 400) return new Fault('request.malformed', { public: 'The body did not arrive.' })
-  if (isUnavailable(error) || isCutShort(error)) return unavailable(String(error), error)
+  if (isUnavailable(error) || isTransient(error)) return unavailable(String(error), error)
   return new Fault('internal', {
     public: 'Something went wrong on our side. If it stays, tell the operator the request id.',
     internal: String(error),

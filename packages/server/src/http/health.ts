@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
-import type { Database } from '../store/database.ts'
+import type { Database } from '../db/database.ts'
 import { unavailable } from './problems.ts'
 
 /** How long the database may take to say that it is there. Whoever waits longer is not ready to serve anybody. */

@@ -1,6 +1,6 @@
+import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
 import { recordAudit } from '../store/audit.ts'
-import type { Database } from '../store/database.ts'
 import { keepSecretUnder, listSecretsOfKey, type SecretPlace } from '../store/webhook-secrets.ts'
 import { deleteWebhook } from '../store/webhooks.ts'
 

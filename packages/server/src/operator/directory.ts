@@ -1,10 +1,10 @@
+import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
 import type { Actor } from '../domain/audit.ts'
 import { labelProblem } from '../domain/label.ts'
 import type { Role } from '../domain/roles.ts'
 import { Fault, invalid } from '../kernel/faults.ts'
 import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
-import { type Database, isUniqueViolation, type Transaction } from '../store/database.ts'
 import { deleteMembership, setMembership } from '../store/memberships.ts'
 import { insertOrganization, lockOrganization } from '../store/organizations.ts'
 import {

@@ -1,5 +1,5 @@
+import type { Database } from '../db/database.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import type { Database } from '../store/database.ts'
 import { listSecretsOfOtherKeys, replaceSecret } from '../store/webhook-secrets.ts'
 
 const pageRows = 500

@@ -1,9 +1,9 @@
+import { type Database, isUniqueViolation } from '../db/database.ts'
 import type { Actor, AuditEntry } from '../domain/audit.ts'
 import { type BackupOrigin, moveBackup } from '../domain/backup.ts'
 import { Fault, notFound } from '../kernel/faults.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
-import { type Database, isUniqueViolation } from '../store/database.ts'
 import {
   type BackupRow,
   insertBackup,

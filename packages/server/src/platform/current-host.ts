@@ -1,4 +1,4 @@
-import type { Database } from '../store/database.ts'
+import type { Database } from '../db/database.ts'
 import { correctDatabaseHost } from '../store/platform/databases.ts'
 import type { DatabaseDriver } from './driver.ts'
 

@@ -1,10 +1,10 @@
+import { type Database, isUnavailable } from '../db/database.ts'
 import { type Actor, operator } from '../domain/audit.ts'
 import { invoiceLines, monthOf, monthPeriod, moveInvoice, totalMinor } from '../domain/invoice.ts'
 import { Fault, invalid } from '../kernel/faults.ts'
 import { type InvoiceId, newId, type OrgId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
 import { databaseNowMs } from '../store/clock.ts'
-import { type Database, isUnavailable } from '../store/database.ts'
 import { lockOrganization } from '../store/organizations.ts'
 import {
   findInvoiceOfMonth,

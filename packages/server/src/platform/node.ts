@@ -1,7 +1,7 @@
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import type { Database } from '../db/database.ts'
 import { acquire } from '../embedded/acquire.ts'
-import type { Database } from '../store/database.ts'
 import { availableDatabasesOfNode } from '../store/platform/databases.ts'
 import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { Database } from '../store/database.ts'
+import type { Database } from '../db/database.ts'
 import { announceNode, type Prices, withdrawNode } from '../store/platform/nodes.ts'
 
 /** Often enough that the work of a node that was killed is somebody else's within seconds. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isUnavailable } from '../store/database.ts'
+import { isUnavailable } from '../db/database.ts'
 
 const pauseMsMin = 100
 const pauseMsMax = 2_000

@@ -1,7 +1,7 @@
+import { type ConnectionTarget, readConnectionUrl } from '../db/connection/connection-url.ts'
 import { keyTagShape } from '../domain/api-key.ts'
 import { isAddress, readNetwork } from '../domain/network.ts'
 import { issuerUrlProblem } from '../login/issuer-url.ts'
-import { type ConnectionTarget, readConnectionUrl } from '../store/connection/connection-url.ts'
 import { integer, matching, oneOf, optional, setting, text, Unreadable } from './setting.ts'
 
 const postgresUrl = (value: string, environment: Readonly<Record<string, string | undefined>>): ConnectionTarget => {

@@ -1,7 +1,7 @@
+import type { Database, Executor } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
 import { createOrganization, createUser, setMemberIn } from '../operator/directory.ts'
-import type { Database, Executor } from '../store/database.ts'
 import { countOrganizations } from '../store/organizations.ts'
 
 export type FirstOrganization = { orgId: OrgId; ownerId: UserId; isNew: boolean }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Config } from '../config.ts'
+import type { Database } from '../db/database.ts'
 import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
-import type { Database } from '../store/database.ts'
 import { anySecretUnder, keyIdsInUse } from '../store/webhook-secrets.ts'
 import { lastKeyId, makeMasterKey, masterKeyPath, readMasterKey } from './master-key-file.ts'
 

@@ -1,8 +1,8 @@
 import type { Config } from '../config.ts'
+import { settleTls } from '../db/connection/settle-tls.ts'
+import { type ConnectionTarget, connect, type Database } from '../db/database.ts'
 import { openEmbedded } from '../embedded/index.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import { settleTls } from '../store/connection/settle-tls.ts'
-import { type ConnectionTarget, connect, type Database, learnTypesOnce } from '../store/database.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
 import { explained } from './explained.ts'
@@ -63,7 +63,6 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
   try {
     await checkSuitable(db)
     const applied = await migrateInPeace(target)
-    await learnTypesOnce(db)
     const masterKeys = await openMasterKeys(db, config, options)
     if (options.purpose === 'serve' && config.database === null)
       await rememberKeyId(config.dataDir, masterKeys.currentKeyId)

@@ -1,6 +1,6 @@
+import type { Database } from '../db/database.ts'
 import { hashApiKey, isApiKey } from '../domain/api-key.ts'
 import { type Access, findAccess, type LoginPresented, type Presented } from './access.ts'
-import type { Database } from './database.ts'
 
 /** Not promises: a request would pay for one at each step on its way, together as much as its look-up costs. */
 export type AccessLookup = {

@@ -1,6 +1,6 @@
+import type { Database } from '../db/database.ts'
 import type { Role } from '../domain/roles.ts'
 import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
-import type { Database } from './database.ts'
 import type { OrganizationRow } from './organizations.ts'
 
 /** What a request shows: the hash of its API key (hex), or whom its login token names and which organization it asks for. */
@@ -140,17 +140,13 @@ const keyAndLoginStatement = joined(`(${keyLines}) union all (${loginLines})`)
 type Answer = { found: string | null; standby: boolean }
 
 const askByKey = (db: Database, hashes: readonly string[]) =>
-  db.unsafe<Answer[]>(hashes.length === 1 ? oneKeyStatement : keyStatement, [hashes.join()], { prepare: true })
+  db.unsafe<Answer[]>(hashes.length === 1 ? oneKeyStatement : keyStatement, [hashes.join()])
 
 const askByKeyOrLogin = (db: Database, hashes: readonly string[], logins: readonly LoginPresented[]) =>
-  db.unsafe<Answer[]>(
-    keyAndLoginStatement,
-    [
-      hashes.join(),
-      logins.map(({ names }) => ('userId' in names ? names.userId : null)),
-      logins.map(({ names }) => ('subject' in names ? names.subject : null)),
-      logins.map(({ names }) => ('subject' in names ? names.verifiedEmail : null)),
-      logins.map((login) => login.orgId),
-    ],
-    { prepare: true },
-  )
+  db.unsafe<Answer[]>(keyAndLoginStatement, [
+    hashes.join(),
+    logins.map(({ names }) => ('userId' in names ? names.userId : null)),
+    logins.map(({ names }) => ('subject' in names ? names.subject : null)),
+    logins.map(({ names }) => ('subject' in names ? names.verifiedEmail : null)),
+    logins.map((login) => login.orgId),
+  ])

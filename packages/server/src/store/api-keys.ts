@@ -1,5 +1,5 @@
+import type { Database, Transaction } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
-import type { Database, Transaction } from './database.ts'
 import type { PageRequest } from './page.ts'
 
 export type NewApiKey = { id: KeyId; name: string; keyPrefix: string; hash: string; createdBy: UserId }

@@ -1,6 +1,6 @@
+import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { Actor, AuditAction, AuditEntry, AuditEntryId } from '../domain/audit.ts'
 import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
-import type { Database, Executor, Transaction } from './database.ts'
 import type { PageRequest } from './page.ts'
 
 export type AuditRow = {

@@ -1,4 +1,4 @@
-import type { Executor } from './database.ts'
+import type { Executor } from '../db/database.ts'
 
 /** What PostgreSQL's clock says. For what all nodes have to agree on: their own may be wrong. */
 export const databaseNowMs = async (db: Executor): Promise<number> => {

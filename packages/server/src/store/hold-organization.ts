@@ -1,5 +1,5 @@
+import { type Database, isTransient, isUnavailable, type Transaction } from '../db/database.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { type Database, isCutShort, isUnavailable, type Transaction } from './database.ts'
 import { lockOrganization } from './organizations.ts'
 
 /** A transaction in which nobody else counts, and then adds, what this organization has. */
@@ -22,7 +22,7 @@ export function createHoldOrganization(db: Database): HoldOrganization {
       } catch (error) {
         next.reject(error)
         // Else each of them would wait as long as this one has, one after the other.
-        if (isUnavailable(error) || isCutShort(error)) for (const { reject } of queue.splice(0)) reject(error)
+        if (isUnavailable(error) || isTransient(error)) for (const { reject } of queue.splice(0)) reject(error)
       }
     }
     queues.delete(orgId)

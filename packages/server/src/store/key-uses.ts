@@ -1,6 +1,6 @@
+import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId } from '../kernel/ids.ts'
 import { type KeyUse, recordKeyUses } from './api-keys.ts'
-import type { Database } from './database.ts'
 
 export type KeyUses = {
   /** Remembers the use in memory and returns at once: no request waits for this write. */

@@ -1,6 +1,6 @@
+import type { Transaction } from '../db/database.ts'
 import type { Role } from '../domain/roles.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
-import type { Transaction } from './database.ts'
 
 /**
  * Adds the member or changes the role; says which role was held before. Keys follow a change of role by their foreign key;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
-import { type Database, isRefusal } from './database.ts'
+import { type Database, isLoginRejected } from '../db/database.ts'
 
 export type Migration = { version: number; name: string; sql: string; checksum: string }
 
@@ -55,7 +55,7 @@ export async function migrate(db: Database, migrations: readonly Migration[]): P
     return [...pending]
   })
   return migrating.catch((error: unknown) => {
-    if (state === undefined || !isRefusal(error)) throw error
+    if (state === undefined || !isLoginRejected(error)) throw error
     throw new SchemaMismatch(
       `DATABASE_URL: ${state.is}, this Keyhook needs ${newest}, and this role may not change it (${error.message}): run ` +
         `npx keyhook migrate as the role that owns the ${state.owned}.`,

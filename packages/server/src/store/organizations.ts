@@ -1,5 +1,5 @@
+import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
-import type { Database, Executor, Transaction } from './database.ts'
 import type { PageRequest } from './page.ts'
 
 export type OrganizationRow = { id: OrgId; name: string; created_at: Date }

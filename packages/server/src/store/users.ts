@@ -1,5 +1,5 @@
+import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
-import type { Database, Executor, Transaction } from './database.ts'
 
 export type NewUser = { id: UserId; email: string; name: string | null; subject: string | null }
 

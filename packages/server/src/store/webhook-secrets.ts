@@ -1,6 +1,6 @@
+import type { Database, Transaction } from '../db/database.ts'
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
-import type { Database, Transaction } from './database.ts'
 
 export type SealedSecret = { orgId: OrgId; id: WebhookId; sealed: Sealed }
 

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
+import { type Database, isDataError, isUnavailable } from '../db/database.ts'
 import type { Network } from '../domain/network.ts'
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import { type Database, isDataRefused, isUnavailable, learnTypesOnce } from '../store/database.ts'
 import { systemClock, within } from './dispatching/clock.ts'
 import { createDispatchStore } from './dispatching/dispatch-store.ts'
 import { createDispatcher, type DispatcherLimits } from './dispatching/dispatcher.ts'
@@ -83,12 +83,11 @@ export async function startEngine(deps: {
       await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'mend'))
     },
     isUnavailable,
-    isDataRefused,
+    isDataError,
     onError,
     observe: deps.observe,
     tellHolders: deps.hints.giveHolders,
   })
-  await learnTypesOnce(db)
   await housekeeping.start()
   dispatcher.start()
   const deafen = deps.hints.hear((hint) => {

@@ -1,5 +1,5 @@
+import type { Database } from '../db/database.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import type { Database } from '../store/database.ts'
 import type { Announcement } from '../store/delivery/announcements.ts'
 import { createHintSeal } from './hint-seal.ts'
 
@@ -117,11 +117,10 @@ export function createHints(deps: {
       return () => listeners.delete(listener)
     },
     async listen() {
-      const { unlisten } = await deps.db.listen(channel, (payload) => {
+      return deps.db.listen(channel, (payload) => {
         const hint = hintOf(payload)
         if (hint !== null) tellHere(hint)
       })
-      return unlisten
     },
   }
 }

@@ -1,6 +1,6 @@
+import type { Database } from '../db/database.ts'
 import { uuid7Ms } from '../kernel/uuid7.ts'
 import { databaseNowMs } from '../store/clock.ts'
-import type { Database } from '../store/database.ts'
 import { farAtOnce, mendFarLanes, mendFarRetries } from '../store/delivery/far-times.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/delivery/old-events.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'

@@ -64,7 +64,7 @@ export function startProcess(world: World, name: string): Process {
     },
     mend: async () => {},
     isUnavailable: (error) => error === unavailable,
-    isDataRefused: () => false,
+    isDataError: () => false,
     onError() {},
     observe: { attempted() {}, grouped() {} },
     tellHolders: () => world.tellHolders(host),

@@ -5,7 +5,7 @@ import { removeMember, removeUser, setMember } from '../../src/operator/director
 import { type Access, findAccess } from '../../src/store/access.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
 import { insertApiKey, revokeApiKey } from '../../src/store/api-keys.ts'
-import { type Database, isUnavailable } from '../../src/store/database.ts'
+import { type Database, isUnavailable } from '../../src/db/database.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi, testOperator } from '../support/installation.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { connect, type Database, isUnavailable, learnTypesOnce } from '../../src/store/database.ts'
+import { connect, type Database, isUnavailable, learnTypesOnce } from '../../src/db/database.ts'
 import { createInstallation } from '../support/installation.ts'
 
 /*

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { PeerCertificate } from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
-import { tlsOptions } from '../../src/store/connection/connection-tls.ts'
-import { readConnectionUrl } from '../../src/store/connection/connection-url.ts'
+import { tlsOptions } from '../../src/db/connection/connection-tls.ts'
+import { readConnectionUrl } from '../../src/db/connection/connection-url.ts'
 import { caFile, certificateFiles } from '../webhooks/support/receiver.ts'
 
 const read = (url: string, environment: Record<string, string> = {}) => readConnectionUrl(url, environment)

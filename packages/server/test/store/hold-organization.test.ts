@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { OrgId } from '../../src/kernel/ids.ts'
-import type { Database } from '../../src/store/database.ts'
+import type { Database } from '../../src/db/database.ts'
 import { createHoldOrganization } from '../../src/store/hold-organization.ts'
 import { lockOrganization } from '../../src/store/organizations.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'

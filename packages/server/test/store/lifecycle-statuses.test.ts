@@ -5,7 +5,7 @@ import { firstInvoiceStatus } from '../../src/domain/invoice.ts'
 import { firstRestoreStatus } from '../../src/domain/restore.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import type { Transaction } from '../../src/store/database.ts'
+import type { Transaction } from '../../src/db/database.ts'
 import {
   insertBackup,
   lockBackup,

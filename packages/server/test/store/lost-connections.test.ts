@@ -1,7 +1,7 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { faultOf } from '../../src/http/fault-of.ts'
-import { connect, type Database, type Executor, isUnavailable, learnTypesOnce } from '../../src/store/database.ts'
+import { connect, type Database, type Executor, isUnavailable, learnTypesOnce } from '../../src/db/database.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import { ensureFirstOrganization } from '../../src/startup/first-start.ts'
-import { connect, type Database } from '../../src/store/database.ts'
+import { connect, type Database } from '../../src/db/database.ts'
 import { type Migration, migrate, readMigrations, SchemaMismatch } from '../../src/store/migrate.ts'
 import { checkSuitable } from '../../src/store/suitable.ts'
 

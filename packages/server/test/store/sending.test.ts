@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { connect, sendAlone } from '../../src/store/database.ts'
+import { connect, sendAlone } from '../../src/db/database.ts'
 import { holdOpen } from '../support/hold-open.ts'
 import { startApiForTest } from '../support/installation.ts'
 import { until } from '../webhooks/support/delivery-test.ts'

@@ -1,4 +1,4 @@
-import type { Database, Transaction } from '../../src/store/database.ts'
+import type { Database, Transaction } from '../../src/db/database.ts'
 
 /** A transaction that stands open, as a session does that somebody forgot, until the function that it returns is called. */
 export async function holdOpen(

@@ -8,7 +8,7 @@ import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { createOrganization, createUser, setMember } from '../../src/operator/directory.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import { connect } from '../../src/store/database.ts'
+import { connect } from '../../src/db/database.ts'
 import { apiAlone } from './composed.ts'
 import { templateDatabase } from './postgres.ts'
 

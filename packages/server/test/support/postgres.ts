@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { openEmbedded } from '../../src/embedded/index.ts'
-import { type ConnectionTarget, connect } from '../../src/store/database.ts'
+import { type ConnectionTarget, connect } from '../../src/db/database.ts'
 import { migrate, readMigrations } from '../../src/store/migrate.ts'
 import { removeDataDirectory } from './data-directory.ts'
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { runCommandLine } from '../../src/cli/command-line.ts'
-import type { ConnectionTarget } from '../../src/store/database.ts'
+import type { ConnectionTarget } from '../../src/db/database.ts'
 import { removeDataDirectory } from './data-directory.ts'
 
 export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname

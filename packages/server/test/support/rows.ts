@@ -1,4 +1,4 @@
-import type { Database } from '../../src/store/database.ts'
+import type { Database } from '../../src/db/database.ts'
 
 type Table = { schema: string; name: string }
 

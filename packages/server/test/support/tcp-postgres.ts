@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openEmbedded } from '../../src/embedded/index.ts'
-import { connect, type Database } from '../../src/store/database.ts'
+import { connect, type Database } from '../../src/db/database.ts'
 import { type CertificateName, certificateFiles } from '../webhooks/support/receiver.ts'
 import { removeDataDirectory } from './data-directory.ts'
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import { connect } from '../../src/store/database.ts'
+import { connect } from '../../src/db/database.ts'
 import type { Announcement } from '../../src/store/delivery/announcements.ts'
 import { createHints, type Hint, type Hints } from '../../src/webhooks/hints.ts'
 import { createInstallation } from '../support/installation.ts'

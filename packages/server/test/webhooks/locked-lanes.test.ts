@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import type { Database } from '../../src/store/database.ts'
+import type { Database } from '../../src/db/database.ts'
 import { leaseLanes } from '../../src/store/delivery/lanes.ts'
 import { readNews, wakeLanes } from '../../src/store/delivery/news.ts'
 import { holdOpen } from '../support/hold-open.ts'

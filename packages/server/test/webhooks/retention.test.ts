@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
-import type { Database } from '../../src/store/database.ts'
+import type { Database } from '../../src/db/database.ts'
 import { countRecoverable } from '../../src/store/delivery/recoveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createHousekeeping } from '../../src/webhooks/housekeeping.ts'

@@ -1,6 +1,6 @@
+import type { Database } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
 import type { InvoiceId } from '../../kernel/ids.ts'
-import type { Database } from '../../store/database.ts'
 import { type InvoiceRow, linesOfInvoice } from '../../store/platform/invoices.ts'
 import { chosen } from '../basis.ts'
 import { invoiceRecord, invoiceWithLines } from '../platform/invoice-schemas.ts'

@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import type { Database, Transaction } from '../../db/database.ts'
 import {
   connectionString,
   mintDatabasePassword,
@@ -13,7 +14,6 @@ import { Fault, notFound } from '../../kernel/faults.ts'
 import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
-import type { Database, Transaction } from '../../store/database.ts'
 import type { Announcement } from '../../store/delivery/announcements.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import {

@@ -1,6 +1,6 @@
 import Type from 'typebox'
+import type { Database } from '../../db/database.ts'
 import { notFound } from '../../kernel/faults.ts'
-import type { Database } from '../../store/database.ts'
 import { findInvoice, linesOfInvoice, listInvoices } from '../../store/platform/invoices.ts'
 import { choice, chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'

@@ -1,10 +1,10 @@
 import Type from 'typebox'
+import type { Database } from '../../db/database.ts'
 import { eventTypes } from '../../domain/event-types.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import type { Database } from '../../store/database.ts'
 import {
   type EventAttemptRow,
   type EventWebhookRow,

@@ -1,7 +1,7 @@
 import Type from 'typebox'
+import type { Database } from '../../db/database.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf, attemptUuid, isId } from '../../kernel/ids.ts'
-import type { Database } from '../../store/database.ts'
 import { findLane, type HistoryRow, listAttempts } from '../../store/delivery/deliveries.ts'
 import { choice, specified } from '../basis.ts'
 import { onlyPageQuery } from '../lists.ts'

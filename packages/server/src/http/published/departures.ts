@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../../db/database.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
-import type { Database } from '../../store/database.ts'
 import { isSending } from '../../store/delivery/deliveries.ts'
 
 const lookMs = 20

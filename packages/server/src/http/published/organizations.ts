@@ -1,6 +1,6 @@
 import Type from 'typebox'
+import type { Database } from '../../db/database.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import type { Database } from '../../store/database.ts'
 import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'

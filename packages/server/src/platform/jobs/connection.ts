@@ -1,6 +1,6 @@
 import type { ConstructorOptions } from 'pg-boss'
-import { tlsOptions } from '../../store/connection/connection-tls.ts'
-import type { ConnectionTarget } from '../../store/database.ts'
+import { tlsOptions } from '../../db/connection/connection-tls.ts'
+import type { ConnectionTarget } from '../../db/database.ts'
 
 /** The target, as the driver that pg-boss uses wants to be told; everything is said, or it would look in the environment. */
 export function connectionOf(target: ConnectionTarget) {

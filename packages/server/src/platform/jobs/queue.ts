@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
+import type { ConnectionTarget, Transaction } from '../../db/database.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
-import type { ConnectionTarget, Transaction } from '../../store/database.ts'
 import { connectionOf } from './connection.ts'
 import { always, anyNode, givenUp, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 

@@ -1,7 +1,7 @@
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import type { Database, Transaction } from '../../db/database.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
-import type { Database, Transaction } from '../../store/database.ts'
 import { StepFailure } from '../driver.ts'
 import type { JobQueue, TakenJob } from './queue.ts'
 import { failuresMax, givenUp, mayFail, priorities } from './queue-names.ts'

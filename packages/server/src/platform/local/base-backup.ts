@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import type { Database } from '../../store/database.ts'
+import type { Database } from '../../db/database.ts'
 import { encodeManifest, type Manifest, manifestPath } from '../archive/manifest.ts'
 import { encodeHeader, endOfArchive, paddingAfter } from '../archive/tar.ts'
 import type { Progress } from '../driver.ts'

@@ -1,8 +1,8 @@
 import { connect as open } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect, type Database, isOutOfConnections } from '../../db/database.ts'
 import { ownerRole } from '../../domain/database.ts'
 import { isScramVerifier } from '../../domain/scram.ts'
-import { connect, type Database, isOutOfConnections } from '../../store/database.ts'
 import { StepFailure } from '../driver.ts'
 import type { Control } from './instance.ts'
 

@@ -1,6 +1,6 @@
+import type { Database } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import type { BackupId } from '../../kernel/ids.ts'
-import type { Database } from '../../store/database.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
 import { publish } from '../../webhooks/publishing/publish.ts'

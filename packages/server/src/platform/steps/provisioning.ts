@@ -1,5 +1,5 @@
+import type { Database } from '../../db/database.ts'
 import { moveDatabase } from '../../domain/database.ts'
-import type { Database } from '../../store/database.ts'
 import {
   countDatabasesOfNode,
   lockDatabase,

@@ -1,6 +1,6 @@
+import type { Database } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import { databaseWasDeleted, moveDatabase } from '../../domain/database.ts'
-import type { Database } from '../../store/database.ts'
 import { lockBackup, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
 import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
 import { runningRestoreInto } from '../../store/platform/restores.ts'

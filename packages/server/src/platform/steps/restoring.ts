@@ -1,6 +1,6 @@
+import type { Database } from '../../db/database.ts'
 import { moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
-import type { Database } from '../../store/database.ts'
 import { findBackup } from '../../store/platform/backups.ts'
 import { countDatabasesOfNode, lockDatabase, markDatabaseServing } from '../../store/platform/databases.ts'
 import { findRestore, lockRestore, markRestoreCompleted, recordRestoreProgress } from '../../store/platform/restores.ts'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Database } from '../database.ts'
+import type { Database } from '../../db/database.ts'
 
 /*
  * Columns of many rows at once, as PostgreSQL reads them soonest. The driver writes arrays too, with quotes and two looks for

@@ -1,5 +1,4 @@
-import type { PendingQuery, Row } from 'postgres'
-import { type Database, isUniqueViolation } from '../database.ts'
+import { type Database, type Fragment, isUniqueViolation } from '../../db/database.ts'
 import { plainArray, textArray } from './arrays.ts'
 import type { BegunAttempt } from './beginnings.ts'
 
@@ -43,8 +42,6 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
     return write(db, settled, db`on conflict do nothing`)
   }
 }
-
-type Fragment = PendingQuery<Row[]>
 
 /** A process that was stopped in the middle, or a machine, measures hours; the column ends after 35 minutes. */
 const storable = (us: number | null): number | null => (us === null ? null : Math.min(us, 2 ** 31 - 1))

@@ -1,6 +1,6 @@
+import type { Database, Executor } from '../../db/database.ts'
 import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
-import type { Database, Executor } from '../database.ts'
 
 type AttemptRow = {
   id: string

@@ -1,6 +1,6 @@
+import type { Database } from '../../db/database.ts'
 import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import type { Database } from '../database.ts'
 
 /** What a lane wants next: deliveries after the newest it has read, and retries whose time has come. */
 export type ReadRequest = { laneId: number; orgId: OrgId; afterSeq: number; firstsMax: number; retriesMax: number }

@@ -1,7 +1,7 @@
+import type { Database, Executor, Transaction } from '../../db/database.ts'
 import type { AuditEntry } from '../../domain/audit.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import { insertAudits } from '../audit.ts'
-import { type Database, type Executor, sendAlone, type Transaction } from '../database.ts'
 import {
   type Announcement,
   announcedMax,
@@ -81,12 +81,12 @@ export const insertReportedEvents = async (
   { orgId, events, named, entries }: Publication,
   wait: Wait,
 ): Promise<{ taken: string[]; announcement: Announcement | null }> => {
-  const [row] = await sendAlone(db<PublishedRow[]>`
+  const [row] = await db<PublishedRow[]>`
     with done as materialized (
       select ${published(db, orgId, events, named)} as said from (select ${waitBound(db, wait)} offset 0) as bounded
     ),
     noted as (${insertAudits(db, entries)} where (select (said).taken = '{}' from done))
-    select (said).* from done`)
+    select (said).* from done`
   const taken = orUnknown(orgId, row!.taken)
   return { taken, announcement: taken.length === 0 ? announcementOf(orgId, events, row!) : null }
 }

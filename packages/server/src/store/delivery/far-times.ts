@@ -1,6 +1,6 @@
+import type { Database } from '../../db/database.ts'
 import { leaseMsMax } from '../../domain/lease.ts'
 import { retryMsMax } from '../../domain/retry-schedule.ts'
-import type { Database } from '../database.ts'
 
 /*
  * Times that lie further ahead than any that is ever written: PostgreSQL's clock was ahead when they were, and has been set right.

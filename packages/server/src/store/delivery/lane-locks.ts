@@ -1,4 +1,4 @@
-import type { Executor } from '../database.ts'
+import type { Executor } from '../../db/database.ts'
 
 /*
  * Somebody else may have the lock of a lane, and keep it: a node that froze while it stepped a recovery, an operator who left a

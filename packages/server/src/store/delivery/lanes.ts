@@ -1,6 +1,6 @@
+import type { Database, Transaction } from '../../db/database.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import type { Sealed } from '../../kernel/master-keys.ts'
-import type { Database, Transaction } from '../database.ts'
 import { boundedWait, orPassOver, type WhenLocked } from './lane-locks.ts'
 
 /**

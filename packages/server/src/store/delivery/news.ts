@@ -1,5 +1,5 @@
+import type { Database } from '../../db/database.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import type { Database } from '../database.ts'
 import { type DueDelivery, deliveryOf, type EventRow, eventsOf } from './due.ts'
 import { boundedWait, orPassOver, type WhenLocked } from './lane-locks.ts'
 

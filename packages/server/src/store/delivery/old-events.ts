@@ -1,5 +1,5 @@
+import type { Database } from '../../db/database.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import type { Database } from '../database.ts'
 
 const eventsAtOnce = 1_000
 

@@ -1,5 +1,5 @@
+import { type Database, type Executor, isLockTimeout } from '../../db/database.ts'
 import { uuid7Floor } from '../../kernel/uuid7.ts'
-import { type Database, type Executor, isLockTimeout } from '../database.ts'
 
 const weekMs = 7 * 86_400_000
 /** The first Monday of the epoch, so that partitions begin on Mondays. */

@@ -1,6 +1,5 @@
-import type { PendingQuery, Row } from 'postgres'
+import type { Database, Executor, Fragment, Transaction } from '../../db/database.ts'
 import type { Id, OrgId, WebhookId } from '../../kernel/ids.ts'
-import type { Database, Executor, Transaction } from '../database.ts'
 import { askLane } from './lanes.ts'
 
 /** Events from `since` on and before `until`, of one webhook. */
@@ -44,8 +43,6 @@ export const countRecoverable = async (db: Database, stretch: Stretch): Promise<
     select count(*)::int as count from (${neverSucceeded(db, stretch)}) found where not sending`
   return row!.count
 }
-
-type Fragment = PendingQuery<Row[]>
 
 /** By the index on time (`offset 0`): left to choose, the planner goes through all events from the first one on. */
 const boundsOf = (db: Executor, { orgId, since, until }: Stretch): Fragment => db`

@@ -1,5 +1,5 @@
+import type { Transaction } from '../../db/database.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
-import type { Transaction } from '../database.ts'
 import { askLane } from './lanes.ts'
 
 /*

@@ -1,6 +1,6 @@
+import type { Executor, Transaction } from '../../db/database.ts'
 import { type BackupOrigin, type BackupStatus, firstBackupStatus } from '../../domain/backup.ts'
 import type { BackupId, DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
-import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
 
 export type BackupRow = {

@@ -1,6 +1,6 @@
+import type { Executor, Transaction } from '../../db/database.ts'
 import { type DatabaseStatus, firstDatabaseStatus } from '../../domain/database.ts'
 import type { DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
-import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
 
 export type DatabaseRow = {

@@ -1,6 +1,6 @@
+import type { Executor, Transaction } from '../../db/database.ts'
 import { firstInvoiceStatus, type InvoiceLine, type InvoiceStatus } from '../../domain/invoice.ts'
 import type { InvoiceId, OrgId } from '../../kernel/ids.ts'
-import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
 
 export type InvoiceRow = {

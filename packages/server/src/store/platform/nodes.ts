@@ -1,4 +1,4 @@
-import type { Executor, Transaction } from '../database.ts'
+import type { Executor, Transaction } from '../../db/database.ts'
 
 export type Prices = { currency: string; hourPriceMinor: number }
 

@@ -1,6 +1,6 @@
+import type { Executor, Transaction } from '../../db/database.ts'
 import { firstRestoreStatus, type RestoreStatus } from '../../domain/restore.ts'
 import type { BackupId, DatabaseId, OrgId, RestoreId, UserId } from '../../kernel/ids.ts'
-import type { Executor, Transaction } from '../database.ts'
 import type { PageRequest } from '../page.ts'
 
 export type RestoreRow = {

@@ -1,6 +1,6 @@
+import type { Executor, Transaction } from '../../db/database.ts'
 import type { Usage } from '../../domain/invoice.ts'
 import type { DatabaseId, OrgId } from '../../kernel/ids.ts'
-import type { Executor, Transaction } from '../database.ts'
 
 export const startUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
   await tx`

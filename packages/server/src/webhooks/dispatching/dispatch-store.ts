@@ -1,5 +1,5 @@
+import { type Database, isLockTimeout } from '../../db/database.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import { type Database, isLockTimeout } from '../../store/database.ts'
 import { type SettledAttempt, settleAttempts } from '../../store/delivery/attempts.ts'
 import {
   type Beginning,

@@ -55,7 +55,7 @@ export function createDispatcher(deps: {
   mend(attemptIds: readonly string[]): Promise<void>
   isUnavailable(error: unknown): boolean
   /** What was to be stored cannot be stored: saying it again changes nothing. */
-  isDataRefused(error: unknown): boolean
+  isDataError(error: unknown): boolean
   onError(error: unknown, what: string): void
   observe: FlowObserver
   tellHolders(): void
@@ -92,7 +92,7 @@ export function createDispatcher(deps: {
     },
     onLost: (lane) => leases.drop(lane),
     mend: deps.mend,
-    isDataRefused: deps.isDataRefused,
+    isDataError: deps.isDataError,
   })
 
   const leases = createLeases({

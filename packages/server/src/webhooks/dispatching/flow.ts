@@ -70,7 +70,7 @@ export function createFlow(deps: {
   /** The database says that the lane is not ours any more, or that its webhook is gone; said again as its attempts are settled. */
   onLost(lane: Lane): void
   mend(attemptIds: readonly string[]): Promise<void>
-  isDataRefused(error: unknown): boolean
+  isDataError(error: unknown): boolean
 }) {
   const { store, clock } = deps
   const turns = createFairQueue<Lane>((lane) => lane.leased.orgId)

@@ -16,7 +16,7 @@ export function createSettling<T extends SettledAttempt>(deps: {
   groupMax: number
   observe: { grouped(kind: 'settle', size: number, ours: number): void }
   mend(attemptIds: readonly string[]): Promise<void>
-  isDataRefused(error: unknown): boolean
+  isDataError(error: unknown): boolean
   afterSettling(attempt: T): void
 }): Group<T> {
   /** Attempts that the database refuses, each written by itself. */
@@ -33,7 +33,7 @@ export function createSettling<T extends SettledAttempt>(deps: {
   async function write(attempts: readonly T[]): Promise<void> {
     let refusals = 0
     const onRefused = async (error: unknown) => {
-      if (!deps.isDataRefused(error)) return
+      if (!deps.isDataError(error)) return
       await deps.mend(attempts.map(({ begun }) => begun.attemptId))
       refusals += 1
       if (refusals > 1) throw error

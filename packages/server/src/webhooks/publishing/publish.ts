@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor, AuditEntry } from '../../domain/audit.ts'
 import type { EventType } from '../../domain/event-types.ts'
 import { eventBody, type NewEvent, type ReportedEvent } from '../../domain/events.ts'
@@ -6,7 +7,6 @@ import { parseExactly } from '../../kernel/exact-json.ts'
 import { Fault } from '../../kernel/faults.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudits } from '../../store/audit.ts'
-import type { Database, Transaction } from '../../store/database.ts'
 import type { Announcement, StoredEvent } from '../../store/delivery/announcements.ts'
 import {
   findEventsById,

@@ -1,5 +1,5 @@
+import type { Database, Transaction } from '../../db/database.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import type { Database, Transaction } from '../../store/database.ts'
 import type { Announcement } from '../../store/delivery/announcements.ts'
 import { takeTurns, type Wait } from '../../store/delivery/events.ts'
 import { publishReport, publishWhereFree } from './publish.ts'

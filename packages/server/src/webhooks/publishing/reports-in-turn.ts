@@ -1,6 +1,6 @@
+import { type Database, isLockTimeout } from '../../db/database.ts'
 import { Fault } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import { type Database, isLockTimeout } from '../../store/database.ts'
 import type { Announcement } from '../../store/delivery/announcements.ts'
 import { takeTurns, type Wait } from '../../store/delivery/events.ts'
 import { type Outcome, publishNews, publishReports } from './publish.ts'

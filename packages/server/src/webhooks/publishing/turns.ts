@@ -1,4 +1,4 @@
-import { isLockTimeout } from '../../store/database.ts'
+import { isLockTimeout } from '../../db/database.ts'
 import type { Wait } from '../../store/delivery/events.ts'
 import { createPlaces, type Place } from './places.ts'
 

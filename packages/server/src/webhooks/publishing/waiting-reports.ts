@@ -1,5 +1,5 @@
+import { wasRejected } from '../../db/database.ts'
 import type { OrgId } from '../../kernel/ids.ts'
-import { wasRefused } from '../../store/database.ts'
 import { UnknownOrganization } from '../../store/delivery/events.ts'
 import type { Report } from './publish.ts'
 
@@ -11,4 +11,4 @@ export type Waiting = Reporting & { orgId: OrgId; resolve(ids: string[]): void; 
 
 /** PostgreSQL has said no, or was never asked. After anything else, such as a connection that broke, it may well be on disk. */
 export const isOfOne = (error: unknown): boolean =>
-  !(error instanceof UnknownOrganization) && (wasRefused(error) || (error instanceof Error && !('code' in error)))
+  !(error instanceof UnknownOrganization) && (wasRejected(error) || (error instanceof Error && !('code' in error)))

@@ -1,0 +1,85 @@
+import { DatabaseError } from 'pg'
+import { isTlsFailure } from './connection/tls-failure.ts'
+
+/*
+ * What an error of PostgreSQL or of the driver means for whoever asked. `SQLSTATE` codes are PostgreSQL's own, the others Node's.
+ */
+
+const connectionCodes = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  // No file descriptor is free for a connection; there will be when others have ended.
+  'EMFILE',
+  'ENFILE',
+])
+
+/** Lost connections that the driver reports by a message and no code. */
+const connectionMessages =
+  /^(Connection terminated|timeout exceeded when trying to connect|Client (was closed|has encountered a connection error) and is not queryable|Query read timeout|Cannot use a pool after calling end)/
+
+/** True when PostgreSQL could not be reached or is going away: try again later, nothing is wrong with the request. */
+export function isUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const code = codeOf(error)
+  // ENOENT is only an outage when it is the server's socket that is missing.
+  if (code === 'ENOENT') return (error as NodeJS.ErrnoException).syscall === 'connect'
+  // Class 08: connection exceptions; 57P0x: shutdown or start-up; 25P03: ended while idle; 53300: no connection left; 25006: a standby.
+  if (connectionCodes.has(code) || /^(08...|57P0[1-5]|25P0[34]|53300|25006)$/.test(code)) return true
+  if (isTlsFailure(error) || connectionMessages.test(error.message)) return true
+  return code === '55000' && /not currently accepting connections/.test(error.message)
+}
+
+const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '')
+
+const hasCode = (error: unknown, codes: RegExp): boolean => error instanceof DatabaseError && codes.test(codeOf(error))
+
+/**
+ * True when PostgreSQL cannot store what it was given: wrong data (class 22), a broken constraint (23), too much of it (54), or
+ * an internal error caused by it (XX). Sending the same again changes nothing.
+ */
+export const isDataError = (error: unknown): boolean => hasCode(error, /^(22|23|54|XX)/)
+
+/** True when PostgreSQL was reached and rejected the statement: nothing of it was written. */
+export const wasRejected = (error: unknown): boolean => error instanceof DatabaseError && !isUnavailable(error)
+
+/**
+ * True when PostgreSQL rejected the login: a wrong password, no such role or database, no right to it, or a setting of the URL
+ * that it does not know or accept.
+ */
+export function isLoginRejected(error: unknown): error is Error {
+  if (!(error instanceof DatabaseError)) return false
+  const code = codeOf(error)
+  return /^(28...|3D000|42501)$/.test(code) || (error.severity === 'FATAL' && /^(22023|42704|55P02)$/.test(code))
+}
+
+export const isUniqueViolation = (error: unknown, constraint: string | RegExp): boolean => {
+  if (!(error instanceof DatabaseError) || error.code !== '23505') return false
+  const name = error.constraint ?? ''
+  return typeof constraint === 'string' ? name === constraint : constraint.test(name)
+}
+
+/**
+ * True when PostgreSQL rolled back what may succeed another time: a lock was held too long (55P03), a deadlock or serialization
+ * failure (40P01, 40001), a time limit (57014, 25P03, 25P04), no disk space or memory (53100, 53200).
+ */
+export const isTransient = (error: unknown): boolean => hasCode(error, /^(55P03|40P01|40001|57014|25P0[34]|53[12]00)$/)
+
+/** True when PostgreSQL has no connection left for us. */
+export const isOutOfConnections = (error: unknown): boolean => hasCode(error, /^53300$/)
+
+/** True when `statement_timeout` has passed. */
+export const isStatementTimeout = (error: unknown): boolean => hasCode(error, /^57014$/)
+
+/** True when `lock_timeout` has passed: another session holds the lock. */
+export const isLockTimeout = (error: unknown): boolean => hasCode(error, /^55P03$/)
+
+/** True when the server no longer knows a statement that this connection had prepared, or prepared it for other columns. */
+export const isStalePreparedStatement = (error: unknown): boolean =>
+  hasCode(error, /^26000$/) ||
+  (hasCode(error, /^0A000$/) && /cached plan must not change result type/.test((error as Error).message))
