@@ -27,7 +27,11 @@ export const insertApiKey = async (
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
     select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy},
       (select role from keyhook.memberships where org_id = ${orgId} and user_id = ${key.createdBy} for key share)
-    where coalesce((select api_keys from keyhook.organization_counts where org_id = ${orgId}), 0) < ${keysMax}`
+    where ${keysMax} > (
+      select count(*) from (
+        select from keyhook.api_keys where org_id = ${orgId} and revoked_at is null limit ${keysMax}
+      ) k
+    )`
   return inserted.count === 1
 }
 

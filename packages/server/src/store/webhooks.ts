@@ -28,7 +28,11 @@ export const insertWebhook = async (
       insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
       select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
         ${webhook.secret.keyId}, ${webhook.secret.box}, ${webhook.createdBy}
-      where coalesce((select webhooks from keyhook.organization_counts where org_id = ${orgId}), 0) < ${webhooksMax}
+      where ${webhooksMax} > (
+        select count(*) from (
+          select from keyhook.webhooks where org_id = ${orgId} and deleted_at is null limit ${webhooksMax}
+        ) w
+      )
       returning id, url, event_types, created_at, lane_id
     ), lane as (
       insert into keyhook.lanes (id, org_id, webhook_id) select lane_id, ${orgId}, id from made

@@ -1,0 +1,449 @@
+-- The whole schema of Keyhook. After the first release, changes are appended as 0002_….sql and this file stays as it is.
+--
+-- Ids are TypeIDs kept as text: what a person sees in a response is what the row holds. Collation "C" makes their byte order the
+-- order of time (UUIDv7) and a comparison a memcmp. Tables with a row per delivery use integers and UUIDs inside, and no foreign
+-- keys: a check per row would cost as much as the row.
+
+-- Organizations, users and roles ---------------------------------------------------------------------------------------------
+
+-- Customers.
+create table keyhook.organizations (
+  id         text collate "C" primary key,
+  -- No control characters: the look-up of tokens separates fields by them.
+  name       text not null check (name !~ '[[:cntrl:]]'),
+  created_at timestamptz not null default now()
+);
+
+-- People. Removed users stay as rows, because keys and audit entries name them.
+create table keyhook.users (
+  id         text collate "C" primary key,
+  email      text not null,
+  name       text,
+  -- The `sub` of the operator's OpenID issuer, where there is one.
+  subject    text collate "C",
+  created_at timestamptz not null default now(),
+  removed_at timestamptz,
+  present    boolean not null generated always as (removed_at is null) stored,
+  unique (id, present)
+);
+-- Only A to Z are folded: by Unicode rules a Kelvin sign is a k, and its owner could log in as the user with the k.
+create unique index users_email on keyhook.users (lower(email collate "C")) where removed_at is null;
+create unique index users_subject on keyhook.users (subject) where removed_at is null;
+
+-- Who belongs to which organization, with which role.
+create table keyhook.memberships (
+  org_id     text collate "C" not null references keyhook.organizations,
+  user_id    text collate "C" not null,
+  -- Always true, and part of the foreign key: a removed user cannot have a membership.
+  present    boolean not null default true check (present),
+  role       text not null check (role in ('owner', 'admin', 'member')),
+  created_at timestamptz not null default now(),
+  primary key (org_id, user_id),
+  unique (org_id, user_id, role),
+  foreign key (user_id, present) references keyhook.users (id, present)
+);
+create index memberships_user on keyhook.memberships (user_id, org_id);
+
+-- API keys, by the SHA-256 of the key.
+create table keyhook.api_keys (
+  org_id     text collate "C" not null references keyhook.organizations,
+  id         text collate "C" not null,
+  name       text not null,
+  key_prefix text collate "C" not null,
+  hash       bytea not null check (length(hash) = 32),
+  created_by text collate "C" not null references keyhook.users,
+  -- The creator's role now; null while they are no member. The foreign key keeps it so in the transaction that changes the
+  -- membership, so that authentication reads this one row.
+  role       text,
+  created_at timestamptz not null default now(),
+  revoked_at timestamptz,
+  primary key (org_id, id),
+  unique (org_id, key_prefix),
+  foreign key (org_id, created_by, role) references keyhook.memberships (org_id, user_id, role)
+    on update cascade on delete set null (role)
+);
+-- Authentication uses this index alone. Revoked keys are not in it; a hash index has no levels to descend.
+create index api_keys_active_hash on keyhook.api_keys using hash (hash) where revoked_at is null and role is not null;
+create index api_keys_active on keyhook.api_keys (org_id, id) where revoked_at is null;
+create index api_keys_of_member on keyhook.api_keys (org_id, created_by);
+
+-- When each key was last used. A table of its own, so that recording a use makes no new version of the key's row.
+create table keyhook.api_key_uses (
+  org_id       text collate "C" not null,
+  id           text collate "C" not null,
+  last_used_at timestamptz not null,
+  primary key (org_id, id),
+  foreign key (org_id, id) references keyhook.api_keys
+) with (fillfactor = 70);
+
+-- Who changed what.
+create table keyhook.audit_entries (
+  org_id     text collate "C" not null references keyhook.organizations,
+  id         text collate "C" not null,
+  at         timestamptz not null default now(),
+  action     text not null,
+  actor_kind text not null check (actor_kind in ('key', 'login', 'operator')),
+  user_id    text collate "C",
+  -- The key's id, or the login token's jti.
+  credential text collate "C",
+  address    text,
+  target_id  text collate "C" not null,
+  details    jsonb not null default '{}',
+  primary key (org_id, id)
+);
+
+-- Webhooks and their deliveries ----------------------------------------------------------------------------------------------
+
+-- Webhooks. Deleted ones stay as rows without their secret.
+create table keyhook.webhooks (
+  org_id        text collate "C" not null references keyhook.organizations,
+  id            text collate "C" not null,
+  url           text not null,
+  event_types   text[] not null,
+  -- AES-256-GCM under the master key that secret_key_id names.
+  secret_key_id text collate "C",
+  secret_box    bytea,
+  created_by    text collate "C" not null references keyhook.users,
+  created_at    timestamptz not null default now(),
+  deleted_at    timestamptz,
+  -- The lane's id, so that publishing reads this table alone.
+  lane_id       bigint generated always as identity,
+  primary key (org_id, id),
+  check ((deleted_at is null) = (secret_box is not null)),
+  check ((secret_key_id is null) = (secret_box is null))
+);
+create index webhooks_existing on keyhook.webhooks (org_id, id) where deleted_at is null;
+
+-- One row per organization that has published. A publisher holds its lock until it commits, so sequence numbers have no gaps and
+-- become visible in order: a reader of "everything after 41" is never overtaken by a late 40.
+create table keyhook.event_counters (
+  org_id   text collate "C" primary key references keyhook.organizations,
+  last_seq bigint not null default 0
+) with (fillfactor = 50);
+
+-- Events with their exact body.
+create table keyhook.events (
+  org_id     text collate "C" not null,
+  seq        bigint not null,
+  id         text collate "C" not null,
+  type       text not null,
+  -- Exactly what is sent and signed. JSON text holds no NUL, so text keeps every byte of it.
+  body       text not null,
+  created_at timestamptz not null default clock_timestamp(),
+  -- A test event that was sent to one webhook.
+  sample     boolean not null default false,
+  primary key (org_id, seq),
+  unique (org_id, id)
+);
+create index events_created on keyhook.events (org_id, created_at);
+
+-- One row per publishing transaction, deleted once lanes know of it. Publishers must not lock lanes, and dispatchers must not lock
+-- counters: this table stands between them.
+create table keyhook.wakes (
+  org_id    text collate "C" not null,
+  first_seq bigint not null,
+  last_seq  bigint not null,
+  primary key (org_id, first_seq)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+-- A lane is one webhook's queue, leased whole by one dispatcher at a time.
+create table keyhook.lanes (
+  id                  bigint primary key,
+  org_id              text collate "C" not null,
+  webhook_id          text collate "C" not null,
+  -- Newest delivery that this lane was woken for.
+  head_seq            bigint not null default 0,
+  -- Newest delivery whose first attempt was begun.
+  cursor_seq          bigint not null default 0,
+  -- Counts redelivery requests. Release compares it, so that none is missed between two reads.
+  redelivery_requests integer not null default 0,
+  -- When a dispatcher should look at this lane: while free, when work is due; while leased, when the lease expires. So one index
+  -- finds new work, retries and the lanes of dead dispatchers. Null: nothing to do.
+  due_at              timestamptz,
+  lease_owner         text collate "C",
+  -- The fence. Grows with every lease; a write with an older token changes nothing.
+  lease_token         bigint not null default 0,
+  -- Start time of the server that granted the lease. A standby that takes over may lack the last commits, so no lease outlives
+  -- its server.
+  lease_server        timestamptz,
+  -- Set when the webhook is deleted: nothing is begun any more.
+  ended_at            timestamptz,
+  unique (org_id, webhook_id),
+  foreign key (org_id, webhook_id) references keyhook.webhooks
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+create index lanes_due on keyhook.lanes (due_at) where due_at is not null;
+
+-- One row per event and webhook, never updated.
+create table keyhook.deliveries (
+  org_id    text collate "C" not null,
+  event_seq bigint not null,
+  lane_id   bigint not null,
+  primary key (org_id, event_seq, lane_id)
+);
+create index deliveries_lane on keyhook.deliveries (lane_id, event_seq);
+
+-- Attempts whose request may be on the wire: inserted before it leaves, deleted when its outcome is recorded.
+create table keyhook.in_flight (
+  lane_id     bigint not null,
+  event_seq   bigint not null,
+  org_id      text collate "C" not null,
+  id          uuid not null,
+  lease_token bigint not null,
+  -- Counts all attempts of the delivery, and those since its schedule started (again, after a redelivery).
+  attempt     integer not null,
+  try         integer not null,
+  started_at  timestamptz not null,
+  primary key (lane_id, event_seq)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+
+-- Deliveries that wait for their next attempt.
+create table keyhook.retries (
+  lane_id   bigint not null,
+  event_seq bigint not null,
+  org_id    text collate "C" not null,
+  due_at    timestamptz not null,
+  attempt   integer not null,
+  try       integer not null,
+  primary key (lane_id, event_seq)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+create index retries_due on keyhook.retries (lane_id, due_at);
+
+-- Attempts that have ended; only appended to. The id is a UUIDv7 and so a time: partitions are weeks of ids.
+create table keyhook.attempts (
+  lane_id           bigint not null,
+  id                uuid not null,
+  org_id            text collate "C" not null,
+  event_seq         bigint not null,
+  attempt           integer not null,
+  status            text not null check (status in ('succeeded', 'failed', 'interrupted')),
+  started_at        timestamptz not null,
+  duration_us       integer,
+  dns_us            integer,
+  connect_us        integer,
+  tls_us            integer,
+  first_byte_us     integer,
+  address           text,
+  -- Null when the dispatcher died before the outcome was known.
+  request_headers   text,
+  response_status   integer,
+  response_headers  text,
+  response_body     text,
+  response_complete boolean,
+  error_code        text,
+  error_detail      text,
+  next_attempt_at   timestamptz,
+  primary key (lane_id, id)
+) partition by range (id);
+create index attempts_event on keyhook.attempts (lane_id, event_seq);
+
+-- Requests to redeliver everything in a time range that never succeeded. They continue after a restart.
+create table keyhook.recoveries (
+  org_id         text collate "C" not null,
+  id             text collate "C" not null,
+  lane_id        bigint not null,
+  since          timestamptz not null,
+  until          timestamptz not null,
+  -- Deliveries up to this event were examined, of those up to last_seq.
+  cursor_seq     bigint not null default 0,
+  last_seq       bigint not null,
+  redelivered    bigint not null default 0,
+  -- Everything was examined, and only these are left, because an attempt of each was in flight.
+  looked_through boolean not null default false,
+  passed_over    bigint[] not null default '{}',
+  created_at     timestamptz not null default now(),
+  stepped_at     timestamptz,
+  finished_at    timestamptz,
+  primary key (org_id, id)
+);
+create index recoveries_open on keyhook.recoveries (org_id, id) where finished_at is null;
+create index recoveries_stepped on keyhook.recoveries (org_id, stepped_at);
+
+-- Publishes events of one organization. A function, because the next publisher of the organization waits until this one commits:
+-- three statements from Node would hold the lock for two more round trips. Statements of a function see what was committed before
+-- each of them, so deliveries go to the webhooks that exist once the lock is held.
+--
+-- Returns null for an unknown organization. `named` are ids that the caller chose: those that exist already are returned, and then
+-- nothing is written.
+create function keyhook.publish(for_org text, ids text[], types text[], bodies text[], named text[]) returns text[]
+language plpgsql as $$
+declare
+  newest bigint;
+  taken  text[];
+begin
+  insert into keyhook.event_counters as c (org_id, last_seq)
+  select o.id, cardinality(ids) from keyhook.organizations o where o.id = for_org
+  on conflict (org_id) do update set last_seq = c.last_seq + excluded.last_seq
+  returning c.last_seq into newest;
+  if not found then
+    return null;
+  end if;
+  if named <> '{}' then
+    -- `offset 0`: one index look-up for each name, never a scan of the organization's history.
+    taken := array(
+      select e.id from unnest(named) as n (id)
+      cross join lateral (select e.id from keyhook.events e where e.org_id = for_org and e.id = n.id offset 0) as e
+    );
+    if taken <> '{}' then
+      update keyhook.event_counters c set last_seq = c.last_seq - cardinality(ids) where c.org_id = for_org;
+      return taken;
+    end if;
+  end if;
+  if cardinality(ids) = 0 then
+    return '{}';
+  end if;
+  insert into keyhook.events (org_id, seq, id, type, body)
+  select for_org, newest - cardinality(ids) + e.n, e.id, e.type, e.body
+  from unnest(ids, types, bodies) with ordinality as e (id, type, body, n);
+  insert into keyhook.wakes (org_id, first_seq, last_seq) values (for_org, newest - cardinality(ids) + 1, newest);
+  insert into keyhook.deliveries (org_id, event_seq, lane_id)
+  select for_org, newest - cardinality(ids) + e.n, w.lane_id
+  from unnest(types) with ordinality as e (type, n)
+  join keyhook.webhooks w on w.org_id = for_org and w.deleted_at is null and e.type = any (w.event_types);
+  return '{}';
+end
+$$;
+
+-- Partitions of attempts are added and dropped while Keyhook runs, by a role that may only read and write. These run with the
+-- rights of the role that migrates, and only for roles that were granted them.
+create function keyhook.add_attempts_partition(name text, first_id uuid, end_id uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if name !~ '^attempts_[0-9]{8}$' then raise exception '% is not the name of a partition', name; end if;
+  -- Created first and attached then: created as a partition, it would wait for every reader, and all deliveries behind it.
+  execute format('create table keyhook.%I (like keyhook.attempts including all)', name);
+  execute format('alter table keyhook.attempts attach partition keyhook.%I for values from (%L) to (%L)', name, first_id, end_id);
+end
+$$;
+
+create function keyhook.drop_attempts_partition(name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if name !~ '^attempts_[0-9]{8}$' then raise exception '% is not the name of a partition', name; end if;
+  execute format('drop table if exists keyhook.%I', name);
+end
+$$;
+
+revoke execute on function keyhook.add_attempts_partition(text, uuid, uuid), keyhook.drop_attempts_partition(text) from public;
+
+-- Databases, backups, restores and invoices ----------------------------------------------------------------------------------
+
+-- Machines that hold databases, when each was last seen, and the prices it bills with.
+create table keyhook.nodes (
+  id               text collate "C" primary key,
+  databases_max    integer not null,
+  seen_at          timestamptz not null default clock_timestamp(),
+  currency         text,
+  hour_price_minor bigint
+);
+
+-- Customers' databases. `node` is the machine whose disk holds the files; jobs about the row go there.
+create table keyhook.databases (
+  org_id            text collate "C" not null references keyhook.organizations,
+  id                text collate "C" not null,
+  name              text not null,
+  status            text not null check (status in ('provisioning', 'available', 'failed', 'deleting', 'deleted')),
+  node              text collate "C",
+  host              text,
+  port              integer,
+  -- PostgreSQL's SCRAM verifier, until the instance has it. The password is stored nowhere.
+  password_verifier text,
+  failure           text,
+  created_by        text collate "C" not null references keyhook.users,
+  created_at        timestamptz not null default now(),
+  deleted_at        timestamptz,
+  primary key (org_id, id),
+  check (status = 'provisioning' or password_verifier is null),
+  check (status <> 'available' or (node is not null and host is not null and port is not null)),
+  check ((status = 'deleted') = (deleted_at is not null))
+);
+create index databases_existing on keyhook.databases (org_id, id) where status <> 'deleted';
+create index databases_of_node on keyhook.databases (node, id) where status <> 'deleted';
+
+-- Backups, requested or scheduled.
+create table keyhook.backups (
+  org_id       text collate "C" not null references keyhook.organizations,
+  id           text collate "C" not null,
+  database_id  text collate "C" not null,
+  node         text collate "C" not null,
+  origin       text not null check (origin in ('requested', 'scheduled')),
+  status       text not null check (status in ('running', 'completed', 'failed', 'deleting', 'deleted')),
+  -- Progress in bytes of the database's files. size_bytes is the finished archive.
+  bytes_done   bigint not null default 0,
+  bytes_total  bigint,
+  size_bytes   bigint,
+  sha256       text,
+  failure      text,
+  created_by   text collate "C" references keyhook.users,
+  created_at   timestamptz not null default now(),
+  finished_at  timestamptz,
+  primary key (org_id, id),
+  foreign key (org_id, database_id) references keyhook.databases,
+  check (status <> 'completed' or (size_bytes is not null and sha256 is not null))
+);
+create unique index backups_one_at_a_time on keyhook.backups (org_id, database_id) where status = 'running';
+create index backups_existing on keyhook.backups (org_id, id) where status <> 'deleted';
+create index backups_of_database on keyhook.backups (org_id, database_id, id) where status <> 'deleted';
+-- Every node asks each minute which databases are due for a backup and which backups exceed the number kept.
+create index backups_scheduled on keyhook.backups (org_id, database_id, created_at) where origin = 'scheduled';
+create index backups_scheduled_completed on keyhook.backups (node, org_id, database_id, id desc)
+  where origin = 'scheduled' and status = 'completed';
+
+-- Restores of a backup into a new database.
+create table keyhook.restores (
+  org_id      text collate "C" not null references keyhook.organizations,
+  id          text collate "C" not null,
+  backup_id   text collate "C" not null,
+  database_id text collate "C" not null,
+  status      text not null check (status in ('running', 'completed', 'failed')),
+  bytes_done  bigint not null default 0,
+  bytes_total bigint,
+  failure     text,
+  created_by  text collate "C" not null references keyhook.users,
+  created_at  timestamptz not null default now(),
+  finished_at timestamptz,
+  primary key (org_id, id),
+  foreign key (org_id, backup_id) references keyhook.backups,
+  foreign key (org_id, database_id) references keyhook.databases
+);
+create index restores_of_backup on keyhook.restores (org_id, backup_id) where status = 'running';
+
+-- Metered time: from the moment a database accepts connections to the request to delete it. Written with the status.
+create table keyhook.database_usage (
+  org_id      text collate "C" not null,
+  database_id text collate "C" not null,
+  started_at  timestamptz not null,
+  ended_at    timestamptz,
+  primary key (org_id, database_id),
+  foreign key (org_id, database_id) references keyhook.databases,
+  check (ended_at is null or ended_at >= started_at)
+);
+
+-- Invoices, one a month and organization, in minor units of a currency.
+create table keyhook.invoices (
+  org_id      text collate "C" not null references keyhook.organizations,
+  id          text collate "C" not null,
+  month       text collate "C" not null check (month ~ '^\d{4}-(0[1-9]|1[0-2])$'),
+  status      text not null check (status in ('issued', 'paid')),
+  currency    text collate "C" not null,
+  total_minor bigint not null check (total_minor >= 0),
+  issued_at   timestamptz not null default now(),
+  paid_at     timestamptz,
+  primary key (org_id, id),
+  constraint invoices_one_a_month unique (org_id, month),
+  check ((status = 'paid') = (paid_at is not null))
+);
+-- The operator names an invoice without its organization.
+create index invoices_id on keyhook.invoices (id);
+
+-- Lines of invoices, with the database's name at that time.
+create table keyhook.invoice_lines (
+  org_id           text collate "C" not null,
+  invoice_id       text collate "C" not null,
+  database_id      text collate "C" not null,
+  name             text not null,
+  seconds          bigint not null check (seconds > 0),
+  hour_price_minor bigint not null check (hour_price_minor >= 0),
+  amount_minor     bigint not null check (amount_minor >= 0),
+  primary key (org_id, invoice_id, database_id),
+  foreign key (org_id, invoice_id) references keyhook.invoices
+);

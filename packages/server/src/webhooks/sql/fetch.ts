@@ -1,0 +1,91 @@
+import type { Database } from '../../db/database.ts'
+import type { EventType } from '../../domain/event-types.ts'
+import type { OrgId } from '../../kernel/ids.ts'
+import { plainArray } from './arrays.ts'
+
+/** What a held lane wants: first attempts after the newest it has, and retries that are due. */
+export type FetchRequest = { laneId: number; orgId: OrgId; afterSeq: number; firstsMax: number; retriesMax: number }
+
+export type DueDelivery = {
+  laneId: number
+  eventSeq: number
+  eventId: string
+  eventType: EventType
+  body: Buffer
+  publishedAtMs: number
+  /** Attempts so far, and those since the schedule started. Zero and zero: never tried. */
+  attempts: number
+  tries: number
+}
+
+type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>
+
+type FetchedRow = { org_id: OrgId; seq: string } & (
+  | { lane_id: string; attempt: number; try: number }
+  | { lane_id: null; id: string; type: EventType; published_ms: string; body: string }
+)
+
+/**
+ * Reads ahead for many lanes at once, retries first, then first attempts in order. The answer has a row per delivery and a row per
+ * event: an event that goes to many lanes crosses the wire once and is one buffer in memory.
+ */
+export const fetchDue = async (db: Database, requests: readonly FetchRequest[]): Promise<DueDelivery[]> => {
+  const rows = await db<FetchedRow[]>`
+    with wanted as materialized (
+      select * from unnest(
+        ${plainArray(requests.map((one) => one.laneId))}::bigint[], ${plainArray(requests.map((one) => one.orgId))}::text[],
+        ${plainArray(requests.map((one) => one.afterSeq))}::bigint[], ${plainArray(requests.map((one) => one.firstsMax))}::int[],
+        ${plainArray(requests.map((one) => one.retriesMax))}::int[]
+      ) as w (lane_id, org_id, after_seq, firsts_max, retries_max)
+    ), due as materialized (
+      select w.lane_id, w.org_id, r.event_seq, r.attempt, r.try
+      from wanted w cross join lateral (
+        select r.event_seq, r.attempt, r.try from keyhook.retries r
+        where r.lane_id = w.lane_id and r.due_at <= now()
+        order by r.due_at limit w.retries_max
+      ) r
+      union all
+      select w.lane_id, w.org_id, d.event_seq, 0, 0
+      from wanted w cross join lateral (
+        select d.event_seq from keyhook.deliveries d
+        where d.lane_id = w.lane_id and d.event_seq > w.after_seq
+        order by d.event_seq limit w.firsts_max
+      ) d
+    )
+    select e.org_id, e.seq, null::bigint as lane_id, null::int as attempt, null::int as try, e.id, e.type,
+      (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body
+    from (select distinct org_id, event_seq from due) d
+    -- "offset 0": an index look-up for each, never a scan of all events.
+    cross join lateral (select * from keyhook.events e where e.org_id = d.org_id and e.seq = d.event_seq offset 0) e
+    union all
+    select org_id, event_seq, lane_id, attempt, try, null, null, null, null from due`
+  return deliveriesOf(rows)
+}
+
+function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
+  const events = new Map<string, Event>()
+  const deliveries: DueDelivery[] = []
+  for (const row of rows) {
+    const key = `${row.org_id} ${row.seq}`
+    if (row.lane_id === null) {
+      const { id: eventId, type: eventType, published_ms, body } = row
+      events.set(key, { eventId, eventType, publishedAtMs: Number(published_ms), body: Buffer.from(body) })
+      continue
+    }
+    const event = events.get(key)
+    // Retention deletes an event only when all its deliveries have finished.
+    if (event === undefined) continue
+    // Field by field: a spread takes five times as long, for every delivery.
+    deliveries.push({
+      laneId: Number(row.lane_id),
+      eventSeq: Number(row.seq),
+      eventId: event.eventId,
+      eventType: event.eventType,
+      body: event.body,
+      publishedAtMs: event.publishedAtMs,
+      attempts: row.attempt,
+      tries: row.try,
+    })
+  }
+  return deliveries
+}

@@ -1,0 +1,164 @@
+import type { Database } from '../../db/database.ts'
+import type { OrgId, WebhookId } from '../../kernel/ids.ts'
+import type { Sealed } from '../../kernel/master-keys.ts'
+import { plainArray } from './arrays.ts'
+
+/*
+ * Lanes are leased whole. All times are PostgreSQL's, because clocks of dispatchers differ. A lease is valid for the server that
+ * granted it: a standby that takes over may lack the last commits and give the same numbers to other events, so nothing that a
+ * holder remembers may outlive its server.
+ *
+ * No statement waits for a locked lane (`skip locked`), and those that lock several do so in the order of their ids. None of them
+ * waits for the disk (`synchronous_commit = off`): what a crash of the server takes back is found again by polling.
+ */
+
+export type LeasedLane = {
+  laneId: number
+  orgId: OrgId
+  webhookId: WebhookId
+  token: number
+  cursorSeq: number
+  redeliveryRequests: number
+  /** Null once the webhook is deleted. */
+  webhook: { url: string; secret: Sealed } | null
+}
+
+export type LeaseRequest = {
+  owner: string
+  lanesMax: number
+  leaseMs: number
+  exceptOrgs: readonly OrgId[]
+  exceptLanes: readonly number[]
+}
+
+/**
+ * Takes up to `lanesMax` due lanes, in turns across organizations: one with 10,000 due lanes takes one place a turn. The token is a
+ * time, so that a lease lost in a crash of the server is not granted again with the same token.
+ */
+export const leaseLanes = async (
+  db: Database,
+  { owner, lanesMax, leaseMs, exceptOrgs, exceptLanes }: LeaseRequest,
+): Promise<LeasedLane[]> => {
+  const rows = await db<LeasedRow[]>`
+    with async as materialized (
+      select set_config('synchronous_commit', 'off', true), (extract(epoch from clock_timestamp()) * 1000000)::bigint as token
+    ), oldest as (
+      select id, org_id, due_at from keyhook.lanes
+      where due_at <= now() and org_id <> all (${exceptOrgs}::text[]) and id <> all (${plainArray(exceptLanes)}::bigint[])
+      order by due_at limit ${lanesMax * 4}
+    ), candidates as materialized (
+      select id from (
+        select id, due_at, row_number() over (partition by org_id order by due_at) as turn from oldest
+      ) o
+      order by turn, due_at limit ${lanesMax}
+    ), locked as materialized (
+      select l.id from keyhook.lanes l join candidates c on c.id = l.id
+      where l.due_at <= now()
+      order by l.id for no key update of l skip locked
+    ), leased as (
+      update keyhook.lanes l
+      set lease_owner = ${owner}, lease_token = greatest(l.lease_token + 1, async.token),
+        lease_server = pg_postmaster_start_time(), due_at = now() + ${leaseMs} * interval '1 millisecond'
+      from locked, async where l.id = locked.id
+      returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests
+    )
+    select l.*, w.url, w.secret_key_id, w.secret_box
+    from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id`
+  return rows.map((row) => ({
+    laneId: Number(row.id),
+    orgId: row.org_id,
+    webhookId: row.webhook_id,
+    token: Number(row.lease_token),
+    cursorSeq: Number(row.cursor_seq),
+    redeliveryRequests: row.redelivery_requests,
+    webhook:
+      row.secret_box === null ? null : { url: row.url, secret: { keyId: row.secret_key_id!, box: row.secret_box } },
+  }))
+}
+
+type LeasedRow = {
+  id: string
+  org_id: OrgId
+  webhook_id: WebhookId
+  lease_token: string
+  cursor_seq: string
+  redelivery_requests: number
+  url: string
+  secret_key_id: string | null
+  secret_box: Buffer | null
+}
+
+export type HeldLane = { laneId: number; token: number }
+export type RenewedLane = { laneId: number; redeliveryRequests: number; ended: boolean }
+
+/** Extends leases. A lane that is not in the answer is lost; a locked one is in it, because nobody else can take it either. */
+export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
+  const rows = await db<{ id: string; redelivery_requests: number; ended: boolean }[]>`
+    with async as materialized (select set_config('synchronous_commit', 'off', true)), held as materialized (
+      select l.id, h.token, l.redelivery_requests, l.ended_at is not null as ended
+      from async cross join unnest(
+        ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[]
+      ) as h (id, token)
+      join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
+      where l.lease_owner is not null and l.lease_server = pg_postmaster_start_time()
+    ), locked as materialized (
+      -- The token again: the row that gets locked may be newer than the one that was read.
+      select l.id from keyhook.lanes l join held h on h.id = l.id and h.token = l.lease_token
+      where l.lease_owner is not null
+      order by l.id for no key update of l skip locked
+    ), renewed as (
+      update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond' from locked k where l.id = k.id
+    )
+    select id, redelivery_requests, ended from held`
+  return rows.map((row) => ({
+    laneId: Number(row.id),
+    redeliveryRequests: row.redelivery_requests,
+    ended: row.ended,
+  }))
+}
+
+/** Whether a lane still belongs to its holder and its webhook still exists, now. */
+export const isLaneHeld = async (db: Database, { laneId, token }: HeldLane): Promise<boolean> => {
+  const rows = await db`
+    select from keyhook.lanes
+    where id = ${laneId} and lease_token = ${token} and lease_owner is not null and ended_at is null
+      and lease_server = pg_postmaster_start_time()`
+  return rows.count > 0
+}
+
+/** `abandon`: given back whatever is in it. */
+export type ReleasedLane = HeldLane & { redeliveryRequests: number; abandon: boolean }
+
+/**
+ * Gives lanes back and says which. One that was woken or has a new redelivery request since is not given back: both are compared
+ * in the locked row, so that nothing is missed between two reads.
+ */
+export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
+  const rows = await db<{ id: string }[]>`
+    with async as materialized (select set_config('synchronous_commit', 'off', true)), given as materialized (
+      select l.id, h.abandon
+      from async cross join unnest(
+        ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[],
+        ${plainArray(held.map((lane) => lane.redeliveryRequests))}::int[],
+        ${plainArray(held.map((lane) => lane.abandon))}::boolean[]
+      ) as h (id, token, redelivery_requests, abandon)
+      join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
+      where h.abandon or (
+        l.lease_server = pg_postmaster_start_time() and (
+          l.ended_at is not null
+          or (l.head_seq <= l.cursor_seq and l.redelivery_requests = h.redelivery_requests)
+        )
+      )
+      order by l.id for no key update of l skip locked
+    )
+    update keyhook.lanes l
+    set lease_owner = null, due_at = case
+      -- Of a deleted webhook only an attempt without an outcome matters.
+      when l.ended_at is not null then (select now() from keyhook.in_flight f where f.lane_id = l.id limit 1)
+      when g.abandon then now()
+      else (select min(r.due_at) from keyhook.retries r where r.lane_id = l.id)
+    end
+    from given g where l.id = g.id
+    returning l.id`
+  return rows.map((row) => Number(row.id))
+}

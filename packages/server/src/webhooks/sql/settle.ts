@@ -1,0 +1,81 @@
+import type { Database } from '../../db/database.ts'
+import { plainArray } from './arrays.ts'
+import type { NewAttempt } from './begin.ts'
+
+/** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
+export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
+
+export type AttemptOutcome = {
+  status: 'succeeded' | 'failed' | 'interrupted'
+  requestHeaders: string | null
+  durationUs: number | null
+  dnsUs: number | null
+  connectUs: number | null
+  tlsUs: number | null
+  firstByteUs: number | null
+  address: string | null
+  response: RecordedResponse | null
+  error: { code: string; detail: string | null } | null
+}
+
+export type SettledAttempt = {
+  attempt: NewAttempt
+  outcome: AttemptOutcome
+  /** Tries since the schedule started, this one included. */
+  tries: number
+  /** Milliseconds until the next try; null when the delivery is finished. */
+  retryMs: number | null
+}
+
+/** The column ends at 35 minutes; a process that was suspended measures hours. */
+const storable = (us: number | null): number | null => (us === null ? null : Math.min(us, 2 ** 31 - 1))
+
+/**
+ * Records outcomes and puts deliveries that are tried again in line. Only the holder settles: an attempt whose in-flight row is gone,
+ * or whose lane has another token by now, is not recorded. Returns how many were. Unlike other statements this one waits for locked
+ * rows, so that no outcome is skipped. Of a deleted webhook nothing is tried again.
+ */
+export const settleAttempts = async (db: Database, settled: readonly SettledAttempt[]): Promise<number> => {
+  const plain = (column: (one: SettledAttempt) => number | string | boolean | null) => plainArray(settled.map(column))
+  const took = (column: (outcome: AttemptOutcome) => number | null) => plain(({ outcome }) => storable(column(outcome)))
+  const text = (column: (outcome: AttemptOutcome) => string | null) => settled.map(({ outcome }) => column(outcome))
+  const [row] = await db<{ count: number }[]>`
+    with given as materialized (
+      select * from unnest(
+        ${plain(({ attempt }) => attempt.laneId)}::bigint[], ${plain(({ attempt }) => attempt.eventSeq)}::bigint[],
+        ${plain(({ attempt }) => attempt.attemptId)}::uuid[], ${plain(({ attempt }) => attempt.token)}::bigint[],
+        ${plain(({ tries }) => tries)}::int[], ${plain(({ retryMs }) => retryMs)}::bigint[],
+        ${plain(({ outcome }) => outcome.status)}::text[], ${took((one) => one.durationUs)}::int[],
+        ${took((one) => one.dnsUs)}::int[], ${took((one) => one.connectUs)}::int[], ${took((one) => one.tlsUs)}::int[],
+        ${took((one) => one.firstByteUs)}::int[], ${plain(({ outcome }) => outcome.address)}::text[],
+        ${text((one) => one.requestHeaders)}::text[], ${plain(({ outcome }) => outcome.response?.status ?? null)}::int[],
+        ${text((one) => one.response?.headers ?? null)}::text[], ${text((one) => one.response?.body ?? null)}::text[],
+        ${plain(({ outcome }) => outcome.response?.complete ?? null)}::boolean[],
+        ${plain(({ outcome }) => outcome.error?.code ?? null)}::text[], ${text((one) => one.error?.detail ?? null)}::text[]
+      ) as g (
+        lane_id, event_seq, id, token, tries, retry_ms, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
+        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail
+      )
+    ), ended as (
+      delete from keyhook.in_flight f using given g, keyhook.lanes l
+      where f.lane_id = g.lane_id and f.event_seq = g.event_seq and f.id = g.id
+        and l.id = g.lane_id and l.lease_token = g.token
+      returning g.*, f.org_id, f.attempt, f.started_at,
+        case when l.ended_at is null then now() + g.retry_ms * interval '1 millisecond' end as next_attempt_at
+    ), recorded as (
+      insert into keyhook.attempts (
+        lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
+        address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
+        error_detail, next_attempt_at
+      )
+      select lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us,
+        first_byte_us, address, request_headers, response_status, response_headers, response_body, response_complete,
+        error_code, error_detail, next_attempt_at
+      from ended
+    ), retried as (
+      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
+      select lane_id, event_seq, org_id, next_attempt_at, attempt, tries from ended where next_attempt_at is not null
+    )
+    select count(*)::int as count from ended`
+  return row!.count
+}
