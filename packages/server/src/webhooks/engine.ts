@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import type { Network } from '../domain/network.ts'
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { type Database, isDataRefused, isUnavailable, learnTypesOnce } from '../store/database.ts'
@@ -9,28 +8,16 @@ import { systemClock, within } from './dispatching/clock.ts'
 import { createDispatchStore } from './dispatching/dispatch-store.ts'
 import { createDispatcher, type DispatcherLimits } from './dispatching/dispatcher.ts'
 import type { FlowObserver } from './dispatching/flow.ts'
+import { adaptSenders } from './dispatching/sender-adapter.ts'
 import type { Hints } from './hints.ts'
 import { createHousekeeping } from './housekeeping.ts'
-import { createAddressGuard } from './sending/address-guard.ts'
-import type { SendLimits } from './sending/attempt.ts'
-import { createConnect } from './sending/connector.ts'
-import { createRequestHeaders } from './sending/request.ts'
-import { createResolve } from './sending/resolve.ts'
-import { createDeliveryContext } from './sending/secure-context.ts'
-import { createSenders } from './sending/senders.ts'
+import { createSenders, type SenderSettings } from './sender/senders.ts'
 
 export type DeliverySettings = {
-  serviceName: string
-  standardWebhooks: boolean
-  allowNetworks: readonly Network[]
-  /** PEM of certificates that are trusted besides the usual ones. */
-  extraCa: string | null
-  connectMsMax: number
+  sender: SenderSettings
   schedule: RetrySchedule
   retentionDays: number | null
-  /** `idleMax`: most connections that are kept between requests. */
-  limits: DispatcherLimits & { idleMax: number }
-  send: SendLimits
+  limits: DispatcherLimits
 }
 
 export type Engine = { readonly lanes: number; readonly inFlight: number; stop(): Promise<void> }
@@ -50,15 +37,7 @@ export async function startEngine(deps: {
   const now = () => Date.now()
   const senders = createSenders({
     masterKeys: deps.masterKeys,
-    connect: createConnect({
-      resolve: createResolve(),
-      allows: createAddressGuard(settings.allowNetworks),
-      secureContext: createDeliveryContext(settings.extraCa),
-      connectMsMax: settings.connectMsMax,
-    }),
-    limits: settings.send,
-    idleMax: settings.limits.idleMax,
-    requestHeaders: createRequestHeaders(settings),
+    settings: settings.sender,
     now,
     onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),
   })
@@ -78,7 +57,7 @@ export async function startEngine(deps: {
     owner: `${hostname()} ${process.pid} ${randomBytes(4).toString('hex')}`,
     limits: settings.limits,
     schedule: settings.schedule,
-    open: (leased) => senders.open(leased),
+    open: adaptSenders(senders.open),
     async mend(attemptIds) {
       await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'mend'))
     },

@@ -1,5 +1,5 @@
 import type { SettledAttempt } from '../../store/delivery/attempts.ts'
-import type { Exchange } from '../sending/exchange.ts'
+import type { Exchange } from '../sender/port.ts'
 
 /** For a record that the database refuses: what the receiver said may be the reason. */
 export const withoutWords = (attempt: SettledAttempt): SettledAttempt => {
@@ -15,6 +15,7 @@ export const withoutWords = (attempt: SettledAttempt): SettledAttempt => {
 }
 
 export const unknownOutcome: Exchange = {
+  requestHeaders: '',
   status: 'interrupted',
   durationUs: null,
   firstByteUs: null,

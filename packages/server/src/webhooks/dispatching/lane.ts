@@ -2,18 +2,18 @@ import type { Beginning, BegunAttempt } from '../../store/delivery/beginnings.ts
 import type { DueDelivery } from '../../store/delivery/due.ts'
 import type { LeasedLane } from '../../store/delivery/lanes.ts'
 import type { LaneNews } from '../../store/delivery/news.ts'
-import type { Exchange } from '../sending/exchange.ts'
-import type { Leave } from '../sending/receiver-connections.ts'
-import type { FlatHeaders } from '../sending/request.ts'
+import type { Exchange } from '../sender/port.ts'
 import { isQuick, type Width } from './width.ts'
 
 /** How a lane reaches its receiver. Kept for a while after the lane is given back, so that its connections stay warm. */
 export type LaneSender = {
   width: Width
-  headers(delivery: Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>, startedAtMs: number): FlatHeaders
-  send(headers: FlatHeaders, body: Buffer, done: (exchange: Exchange) => void, leave: Leave): void
+  headers(delivery: Pick<DueDelivery, 'eventId' | 'eventType' | 'body'>, startedAtMs: number): string[]
+  send(headers: string[], body: Buffer, done: (exchange: Exchange) => void, leave: Leave): void
   interrupt(): void
 }
+
+type Leave = { overMs: number; mayGo(): Promise<boolean> }
 
 /** A delivery that has been taken from its lane to be sent: from `hurryMs` on without waiting, and after `overMs` not any more. */
 export type Starting = { lane: Lane; delivery: DueDelivery; begun: BegunAttempt; hurryMs: number; overMs: number }

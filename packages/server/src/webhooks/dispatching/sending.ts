@@ -3,7 +3,7 @@ import { type RetrySchedule, retryDelayMs } from '../../domain/retry-schedule.ts
 import type { SettledAttempt } from '../../store/delivery/attempts.ts'
 import type { BegunAttempt } from '../../store/delivery/beginnings.ts'
 import type { DueDelivery } from '../../store/delivery/due.ts'
-import type { Exchange } from '../sending/exchange.ts'
+import type { Exchange } from '../sender/port.ts'
 import type { Clock } from './clock.ts'
 import { hasConnection, hasWork, type Lane, type Starting } from './lane.ts'
 import { nextWidth } from './width.ts'

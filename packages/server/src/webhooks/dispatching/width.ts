@@ -1,4 +1,4 @@
-import type { Exchange } from '../sending/exchange.ts'
+import type { Exchange } from '../sender/port.ts'
 
 /** How many requests a lane may have in flight, and the best answer time seen lately, which it is judged by. */
 export type Width = { now: number; bestUs: number }
