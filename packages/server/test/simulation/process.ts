@@ -5,7 +5,7 @@ import type { DispatchStore } from '../../src/webhooks/dispatching/dispatch-stor
 import { createDispatcher, type Dispatcher, type DispatcherLimits } from '../../src/webhooks/dispatching/dispatcher.ts'
 import type { LaneSender } from '../../src/webhooks/dispatching/lane.ts'
 import { newWidth } from '../../src/webhooks/dispatching/width.ts'
-import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import type { Exchange } from '../../src/webhooks/sender/port.ts'
 import type { Checks } from './checks.ts'
 import type { Model } from './model.ts'
 import type { Random } from './random.ts'
