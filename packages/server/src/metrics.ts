@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { DispatchObserver } from './webhooks/engine/dispatcher.ts'
+import type { DispatchObserver } from './webhooks/engine/observer.ts'
 
 /** What operators watch. No label names an organization or a webhook: their number has no bound. */
 export function createMetrics() {

@@ -92,7 +92,7 @@ test('only the holder of the lease settles: an outcome that comes too late chang
   await world.publishOne()
   const [row] = await until(async () => {
     const found = await world.db<{ lane_id: string; event_seq: string; id: string; lease_token: string }[]>`
-      select s.lane_id, s.event_seq, s.id, l.lease_token from keyhook.sending s join keyhook.lanes l on l.id = s.lane_id`
+      select s.lane_id, s.event_seq, s.id, l.lease_token from keyhook.in_flight s join keyhook.lanes l on l.id = s.lane_id`
     return found.length > 0 && found
   })
   const begun = {
@@ -127,7 +127,7 @@ test('no attempt starts after the deletion of a webhook was answered, in any pro
       select 1 from keyhook.attempts a join keyhook.webhooks w on w.lane_id = a.lane_id
       where w.id = ${webhook.id} and a.started_at > ${now}
       union all
-      select 1 from keyhook.sending s join keyhook.webhooks w on w.lane_id = s.lane_id where w.id = ${webhook.id}
+      select 1 from keyhook.in_flight s join keyhook.webhooks w on w.lane_id = s.lane_id where w.id = ${webhook.id}
       union all
       select 1 from keyhook.retries r join keyhook.webhooks w on w.lane_id = r.lane_id where w.id = ${webhook.id}`
     expect(later).toHaveLength(0)

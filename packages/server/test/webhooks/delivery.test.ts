@@ -36,7 +36,7 @@ test('no request leaves before its attempt is on disk', async () => {
   const receiver = await receiverFor(async (request) => {
     // Another connection looks, while the request is being answered: what it sees is committed.
     const [row] = await world.db<{ event_id: string }[]>`
-      select e.id as event_id from keyhook.sending s
+      select e.id as event_id from keyhook.in_flight s
       join keyhook.events e on e.org_id = s.org_id and e.seq = s.event_seq
       where e.id = ${eventIdOf(request)}`
     seen.push(row?.event_id ?? 'nothing')

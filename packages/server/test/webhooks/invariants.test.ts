@@ -23,7 +23,7 @@ const limbo = (db: Database) => db`
   where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(r.due_at, now())))
   union all
   select 'an attempt on its way that nobody would look for', s.lane_id, s.event_seq
-  from keyhook.sending s join keyhook.lanes l on l.id = s.lane_id and l.org_id = s.org_id
+  from keyhook.in_flight s join keyhook.lanes l on l.id = s.lane_id and l.org_id = s.org_id
   where l.due_at is null or (l.lease_owner is null and l.due_at > now())
   union all
   select 'a first attempt that no lane was told of', d.lane_id, d.event_seq

@@ -174,7 +174,7 @@ test('nothing begins in a lane whose webhook is deleted, whose lease is another,
   const renewed = { ...first, token: again!.token }
   await world.db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
   expect((await begin(world.db, renewed)).size).toBe(0)
-  expect(await world.db`select 1 from keyhook.sending`).toHaveLength(0)
+  expect(await world.db`select 1 from keyhook.in_flight`).toHaveLength(0)
 })
 
 test('a deletion that is not yet answered holds the beginning of an attempt until it is decided', async () => {
@@ -196,7 +196,7 @@ test('beginning the same attempt twice, after a lost connection, is beginning it
   const { world, first } = await leasedLane()
   expect((await begin(world.db, first)).size).toBe(1)
   expect((await begin(world.db, first)).size).toBe(1)
-  expect(await world.db`select attempt from keyhook.sending`).toEqual([{ attempt: 1 }])
+  expect(await world.db`select attempt from keyhook.in_flight`).toEqual([{ attempt: 1 }])
 })
 
 test('what was said on a connection that was given up, and comes late, changes nothing', async () => {
@@ -206,7 +206,7 @@ test('what was said on a connection that was given up, and comes late, changes n
   await begin(world.db, second, 2)
   expect((await begin(world.db, first, 1)).size).toBe(0)
   expect(await releaseLanes(world.db, [{ ...held, begunNo: 1 }])).toEqual([])
-  expect(await world.db`select id from keyhook.sending`).toEqual([{ id: second.attemptId }])
+  expect(await world.db`select id from keyhook.in_flight`).toEqual([{ id: second.attemptId }])
   // The retry that waits because the attempt has failed is not the one that the attempt began as.
   const retry = (attempt: number) => world.db`
     insert into keyhook.retries (org_id, lane_id, event_seq, due_at, attempt, try)
@@ -232,7 +232,7 @@ test('a lease is good for the server that gave it: another one begins, keeps and
   expect(await releaseLanes(world.db, [held])).toEqual([])
   // Its holder takes the first for settled, and has that from the server before.
   expect(await releaseLanes(world.db, [{ ...held, abandon: true }])).toEqual([held.laneId])
-  expect(await world.db`select id from keyhook.sending`).toEqual([{ id: first.attemptId }])
+  expect(await world.db`select id from keyhook.in_flight`).toEqual([{ id: first.attemptId }])
   // What this server knows of may be settled until somebody takes the lane, and what it does not know of may not.
   const settle = (one: BegunAttempt) =>
     settleAttempts(world.db, [{ ...failedSilently, begun: one, tries: 1, retryMs: 0 }])

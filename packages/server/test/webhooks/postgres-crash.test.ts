@@ -120,7 +120,7 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
   const keyOf = (one: (typeof receiver.received)[number]) => `${one.path} ${eventIdOf(one)}`
   await until(() => new Set(receiver.received.map(keyOf)).size === expected, 'every event at every webhook')
   await until(async () => {
-    const waiting = await db`select event_seq from keyhook.sending union select event_seq from keyhook.retries`
+    const waiting = await db`select event_seq from keyhook.in_flight union select event_seq from keyhook.retries`
     const behind = await db`select 1 from keyhook.lanes where cursor_seq < ${ids.length}`
     return waiting.length + behind.length === 0
   }, 'everything to be settled')

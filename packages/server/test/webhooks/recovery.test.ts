@@ -87,7 +87,7 @@ test('a recovery that is killed half-way goes on after the restart, and sends ev
   expect((await shown()).body.redelivered).toBe(failures)
   await until(
     async () =>
-      (await world.db`select event_seq from keyhook.sending union select event_seq from keyhook.retries`).length === 0,
+      (await world.db`select event_seq from keyhook.in_flight union select event_seq from keyhook.retries`).length === 0,
     'everything to be settled',
   )
   const again = await world.db<{ id: string; outcomes: string[] }[]>`

@@ -140,7 +140,7 @@ test('what is not finished is never lost, however old: a retry that waits, one n
   await until(() => receiver.received.length === 2)
   // As a killed process leaves it: the attempt is begun, the lane is held, and nobody renews.
   const [left] = await world.db<{ begun: string; event_seq: string }[]>`
-    select l.begun, s.event_seq from keyhook.lanes l join keyhook.sending s on s.lane_id = l.id`
+    select l.begun, s.event_seq from keyhook.lanes l join keyhook.in_flight s on s.lane_id = l.id`
   await first.stop()
   await world.db`delete from keyhook.retries where event_seq = ${left!.event_seq}`
   await world.db`delete from keyhook.attempts where event_seq = ${left!.event_seq}`
@@ -189,7 +189,7 @@ test('a lane that was left by a crash lists what has long succeeded: its week st
   for (const { id, begun } of lists) await world.db`update keyhook.lanes set begun = ${begun} where id = ${id}`
   await world.db.begin((tx) => deleteWebhook(tx, world.orgId, other.id))
   await sleepForTwoMonths(world)
-  expect(await world.db`select 1 from keyhook.sending`).toHaveLength(0)
+  expect(await world.db`select 1 from keyhook.in_flight`).toHaveLength(0)
   await world.startDispatcher()
   await until(async () => (await world.db`select 1 from keyhook.lanes where begun is not null`).length === 0)
   await tidy(world.db, 30)

@@ -6,6 +6,7 @@ import type { DispatchStore } from './store.ts'
 
 /** Nothing waits for a settlement, and a statement costs as much as many rows: a few milliseconds make few statements. */
 const gatherMs = 10
+const batchMax = 256
 
 export type Settler = {
   /** Resolves when the outcome is on disk, or belongs to the lane's next holder. */
@@ -19,7 +20,6 @@ type Waiting = { attempt: SettledAttempt; done(): void }
 export function createSettler(deps: {
   store: Pick<DispatchStore, 'settle'>
   clock: Clock
-  batchMax: number
   retry: Retry
   isDataError(error: unknown): boolean
   ensurePartitions(attemptIds: readonly string[]): Promise<void>
@@ -29,9 +29,9 @@ export function createSettler(deps: {
   const setAside = new Set<Promise<void>>()
   const batches = createBatcher<Waiting>({
     clock: deps.clock,
-    sizeMax: deps.batchMax,
+    sizeMax: batchMax,
     concurrencyMax: 2,
-    gather: { ms: gatherMs, size: deps.batchMax / 4 },
+    gather: { ms: gatherMs, size: batchMax / 4 },
     run: write,
   })
 

@@ -24,7 +24,7 @@ export async function age(db: Database, eventId: string, days: number): Promise<
   // In that time lanes with nothing on its way were given back.
   await db`
     update keyhook.lanes l set begun = null
-    where org_id = ${org_id} and not exists (select 1 from keyhook.sending s where s.lane_id = l.id)`
+    where org_id = ${org_id} and not exists (select 1 from keyhook.in_flight s where s.lane_id = l.id)`
   for (const { id } of await db<{ id: string }[]>`
     select id from keyhook.attempts where org_id = ${org_id} and event_seq = ${seq}`) {
     await db`
@@ -32,7 +32,7 @@ export async function age(db: Database, eventId: string, days: number): Promise<
   }
   for (const { lane_id, id, started_ms } of await db<{ lane_id: string; id: string; started_ms: string }[]>`
     select lane_id, id, (extract(epoch from started_at) * 1000)::bigint as started_ms
-    from keyhook.sending where org_id = ${org_id} and event_seq = ${seq}`) {
+    from keyhook.in_flight where org_id = ${org_id} and event_seq = ${seq}`) {
     await db`
       update keyhook.lanes
       set begun = replace(replace(begun, ${id}, ${aged(id, ms)}), ${started_ms}, ${String(Number(started_ms) - ms)})
