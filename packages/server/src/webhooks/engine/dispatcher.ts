@@ -7,7 +7,7 @@ import { createBatcher } from './batcher.ts'
 import { type Clock, createTimers, pause, within } from './clock.ts'
 import { nextConcurrency } from './concurrency.ts'
 import { createHeldLanes } from './held-lanes.ts'
-import { change, hasWork, isWorthPolling, type Lane } from './lane.ts'
+import { canRelease, change, hasLingered, hasWork, isWorthPolling, type Lane } from './lane.ts'
 import { createLeases } from './leases.ts'
 import type { DispatchObserver } from './observer.ts'
 import { afterAttempt, interrupted, pauseAfter } from './outcome.ts'
@@ -37,8 +37,7 @@ export type Dispatcher = {
 
 /** How long a lane whose row is locked is left alone. */
 const lockedMs = 25
-/** An idle lane is kept for that long: leasing costs a statement, and a busy webhook is idle for moments. */
-const lingerMs = 1_000
+const releaseMs = 250
 /** A retry sooner than this finds its lane still held; for a later one the lane is due in the database. */
 const soonMs = 2_000
 /** Hints for organizations that have lanes here look for further, free lanes at most this often. */
@@ -128,7 +127,7 @@ export function createDispatcher(deps: {
 
   async function poll(): Promise<void> {
     await look()
-    for (const lane of held.all()) if (isWorthPolling(lane)) work.readAgain(lane)
+    for (const lane of held.all()) if (isWorthPolling(lane) && !hasLingered(lane, clock.now())) work.readAgain(lane)
   }
 
   // 2. Begin attempts, many lanes in one statement.
@@ -242,11 +241,10 @@ export function createDispatcher(deps: {
   }
 
   function releaseIdle(): void {
-    const before = clock.now() - lingerMs
     for (const lane of held.all()) {
-      if (lane.idleSinceMs === null || (lane.idleSinceMs > before && lane.sender !== null)) continue
+      if (!canRelease(lane, clock.now())) continue
       change(lane, 'release')
-      if (lane.state === 'releasing') releases.add(lane)
+      releases.add(lane)
     }
   }
 
@@ -277,7 +275,7 @@ export function createDispatcher(deps: {
       void look()
       timers.every(limits.pollMs, poll)
       timers.every(limits.leaseMs / 6, renew)
-      timers.every(lingerMs / 4, releaseIdle)
+      timers.every(releaseMs, releaseIdle)
     },
     hint(orgIds) {
       if (stopping) return

@@ -117,10 +117,20 @@ export const wantsFetch = (lane: Lane): boolean =>
 /** A lane that waits for its receiver learns of nothing new by polling; when its attempts end it reads again. */
 export const isWorthPolling = (lane: Lane): boolean => !hasWork(lane) && hasRoom(lane)
 
-export const isIdle = (lane: Lane): boolean =>
+/** Nothing is waiting or in flight, as far as was read. */
+export const hasNothing = (lane: Lane): boolean => !hasWork(lane) && lane.unsettled === 0
+
+/** An idle lane is kept for that long: leasing costs a statement, and a busy webhook is idle for moments. */
+const lingerMs = 1_000
+
+/** It is about to be given back. A poll must not read it again: that would put it off, for ever where a read takes long. */
+export const hasLingered = ({ idleSinceMs, sender }: Lane, nowMs: number): boolean =>
+  idleSinceMs !== null && (idleSinceMs <= nowMs - lingerMs || sender === null)
+
+export const canRelease = (lane: Lane, nowMs: number): boolean =>
   lane.state === 'ready' &&
-  !hasWork(lane) &&
-  lane.unsettled === 0 &&
+  hasNothing(lane) &&
+  hasLingered(lane, nowMs) &&
   (lane.reading === 'caught_up' || lane.sender === null)
 
 export const fetchRequest = (lane: Lane): FetchRequest => ({

@@ -8,8 +8,8 @@ import {
   change,
   changeReading,
   fetchRequest,
+  hasNothing,
   hasWork,
-  isIdle,
   type Lane,
   putBack,
   takeFetched,
@@ -59,7 +59,7 @@ export function createWork(deps: {
       }
       if (canBegin(lane, clock.now())) queue.add(lane)
     }
-    lane.idleSinceMs = isIdle(lane) ? (lane.idleSinceMs ?? clock.now()) : null
+    lane.idleSinceMs = hasNothing(lane) ? (lane.idleSinceMs ?? clock.now()) : null
     schedule()
   }
 
