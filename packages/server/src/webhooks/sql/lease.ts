@@ -19,6 +19,8 @@ export type LeasedLane = {
   token: number
   cursorSeq: number
   redeliveryRequests: number
+  /** An earlier holder left attempts in flight. */
+  takenOver: boolean
   /** Null once the webhook is deleted. */
   webhook: { url: string; secret: Sealed } | null
 }
@@ -62,7 +64,7 @@ export const leaseLanes = async (
       from locked, async where l.id = locked.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests
     )
-    select l.*, w.url, w.secret_key_id, w.secret_box
+    select l.*, exists (select from keyhook.in_flight f where f.lane_id = l.id) as taken_over, w.url, w.secret_key_id, w.secret_box
     from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id`
   return rows.map((row) => ({
     laneId: Number(row.id),
@@ -71,6 +73,7 @@ export const leaseLanes = async (
     token: Number(row.lease_token),
     cursorSeq: Number(row.cursor_seq),
     redeliveryRequests: row.redelivery_requests,
+    takenOver: row.taken_over,
     webhook:
       row.secret_box === null ? null : { url: row.url, secret: { keyId: row.secret_key_id!, box: row.secret_box } },
   }))
@@ -83,6 +86,7 @@ type LeasedRow = {
   lease_token: string
   cursor_seq: string
   redelivery_requests: number
+  taken_over: boolean
   url: string
   secret_key_id: string | null
   secret_box: Buffer | null

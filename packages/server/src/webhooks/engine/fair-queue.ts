@@ -12,8 +12,8 @@ export type FairQueue<L> = {
   readonly size: number
 }
 
-/** `isWaiting` is the queue's own. */
-export function createFairQueue<L extends { isWaiting: boolean }>(organizationOf: (lane: L) => string): FairQueue<L> {
+/** `isQueued` is owned by the queue. */
+export function createFairQueue<L extends { isQueued: boolean }>(organizationOf: (lane: L) => string): FairQueue<L> {
   /** The lanes of each organization, the longest-waiting first; none of them empty. */
   const waiting = new Map<string, L[]>()
   /** Organizations in the order of their turns. */
@@ -22,8 +22,8 @@ export function createFairQueue<L extends { isWaiting: boolean }>(organizationOf
 
   return {
     add(lane) {
-      if (lane.isWaiting) return
-      lane.isWaiting = true
+      if (lane.isQueued) return
+      lane.isQueued = true
       size += 1
       const organization = organizationOf(lane)
       const lanes = waiting.get(organization)
@@ -35,8 +35,8 @@ export function createFairQueue<L extends { isWaiting: boolean }>(organizationOf
       turns.push(organization)
     },
     remove(lane) {
-      if (!lane.isWaiting) return
-      lane.isWaiting = false
+      if (!lane.isQueued) return
+      lane.isQueued = false
       size -= 1
       const organization = organizationOf(lane)
       const lanes = waiting.get(organization)!
@@ -52,7 +52,7 @@ export function createFairQueue<L extends { isWaiting: boolean }>(organizationOf
       const lane = lanes.shift()!
       if (lanes.length > 0) turns.push(organization)
       else waiting.delete(organization)
-      lane.isWaiting = false
+      lane.isQueued = false
       size -= 1
       return lane
     },

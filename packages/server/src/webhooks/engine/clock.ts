@@ -1,0 +1,58 @@
+/** Time as the engine sees it: an argument, so that a simulation can run a day in a second. */
+export type Clock = {
+  now(): number
+  /** Runs it after everything that is ready now. */
+  soon(run: () => void): void
+  /** Returns a function that cancels it. */
+  after(ms: number, run: () => void): () => void
+}
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  soon: (run) => void setImmediate(run),
+  after(ms, run) {
+    const timer = setTimeout(run, ms)
+    return () => clearTimeout(timer)
+  },
+}
+
+export const pause = (clock: Clock, ms: number): Promise<void> =>
+  new Promise((done) => void clock.after(ms, () => done()))
+
+/** Waits for the work, but no longer than this. */
+export async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const cancel = clock.after(ms, resolve)
+  try {
+    await Promise.race([work, promise])
+  } finally {
+    cancel()
+  }
+}
+
+/** Work that is repeated, each time so long after it has ended. */
+export function createTimers(clock: Clock, onError: (error: unknown) => void) {
+  const cancels = new Set<() => void>()
+  let stopped = false
+  return {
+    every(ms: number, work: () => Promise<void> | void): void {
+      let cancel = () => {}
+      const again = () => {
+        cancel = clock.after(ms, async () => {
+          try {
+            await work()
+          } catch (error) {
+            onError(error)
+          }
+          if (!stopped) again()
+        })
+      }
+      again()
+      cancels.add(() => cancel())
+    },
+    stop(): void {
+      stopped = true
+      for (const cancel of cancels) cancel()
+    },
+  }
+}
