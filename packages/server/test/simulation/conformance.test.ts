@@ -5,7 +5,6 @@ import { createDispatchStore, type DispatchStore } from '../../src/webhooks/engi
 import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
 import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
 import { wakeLanes } from '../../src/webhooks/sql/wake.ts'
-import { createInstallation } from '../support/installation.ts'
 import { unknownOutcome } from './exchanges.ts'
 import { createModel, type Statements } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
@@ -27,9 +26,9 @@ type Begun = Omit<NewAttempt, 'token'> & { tokens: Tokens }
 
 test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements (seed %i)', async (seed) => {
   const random = seededRandom(seed)
-  const { db, close } = await createInstallation()
-  onTestFinished(close)
-  const real = createDatabaseTables(db)
+  const real = await createDatabaseTables()
+  onTestFinished(real.close)
+  const { db } = real
   let leaseMs = 0
   let nowMs = 1_700_000_000_000
   const model = createModel({ now: () => nowMs++, leaseMs: () => leaseMs, wakesMax })

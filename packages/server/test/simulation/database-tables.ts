@@ -1,18 +1,29 @@
-import type { Database } from '../../src/db/database.ts'
+import { randomBytes } from 'node:crypto'
+import { inject } from 'vitest'
+import { connect } from '../../src/db/database.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
+import { templateDatabase } from '../support/postgres.ts'
 
-/** The real tables, with the operations that `tables.ts` has in memory. */
-export function createDatabaseTables(db: Database) {
+/** The real tables in a database of their own, with the operations that `tables.ts` has in memory. */
+export async function createDatabaseTables() {
+  const server = inject('postgres')
+  const name = `test_${randomBytes(6).toString('hex')}`
+  const admin = connect(server, { name: 'test admin', connectionsMax: 1 })
+  await admin.unsafe(`create database ${name} template ${templateDatabase}`)
+  const db = connect({ ...server, database: name }, { name: 'test', connectionsMax: 4 })
+  await db`insert into keyhook.users (id, email) values ('user_a', 'a@example.com')`
+  await db`create table keyhook.attempts_all partition of keyhook.attempts default`
   let events = 0
   let servers = 1
-  const ready = (async () => {
-    await db`insert into keyhook.users (id, email) values ('user_a', 'a@example.com')`
-    await db`create table keyhook.attempts_all partition of keyhook.attempts default`
-  })()
 
   return {
+    db,
+    async close(): Promise<void> {
+      await db.end()
+      await admin.unsafe(`drop database if exists ${name} with (force)`)
+      await admin.end()
+    },
     async addLane(orgId: OrgId, laneId: number): Promise<void> {
-      await ready
       await db`insert into keyhook.organizations (id, name) values (${orgId}, 'A') on conflict do nothing`
       await db`
         insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by, lane_id)
