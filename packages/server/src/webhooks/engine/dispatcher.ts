@@ -13,6 +13,7 @@ import {
   change,
   changeReading,
   fetchRequest,
+  hasNothing,
   hasWork,
   isIdle,
   isWorthPolling,
@@ -198,8 +199,8 @@ export function createDispatcher(deps: {
       fetches.add(lane)
     }
     if (!stopping && canBegin(lane, clock.now())) queue.add(lane)
-    lane.idleSinceMs = isIdle(lane) ? (lane.idleSinceMs ?? clock.now()) : null
-    if (lane.sender === null && lane.idleSinceMs !== null && !stopping) giveBack(lane)
+    lane.idleSinceMs = hasNothing(lane) ? (lane.idleSinceMs ?? clock.now()) : null
+    if (lane.sender === null && isIdle(lane) && !stopping) giveBack(lane)
     scheduleBegin()
   }
 
@@ -401,7 +402,9 @@ export function createDispatcher(deps: {
 
   function releaseIdle(): void {
     const before = clock.now() - lingerMs
-    for (const lane of held.all()) if (lane.idleSinceMs !== null && lane.idleSinceMs <= before) giveBack(lane)
+    for (const lane of held.all()) {
+      if (isIdle(lane) && lane.idleSinceMs !== null && lane.idleSinceMs <= before) giveBack(lane)
+    }
   }
 
   async function waitForInFlight(msMax: number): Promise<void> {

@@ -117,11 +117,11 @@ export const wantsFetch = (lane: Lane): boolean =>
 /** A lane that waits for its receiver learns of nothing new by polling; when its attempts end it reads again. */
 export const isWorthPolling = (lane: Lane): boolean => !hasWork(lane) && hasRoom(lane)
 
+/** Nothing is waiting or in flight, as far as was read. */
+export const hasNothing = (lane: Lane): boolean => !hasWork(lane) && lane.unsettled === 0
+
 export const isIdle = (lane: Lane): boolean =>
-  lane.state === 'ready' &&
-  !hasWork(lane) &&
-  lane.unsettled === 0 &&
-  (lane.reading === 'caught_up' || lane.sender === null)
+  lane.state === 'ready' && hasNothing(lane) && (lane.reading === 'caught_up' || lane.sender === null)
 
 export const fetchRequest = (lane: Lane): FetchRequest => ({
   laneId: lane.lease.laneId,
