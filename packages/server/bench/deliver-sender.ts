@@ -6,19 +6,16 @@ import { composeDispatcher, composeHints } from '../src/compose/dispatcher.ts'
 import { engineSettings } from '../src/compose/engine-settings.ts'
 import { readConfig } from '../src/config.ts'
 import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
-import { createSigner, type Signer } from '../src/domain/signature.ts'
+import type { Signer } from '../src/domain/signature.ts'
+import { newId } from '../src/kernel/ids.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
 import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
 import type { Hints } from '../src/webhooks/hints.ts'
-import { createAddressGuard } from '../src/webhooks/sending/address-guard.ts'
-import { createConnect } from '../src/webhooks/sending/connector.ts'
-import { createIdleConnections } from '../src/webhooks/sending/idle-connections.ts'
-import { createReceiverConnections } from '../src/webhooks/sending/receiver-connections.ts'
-import { createRequestHeaders } from '../src/webhooks/sending/request.ts'
-import { createResolve } from '../src/webhooks/sending/resolve.ts'
-import { createDeliveryContext } from '../src/webhooks/sending/secure-context.ts'
+import type { Sender } from '../src/webhooks/sender/port.ts'
+import { createRequestHeaders } from '../src/webhooks/sender/request.ts'
+import { createSenders } from '../src/webhooks/sender/senders.ts'
 import { caFile } from '../test/webhooks/support/receiver.ts'
 import { type Publishing, publishAtPace } from './deliver-publishing.ts'
 import { now } from './now.ts'
@@ -52,13 +49,13 @@ const plain: Signer = {
 const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhooks: true })
 
 const sampleId = 'evt_01h455vb4pex5vsknk084sn02q'
-const signedHeaders = (signer: Signer, eventId = sampleId): string[] =>
-  headersOf(signer, { eventId, eventType: 'database.created', body: sampleBody }, Date.now())
+const signedHeaders = (eventId = sampleId): string[] =>
+  headersOf(plain, { eventId, eventType: 'database.created', body: sampleBody, startedAtMs: Date.now() })
 
 const signedRequest = (path: string, eventId?: string): SignedRequest => ({
   path,
   method: 'POST',
-  headers: signedHeaders(plain, eventId),
+  headers: signedHeaders(eventId),
   body: sampleBody,
 })
 
@@ -92,28 +89,27 @@ function startBare(): { stop(): Promise<void> } {
   )
 }
 
-/** With the engine's own signatures and connections, and nothing else of it. */
+/** With the engine's own sender, and nothing else of it. */
 function startLeanest(): { stop(): Promise<void> } {
-  const { allowNetworks, extraCa, connectMsMax, send, limits } = engineSettings(deliveryConfig())
-  const connect = createConnect({
-    resolve: createResolve(),
-    allows: createAddressGuard(allowNetworks),
-    secureContext: createDeliveryContext(extraCa),
-    connectMsMax,
-  })
-  const deps = { connect, limits: send, idleConnections: createIdleConnections(limits.idleMax), now: Date.now }
-  const signer = createSigner(secret)
-  const receivers = Array.from({ length: webhooks }, (_, webhook) =>
-    createReceiverConnections(new URL(`${setup.url}/w/${webhook}`), deps),
-  )
+  const masterKeys = createMasterKeys([Buffer.alloc(32, 7)])
+  const settings = engineSettings(deliveryConfig()).sender
+  const senders = createSenders({ masterKeys, settings, now: Date.now, onUnreadable() {} })
+  const open = (webhook: number): Sender => {
+    const webhookId = newId('wh')
+    const target = { laneId: webhook, orgId: newId('org'), webhookId, url: `${setup.url}/w/${webhook}` }
+    return senders.open({ ...target, secret: masterKeys.seal(secret, webhookId) })!
+  }
+  const opened = Array.from({ length: webhooks }, (_, webhook) => open(webhook))
+  const request = {
+    eventId: sampleId,
+    eventType: 'database.created' as const,
+    body: sampleBody,
+    sendByMs: Number.POSITIVE_INFINITY,
+    mayStillSend: async () => true,
+  }
   return loop(
-    (webhook) => new Promise((done) => receivers[webhook]!.send(signedHeaders(signer), sampleBody, done)),
-    () => {
-      for (const receiver of receivers) {
-        receiver.interrupt()
-        receiver.close()
-      }
-    },
+    (webhook) => new Promise((done) => opened[webhook]!.send({ ...request, startedAtMs: Date.now() }, done)),
+    () => senders.close(),
   )
 }
 

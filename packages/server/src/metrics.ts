@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { FlowObserver } from './webhooks/dispatching/flow.ts'
+import type { DispatchObserver } from './webhooks/engine/dispatcher.ts'
 
 /** What operators watch. No label names an organization or a webhook: their number has no bound. */
 export function createMetrics() {
@@ -46,14 +46,14 @@ export function createMetrics() {
     registers,
   })
 
-  const observer: FlowObserver = {
-    attempted({ delivery, begun, exchange, retryMs }) {
+  const observer: DispatchObserver = {
+    attempted({ delivery, attempt, exchange, retryMs }) {
       attempts(exchange.status, exchange.error?.code ?? '')
       if (exchange.durationUs !== null) duration.observe(exchange.durationUs / 1e6)
-      if (begun.attempt === 1) lag.observe(Math.max(0, begun.startedAtMs - delivery.publishedAtMs) / 1_000)
+      if (attempt.attempt === 1) lag.observe(Math.max(0, attempt.startedAtMs - delivery.publishedAtMs) / 1_000)
       if (retryMs === null) finished(exchange.status === 'succeeded' ? 'delivered' : 'given_up')
     },
-    grouped(kind, size, ours) {
+    batch(kind, size, ours) {
       groups.observe({ kind }, size)
       if (kind === 'settle' && ours < size) fenced.inc(size - ours)
     },

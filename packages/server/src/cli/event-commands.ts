@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { operator } from '../domain/audit.ts'
 import { type EventType, eventTypes } from '../domain/event-types.ts'
 import { isEventId, measureData } from '../domain/events.ts'
-import { isKeptText, parseExactly } from '../kernel/exact-json.ts'
+import { isRawNumber, parseExactly } from '../kernel/exact-json.ts'
 import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/delivery/events.ts'
 import { createHints } from '../webhooks/hints.ts'
@@ -54,7 +54,7 @@ function dataOf(text: string, bytesMax: number): object {
   } catch {
     throw new Mistake('--data: this is not JSON')
   }
-  if (typeof data !== 'object' || data === null || Array.isArray(data) || isKeptText(data))
+  if (typeof data !== 'object' || data === null || Array.isArray(data) || isRawNumber(data))
     throw new Mistake('--data: must be a JSON object')
   const { fault } = measureData(data, bytesMax)
   if (fault !== null) throw new Mistake(`--data: ${fault}`)

@@ -45,7 +45,7 @@ export async function composeDispatcher(
         observer.attempted(one)
         line.attempted(one)
       },
-      grouped: observer.grouped,
+      batch: observer.batch,
     },
   })
   metrics.watch(engine)

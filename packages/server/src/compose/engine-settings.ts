@@ -9,27 +9,29 @@ const receiversMax = ({ deliveryInFlightMax }: Config, share: number): number =>
   Math.min(deliveryInFlightMax, Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * share))
 
 export const engineSettings = (config: Config): DeliverySettings => ({
-  serviceName: config.serviceName,
-  standardWebhooks: config.deliveryStandardWebhooks === 'on',
-  allowNetworks: config.deliveryAllowNetworks ?? [],
-  extraCa: config.deliveryCa,
-  connectMsMax: config.deliveryConnectMsMax,
+  sender: {
+    serviceName: config.serviceName,
+    standardWebhooks: config.deliveryStandardWebhooks === 'on',
+    allowNetworks: config.deliveryAllowNetworks ?? [],
+    extraCa: config.deliveryCa,
+    limits: {
+      attemptMsMax: config.deliveryMsMax,
+      connectMsMax: config.deliveryConnectMsMax,
+      responseKeptBytesMax: config.deliveryResponseKeptBytesMax,
+      responseBytesMax: config.deliveryResponseBytesMax,
+      responseHeaderBytesMax: 16_384,
+      idleMax: receiversMax(config, shares.idle),
+    },
+  },
   schedule: config.deliverySchedule,
   retentionDays: config.retentionDays,
   limits: {
     inFlightMax: receiversMax(config, shares.inFlight),
-    idleMax: receiversMax(config, shares.idle),
     // As many lanes as requests would do if every lane had one in flight; the rest are waiting for a turn.
     lanesMax: receiversMax(config, shares.inFlight) + 1_000,
-    laneWidthMax: config.deliveryLaneWidthMax,
+    laneConcurrencyMax: config.deliveryLaneWidthMax,
     leaseMs: config.deliveryLeaseMs,
     pollMs: 100,
     drainMsMax: config.deliveryDrainMsMax,
-  },
-  send: {
-    attemptMsMax: config.deliveryMsMax,
-    responseKeptBytesMax: config.deliveryResponseKeptBytesMax,
-    responseBytesMax: config.deliveryResponseBytesMax,
-    responseHeaderBytesMax: 16_384,
   },
 })

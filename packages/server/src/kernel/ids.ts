@@ -1,6 +1,6 @@
-import { toUUIDBytes, typeidUnboxed } from 'typeid-js'
+import { fromUUID, toUUIDBytes, typeidUnboxed } from 'typeid-js'
 
-/** TypeID prefixes: an id says what it identifies, and sorts by the time it was made (UUIDv7 inside). */
+/** TypeID prefixes: an id shows what it identifies, and sorts by creation time (UUIDv7 inside). */
 export type IdPrefix =
   | 'org'
   | 'usr'
@@ -30,7 +30,7 @@ export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(pre
 
 /**
  * The TypeID grammar: 26 characters of Crockford base32, the first at most 7 so that it fits in 128 bits.
- * Checked before any query, because a path may hold bytes that PostgreSQL's text type refuses (%00).
+ * Checked before any query, because a path may contain bytes that PostgreSQL's text cannot hold (%00).
  */
 export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[0-7][0-9a-hjkmnp-tv-z]{25}$`
 
@@ -47,32 +47,9 @@ export const isId = <P extends IdPrefix>(prefix: P, text: string): text is Id<P>
 
 export type AttemptId = Id<'dlv'>
 
-const base32 = Buffer.from('0123456789abcdefghjkmnpqrstvwxyz')
-const dash = '-'.charCodeAt(0)
-const suffix = Buffer.alloc(26)
+/** Attempts are stored under the bare UUID, because there are so many of them. Outside they look like every id. */
+export const attemptIdOf = (uuid: string): AttemptId => fromUUID(uuid, 'dlv') as AttemptId
 
-/**
- * Attempts are kept under the bare UUID: there are too many of them for a longer key. Outside they look like every id. Written
- * here and not by the library, which takes 1.3 to 2.5 µs where this takes 0.3: every attempt's line of the log has one.
- */
-export function attemptIdOf(uuid: string): AttemptId {
-  // 26 characters of five bits are two bits more than there are.
-  let bits = 0
-  let pending = 2
-  let written = 0
-  for (let i = 0; i < uuid.length; i++) {
-    const code = uuid.charCodeAt(i)
-    if (code === dash) continue
-    // Codes of digits end in their number, those of letters in their place in the alphabet.
-    bits = ((bits << 4) | (code < 64 ? code & 15 : (code & 15) + 9)) & 0xfff
-    pending += 4
-    if (pending < 5) continue
-    pending -= 5
-    suffix[written++] = base32[(bits >> pending) & 31]!
-  }
-  return `dlv_${suffix.toString('latin1')}`
-}
-
-/** In PostgreSQL's other spelling, without dashes. Also of an id that nobody ever made: it is just not found. */
+/** Without dashes, which PostgreSQL reads as well. An id that was never made gives a UUID that is not found. */
 export const attemptUuid = (id: AttemptId): string =>
   Buffer.from(toUUIDBytes(id as unknown as Parameters<typeof toUUIDBytes>[0])).toString('hex')

@@ -1,36 +1,22 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type Database, isDataError, isUnavailable } from '../db/database.ts'
-import type { Network } from '../domain/network.ts'
+import { type Database, isDataError } from '../db/database.ts'
 import type { RetrySchedule } from '../domain/retry-schedule.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
-import { systemClock, within } from './dispatching/clock.ts'
-import { createDispatchStore } from './dispatching/dispatch-store.ts'
-import { createDispatcher, type DispatcherLimits } from './dispatching/dispatcher.ts'
-import type { FlowObserver } from './dispatching/flow.ts'
+import { uuid7 } from '../kernel/uuid7.ts'
+import { systemClock, within } from './engine/clock.ts'
+import { createDispatcher, type DispatcherLimits, type DispatchObserver } from './engine/dispatcher.ts'
+import { createDispatchStore } from './engine/store.ts'
 import type { Hints } from './hints.ts'
 import { createHousekeeping } from './housekeeping.ts'
-import { createAddressGuard } from './sending/address-guard.ts'
-import type { SendLimits } from './sending/attempt.ts'
-import { createConnect } from './sending/connector.ts'
-import { createRequestHeaders } from './sending/request.ts'
-import { createResolve } from './sending/resolve.ts'
-import { createDeliveryContext } from './sending/secure-context.ts'
-import { createSenders } from './sending/senders.ts'
+import { createSenders, type SenderSettings } from './sender/senders.ts'
 
 export type DeliverySettings = {
-  serviceName: string
-  standardWebhooks: boolean
-  allowNetworks: readonly Network[]
-  /** PEM of certificates that are trusted besides the usual ones. */
-  extraCa: string | null
-  connectMsMax: number
+  sender: SenderSettings
   schedule: RetrySchedule
   retentionDays: number | null
-  /** `idleMax`: most connections that are kept between requests. */
-  limits: DispatcherLimits & { idleMax: number }
-  send: SendLimits
+  limits: DispatcherLimits
 }
 
 export type Engine = { readonly lanes: number; readonly inFlight: number; stop(): Promise<void> }
@@ -43,31 +29,22 @@ export async function startEngine(deps: {
   settings: DeliverySettings
   hints: Hints
   log: Logger
-  observe: FlowObserver
+  observe: DispatchObserver
 }): Promise<Engine> {
-  const { db, settings, log } = deps
-  const onError = (err: unknown, what: string) => log.warn({ err, what }, 'dispatcher.retrying')
-  const now = () => Date.now()
+  const { db, settings, log, hints } = deps
+  const onError = (err: unknown, step: string) => log.warn({ err, step }, 'dispatcher.retrying')
   const senders = createSenders({
     masterKeys: deps.masterKeys,
-    connect: createConnect({
-      resolve: createResolve(),
-      allows: createAddressGuard(settings.allowNetworks),
-      secureContext: createDeliveryContext(settings.extraCa),
-      connectMsMax: settings.connectMsMax,
-    }),
-    limits: settings.send,
-    idleMax: settings.limits.idleMax,
-    requestHeaders: createRequestHeaders(settings),
-    now,
+    settings: settings.sender,
+    now: Date.now,
     onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),
   })
   const housekeeping = createHousekeeping({
     db,
     retentionDays: settings.retentionDays,
-    now,
+    now: Date.now,
     leaseMs: settings.limits.leaseMs,
-    hint: () => deps.hints.give(),
+    hint: () => hints.give(),
     onClockSetBack: (lanes) => log.warn({ lanes }, 'dispatcher.clock_was_set_back'),
     onError,
   })
@@ -75,28 +52,26 @@ export async function startEngine(deps: {
     store: createDispatchStore(db, settings.limits.leaseMs),
     clock: systemClock,
     random: Math.random,
+    newAttemptId: uuid7,
     owner: `${hostname()} ${process.pid} ${randomBytes(4).toString('hex')}`,
     limits: settings.limits,
     schedule: settings.schedule,
-    open: (leased) => senders.open(leased),
-    async mend(attemptIds) {
-      await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'mend'))
+    openSender: senders.open,
+    ensurePartitions: async (attemptIds) => {
+      await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'partitions'))
     },
-    isUnavailable,
     isDataError,
     onError,
     observe: deps.observe,
-    tellHolders: deps.hints.giveHolders,
   })
   await housekeeping.start()
   dispatcher.start()
-  const deafen = deps.hints.hear((hint) => {
-    if (hint.kind === 'work') return dispatcher.hint(hint.announcements)
-    dispatcher.hintHeld()
+  const stopHints = hints.hear(() => {
+    dispatcher.hint(null)
     return false
   })
-  // Not waited for: a pooler that swallows LISTEN must not keep deliveries from starting.
-  const listening = deps.hints.listen().catch((error) => {
+  // Not awaited: a pooler that swallows LISTEN must not keep deliveries from starting.
+  const listening = hints.listen().catch((error) => {
     onError(error, 'listen')
     return async () => {}
   })
@@ -108,13 +83,13 @@ export async function startEngine(deps: {
       return dispatcher.inFlight
     },
     async stop() {
-      deafen()
+      stopHints()
       await dispatcher.stop()
       // With PostgreSQL away its statements wait for a connection, and nothing that they do is lost.
       await within(systemClock, 1_000, housekeeping.stop())
       senders.close()
-      const unlistened = listening.then((unlisten) => unlisten())
-      await within(systemClock, 1_000, unlistened).catch(() => {})
+      const stopped = listening.then((stopListening) => stopListening())
+      await within(systemClock, 1_000, stopped).catch(() => {})
     },
   }
 }

@@ -6,7 +6,7 @@ import { linesOf } from '../../src/log.ts'
 import { createAttemptLog } from '../../src/webhooks/attempt-log.ts'
 import { unknownOutcome } from '../../src/webhooks/dispatching/attempt-record.ts'
 import type { Attempted } from '../../src/webhooks/dispatching/sending.ts'
-import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import type { Exchange } from '../../src/webhooks/sender/port.ts'
 
 const attemptId = uuid7(Date.now())
 

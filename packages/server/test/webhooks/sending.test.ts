@@ -4,9 +4,9 @@ import { unknownOutcome } from '../../src/webhooks/dispatching/attempt-record.ts
 import { systemClock } from '../../src/webhooks/dispatching/clock.ts'
 import { type LaneSender, openLane, type Starting } from '../../src/webhooks/dispatching/lane.ts'
 import { type Attempted, createSending } from '../../src/webhooks/dispatching/sending.ts'
-import type { Exchange } from '../../src/webhooks/sending/exchange.ts'
+import type { Exchange } from '../../src/webhooks/sender/port.ts'
 
-/** What is written down of a second try that ends like this. */
+/** What is settled after a second try with this outcome. */
 function settledAfter(exchange: Partial<Exchange>): { tries: number; retryMs: number | null } {
   const outcomes: { tries: number; retryMs: number | null }[] = []
   const { sendReady } = createSending({
@@ -33,17 +33,17 @@ function settledAfter(exchange: Partial<Exchange>): { tries: number; retryMs: nu
   return outcomes[0]!
 }
 
-test('a failure of the receiver is one of its tries', () => {
+test('a failure of the receiver counts as a try', () => {
   const error = { code: 'connect_refused', detail: '' } as const
   expect(settledAfter({ error })).toMatchObject({ tries: 2, retryMs: 300_000 })
 })
 
-// Seen to fail where it counts: one organization that holds every file of the process used up the tries of all others.
-test('what the sender is short of is none, and is tried again in a moment', () => {
+// Otherwise an organization that uses all file descriptors would use up the tries of all others.
+test('a lack of file descriptors does not count as a try, and is retried soon', () => {
   const error = { code: 'sender_exhausted', detail: 'EMFILE' } as const
   expect(settledAfter({ error })).toMatchObject({ tries: 1, retryMs: 1_500 })
 })
 
-test('an attempt that is cut off is none, and is due at once', () => {
+test('an interrupted attempt does not count as a try, and is due at once', () => {
   expect(settledAfter({ status: 'interrupted' })).toMatchObject({ tries: 1, retryMs: 0 })
 })

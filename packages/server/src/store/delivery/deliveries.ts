@@ -40,7 +40,7 @@ export const findLane = async (
 export const isSending = async (db: Database, orgId: OrgId, webhookId: WebhookId): Promise<boolean> => {
   const [row] = await db<{ sending: boolean }[]>`
     select exists (
-      select 1 from keyhook.sending where lane_id = (
+      select 1 from keyhook.in_flight where lane_id = (
         select id from keyhook.lanes where org_id = ${orgId} and webhook_id = ${webhookId}
       )
     ) as sending`
@@ -71,7 +71,7 @@ export const listAttempts = (
     (
       select id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
         null, null, null, null, null, null, null, null
-      from keyhook.sending
+      from keyhook.in_flight
       where lane_id = ${laneId} and org_id = ${orgId} and id < ${before ?? afterAllIds}
       order by id desc limit ${limit}
     )
@@ -94,7 +94,7 @@ export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   union all
   select s.lane_id, s.id, s.attempt, 'sending', s.started_at, null, null, null, null
-  from keyhook.sending s
+  from keyhook.in_flight s
   join keyhook.deliveries d on d.lane_id = s.lane_id and d.event_seq = s.event_seq and d.org_id = s.org_id
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   order by 1, 3`

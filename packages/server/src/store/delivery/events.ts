@@ -59,9 +59,9 @@ export const insertEvents = async (
   orgId: OrgId,
   events: readonly StoredEvent[],
 ): Promise<Announcement | null> => {
-  const [row] = await tx<PublishedRow[]>`select p.* from ${published(tx, orgId, events, [])} as p`
+  const [row] = await tx<PublishedRow[]>`select p as taken from ${published(tx, orgId, events, [])} as p`
   orUnknown(orgId, row!.taken)
-  return announcementOf(orgId, events, row!)
+  return null
 }
 
 /** What an organization has to be told, `named` being those of the ids that somebody else chose. */
@@ -115,9 +115,9 @@ export const insertWhereFree = async (
 }
 
 const published = (db: Executor, orgId: OrgId, events: readonly StoredEvent[], named: readonly string[]) => db`
-  keyhook.publish_and_say(
+  keyhook.publish(
     ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
-    ${events.map((event) => event.body)}::text[], ${[...named]}::text[], ${announcedMax}
+    ${events.map((event) => event.body)}::text[], ${[...named]}::text[]
   )`
 
 /** A sample goes to the webhook that asked for it, subscribed or not. */

@@ -35,7 +35,7 @@ export const deleteFinishedEvents = async (
       where e.org_id = ${orgId} and e.seq > ${afterSeq} and e.seq <= ${upToSeq}
       order by e.seq limit ${eventsAtOnce} for update skip locked
     ), sending as materialized (
-      select lane_id, event_seq from keyhook.sending where org_id = ${orgId}
+      select lane_id, event_seq from keyhook.in_flight where org_id = ${orgId}
     ), finished as materialized (
       select s.seq from looked s
       where not exists (

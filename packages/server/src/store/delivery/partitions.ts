@@ -43,7 +43,7 @@ export async function ensurePartitions(
     const missing = neededPartitions(nowMs, attemptsMs, await listPartitions(tx))
     for (const week of missing) {
       const [first, end] = [uuid7Floor(startOf(week)), uuid7Floor(startOf(week + 1))]
-      await tx`select keyhook.add_week(${nameOf(week)}, ${first}, ${end})`
+      await tx`select keyhook.add_attempts_partition(${nameOf(week)}, ${first}, ${end})`
     }
     return missing.map(nameOf)
   })
@@ -66,8 +66,7 @@ export async function dropPartitions(db: Database, olderThanMs: number): Promise
 
 async function findOldestBegun(db: Database): Promise<number> {
   const [row] = await db<{ ms: string | null }[]>`
-    select min(split_part(line, ' ', 4)::bigint) as ms
-    from keyhook.lanes l cross join lateral string_to_table(l.begun, E'\n') as line where l.begun is not null`
+    select (extract(epoch from min(started_at)) * 1000)::bigint as ms from keyhook.in_flight`
   return row?.ms == null ? Number.POSITIVE_INFINITY : Number(row.ms)
 }
 
@@ -81,7 +80,7 @@ async function dropPartition(db: Database, name: string): Promise<boolean> {
       if (!lock!.ours) return false
       // Whoever writes attempts queues behind us while we wait for a long reader: better to come back in an hour.
       await tx`set local lock_timeout = '250ms'`
-      await tx`select keyhook.drop_week(${name})`
+      await tx`select keyhook.drop_attempts_partition(${name})`
       return true
     })
   } catch (error) {

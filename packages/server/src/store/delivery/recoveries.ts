@@ -79,7 +79,7 @@ const neverSucceeded = (db: Executor, { orgId, laneId, since, until }: Stretch):
   )`
 
 const onItsWay = (db: Executor, { orgId, laneId }: Stretch): Fragment => db`
-  on_its_way as materialized (select event_seq from keyhook.sending where lane_id = ${laneId} and org_id = ${orgId})`
+  on_its_way as materialized (select event_seq from keyhook.in_flight where lane_id = ${laneId} and org_id = ${orgId})`
 
 const stepDeliveries = 500
 /** How long to wait before looking again whether what was on its way has arrived. */

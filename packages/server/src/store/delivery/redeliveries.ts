@@ -22,7 +22,7 @@ export const redeliver = async (
     cross join lateral (
       select lane_id, event_seq from keyhook.attempts where lane_id = w.lane_id and org_id = w.org_id and id = ${attemptId}
       union all
-      select lane_id, event_seq from keyhook.sending where lane_id = w.lane_id and org_id = w.org_id and id = ${attemptId}
+      select lane_id, event_seq from keyhook.in_flight where lane_id = w.lane_id and org_id = w.org_id and id = ${attemptId}
     ) a
     where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null
     limit 1 for share of w`
@@ -34,7 +34,7 @@ export const redeliver = async (
     select ${orgId}, ${laneId}, ${known.event_seq}, now(), max(a.attempt), 0
     from keyhook.attempts a where a.lane_id = ${laneId} and a.event_seq = ${known.event_seq}
     having not exists (
-      select 1 from keyhook.sending s
+      select 1 from keyhook.in_flight s
       where s.lane_id = ${laneId} and s.org_id = ${orgId} and s.event_seq = ${known.event_seq}
     )
     on conflict (lane_id, event_seq, org_id) do update set due_at = now(), try = 0`

@@ -1,32 +1,59 @@
 import type { EventType } from '../../domain/event-types.ts'
+import type { SendErrorCode } from '../../domain/send-errors.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import type { Sealed } from '../../kernel/master-keys.ts'
-import type { AttemptOutcome } from '../sql/settle.ts'
 
-/** One attempt as the sender needs it. */
-export type SendRequest = {
+/** What the dispatcher uses of the sender. A port, so that the same dispatcher runs in a simulation. */
+
+/** What the signed headers of an attempt depend on. */
+export type SignedContent = {
   eventId: string
   eventType: EventType
   body: Buffer
   /** Signed as webhook-timestamp. */
   startedAtMs: number
+}
+
+/** One attempt as the sender needs it. */
+export type SendRequest = SignedContent & {
   /** The request leaves by then (wall clock) or not at all: whoever deletes a webhook waits until then. */
   sendByMs: number
   /** Asked when connecting took longer than `sendByMs` allows: is the lane still ours and its webhook there? */
   mayStillSend(): Promise<boolean>
 }
 
-/** What came of an attempt. `gone`: the receiver answered 410. */
-export type Exchange = AttemptOutcome & { gone: boolean; retryAfterMs: number | null }
+/** `headers` as they are recorded. `body` is text, cut at the cap; `complete` is false when more came or should have come. */
+export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
 
+/** What came of an attempt. Times are null for steps that did not happen, such as connecting on a reused connection. */
+export type Exchange = {
+  /** As they are recorded; null when nothing was sent. */
+  requestHeaders: string | null
+  status: 'succeeded' | 'failed' | 'interrupted'
+  durationUs: number | null
+  dnsUs: number | null
+  connectUs: number | null
+  tlsUs: number | null
+  firstByteUs: number | null
+  address: string | null
+  response: RecordedResponse | null
+  error: { code: SendErrorCode; detail: string } | null
+  /** 410: the receiver will never accept this. */
+  gone: boolean
+  retryAfterMs: number | null
+}
+
+/** Sends the attempts of one webhook. */
 export type Sender = {
-  /** Never throws; calls back once. */
+  /** Calls `done` exactly once, and never throws. */
   send(request: SendRequest, done: (exchange: Exchange) => void): void
   /** Ends what is in flight as `interrupted`. */
   interrupt(): void
+  /** The headers that `send` records: for attempts of a crashed process, whose outcome is unknown. */
+  requestHeaders(content: SignedContent): string
 }
 
-export type SenderTarget = { laneId: number; orgId: OrgId; webhookId: WebhookId; url: string; secret: Sealed }
+export type WebhookTarget = { laneId: number; orgId: OrgId; webhookId: WebhookId; url: string; secret: Sealed }
 
 /** Null when no master key opens the webhook's secret. */
-export type OpenSender = (target: SenderTarget) => Sender | null
+export type OpenSender = (webhook: WebhookTarget) => Sender | null

@@ -1,47 +1,90 @@
 import { readFileSync } from 'node:fs'
 import { onTestFinished } from 'vitest'
 import { readNetwork } from '../../../src/domain/network.ts'
-import { createAddressGuard } from '../../../src/webhooks/sending/address-guard.ts'
-import { createConnect } from '../../../src/webhooks/sending/connector.ts'
-import type { Exchange } from '../../../src/webhooks/sending/exchange.ts'
-import { createIdleConnections } from '../../../src/webhooks/sending/idle-connections.ts'
-import { createReceiverConnections } from '../../../src/webhooks/sending/receiver-connections.ts'
-import { createResolve, type Resolve } from '../../../src/webhooks/sending/resolve.ts'
-import { createDeliveryContext } from '../../../src/webhooks/sending/secure-context.ts'
+import { newId, type WebhookId } from '../../../src/kernel/ids.ts'
+import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
+import type { Resolve } from '../../../src/webhooks/sender/http1/client.ts'
+import type { Exchange, Sender, SendRequest } from '../../../src/webhooks/sender/port.ts'
+import { createSenders, type SendLimits } from '../../../src/webhooks/sender/senders.ts'
 import { caFile } from './receiver.ts'
 
-export const limits = {
+export const limits: SendLimits = {
   attemptMsMax: 1_500,
+  connectMsMax: 600,
   responseKeptBytesMax: 16_384,
   responseBytesMax: 1_048_576,
   responseHeaderBytesMax: 16_384,
+  idleMax: 100,
 }
 
-export const idleConnections = createIdleConnections(100)
+const loopback = ['127.0.0.0/8', '::1/128'].map((cidr) => readNetwork(cidr)!)
 
-const local = ['127.0.0.0/8', '::1/128'].map((cidr) => readNetwork(cidr)!)
+export type SenderOptions = {
+  resolve?: Resolve
+  allowNetworks?: typeof loopback
+  idleMax?: number
+  now?: () => number
+}
 
-/** What opens the connections of the real sender, to receivers on this machine. */
-export const connectWith = (options: { resolve?: Resolve; allowed?: typeof local } = {}) =>
-  createConnect({
-    resolve: options.resolve ?? createResolve(),
-    allows: createAddressGuard(options.allowed ?? local),
-    secureContext: createDeliveryContext(readFileSync(caFile, 'utf8')),
-    connectMsMax: 600,
+/** The real senders of a process, for receivers on this machine. They are closed when the test ends. */
+export function sendersForTest({
+  resolve,
+  allowNetworks = loopback,
+  idleMax = 100,
+  now = Date.now,
+}: SenderOptions = {}) {
+  const masterKeys = createMasterKeys([Buffer.alloc(32, 7)])
+  const senders = createSenders({
+    masterKeys,
+    settings: {
+      serviceName: 'Service',
+      standardWebhooks: false,
+      allowNetworks,
+      extraCa: readFileSync(caFile, 'utf8'),
+      limits: { ...limits, idleMax },
+    },
+    now,
+    onUnreadable() {},
+    ...(resolve && { resolve }),
   })
+  onTestFinished(() => senders.close())
+  const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
+  let lanes = 0
+  return {
+    open(url: string, { laneId = ++lanes, webhookId = newId('wh') as WebhookId } = {}): Sender {
+      return senders.open({ laneId, orgId: newId('org'), webhookId, url, secret: masterKeys.seal(secret, webhookId) })!
+    },
+    close: () => senders.close(),
+  }
+}
 
-/** Sends one request after the other as to one webhook, through the real sender, which is closed when the test is. */
-export function sendingTo(url: string, connect = connectWith()): (body?: Buffer) => Promise<Exchange> {
-  const receiver = createReceiverConnections(new URL(url), { connect, limits, idleConnections, now: Date.now })
-  onTestFinished(() => receiver.close())
-  return (body = Buffer.from('{"a":1}')) =>
-    new Promise((done) => receiver.send(['content-type', 'application/json'], body, done))
+/** Sends one request and waits for its end. */
+export const sendWith = (sender: Sender, request: Partial<SendRequest> = {}): Promise<Exchange> =>
+  new Promise((done) =>
+    sender.send(
+      {
+        eventId: 'evt_1',
+        eventType: 'database.created',
+        body: Buffer.from('{"a":1}'),
+        startedAtMs: Date.now(),
+        sendByMs: Number.POSITIVE_INFINITY,
+        mayStillSend: async () => true,
+        ...request,
+      },
+      done,
+    ),
+  )
+
+/** Sends requests to one webhook, one after the other. */
+export function sendingTo(url: string, options: SenderOptions = {}): (body?: Buffer) => Promise<Exchange> {
+  const sender = sendersForTest(options).open(url)
+  return (body) => sendWith(sender, body && { body })
 }
 
 /** One attempt, and how long it took. */
-export async function attempt(url: string, connect = connectWith()): Promise<Exchange & { tookMs: number }> {
-  const send = sendingTo(url, connect)
-  const begun = performance.now()
+export async function attempt(url: string, options: SenderOptions = {}): Promise<Exchange & { tookMs: number }> {
+  const send = sendingTo(url, options)
+  const startedMs = performance.now()
   const exchange = await send()
-  return { ...exchange, tookMs: performance.now() - begun }
+  return { ...exchange, tookMs: performance.now() - startedMs }
 }

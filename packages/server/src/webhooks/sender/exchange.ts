@@ -1,0 +1,65 @@
+import { StringDecoder } from 'node:string_decoder'
+import { recordHeaders } from '../../domain/recorded-headers.ts'
+import { readRetryAfter } from '../../domain/retry-schedule.ts'
+import { headerValues, type PostResponse, type PostResult, SendError } from './http1/client.ts'
+import type { Exchange, RecordedResponse } from './port.ts'
+
+/** Turns the result of a POST into what is recorded and what decides about a retry. */
+export function exchangeOf(result: PostResult, requestHeaders: string, nowMs: number): Exchange {
+  const { response } = result
+  const error = result.error ?? responseError(response!)
+  return {
+    requestHeaders,
+    status: error === null ? 'succeeded' : error.code === 'interrupted' ? 'interrupted' : 'failed',
+    durationUs: result.durationUs,
+    dnsUs: result.dnsUs,
+    connectUs: result.connectUs,
+    tlsUs: result.tlsUs,
+    firstByteUs: result.firstByteUs,
+    address: result.address,
+    response: response && recordResponse(response),
+    error: error && { code: error.code, detail: error.message },
+    gone: response?.status === 410,
+    retryAfterMs: error === null || response === null ? null : retryAfterMs(response, nowMs),
+  }
+}
+
+/** 304 is not one: it has no location. */
+const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
+
+/** Whether a complete response accepts the delivery. */
+function responseError(response: PostResponse): SendError | null {
+  const { status } = response
+  const encoding = headerValues(response, 'content-encoding').join(',').trim()
+  // We ask for identity and decompress nothing: the content could have any size.
+  if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
+    return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
+  }
+  if (status >= 200 && status < 300) return null
+  if (redirects.has(status)) {
+    return new SendError('redirect_not_followed', `The receiver redirects (${status}); deliveries are not redirected.`)
+  }
+  return new SendError('status_not_successful', `The receiver answered ${status}.`)
+}
+
+function retryAfterMs(response: PostResponse, nowMs: number): number | null {
+  const values = headerValues(response, 'retry-after')
+  return readRetryAfter(values.length === 1 ? values[0] : undefined, nowMs)
+}
+
+const recordResponse = (response: PostResponse): RecordedResponse => ({
+  status: response.status,
+  headers: recordHeaders(response.headers),
+  body: recordText(response.body, response.isTruncated),
+  complete: response.isComplete && !response.isTruncated,
+})
+
+/**
+ * PostgreSQL's text cannot hold NUL, and bytes that are not UTF-8 become U+FFFD. Where we truncated the body, half a character
+ * at the end is left out.
+ */
+function recordText(bytes: Buffer, isTruncated: boolean): string {
+  if (bytes.length === 0) return ''
+  const text = isTruncated ? new StringDecoder('utf8').write(bytes) : bytes.toString('utf8')
+  return text.replaceAll('\0', '\ufffd')
+}

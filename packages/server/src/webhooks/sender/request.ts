@@ -1,0 +1,34 @@
+import type { Signer } from '../../domain/signature.ts'
+import type { RawHeaders } from './http1/client.ts'
+import type { SignedContent } from './port.ts'
+
+export type RequestHeaders = (signer: Signer, content: SignedContent) => RawHeaders
+
+/**
+ * All headers of a delivery. They depend only on the arguments and these options, so that an attempt that was in flight in a
+ * crash can still be recorded with what was sent.
+ */
+export function createRequestHeaders(options: { serviceName: string; standardWebhooks: boolean }): RequestHeaders {
+  const eventHeader = `X-${options.serviceName}-Event`
+  const signatureHeader = `X-${options.serviceName}-Signature`
+  return (signer, { eventId, eventType, body, startedAtMs }) => {
+    const headers = [
+      'Content-Type',
+      'application/json',
+      'User-Agent',
+      'Keyhook/1',
+      'Accept-Encoding',
+      'identity',
+      eventHeader,
+      eventType,
+      signatureHeader,
+      signer.body(body),
+    ]
+    if (options.standardWebhooks) {
+      const seconds = Math.floor(startedAtMs / 1_000)
+      headers.push('webhook-id', eventId, 'webhook-timestamp', String(seconds))
+      headers.push('webhook-signature', signer.standard(eventId, seconds, body))
+    }
+    return headers
+  }
+}

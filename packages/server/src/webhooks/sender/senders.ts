@@ -1,0 +1,113 @@
+import type { Network } from '../../domain/network.ts'
+import { recordHeaders } from '../../domain/recorded-headers.ts'
+import { createSigner, type Signer } from '../../domain/signature.ts'
+import type { MasterKeys } from '../../kernel/master-keys.ts'
+import { createAddressGuard } from './address-guard.ts'
+import { exchangeOf } from './exchange.ts'
+import { createHttp1Clients, type Http1Client, type Http1Limits, type Resolve } from './http1/client.ts'
+import type { OpenSender, Sender, WebhookTarget } from './port.ts'
+import { createRequestHeaders } from './request.ts'
+import { createResolve } from './resolve.ts'
+
+export type SendLimits = Http1Limits
+
+export type SenderSettings = {
+  serviceName: string
+  standardWebhooks: boolean
+  /** Networks that deliveries may go to besides the public ones. */
+  allowNetworks: readonly Network[]
+  /** PEM of certificates that are trusted besides the usual ones. */
+  extraCa: string | null
+  limits: SendLimits
+}
+
+type KeptSender = Sender & { webhookId: string; client: Http1Client; inFlight: number; usedAtMs: number }
+
+/** How long a sender with its connections is kept after its last request. */
+const keptMs = 60_000
+
+export type Senders = { open: OpenSender; close(): void }
+
+/** The senders of all lanes that this process held lately: a lane that comes back finds its connections open. */
+export function createSenders(deps: {
+  masterKeys: MasterKeys
+  settings: SenderSettings
+  now(): number
+  resolve?: Resolve
+  onUnreadable(webhook: WebhookTarget, error: unknown): void
+}): Senders {
+  const { settings, now } = deps
+  const headersOf = createRequestHeaders(settings)
+  const openClient = createHttp1Clients({
+    resolve: deps.resolve ?? createResolve(),
+    isAllowed: createAddressGuard(settings.allowNetworks),
+    extraCa: settings.extraCa,
+    limits: settings.limits,
+    now,
+  })
+  const kept = new Map<number, KeptSender>()
+
+  function openSender(webhook: WebhookTarget): KeptSender | null {
+    let signer: Signer
+    try {
+      signer = createSigner(deps.masterKeys.open(webhook.secret, webhook.webhookId))
+    } catch (error) {
+      deps.onUnreadable(webhook, error)
+      return null
+    }
+    const client = openClient(new URL(webhook.url))
+    const sender: KeptSender = {
+      webhookId: webhook.webhookId,
+      client,
+      inFlight: 0,
+      usedAtMs: now(),
+      send(request, done) {
+        // A lane that sent nothing for a minute was removed by the sweep, but is still held.
+        if (!kept.has(webhook.laneId)) kept.set(webhook.laneId, sender)
+        sender.inFlight += 1
+        const headers = headersOf(signer, request)
+        client.post(headers, request, (result) => {
+          sender.inFlight -= 1
+          sender.usedAtMs = now()
+          done(exchangeOf(result, recordHeaders(headers), now()))
+        })
+      },
+      interrupt: () => client.interrupt(),
+      requestHeaders: (content) => recordHeaders(headersOf(signer, content)),
+    }
+    return sender
+  }
+
+  const sweep = setInterval(() => {
+    const beforeMs = now() - keptMs
+    for (const [laneId, sender] of kept) {
+      if (sender.inFlight > 0 || sender.usedAtMs > beforeMs) continue
+      sender.client.closeIdle()
+      kept.delete(laneId)
+    }
+  }, keptMs / 4)
+  sweep.unref()
+
+  return {
+    open(webhook) {
+      const known = kept.get(webhook.laneId)
+      // URL and secret of a webhook never change.
+      if (known?.webhookId === webhook.webhookId) return known
+      // A failover that lost a webhook may give its lane's number to another one.
+      known?.client.close()
+      const sender = openSender(webhook)
+      if (sender === null) kept.delete(webhook.laneId)
+      else kept.set(webhook.laneId, sender)
+      return sender
+    },
+    close() {
+      clearInterval(sweep)
+      for (const { client } of kept.values()) {
+        // Requests of lanes that we lost may still be in flight; their new holder records them.
+        client.interrupt()
+        client.close()
+      }
+      kept.clear()
+    },
+  }
+}
