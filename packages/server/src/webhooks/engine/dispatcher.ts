@@ -182,7 +182,8 @@ export function createDispatcher(deps: {
 
   async function poll(): Promise<void> {
     await look()
-    for (const lane of held.all()) if (isWorthPolling(lane)) readAgain(lane)
+    // A lane that is about to be given back is not read again: that would put it off, for ever where a read takes long.
+    for (const lane of held.all()) if (isWorthPolling(lane) && !hasLingered(lane)) readAgain(lane)
   }
 
   function readAgain(lane: Lane): void {
@@ -401,11 +402,10 @@ export function createDispatcher(deps: {
   }
 
   function releaseIdle(): void {
-    const before = clock.now() - lingerMs
-    for (const lane of held.all()) {
-      if (isIdle(lane) && lane.idleSinceMs !== null && lane.idleSinceMs <= before) giveBack(lane)
-    }
+    for (const lane of held.all()) if (isIdle(lane) && hasLingered(lane)) giveBack(lane)
   }
+
+  const hasLingered = ({ idleSinceMs }: Lane): boolean => idleSinceMs !== null && idleSinceMs <= clock.now() - lingerMs
 
   async function waitForInFlight(msMax: number): Promise<void> {
     const until = clock.now() + msMax
