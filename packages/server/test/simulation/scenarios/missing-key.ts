@@ -1,40 +1,36 @@
-import type { OrgId } from '../../src/kernel/ids.ts'
-import { startProcess } from './process.ts'
-import { createScene } from './scene.ts'
+import type { OrgId } from '../../../src/kernel/ids.ts'
+import { startProcess } from '../process.ts'
+import { createWorld } from '../world.ts'
 
 const org = 'org_one' as OrgId
 
 /**
- * A process dies with a request on its way, and for two and a half minutes there is only one that lacks the key of that webhook.
- * How often does it take the lane? Then one comes that has the key: how long does the delivery take there?
+ * A process dies with a request in flight. For two and a half minutes there is only a process that lacks the key of that webhook;
+ * `leases` is how often it takes the lane. Then one with the key starts; `waitedMs` is how long the delivery takes there.
  */
-export async function whereAKeyIsMissing(): Promise<{ looks: number; waitedMs: number; attempts: string[] }> {
-  const world = createScene(1)
+export async function withMissingKey(): Promise<{ leases: number; waitedMs: number; attempts: string[] }> {
+  const world = createWorld(1)
   const { timeline, model } = world
-  world.limits = { ...world.limits, leaseMs: 30_000 }
-  let looks = 0
+  world.limits.leaseMs = 30_000
+  let leases = 0
   world.opens = (process) => {
-    if (process !== 'without') return true
-    looks += 1
+    if (process !== 'without key') return true
+    leases += 1
     return false
   }
   world.receive = () => ({ status: 'succeeded', latencyMs: 100 })
-  const lane = model.addLane(org)
+  model.addLane(org)
   model.publish(org)
   const dying = startProcess(world, 'dying')
-  await timeline.run(() => model.sendingOf(lane).length === 1, 10_000)
+  await timeline.run(() => model.inFlight.size === 1, 10_000)
   dying.kill()
-  const without = startProcess(world, 'without')
-  await timeline.run(() => looks > 0, 60_000)
+  const without = startProcess(world, 'without key')
+  await timeline.run(() => leases > 0, 60_000)
   await timeline.run(() => false, 150_000)
-  const beganMs = timeline.now()
-  const having = startProcess(world, 'having')
+  const startMs = timeline.now()
+  const having = startProcess(world, 'with key')
   const isDelivered = () => [...model.attempts.values()].some((one) => one.status === 'succeeded')
   await timeline.run(isDelivered, 120_000)
   for (const one of [without, having]) one.kill()
-  return {
-    looks,
-    waitedMs: timeline.now() - beganMs,
-    attempts: Array.from(model.attempts.values(), (one) => one.status),
-  }
+  return { leases, waitedMs: timeline.now() - startMs, attempts: Array.from(model.attempts.values(), (one) => one.status) }
 }
