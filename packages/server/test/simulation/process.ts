@@ -1,73 +1,43 @@
-import type { RetrySchedule } from '../../src/domain/retry-schedule.ts'
-import type { LeasedLane } from '../../src/store/delivery/lanes.ts'
-import { unknownOutcome } from '../../src/webhooks/dispatching/attempt-record.ts'
-import type { DispatchStore } from '../../src/webhooks/dispatching/dispatch-store.ts'
-import { createDispatcher, type Dispatcher, type DispatcherLimits } from '../../src/webhooks/dispatching/dispatcher.ts'
-import type { LaneSender } from '../../src/webhooks/dispatching/lane.ts'
-import { newWidth } from '../../src/webhooks/dispatching/width.ts'
-import type { Exchange } from '../../src/webhooks/sender/port.ts'
-import type { Checks } from './checks.ts'
-import type { Model } from './model.ts'
-import type { Random } from './random.ts'
-import type { Host, Timeline } from './timeline.ts'
-
-/** What one receiver does with one request. */
-export type Behaviour = {
-  latencyMs: number
-  status: 'succeeded' | 'failed'
-  retryAfterMs?: number | null
-  gone?: boolean
-}
-
-export type World = {
-  timeline: Timeline
-  random: Random
-  model: Model
-  checks: Checks
-  limits: DispatcherLimits
-  schedule: RetrySchedule
-  attemptMsMax: number
-  receive(laneId: number): Behaviour
-  /** Whether a process has the key of a lane's webhook. */
-  opens?(processName: string, laneId: number): boolean
-  /** How PostgreSQL is doing: how long a statement takes on its way, and how often one is lost. */
-  database: { isDown: boolean; latencyMs(): number; lossChance: number }
-  tellHolders(from: Host): void
-  /** What happens, step by step, for whoever replays a seed. */
-  trace(text: string): void
-}
+import { createDispatcher, type Dispatcher } from '../../src/webhooks/engine/dispatcher.ts'
+import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
+import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/port.ts'
+import { unknownOutcome } from './exchanges.ts'
+import type { Host } from './timeline.ts'
+import type { World } from './world.ts'
 
 export type Process = { host: Host; dispatcher: Dispatcher; kill(): void; pause(ms: number): void }
 
-/** How late a statement that was given up may still happen. */
+/** How late a statement of a connection that was given up may still run. */
 export const lateMsMax = 4_000
 
-const unavailable = Object.assign(new Error('PostgreSQL is away'), { code: 'CONNECTION_CLOSED' })
+const unavailable = new Error('PostgreSQL is away')
 
-/** One dispatcher as it runs in production, with everything that it touches simulated. */
+/** One dispatcher as it runs in production. Everything that it touches is simulated. */
 export function startProcess(world: World, name: string): Process {
   const { timeline, random, checks } = world
   const host: Host = { name, alive: true, pausedUntilMs: 0, clockSkewMs: random.int(-2_000, 2_000) }
-  const senders = new Map<number, LaneSender>()
+  const senders = new Map<number, Sender>()
+  let attempts = 0
   const dispatcher = createDispatcher({
-    store: storeOf(world, host),
+    store: createStore(world, host),
     clock: timeline.clockOf(host),
     random: random.next,
+    newAttemptId: () => `${name} ${++attempts}`,
     owner: name,
     limits: world.limits,
     schedule: world.schedule,
-    open(leased) {
-      if (world.opens?.(name, leased.laneId) === false) return null
-      const sender = senders.get(leased.laneId) ?? senderOf(world, host, leased)
-      senders.set(leased.laneId, sender)
+    openSender({ laneId }) {
+      if (!world.opens(name, laneId)) return null
+      const sender = senders.get(laneId) ?? createSender(world, host, laneId)
+      senders.set(laneId, sender)
       return sender
     },
-    mend: async () => {},
-    isUnavailable: (error) => error === unavailable,
+    ensurePartitions: async () => {},
     isDataError: () => false,
-    onError() {},
-    observe: { attempted() {}, grouped() {} },
-    tellHolders: () => world.tellHolders(host),
+    onError(error, step) {
+      if (error !== unavailable) checks.fail(`${name}, ${step}: ${(error as Error).stack}`)
+    },
+    observe: { attempted() {}, batch() {} },
   })
   dispatcher.start()
   return {
@@ -85,48 +55,38 @@ export function startProcess(world: World, name: string): Process {
   }
 }
 
-const shown = [
-  'laneId',
-  'token',
-  'no',
-  'fresh',
-  'unsettled',
-  'eventSeq',
-  'attempt',
-  'attempts',
-  'status',
-  'retryMs',
-  'takenOver',
-  'abandon',
-  'headSeq',
-]
+const shown = new Set([
+  ...['laneId', 'token', 'eventSeq', 'attempt', 'attemptId', 'attempts', 'status', 'outcome', 'retryMs', 'tries', 'takenOver'],
+  ...['abandon', 'free', 'next', 'lanes', 'begun', 'afterSeq', 'redeliveryRequests', 'ended', 'cursorSeq'],
+])
 const brief = (value: unknown): string =>
-  JSON.stringify(value instanceof Set ? [...value] : value, (key, one) =>
-    key === '' || /^\d+$/.test(key) || shown.includes(key) ? one : undefined,
-  ) ?? ''
+  JSON.stringify(value, (key, one) => {
+    if (key !== '' && !/^\d+$/.test(key) && !shown.has(key)) return undefined
+    return one instanceof Set || one instanceof Map ? [...one] : one
+  }) ?? ''
 
-/** The dispatcher's store: each statement travels to the model, happens there at one moment, and its answer travels back. */
-function storeOf({ timeline, random, model, checks, database, trace }: World, host: Host): DispatchStore {
-  function say<T>(what: string, given: unknown, statement: () => T): Promise<T> {
+/** Each statement travels to the model, happens there at one moment, and its answer travels back. */
+function createStore({ timeline, random, model, checks, database, trace }: World, host: Host): DispatchStore {
+  function send<T>(name: string, given: unknown, statement: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const answer = (run: () => void) => timeline.after(database.latencyMs(), run, host)
       const { server } = model
       timeline.after(database.latencyMs(), () => {
-        // Of a process that died in the meantime, what had left it still arrives.
+        // What a process sent before it died may still arrive.
         if (!host.alive && random.chance(0.5)) return
         if (database.isDown) return answer(() => reject(unavailable))
         if (random.chance(database.lossChance)) {
-          // Given up by us; the server may be at it still, behind a lock, and be done when nobody thinks of it any more.
+          // The process gives the connection up; the server may still be busy with the statement and finish it later.
           if (random.chance(0.3))
             timeline.after(random.int(1, lateMsMax), () => {
               if (database.isDown || model.server !== server) return
-              trace(`${host.name} ${what} ${brief(given)}, late -> ${brief(statement())}`)
+              trace(`${host.name} ${name} ${brief(given)}, late -> ${brief(statement())}`)
             })
           return answer(() => reject(unavailable))
         }
         const result = statement()
-        trace(`${host.name} ${what} ${brief(given)} -> ${brief(result)}`)
-        // Done, and the connection is lost before anybody hears of it.
+        trace(`${host.name} ${name} ${brief(given)} -> ${brief(result)}`)
+        // Committed, and the answer is lost.
         if (random.chance(database.lossChance)) answer(() => reject(unavailable))
         else answer(() => resolve(result))
       })
@@ -134,70 +94,95 @@ function storeOf({ timeline, random, model, checks, database, trace }: World, ho
   }
   const { statements } = model
   return {
-    news: (owner, seen) => say('news', [...seen], () => statements.news(owner, seen)),
-    wake: () => say('wake', '', () => statements.wake()),
+    wake: (after) => send('wake', after, () => statements.wake(after)),
     lease: (request) =>
-      say('lease', request, () => {
+      send('lease', request, () => {
         const before = new Map([...model.lanes].map(([id, lane]) => [id, { ...lane }]))
         const leased = statements.lease(request)
         for (const { laneId } of leased) checks.leased(before.get(laneId)!, timeline.now())
         return leased
       }),
-    leftovers: (lanes) => say('leftovers', lanes, () => statements.leftovers(lanes)),
-    read: (requests) => say('read', requests, () => statements.read(requests)),
-    begin: (beginnings) =>
-      say('begin', beginnings, () => {
-        const mayGo = statements.begin(beginnings)
-        checks.begun(host, beginnings, mayGo)
-        return mayGo
-      }),
-    settle: (attempts) => say('settle', attempts, () => statements.settle(attempts)),
-    renew: (held, leaseMs) => say('renew', held, () => statements.renew(held, leaseMs)),
-    isHeld: (held) => say('isHeld', held, () => statements.isHeld(held)),
-    peek: (held) => say('peek', held, () => statements.peek(held)),
+    interrupt: (held) => send('interrupt', held, () => statements.interrupt(held)),
+    renew: (held) => send('renew', held, () => statements.renew(held)),
     release: (held) =>
-      say('release', held, () => {
+      send('release', held, () => {
         const released = statements.release(held)
         checks.released(host, held, released)
         return released
       }),
+    isHeld: (held) => send('isHeld', held, () => statements.isHeld(held)),
+    fetch: (requests) => send('fetch', requests, () => statements.fetch(requests)),
+    begin(attempts) {
+      const given = attempts.map((one) => ({ ...one }))
+      return send('begin', given, () => {
+        const answer = statements.begin(given)
+        checks.begun(host, given, answer.begun)
+        return answer
+      })
+    },
+    settle: (attempts) =>
+      send('settle', attempts, () => {
+        const tokens = new Map([...model.lanes].map(([id, lane]) => [id, lane.token]))
+        const known = new Set(model.attempts.keys())
+        const recorded = statements.settle(attempts)
+        for (const { attempt } of attempts) {
+          const isNew = model.attempts.has(attempt.attemptId) && !known.has(attempt.attemptId)
+          if (isNew) checks.settled(attempt, tokens.get(attempt.laneId)!)
+        }
+        return recorded
+      }),
   }
 }
 
-function senderOf(world: World, host: Host, { laneId }: LeasedLane): LaneSender {
+/** A receiver's side of one lane. */
+function createSender(world: World, host: Host, laneId: number): Sender {
   const { timeline, checks } = world
-  const cuts = new Set<() => void>()
-  return {
-    width: newWidth(),
-    headers: ({ eventId }) => ['event', eventId],
-    send(headers, _body, done) {
-      world.trace(`${host.name} sends event ${headers[1]} to lane ${laneId}`)
-      const request = checks.sent(host, laneId, headers[1]!)
-      const behaviour = world.receive(laneId)
+  const interrupts = new Set<() => void>()
+
+  function send({ eventId, sendByMs, mayStillSend }: SendRequest, done: (exchange: Exchange) => void): void {
+    const behaviour = world.receive(laneId)
+    let cancel = () => {}
+    let isDone = false
+    let request: ReturnType<typeof checks.sent> | null = null
+    const end = (exchange: Exchange) => {
+      if (isDone) return
+      isDone = true
+      world.trace(`${host.name}: event ${eventId} to lane ${laneId} ${exchange.status}`)
+      interrupts.delete(interrupt)
+      cancel()
+      if (request !== null) checks.answered(request)
+      done(exchange)
+    }
+    const interrupt = () => end(exchangeOf('interrupted', 0))
+    interrupts.add(interrupt)
+
+    const leave = () => {
+      if (isDone) return
+      world.trace(`${host.name} sends event ${eventId} to lane ${laneId}`)
+      request = checks.sent(host, laneId, eventId)
       const inTime = behaviour.latencyMs < world.attemptMsMax
       const ms = inTime ? behaviour.latencyMs : world.attemptMsMax
-      const end = (exchange: Exchange) => {
-        world.trace(`${host.name} hears of event ${headers[1]} at lane ${laneId}: ${exchange.status}`)
-        cuts.delete(cut)
-        cancel()
-        checks.answered(request)
-        done(exchange)
+      const answer = () => {
+        if (!inTime) return end(exchangeOf('failed', ms))
+        if (behaviour.gone) checks.gone(request!)
+        const { status, gone = false, retryAfterMs = null } = behaviour
+        end({ ...exchangeOf(status, ms), gone, retryAfterMs })
       }
-      const cut = () => end(exchangeOf('interrupted', 0))
-      const cancel = timeline.after(
-        ms,
-        () => {
-          if (!inTime) return end(exchangeOf('failed', ms))
-          if (behaviour.gone) checks.refusedForGood(request)
-          const { status, gone = false, retryAfterMs = null } = behaviour
-          end({ ...exchangeOf(status, ms), gone, retryAfterMs })
-        },
-        host,
-      )
-      cuts.add(cut)
-    },
+      cancel = timeline.after(ms, answer, host)
+    }
+    const leaveIfAllowed = async () => {
+      if (timeline.clockOf(host).now() <= sendByMs || (await mayStillSend().catch(() => false))) leave()
+      else interrupt()
+    }
+    const { connectMs = 0 } = behaviour
+    if (connectMs === 0) void leaveIfAllowed()
+    else cancel = timeline.after(connectMs, () => void leaveIfAllowed(), host)
+  }
+
+  return {
+    send,
     interrupt() {
-      for (const cut of [...cuts]) cut()
+      for (const interrupt of [...interrupts]) interrupt()
     },
   }
 }

@@ -1,4 +1,4 @@
-import type { Clock } from '../../src/webhooks/dispatching/clock.ts'
+import type { Clock } from '../../src/webhooks/engine/clock.ts'
 
 /** A process: what it has planned happens only while it lives, and not while it is paused. */
 export type Host = { name: string; alive: boolean; pausedUntilMs: number; clockSkewMs: number }

@@ -1,0 +1,16 @@
+import type { Exchange } from '../../src/webhooks/sender/port.ts'
+
+export const unknownOutcome: Exchange = {
+  status: 'interrupted',
+  requestHeaders: null,
+  durationUs: null,
+  dnsUs: null,
+  connectUs: null,
+  tlsUs: null,
+  firstByteUs: null,
+  address: null,
+  response: null,
+  error: { code: 'interrupted', detail: null },
+  gone: false,
+  retryAfterMs: null,
+}

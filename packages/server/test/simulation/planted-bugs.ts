@@ -1,0 +1,104 @@
+import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
+import type { PlantedBug } from './run.ts'
+import { keyOf } from './tables.ts'
+
+/** Bugs in the statements, each of which breaks an invariant. The checks have to find every one. */
+export const plantedBugs: Record<string, PlantedBug> = {
+  'an attempt is not written down'({ statements }, random) {
+    const { begin } = statements
+    statements.begin = (attempts) => {
+      const { lanes } = begin(random.chance(0.05) ? attempts.slice(1) : attempts)
+      return { lanes, begun: new Map(attempts.map((one) => [one.attemptId, one.tries])) }
+    }
+  },
+
+  'a lane is leased to two processes'({ statements, lanes }, random) {
+    const { lease } = statements
+    statements.lease = (request) => {
+      for (const lane of lanes.values()) if (lane.owner !== null && random.chance(0.02)) lane.dueMs = 0
+      return lease(request)
+    }
+  },
+
+  'a delivery is left out of a fetch'({ statements }, random) {
+    const { fetch } = statements
+    statements.fetch = (requests) => fetch(requests).filter(() => !random.chance(0.01))
+  },
+
+  'a retry is forgotten'({ statements }, random) {
+    const { settle } = statements
+    statements.settle = (attempts) =>
+      settle(attempts.map((one) => (random.chance(0.05) ? { ...one, retryMs: null } : one)))
+  },
+
+  'settle does not compare the token'({ statements, lanes }) {
+    const { settle } = statements
+    statements.settle = (attempts) =>
+      settle(
+        attempts.map((one) => {
+          const { token } = lanes.get(one.attempt.laneId)!
+          return { ...one, attempt: { ...one.attempt, token } }
+        }),
+      )
+  },
+
+  'a first attempt begins at or below the cursor'(model) {
+    const { begin } = model.statements
+    model.statements.begin = (attempts) => {
+      const { lanes, begun } = begin(attempts)
+      const again = attempts.filter((one) => lanes.has(one.laneId) && one.attempt === 1 && !begun.has(one.attemptId))
+      for (const one of again) model.inFlight.set(keyOf(one.laneId, one.eventSeq), { ...one, tries: 0 })
+      return { lanes, begun: new Map([...begun, ...again.map((one: NewAttempt) => [one.attemptId, 0] as const)]) }
+    }
+  },
+
+  'interrupt does not retry'(model) {
+    const { interrupt } = model.statements
+    model.statements.interrupt = (held) => {
+      const before = new Set(model.retries.keys())
+      const free = interrupt(held)
+      for (const key of model.retries.keys()) if (!before.has(key)) model.retries.delete(key)
+      return free
+    }
+  },
+
+  'wake drops the wakes of locked lanes'(model) {
+    const { wake } = model.statements
+    model.statements.wake = (after) => {
+      const woken = wake(after)
+      if (woken.next === null) model.deleteWakes(model.wakes)
+      return woken
+    }
+  },
+
+  // Without the comparison, release would compute the lane's due time from retries of before the request.
+  'release ignores redelivery requests'(model) {
+    const { release } = model.statements
+    model.statements.release = (held) =>
+      held.flatMap((one) => {
+        const { redeliveryRequests } = model.lanes.get(one.laneId)!
+        const unseen = redeliveryRequests === one.redeliveryRequests ? [] : model.retriesOf(one.laneId)
+        for (const { laneId, eventSeq } of unseen) model.retries.delete(keyOf(laneId, eventSeq))
+        const released = release([{ ...one, redeliveryRequests }])
+        for (const row of unseen) model.retries.set(keyOf(row.laneId, row.eventSeq), row)
+        return released
+      })
+  },
+
+  'a lease survives its server'(model) {
+    const { begin, renew, release, isHeld, interrupt } = model.statements
+    const surviving =
+      <A extends unknown[], R>(statement: (...given: A) => R) =>
+      (...given: A): R => {
+        for (const lane of model.lanes.values()) lane.server = model.server
+        return statement(...given)
+      }
+    Object.assign(model.statements, {
+      begin: surviving(begin),
+      renew: surviving(renew),
+      release: surviving(release),
+      isHeld: surviving(isHeld),
+      interrupt: surviving(interrupt),
+    })
+  },
+}
