@@ -48,6 +48,24 @@ module.exports = {
       to: {},
     },
     {
+      name: 'http1-has-one-interface',
+      severity: 'error',
+      from: { path: src, pathNot: `${src}/webhooks/sender/http1/` },
+      to: { path: `${src}/webhooks/sender/http1/`, pathNot: 'http1/client.ts$' },
+    },
+    {
+      name: 'http1-is-used-by-the-sender-only',
+      severity: 'error',
+      from: { path: src, pathNot: `${src}/webhooks/sender/` },
+      to: { path: `${src}/webhooks/sender/http1/` },
+    },
+    {
+      name: 'http1-knows-no-sender',
+      severity: 'error',
+      from: { path: `${src}/webhooks/sender/http1/` },
+      to: { path: `${src}/webhooks/`, pathNot: `${src}/webhooks/sender/http1/` },
+    },
+    {
       name: 'domain-does-no-io',
       severity: 'error',
       from: { path: `${src}/domain` },
