@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+
 /** Rows, and how many rows the statement returned or changed. */
 export type Rows<T> = T & { readonly count: number }
 export type Row = Record<string, any>
@@ -12,6 +14,7 @@ export class Statement<T> implements Promise<Rows<T>> {
   readonly strings: readonly string[]
   readonly values: readonly unknown[]
   readonly #run: Run
+  #answer: Promise<Rows<T>> | undefined
 
   constructor(run: Run, strings: readonly string[], values: readonly unknown[]) {
     this.#run = run
@@ -19,8 +22,10 @@ export class Statement<T> implements Promise<Rows<T>> {
     this.values = values
   }
 
+  /** Sends it, once however often it is awaited. */
   run(): Promise<Rows<T>> {
-    return this.#run(this)
+    this.#answer ??= this.#run(this)
+    return this.#answer
   }
 
   // biome-ignore lint/suspicious/noThenProperty: a statement is awaited like a promise, and sent only then.
@@ -46,15 +51,18 @@ export type Fragment = Statement<any>
 
 export type Compiled = { text: string; name: string; values: unknown[] }
 
-/** Text and name of templates without parts, which are nearly all of them: they are assembled once. */
+/** Text and name of templates without parts: nearly all of them, so they are assembled once. */
 const whole = new WeakMap<readonly string[], { text: string; name: string }>()
 const names = new Map<string, string>()
 
-/** PostgreSQL keeps a prepared statement by its name, so each text has one name in the whole process. */
+/**
+ * The name under which PostgreSQL keeps the prepared statement. A hash of the text: behind a pooler two processes may share a
+ * connection, and a name must never stand for another text.
+ */
 function nameOf(text: string): string {
   const known = names.get(text)
   if (known !== undefined) return known
-  const name = `keyhook_${names.size}`
+  const name = `keyhook_${createHash('sha256').update(text).digest('hex').slice(0, 40)}`
   names.set(text, name)
   return name
 }

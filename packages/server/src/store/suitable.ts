@@ -1,7 +1,4 @@
-import type { Database } from '../db/database.ts'
-
-/** PostgreSQL was reached, and is set up so that what we say to it would mean something else, or be heard by others. */
-export class UnsuitableDatabase extends Error {}
+import { type Database, UnsuitableDatabase } from '../db/database.ts'
 
 type Found = { setting: string; value: string; source: string | null; change: string }
 

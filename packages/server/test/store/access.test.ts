@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { connect, type Database, isUnavailable } from '../../src/db/database.ts'
 import { mintApiKey } from '../../src/domain/api-key.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
 import { type Access, findAccess } from '../../src/store/access.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
 import { insertApiKey, revokeApiKey } from '../../src/store/api-keys.ts'
-import { type Database, isUnavailable } from '../../src/db/database.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi, testOperator } from '../support/installation.ts'
 
@@ -19,14 +18,14 @@ afterAll(() => api.close())
 /** A pool of its own that notes every statement it sends. */
 function counting() {
   const statements: { query: string; parameters: unknown[] }[] = []
-  const { target } = api
-  const db = postgres({
-    ...target,
-    path: `${target.host}/.s.PGSQL.${target.port}`,
-    max: 4,
-    debug: (_connection, query, parameters) => statements.push({ query, parameters }),
-  })
-  onTestFinished(() => db.end())
+  const pool = connect(api.target, { name: 'test', connectionsMax: 4 })
+  onTestFinished(() => pool.end())
+  const db = Object.assign((...given: Parameters<Database>) => pool(...given), pool, {
+    unsafe: (query: string, parameters: unknown[]) => {
+      statements.push({ query, parameters })
+      return pool.unsafe(query, parameters)
+    },
+  }) as Database
   const lookups = () => statements.filter(({ query }) => query.includes('keyhook.api_keys'))
   /** `asked`: the hashes of each. */
   return { db, lookups: () => lookups().length, asked: () => lookups().map(({ parameters }) => parameters[0]) }
@@ -172,10 +171,9 @@ test('a standby, which may not know of a revocation yet, lets nobody in', async 
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'member' }])
   const { hash } = await addKey(orgId, userId)
-  const target = api.target as Extract<typeof api.target, { host: string }>
-  const path = `${target.host}/.s.PGSQL.${target.port}`
-  // The same server, which says that it is one.
-  const db = postgres({ ...target, path, max: 1, connection: { search_path: 'pretended, pg_catalog' } })
+  // The same server, which reports that it is one.
+  const settings = { search_path: 'pretended, pg_catalog' }
+  const db = connect({ ...api.target, settings }, { name: 'test', connectionsMax: 1 })
   onTestFinished(() => db.end())
   await db.unsafe('create schema pretended')
   await db.unsafe('create function pretended.pg_is_in_recovery() returns boolean return true')

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Transaction } from '../../src/db/database.ts'
 import { firstBackupStatus } from '../../src/domain/backup.ts'
 import { firstDatabaseStatus } from '../../src/domain/database.ts'
 import { firstInvoiceStatus } from '../../src/domain/invoice.ts'
 import { firstRestoreStatus } from '../../src/domain/restore.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import type { Transaction } from '../../src/db/database.ts'
 import {
   insertBackup,
   lockBackup,

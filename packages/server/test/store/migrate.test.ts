@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect, inject, onTestFinished, test } from 'vitest'
-import { ensureFirstOrganization } from '../../src/startup/first-start.ts'
 import { connect, type Database } from '../../src/db/database.ts'
+import { ensureFirstOrganization } from '../../src/startup/first-start.ts'
 import { type Migration, migrate, readMigrations, SchemaMismatch } from '../../src/store/migrate.ts'
 import { checkSuitable } from '../../src/store/suitable.ts'
 
@@ -48,7 +48,7 @@ test('a process that may only read and write starts on a schema that is there', 
   const user = `reader_${randomBytes(6).toString('hex')}`
   await db.unsafe(`create role ${user} login password 'x'`)
   await db.unsafe(`grant usage on schema keyhook to ${user}; grant select on all tables in schema keyhook to ${user}`)
-  const target = { ...inject('postgres'), database: db.options.database, user, password: 'x' }
+  const target = { ...inject('postgres'), database: db.target.database, user, password: 'x' }
   const theirs = connect(target, { name: 'test', connectionsMax: 1 })
   onTestFinished(async () => {
     await theirs.end({ timeout: 5 })

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Embedded, openEmbedded } from '../../src/embedded/index.ts'
 import { connect, type Database } from '../../src/db/database.ts'
+import { type Embedded, openEmbedded } from '../../src/embedded/index.ts'
 import { checkSuitable } from '../../src/store/suitable.ts'
 import { scratchFolder } from '../platform/support/platform.ts'
 import { removeDataDirectory } from '../support/data-directory.ts'

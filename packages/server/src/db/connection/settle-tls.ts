@@ -1,5 +1,5 @@
 import { connect, type Socket } from 'node:net'
-import { UnsuitableDatabase } from '../../store/suitable.ts'
+import { UnsuitableDatabase } from '../errors.ts'
 import type { ConnectionTarget } from './connection-url.ts'
 
 /** PostgreSQL's own: a length of 8, and the number that asks for TLS. */
