@@ -65,11 +65,11 @@ test('where no new connection can be made, queries fail and do not wait forever'
 })
 
 test('the next statement of a lost transaction does not run outside of it', async () => {
-  const { admin, db } = await pools(1)
+  const { admin, db } = await pools(2)
   const lost = db.begin(async (tx) => {
     await tx`insert into note values ('inside')`
     await killVictims(admin)
-    // Another query gets the only connection, a new one.
+    // Another query gets a new connection.
     await works(db)
     await tx`insert into note values ('outside')`
   })
