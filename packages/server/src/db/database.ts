@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool, type PoolClient } from 'pg'
-import { clientConfig } from './connection/client-config.ts'
+import { type ConnectOptions, clientConfig } from './connection/client-config.ts'
 import type { ConnectionTarget } from './connection/connection-url.ts'
 import { isStalePreparedStatement } from './errors.ts'
 import { listen } from './listen.ts'
@@ -28,7 +28,7 @@ export type Transaction = Executor & {
 }
 
 /** One connection for several statements. It is closed on release, with its settings, locks and temporary tables. */
-export type Session = Executor & { release(): void }
+type Session = Executor & { release(): void }
 
 export type Database = Executor & {
   begin<T>(work: (tx: Transaction) => PromiseLike<T>): Promise<T>
@@ -41,12 +41,6 @@ export type Database = Executor & {
 }
 
 /**
- * `silentMsMax`: how long an answer may take before the connection counts as dead. `statementMsMax`: how long before PostgreSQL
- * itself ends the statement. Without them there is no limit.
- */
-export type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number; statementMsMax?: number }
-
-/**
  * A transaction whose client froze or vanished would keep its locks until TCP notices, two hours by default. SET LOCAL, because
  * behind a transaction pooler a session is not ours.
  */
@@ -56,7 +50,7 @@ const begin = 'begin; set local idle_in_transaction_session_timeout = 5000'
  * The time to connect (10 s by default) also limits the wait for a free connection of the pool: a request that waited so long gets
  * 503, and a queue that grows faster than it drains stays bounded.
  */
-export function connect(target: ConnectionTarget, options: ConnectOptions): Database {
+export function connect(target: ConnectionTarget, options: ConnectOptions & { connectionsMax: number }): Database {
   const config = clientConfig(target, options)
   const isPrepared = target.prepare ?? true
   const pool = new Pool({ ...config, max: options.connectionsMax, idleTimeoutMillis: 0 })
@@ -161,11 +155,14 @@ async function savepoint<T>(
   }
 }
 
-function executor(send: (compiled: Compiled) => Promise<any>, sendText: (text: string) => Promise<any>): Executor {
+function executor(
+  send: (compiled: Compiled) => Promise<Rows<Row[]>>,
+  sendText: (text: string) => Promise<Rows<Row[]>>,
+): Executor {
   const run = (statement: Fragment) => send(compile(statement))
-  const query = (strings: TemplateStringsArray, ...values: unknown[]) => new Statement<any>(run, strings, values)
-  return Object.assign(query, {
-    unsafe: (text: string, values?: readonly unknown[]) =>
-      values === undefined ? sendText(text) : send(prepared(text, values)),
-  })
+  const query = (strings: TemplateStringsArray, ...values: unknown[]) => new Statement(run, strings, values)
+  const unsafe = (text: string, values?: readonly unknown[]) =>
+    values === undefined ? sendText(text) : send(prepared(text, values))
+  // The caller names the type of the rows.
+  return Object.assign(query, { unsafe }) as Executor
 }

@@ -2,9 +2,10 @@ import { createHash } from 'node:crypto'
 
 /** Rows, and how many rows the statement returned or changed. */
 export type Rows<T> = T & { readonly count: number }
+// biome-ignore lint/suspicious/noExplicitAny: columns without a row type may be used as they are.
 export type Row = Record<string, any>
 
-type Run = (statement: Statement<any>) => Promise<any>
+type Run = (statement: Fragment) => Promise<unknown>
 
 /**
  * SQL with its values, made by a tagged template. Awaited, it is sent; used as a value of another template, it becomes a part of
@@ -24,7 +25,7 @@ export class Statement<T> implements Promise<Rows<T>> {
 
   /** Sends it, once however often it is awaited. */
   run(): Promise<Rows<T>> {
-    this.#answer ??= this.#run(this)
+    this.#answer ??= this.#run(this) as Promise<Rows<T>>
     return this.#answer
   }
 
@@ -47,7 +48,8 @@ export class Statement<T> implements Promise<Rows<T>> {
   readonly [Symbol.toStringTag] = 'Statement'
 }
 
-export type Fragment = Statement<any>
+/** A statement that is a part of another one, or whose rows do not matter. */
+export type Fragment = Statement<unknown>
 
 export type Compiled = { text: string; name: string; values: unknown[] }
 

@@ -1,13 +1,15 @@
 import type { ClientConfig } from 'pg'
-import type { ConnectOptions } from '../database.ts'
 import { tlsOptions } from './connection-tls.ts'
 import type { ConnectionTarget } from './connection-url.ts'
 
+/**
+ * `silentMsMax`: how long an answer may take before the connection counts as dead. `statementMsMax`: how long before PostgreSQL
+ * itself ends the statement. Without them there is no limit.
+ */
+export type ConnectOptions = { name: string; silentMsMax?: number; statementMsMax?: number }
+
 /** What `pg` needs to connect. Everything is given: what is missing, it would read from the environment. */
-export function clientConfig(
-  target: ConnectionTarget,
-  { name, statementMsMax, silentMsMax }: Omit<ConnectOptions, 'connectionsMax'>,
-) {
+export function clientConfig(target: ConnectionTarget, { name, statementMsMax, silentMsMax }: ConnectOptions) {
   const { host, port, user, password, database, settings = {}, connectSeconds = 10 } = target
   const { application_name = name, options: sessionOptions, ...rest } = settings
   const all = { ...(statementMsMax !== undefined && { statement_timeout: String(statementMsMax) }), ...rest }
