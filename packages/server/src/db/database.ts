@@ -13,12 +13,15 @@ export * from './errors.ts'
 export type { Fragment } from './statement.ts'
 
 /** Sends a statement: `await db<Row[]>\`select …\``. Without `await` the template is a part for another one. */
-type Query = <T extends readonly Row[] = Row[]>(strings: TemplateStringsArray, ...values: unknown[]) => Statement<T>
+type Query = <T extends readonly Row[] = Row[]>(strings: TemplateStringsArray, ...values: Value[]) => Statement<T>
+
+/** Anything but undefined, which the driver would send as null. */
+type Value = NonNullable<unknown> | null
 
 /** A pool or a transaction: what a query needs, and no more. */
 export type Executor = Query & {
   /** Text that is not a template: several statements, or one that was assembled once at start. Prepared when it has values. */
-  unsafe<T extends readonly Row[] = Row[]>(text: string, values?: readonly unknown[]): Promise<Rows<T>>
+  unsafe<T extends readonly Row[] = Row[]>(text: string, values?: readonly Value[]): Promise<Rows<T>>
 }
 
 /** Writes that must succeed or fail together ask for this, so that they cannot be called outside a transaction. */

@@ -17,7 +17,7 @@ const there = (api: TestApi) => api.db`
   from keyhook.organizations o order by 1`
 
 // Seen to fail without the trigger on revocations.
-test('as many keys and webhooks are counted as there are, whatever becomes of them', async () => {
+test('the counts of keys and webhooks match the rows after every kind of change', async () => {
   const api = await startApiForTest()
   const orgs = [await api.organization(), await api.organization()] as const
   const { token, userId } = await api.person(orgs.map((orgId) => ({ orgId, role: 'owner' })))
@@ -57,7 +57,7 @@ test('as many keys and webhooks are counted as there are, whatever becomes of th
 })
 
 // Seen to fail with triggers that count at once: the revocation waits for the lane, too.
-test('a webhook that takes long to be deleted holds up no revocation', async () => {
+test('a slow webhook deletion does not delay a revocation', async () => {
   const api = await startApiForTest()
   const orgId = await api.organization()
   const { token } = await api.person([{ orgId, role: 'owner' }])
