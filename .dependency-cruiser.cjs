@@ -1,4 +1,4 @@
-// Imports run one way: kernel <- domain <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
+// Imports run one way: kernel <- domain <- db <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
 const only = (name, from, allowed) => ({
   name,
@@ -7,14 +7,15 @@ const only = (name, from, allowed) => ({
   to: { path: src, pathNot: allowed.map((room) => `${src}/${room}`) },
 })
 
-const basis = ['kernel/', 'domain/', 'store/', 'embedded/']
+const basis = ['kernel/', 'domain/', 'db/', 'store/', 'embedded/']
 const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'metrics.ts']
 
 const rooms = [
   only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
   only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
   only('embedded-runs-postgresql-and-knows-nobody', 'embedded/', ['embedded/']),
-  only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
+  only('db-is-below-store', 'db/', ['kernel/', 'domain/', 'db/']),
+  only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'db/', 'store/']),
   only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
   only('webhooks-are-above-store', 'webhooks/', [...basis, 'log.ts', 'webhooks/']),
   only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publishing/publish']),
@@ -24,7 +25,7 @@ const rooms = [
   only('settings-know-what-is-valid', 'settings/', [
     'domain/',
     'login/issuer-url',
-    'store/connection/connection-url',
+    'db/connection/connection-url',
     'settings/',
   ]),
   only('config-reads-settings', 'config.ts', ['settings/']),
@@ -64,6 +65,12 @@ module.exports = {
       severity: 'error',
       from: { path: `${src}/webhooks/sender/http1/` },
       to: { path: `${src}/webhooks/`, pathNot: `${src}/webhooks/sender/http1/` },
+    },
+    {
+      name: 'only-db-imports-the-driver',
+      severity: 'error',
+      from: { path: src, pathNot: `${src}/db` },
+      to: { path: '(^|/)node_modules/pg/' },
     },
     {
       name: 'domain-does-no-io',

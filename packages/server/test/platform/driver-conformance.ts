@@ -1,8 +1,8 @@
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { type Address, DamagedArchive, type DatabaseDriver } from '../../src/platform/driver.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
+import { customerSqlForTest } from '../support/customer-sql.ts'
 
 /**
  * What every driver has to do, whatever it is made of. `create` gives a driver on an empty place; `reopen` another one
@@ -14,11 +14,8 @@ export function driverConformance(
 ): void {
   const never = new AbortController().signal
 
-  const client = ({ host, port }: Address, password: string) => {
-    const sql = postgres({ host, port, user: 'app', database: 'app', password, max: 1, onnotice: () => {} })
-    onTestFinished(() => sql.end({ timeout: 1 }))
-    return sql
-  }
+  const client = ({ host, port }: Address, password: string) =>
+    customerSqlForTest(`postgres://app@${host}:${port}/app`, password)
   const provision = async (driver: DatabaseDriver, id: DatabaseId, password: string) =>
     driver.provision(id, { passwordVerifier: await scramVerifier(password), signal: never })
 

@@ -1,9 +1,8 @@
 import { readdir } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Sql } from 'postgres'
 import { describe, type ExpectStatic, test } from 'vitest'
-import { isUnavailable } from '../../src/db/database.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
+import { type Database, isUnavailable } from '../../src/db/database.ts'
+import { customerSql } from '../support/customer-sql.ts'
 import { type BackupBody, type DatabaseBody, eventsOf } from './support/customer.ts'
 import { createKillable, type Killable, nothingAmiss } from './support/killable.ts'
 import { postmastersIn } from './support/platform.ts'
@@ -44,10 +43,10 @@ const databasesOf = (keyhook: Killable) => keyhook.get<DatabaseBody[]>('/databas
 const backupsOf = (keyhook: Killable) => keyhook.get<BackupBody[]>('/backups')
 
 /** As a customer would: a server that was killed with us says for a moment that it is starting up. */
-async function query<T>(database: DatabaseBody, password: string, run: (sql: Sql) => Promise<T>): Promise<T> {
+async function query<T>(database: DatabaseBody, password: string, run: (sql: Database) => Promise<T>): Promise<T> {
   const deadline = Date.now() + 20_000
   for (;;) {
-    const sql = postgres(database.connection_string!, { password, max: 1, onnotice: () => {} })
+    const sql = customerSql(database.connection_string!, password)
     try {
       return await run(sql)
     } catch (error) {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
+import type { Database } from '../../src/db/database.ts'
 import { newId, type OrgId, type WebhookId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
-import type { Database } from '../../src/db/database.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { countRecoverable, insertRecovery, stepRecovery } from '../../src/store/delivery/recoveries.ts'
 import { deliveryTest, until } from '../webhooks/support/delivery-test.ts'

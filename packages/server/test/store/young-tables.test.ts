@@ -1,10 +1,10 @@
 import { beforeEach, expect, onTestFinished, test } from 'vitest'
+import { connect, type Database } from '../../src/db/database.ts'
 import { mintApiKey } from '../../src/domain/api-key.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { findAccess } from '../../src/store/access.ts'
 import { insertApiKey } from '../../src/store/api-keys.ts'
-import { connect, type Database } from '../../src/db/database.ts'
 import { beginAttempts } from '../../src/store/delivery/beginnings.ts'
 import { insertReportedEvents, insertWhereFree } from '../../src/store/delivery/events.ts'
 import { leaseLanes } from '../../src/store/delivery/lanes.ts'
@@ -69,7 +69,7 @@ test.each([
 })
 
 // Seen to fail while they were counted: 20,000 rows.
-test('a key is added without a look at those that the organization has', async () => {
+test('a key is added without reading the keys of the organization', async () => {
   await api.db`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
     select ${orgId}, 'key_' || n, 'x', 'kh_' || lpad(n::text, 8, '0'), sha256(n::text::bytea), ${userId}, 'owner'
@@ -87,7 +87,7 @@ test('a key is added without a look at those that the organization has', async (
 })
 
 // Seen to fail with an index of all webhooks that exist, by another column: 20 events read 40,000 rows.
-test("an event reads its own organization's webhooks and nobody else's", async () => {
+test('an event reads the webhooks of its own organization and no others', async () => {
   const event = { orgId, type: 'database.created', data: { database_id: 'db_1', name: 'main' } } as const
   const say = () => db.begin((tx) => publish(tx, event))
   const addWebhooks = (org: OrgId, first: number, last: number) => api.db`
@@ -105,7 +105,7 @@ test("an event reads its own organization's webhooks and nobody else's", async (
   expect(read).toBeLessThan(100)
 })
 
-test('whether a name is taken is found out without walking through what the organization has said', async () => {
+test('an event name is checked without reading the events of the organization', async () => {
   const say = (id: string) =>
     insertReportedEvents(
       db,

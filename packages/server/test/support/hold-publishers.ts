@@ -1,5 +1,5 @@
-import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/db/database.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
 import { holdOpen } from './hold-open.ts'
 
 /** Takes what the organization's publishers take turns with, until the function that it returns is called. */

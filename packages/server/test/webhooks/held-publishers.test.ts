@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import type { OrgId } from '../../src/kernel/ids.ts'
 import { connect } from '../../src/db/database.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
 import { holdPublishers } from '../support/hold-publishers.ts'
 import { startApiForTest } from '../support/installation.ts'

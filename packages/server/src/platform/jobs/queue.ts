@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
-import type { ConnectionTarget, Transaction } from '../../db/database.ts'
+import { type ConnectionTarget, clientConfig, type Transaction } from '../../db/database.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
-import { connectionOf } from './connection.ts'
 import { always, anyNode, givenUp, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
 /** pg-boss looks for jobs whose node went silent this often; what it finds is tried again at once. */
@@ -70,7 +69,7 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
 
 async function start({ target, supervise, log }: Parameters<typeof createJobQueue>[0]): Promise<PgBoss> {
   const boss = new PgBoss({
-    ...connectionOf(target),
+    ...clientConfig(target, { name: 'keyhook jobs' }),
     schema,
     max: connectionsMax,
     supervise,

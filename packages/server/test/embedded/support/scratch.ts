@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Sql } from 'postgres'
 import { onTestFinished } from 'vitest'
+import { connect, type Database } from '../../../src/db/database.ts'
 import {
   type Embedded,
   type EmbeddedConnection,
@@ -14,7 +14,6 @@ import {
 } from '../../../src/embedded/index.ts'
 import { isPostgresOn, readLockFile } from '../../../src/embedded/lock-file.ts'
 import { clustersHome } from '../../../src/embedded/system-home.ts'
-import { postgres } from '../../../src/store/postgres-driver.ts'
 
 export const asRoot = process.getuid?.() === 0
 
@@ -56,8 +55,8 @@ export async function open(
   return embedded
 }
 
-export async function query<T>(connection: EmbeddedConnection, run: (sql: Sql) => Promise<T>): Promise<T> {
-  const sql = postgres({ ...connection, max: 1, connect_timeout: 5, onnotice: () => {} })
+export async function query<T>(connection: EmbeddedConnection, run: (sql: Database) => Promise<T>): Promise<T> {
+  const sql = connect({ ...connection, connectSeconds: 5 }, { name: 'test', connectionsMax: 1 })
   try {
     return await run(sql)
   } finally {

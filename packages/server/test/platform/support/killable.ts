@@ -1,12 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type postgres from 'postgres'
+import { connect, type Database } from '../../../src/db/database.ts'
 import { readSecret } from '../../../src/embedded/data-directory.ts'
 import { readLockFile } from '../../../src/embedded/lock-file.ts'
 import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
-import { connect } from '../../../src/db/database.ts'
 import { call } from '../../support/client.ts'
 import { customerOf, until } from './customer.ts'
 import { namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
@@ -49,7 +48,7 @@ export async function createKillable() {
     },
     stop: program.stop,
     /** The installation's own database, beside the program. */
-    async withDb<T>(work: (db: postgres.Sql) => Promise<T>): Promise<T> {
+    async withDb<T>(work: (db: Database) => Promise<T>): Promise<T> {
       const lock = await readLockFile(join(dataDir, 'postgres'))
       const password = await readSecret(join(dataDir, 'postgres.password'))
       const target = {

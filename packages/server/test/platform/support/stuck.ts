@@ -1,4 +1,4 @@
-import type { Sql } from 'postgres'
+import type { Database } from '../../../src/db/database.ts'
 import { until } from './customer.ts'
 
 /**
@@ -6,7 +6,7 @@ import { until } from './customer.ts'
  * PostgreSQL holds off every interrupt. A checkpoint waits for that page, and so does an orderly end of the server.
  * For a client with two connections at least: the second sees that the first is there.
  */
-export async function getStuck(sql: Sql): Promise<void> {
+export async function getStuck(sql: Database): Promise<void> {
   const session = await sql.reserve()
   await session.unsafe(`
     create function slow_difference(float8, float8) returns float8 language plpgsql immutable as $$

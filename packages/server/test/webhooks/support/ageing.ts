@@ -1,5 +1,5 @@
-import { uuid7Floor } from '../../../src/kernel/uuid7.ts'
 import type { Database } from '../../../src/db/database.ts'
+import { uuid7Floor } from '../../../src/kernel/uuid7.ts'
 import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
 
 const dayMs = 86_400_000
