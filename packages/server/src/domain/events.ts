@@ -14,8 +14,8 @@ export type EventData = {
 /** An event of this process, typed by its name: an unknown type or the wrong data does not compile. */
 export type NewEvent = { [T in EventType]: { orgId: OrgId; type: T; data: EventData[T] } }[EventType]
 
-/** An event that another platform reports through the operator's door: the names are ours, what it says is theirs. */
-export type ReportedEvent = { orgId: OrgId; type: EventType; data: object; id: string | null }
+/** An event of another platform: the type is one of ours, the data is its own. `id` is null where we choose it. */
+export type IntakeEvent = { orgId: OrgId; type: EventType; data: object; id: string | null }
 
 /**
  * Ids from outside end up in a header, in a path and in what Standard Webhooks signs, so they are held to characters that mean

@@ -16,7 +16,8 @@ import {
 } from '../store/platform/invoices.ts'
 import type { Prices } from '../store/platform/nodes.ts'
 import { unbilledMonths, usageOf } from '../store/platform/usage.ts'
-import { publish } from '../webhooks/publishing/publish.ts'
+import type { Transact } from '../store/publishing-transaction.ts'
+import { publish } from '../webhooks/publish.ts'
 
 export type Issued = { invoice: InvoiceRow; isNew: boolean }
 
@@ -75,8 +76,8 @@ export async function issueInvoicesDue(deps: { db: Database; prices: Prices }): 
 }
 
 /** Marks it paid, once. Whoever comes second, however soon, is told that it is paid and changes nothing. */
-export async function payInvoice(db: Database, actor: Actor, id: InvoiceId): Promise<InvoiceRow> {
-  return db.begin(async (tx) => {
+export async function payInvoice(transact: Transact, actor: Actor, id: InvoiceId): Promise<InvoiceRow> {
+  return transact(async (tx) => {
     const invoice = await lockInvoiceById(tx, id)
     if (invoice === null) throw new Fault('not_found', { public: `There is no invoice ${id}.` })
     const next = moveInvoice(invoice.status, 'pay')

@@ -4,6 +4,7 @@ import type { Database } from '../db/database.ts'
 import { acquire } from '../embedded/acquire.ts'
 import { availableDatabasesOfNode } from '../store/platform/databases.ts'
 import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
+import type { Transact } from '../store/publishing-transaction.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
 import { bringBack, sweep } from './bring-back.ts'
 import type { DatabaseDriver } from './driver.ts'
@@ -37,6 +38,7 @@ export type PlatformNode = {
 
 export type PlatformNodeOptions = {
   db: Database
+  transact: Transact
   dataDir: string
   /** This machine's name, and the name under which one process at a time acts for it. */
   node: string
@@ -54,7 +56,7 @@ export type PlatformNodeOptions = {
 
 /** Brings back every database of this machine, and works on jobs until it is closed. Waits where PostgreSQL is away. */
 export async function startPlatformNode(options: PlatformNodeOptions): Promise<PlatformNode> {
-  const { db, node, queue, log, driver, archives, databasesPerNodeMax, prices } = options
+  const { db, transact, node, queue, log, driver, archives, databasesPerNodeMax, prices } = options
   const note = (text: string) => log.info({ node }, text)
   const held = await acquire({ dataDir: options.dataDir, name: options.holdName, purpose: 'serve', note })
   if (held.kind !== 'held') throw new Error('a server never shares a data directory')
@@ -70,7 +72,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   }
   const onReturn = () => void sweep(common).catch((err) => log.warn({ err }, 'node.not_swept'))
   const presence = createPresence({ db, node, databasesMax: databasesPerNodeMax, prices, signal, onReturn, log })
-  const work = { db, queue, handlers, isStopping: () => signal.aborted, log }
+  const work = { transact, queue, handlers, isStopping: () => signal.aborted, log }
   const patiently = <T>(say: () => Promise<T>) =>
     untilReachable(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
   let recovering: Promise<void> | undefined
@@ -101,7 +103,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
     if (backupSchedule !== null) scheduling = keepBackupSchedule(common, backupSchedule)
-    watching = watchOthers({ ...work, boss, node, presence, patienceSeconds, signal })
+    watching = watchOthers({ ...work, db, boss, node, presence, patienceSeconds, signal })
     await recovering
     log.info({ node }, 'platform.ready')
   }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PgBoss } from 'pg-boss'
+import type { Database } from '../db/database.ts'
 import type { PlatformJob } from '../domain/platform-job.ts'
 import { lockDatabase, unplaceDatabase } from '../store/platform/databases.ts'
 import { silentNodes } from '../store/platform/nodes.ts'
@@ -12,6 +13,7 @@ const lookMs = 1_000
 const goneReason = 'The node that worked on it went away and did not come back.'
 
 type Deps = WorkDeps & {
+  db: Database
   boss: PgBoss
   node: string
   presence: Pick<Presence, 'steadySeconds'>
@@ -82,7 +84,7 @@ async function takeOver(deps: Deps, job: StrandedJob, from: Abandoned): Promise<
   const fate = fateOf(job.data.kind, { ...from, patienceSeconds: deps.patienceSeconds })
   if (fate === 'wait') return
   const settle: Settle = async (write) => {
-    await deps.db.begin(async (tx) => {
+    await deps.transact(async (tx) => {
       await write(tx)
       await deps.queue.cancel(tx, job.queue, job.id)
     })

@@ -1,9 +1,10 @@
-import { type Database, isTransient, isUnavailable, type Transaction } from '../db/database.ts'
+import { isTransient, isUnavailable } from '../db/database.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import { lockOrganization } from './organizations.ts'
+import type { PublishingTransaction, Transact } from './publishing-transaction.ts'
 
 /** A transaction in which nobody else counts, and then adds, what this organization has. */
-export type HoldOrganization = <T>(orgId: OrgId, work: (tx: Transaction) => Promise<T>) => Promise<T>
+export type HoldOrganization = <T>(orgId: OrgId, work: (tx: PublishingTransaction) => Promise<T>) => Promise<T>
 
 type Waiting = { run(): Promise<void>; reject(error: unknown): void }
 
@@ -11,7 +12,7 @@ type Waiting = { run(): Promise<void>; reject(error: unknown): void }
  * One at a time for each organization: the others would wait for it in the database, each with a connection that somebody
  * else could use. So however much one customer asks for at once, the other connections are for everybody else.
  */
-export function createHoldOrganization(db: Database): HoldOrganization {
+export function createHoldOrganization(transact: Transact): HoldOrganization {
   /** Of organizations that are being held. */
   const queues = new Map<OrgId, Waiting[]>()
 
@@ -29,14 +30,14 @@ export function createHoldOrganization(db: Database): HoldOrganization {
   }
 
   const hold: HoldOrganization = (orgId, work) =>
-    db.begin(async (tx) => {
+    transact(async (tx) => {
       // The work follows at once, and not after the answer: the organization is held for as long as all of it takes.
       const [locked, done] = [lockOrganization(tx, orgId), work(tx)]
       // What is said after the end of a transaction would be one of its own: nothing ends before both have.
       await Promise.allSettled([locked, done])
       await locked
       return done
-    }) as ReturnType<typeof work>
+    })
 
   return (orgId, work) =>
     new Promise((resolve, reject) => {

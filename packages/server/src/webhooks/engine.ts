@@ -67,7 +67,7 @@ export async function startEngine(deps: {
     retentionDays: settings.retentionDays,
     now,
     leaseMs: settings.limits.leaseMs,
-    hint: () => deps.hints.give(),
+    hint: () => deps.hints.give(null),
     onClockSetBack: (lanes) => log.warn({ lanes }, 'dispatcher.clock_was_set_back'),
     onError,
   })
@@ -86,15 +86,11 @@ export async function startEngine(deps: {
     isDataError,
     onError,
     observe: deps.observe,
-    tellHolders: deps.hints.giveHolders,
+    tellHolders: () => deps.hints.give(null),
   })
   await housekeeping.start()
   dispatcher.start()
-  const deafen = deps.hints.hear((hint) => {
-    if (hint.kind === 'work') return dispatcher.hint(hint.announcements)
-    dispatcher.hintHeld()
-    return false
-  })
+  const removeListener = deps.hints.onHint(() => void dispatcher.hint(null))
   // Not waited for: a pooler that swallows LISTEN must not keep deliveries from starting.
   const listening = deps.hints.listen().catch((error) => {
     onError(error, 'listen')
@@ -108,7 +104,7 @@ export async function startEngine(deps: {
       return dispatcher.inFlight
     },
     async stop() {
-      deafen()
+      removeListener()
       await dispatcher.stop()
       // With PostgreSQL away its statements wait for a connection, and nothing that they do is lost.
       await within(systemClock, 1_000, housekeeping.stop())

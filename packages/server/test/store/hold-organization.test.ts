@@ -3,6 +3,7 @@ import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/db/database.ts'
 import { createHoldOrganization } from '../../src/store/hold-organization.ts'
 import { lockOrganization } from '../../src/store/organizations.ts'
+import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'
 import { startApiForTest } from '../support/installation.ts'
 
@@ -40,7 +41,7 @@ const lockTimeout = () => new (postgres.PostgresError as unknown as new (message
 
 test('one at a time, and what fails fails alone', async () => {
   const db = { begin: (work: (tx: unknown) => unknown) => work(async () => []) } as unknown as Database
-  const hold = createHoldOrganization(db)
+  const hold = createHoldOrganization(createTransact(db, () => {}))
   const seen: string[] = []
   const work = (name: string) => async () => {
     seen.push(`${name} begins`)
@@ -68,7 +69,7 @@ test.each([
       throw away
     },
   } as unknown as Database
-  const hold = createHoldOrganization(db)
+  const hold = createHoldOrganization(createTransact(db, () => {}))
   const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => hold(orgId, async () => 1)))
   expect(outcomes).toEqual(Array.from({ length: 5 }, () => ({ status: 'rejected', reason: away })))
   expect(attempts).toBe(1)
@@ -89,6 +90,6 @@ test('a transaction does not end before its work has, also when the lock fails',
     await new Promise((done) => setTimeout(done, 5))
     saidAfterwards = ended
   }
-  await expect(createHoldOrganization(db)(orgId, work)).rejects.toThrow('no lock')
+  await expect(createHoldOrganization(createTransact(db, () => {}))(orgId, work)).rejects.toThrow('no lock')
   expect(saidAfterwards).toBe(false)
 })

@@ -1,13 +1,13 @@
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import type { Database, Transaction } from '../../db/database.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
+import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { StepFailure } from '../driver.ts'
 import type { JobQueue, TakenJob } from './queue.ts'
 import { failuresMax, givenUp, mayFail, priorities } from './queue-names.ts'
 
 /** Writes an outcome and ends the job, both or neither. */
-export type Settle = (write: (tx: Transaction) => Promise<void>) => Promise<void>
+export type Settle = (write: (tx: PublishingTransaction) => Promise<void>) => Promise<void>
 
 type Handler<J extends PlatformJob = PlatformJob> = {
   /** May run any number of times, from any point that an earlier run was cut off at. */
@@ -27,7 +27,7 @@ export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob
 export const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 1 }
 const unknownReason = 'Something went wrong on our side.'
 
-export type WorkDeps = { db: Database; queue: JobQueue; handlers: Handlers; isStopping(): boolean; log: Logger }
+export type WorkDeps = { transact: Transact; queue: JobQueue; handlers: Handlers; isStopping(): boolean; log: Logger }
 
 /**
  * Works on a queue, and on what was given up in it. One worker is always left to others than the organization that keeps
@@ -85,9 +85,9 @@ async function settleFailure(queue: string, job: TakenJob, reason: string, deps:
 }
 
 const settleWith =
-  ({ db, queue }: WorkDeps, name: string, job: TakenJob): Settle =>
+  ({ transact, queue }: WorkDeps, name: string, job: TakenJob): Settle =>
   async (write) => {
-    await db.begin(async (tx) => {
+    await transact(async (tx) => {
       await write(tx)
       await queue.complete(tx, name, job)
     })

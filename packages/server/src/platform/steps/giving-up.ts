@@ -1,4 +1,3 @@
-import type { Transaction } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import { moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
@@ -6,7 +5,8 @@ import type { BackupId, OrgId, RestoreId } from '../../kernel/ids.ts'
 import { lockBackup, markBackupGivenUp } from '../../store/platform/backups.ts'
 import { type LockedDatabase, markDatabaseGivenUp } from '../../store/platform/databases.ts'
 import { lockRestore, markRestoreGivenUp } from '../../store/platform/restores.ts'
-import { publish } from '../../webhooks/publishing/publish.ts'
+import type { PublishingTransaction } from '../../store/publishing-transaction.ts'
+import { publish } from '../../webhooks/publish.ts'
 
 /*
  * The word that something will never come, whoever finds out: it is failed and its event published in one transaction. What
@@ -15,7 +15,7 @@ import { publish } from '../../webhooks/publishing/publish.ts'
 
 /** Comes locked: whoever gives it up looks first whether it is still theirs to judge. */
 export async function giveUpDatabase(
-  tx: Transaction,
+  tx: PublishingTransaction,
   orgId: OrgId,
   { id, name, status }: LockedDatabase,
   reason: string,
@@ -26,7 +26,7 @@ export async function giveUpDatabase(
   await publish(tx, { orgId, type: 'database.failed', data: { database_id: id, name, reason } })
 }
 
-export async function giveUpBackup(tx: Transaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
+export async function giveUpBackup(tx: PublishingTransaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
   const backup = await lockBackup(tx, orgId, id)
   if (backup === null) return
   const next = moveBackup(backup.status, 'give_up')
@@ -37,7 +37,7 @@ export async function giveUpBackup(tx: Transaction, orgId: OrgId, id: BackupId, 
 }
 
 /** There is no event for a restore that failed; `database.failed` tells of the database that was to come of it. */
-export async function giveUpRestore(tx: Transaction, orgId: OrgId, id: RestoreId, reason: string): Promise<void> {
+export async function giveUpRestore(tx: PublishingTransaction, orgId: OrgId, id: RestoreId, reason: string): Promise<void> {
   const restore = await lockRestore(tx, orgId, id)
   const next = restore && moveRestore(restore.status, 'give_up')
   if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, reason)

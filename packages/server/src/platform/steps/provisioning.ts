@@ -9,7 +9,7 @@ import {
 } from '../../store/platform/databases.ts'
 import { nodesWithRoom } from '../../store/platform/nodes.ts'
 import { startUsage } from '../../store/platform/usage.ts'
-import { publish } from '../../webhooks/publishing/publish.ts'
+import { publish } from '../../webhooks/publish.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import type { Turns } from '../jobs/turns.ts'
