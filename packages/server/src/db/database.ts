@@ -162,7 +162,7 @@ const sendText = async (client: PoolClient, text: string) => rowsOf(await client
 /** Several statements in one text answer with a list, of which the last counts. */
 function rowsOf(result: QueryResult<Row> | QueryResult<Row>[]): Rows<Row[]> {
   const last = Array.isArray(result) ? result.at(-1)! : result
-  return Object.assign(last.rows, { count: last.rowCount ?? 0 })
+  return Object.defineProperty(last.rows, 'count', { value: last.rowCount ?? 0 }) as Rows<Row[]>
 }
 
 /** Everything is given: what is missing, the driver would look for in the environment. */

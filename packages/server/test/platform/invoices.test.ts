@@ -4,6 +4,7 @@ import { type DatabaseId, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/platform/invoices.ts'
 import { invoicing } from '../../src/platform/jobs/queue-names.ts'
 import { databaseNowMs } from '../../src/store/clock.ts'
+import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
 import { recordUsage } from '../support/usage.ts'
@@ -69,7 +70,7 @@ test('a bill is made for every month that is over and has none, however long nob
   await used('late', '2020-10-01T00:00:00Z', '2020-10-01T01:00:00Z')
   await used('goes on', `${await thisMonth()}-01T00:00:00Z`, null)
   const { invoice } = (await issue('2020-08'))!
-  await payInvoice(api.db, testOperator, invoice.id)
+  await payInvoice(createTransact(api.db, () => {}), testOperator, invoice.id)
   await issueInvoicesDue({ db: api.db, prices })
   // September, in which nothing was used, has none; nor has this month, which is not over.
   expect(await billed()).toEqual([
@@ -126,7 +127,7 @@ test('an invoice that many pay at the same moment, over HTTP and from the comman
   const pay = `${api.url}/operator/v1/invoices/${invoice.id}/pay`
   const [answers, rows] = await Promise.all([
     Promise.all(Array.from({ length: 12 }, () => call<Invoice>(pay, { token, method: 'POST' }))),
-    Promise.all(Array.from({ length: 12 }, () => payInvoice(api.db, testOperator, invoice.id))),
+    Promise.all(Array.from({ length: 12 }, () => payInvoice(createTransact(api.db, () => {}), testOperator, invoice.id))),
   ])
   expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([200]))
   const moments = [...answers.map((a) => a.body.paid_at), ...rows.map((row) => row.paid_at!.toISOString())]

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { composeHints } from '../../src/compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose/platform.ts'
 import { readConfig } from '../../src/config.ts'
 import { DataDirectoryInUse } from '../../src/embedded/index.ts'
@@ -31,7 +32,9 @@ test('a node tells whoever makes invoices by hand what it bills with', async () 
 })
 
 test('a second process on one data directory is told who has it, and starts nothing', async () => {
-  const parts = { log: testLog(), queue: platform.queue, driver: composeDatabaseDriver(platform.config, testLog()) }
+  const log = testLog()
+  const driver = composeDatabaseDriver(platform.config, log)
+  const parts = { log, queue: platform.queue, driver, hints: composeHints(platform, log) }
   await expect(composePlatformNode(platform, parts)).rejects.toBeInstanceOf(DataDirectoryInUse)
 })
 
@@ -70,7 +73,7 @@ async function restartable() {
       const log = testLog()
       const driver = around(composeDatabaseDriver(config, log))
       const queue = composeJobQueue(platform, { log, worksOnJobs: true })
-      node = await composePlatformNode({ ...platform, config }, { log, queue, driver })
+      node = await composePlatformNode({ ...platform, config }, { log, queue, driver, hints: composeHints(platform, log) })
       return node
     },
   }

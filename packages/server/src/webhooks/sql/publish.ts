@@ -57,11 +57,14 @@ export const publishBatch = async (db: Executor, batch: IntakeBatch): Promise<st
  * two transactions never wait for each other.
  */
 export const lockCounters = async (tx: Executor, orgIds: readonly OrgId[]): Promise<void> => {
-  await tx`
+  const locked = await tx<{ org_id: OrgId }[]>`
     insert into keyhook.event_counters as c (org_id, last_seq)
     select o.id, 0 from (select set_config('lock_timeout', '20ms', true) offset 0) as limited
     cross join keyhook.organizations o where o.id = any (${orgIds}::text[]) order by o.id
-    on conflict (org_id) do update set last_seq = c.last_seq`
+    on conflict (org_id) do update set last_seq = c.last_seq
+    returning c.org_id`
+  const unknown = new Set(orgIds).difference(new Set(locked.map((row) => row.org_id)))
+  for (const orgId of unknown) throw new UnknownOrganization(orgId)
 }
 
 /**

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
+import { composeHints } from '../../../src/compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../../src/compose/platform.ts'
 import { readConfig } from '../../../src/config.ts'
 import type { DatabaseDriver } from '../../../src/platform/driver.ts'
@@ -68,7 +69,7 @@ export async function startPlatform(
   const log = testLog()
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
   const driver = around(composeDatabaseDriver(installation.config, log))
-  const node = await composePlatformNode(installation, { log, queue, driver })
+  const node = await composePlatformNode(installation, { log, queue, driver, hints: composeHints(installation, log) })
   await node.ready
   const customer = await serveCustomer(installation, queue)
   return {
@@ -99,7 +100,10 @@ export async function startNode(
   const config = readConfig(environment)
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
   const driver = composeDatabaseDriver(config, log)
-  const node = await composePlatformNode({ ...installation, config }, { log, queue, driver })
+  const node = await composePlatformNode(
+    { ...installation, config },
+    { log, queue, driver, hints: composeHints(installation, log) },
+  )
   onTestFinished(async () => {
     await node.close()
     await rm(folder, { recursive: true, force: true })
