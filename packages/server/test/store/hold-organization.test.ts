@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/db/database.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
 import { createHoldOrganization } from '../../src/store/hold-organization.ts'
 import { lockOrganization } from '../../src/store/organizations.ts'
-import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'
+import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { startApiForTest } from '../support/installation.ts'
 
 // Seen to fail with a transaction for each request at once: all connections wait for the first organization.

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { uuid7 } from '../../src/kernel/uuid7.ts'
 import type { Database } from '../../src/db/database.ts'
+import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { settleAttempts } from '../../src/store/delivery/attempts.ts'
 import { type BegunAttempt, beginAttempts, findLeftovers } from '../../src/store/delivery/beginnings.ts'
 import { askLane, leaseLanes, releaseLanes, renewLanes } from '../../src/store/delivery/lanes.ts'

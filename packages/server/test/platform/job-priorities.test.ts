@@ -4,20 +4,20 @@ import { newId } from '../../src/kernel/ids.ts'
 import { ensureQueues } from '../../src/platform/jobs/queue.ts'
 import { nodeQueue } from '../../src/platform/jobs/queue-names.ts'
 import { until } from './support/customer.ts'
-import { createBackupHold } from './support/held-backups.ts'
+import { createPausedBackups } from './support/paused-backups.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
 
-const backups = createBackupHold()
+const backups = createPausedBackups()
 let platform: Platform
 beforeAll(async () => {
   platform = await startPlatform({}, backups.around)
 })
 afterAll(async () => {
-  backups.release()
+  backups.resume()
   await platform.close()
 })
 
-test('in the queue of a node short work goes first, then restores, for which somebody waits, then backups', async () => {
+test('in the queue of a node short jobs come first, then restores, then backups', async () => {
   const { queue, db, orgId } = platform
   const boss = await queue.boss()
   const name = nodeQueue('elsewhere')
@@ -35,27 +35,27 @@ test('in the queue of a node short work goes first, then restores, for which som
   expect(kinds).toEqual(['database.remove', 'restore.run', 'backup.take'])
 })
 
-test('databases are made and removed while every worker that takes backups is at one, and no organization has them all', async () => {
+test('databases are created and removed while all backup workers are busy, and no organization uses all of them', async () => {
   const databases = await Promise.all(Array.from({ length: 5 }, (_, n) => platform.createDatabase(`busy-${n}`)))
   const other = await platform.another()
   const { id: elsewhere } = await other.createDatabase('elsewhere')
   const busy = (count: number) =>
     until(
-      async () => backups.held.size,
+      async () => backups.paused.size,
       (size) => size === count,
     )
-  backups.hold()
+  backups.pause()
   const asked = await Promise.all(databases.map(({ id }) => platform.askForBackup(id)))
   await busy(3)
   const theirs = await other.askForBackup(elsewhere)
   await busy(4)
-  expect(backups.held).toContain(elsewhere)
+  expect(backups.paused).toContain(elsewhere)
   await platform.createDatabase('new')
-  const [doomed] = databases.filter(({ id }) => backups.held.has(id))
-  await platform.removeDatabase(doomed!.id)
-  backups.release()
+  const [removed] = databases.filter(({ id }) => backups.paused.has(id))
+  await platform.removeDatabase(removed!.id)
+  backups.resume()
   for (const [n, { id }] of asked.entries()) {
-    const status = databases[n] === doomed ? 'failed' : 'completed'
+    const status = databases[n] === removed ? 'failed' : 'completed'
     expect(await platform.settledBackup(id)).toMatchObject({ status })
   }
   expect(await other.settledBackup(theirs.id)).toMatchObject({ status: 'completed' })

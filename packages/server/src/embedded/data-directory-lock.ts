@@ -2,10 +2,10 @@ import { mkdir, rm, rmdir, stat } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 
 export type Purpose = 'serve' | 'command'
-/** Where a holder works. `place` tells a copy from the original, and is the same by whatever path somebody comes. */
-export type Directory = { path: string; place: string }
-/** What a holder tells whoever asks. `socketDirectory` is there once PostgreSQL accepts connections. */
-export type Holder = {
+/** `inode` tells a copy from the original, and stays the same whichever path is used. */
+export type Directory = { path: string; inode: string }
+/** What the holder of a lock answers. `socketDirectory` is set once PostgreSQL accepts connections. */
+export type LockHolder = {
   pid: number
   purpose: Purpose
   since: string
@@ -14,25 +14,25 @@ export type Holder = {
   socketDirectory: string | null
   directory: Directory | null
 }
-export type Hold = { update(change: Partial<Holder>): void; release(): Promise<void> }
+export type DirectoryLock = { update(change: Partial<LockHolder>): void; release(): Promise<void> }
 
 const answerMsMax = 2_000
 const answerBytesMax = 8_192
 
 /**
- * A listening socket is the lock, because the kernel takes it back however the process ends: nothing is ever stale. Linux
- * has names outside the file system for this. Elsewhere it is a file, in /tmp because such paths must be short.
+ * A listening socket is the lock, because the kernel releases it however the process ends. Linux has abstract names for
+ * this. Elsewhere it is a file, in /tmp because such paths must be short.
  */
-export const holdAddress = (name: string): string =>
+export const lockAddress = (name: string): string =>
   process.platform === 'linux' ? `\0keyhook-${name}` : `/tmp/keyhook-${name}.sock`
 
-/** Undefined when somebody else holds it. */
-export async function tryHold(
+/** Undefined if another process has the lock. */
+export async function tryLock(
   address: string,
   purpose: Purpose,
   directory: Directory | null = null,
-): Promise<Hold | undefined> {
-  let state: Holder = {
+): Promise<DirectoryLock | undefined> {
+  let state: LockHolder = {
     pid: process.pid,
     purpose,
     since: new Date().toISOString(),
@@ -42,9 +42,8 @@ export async function tryHold(
     directory,
   }
   const server = createServer((socket) => {
-    // Whoever asks may hang up before the answer; that is no concern of the holder.
     socket.on('error', () => {})
-    // Destroyed and not left to the other side, or one that never hangs up could keep the hold from being released.
+    // Destroyed by us: a client that never hangs up would keep the lock from being released.
     socket.end(`${JSON.stringify(state)}\n`, () => socket.destroy())
   })
   const listen = () =>
@@ -52,9 +51,9 @@ export async function tryHold(
       server.once('error', (error: NodeJS.ErrnoException) => (error.code === 'EADDRINUSE' ? done(false) : fail(error)))
       server.listen({ path: address }, () => done(true))
     })
-  const held = (await listen()) || (await takeDeadFile(address, listen))
-  if (!held) return undefined
-  // Holding alone is no reason to stay alive: whoever holds has work of its own.
+  const locked = (await listen()) || (await replaceDeadSocket(address, listen))
+  if (!locked) return undefined
+  // The lock alone does not keep the process alive.
   server.unref()
   server.on('error', () => {})
 
@@ -66,8 +65,8 @@ export async function tryHold(
   }
 }
 
-/** 'gone' when nobody holds it (any more), 'silent' when somebody does but gives no answer that we understand. */
-export function askHolder(address: string): Promise<Holder | 'gone' | 'silent'> {
+/** 'gone' if no process has the lock (any more), 'silent' if one has it but gives no answer that we understand. */
+export function askLockHolder(address: string): Promise<LockHolder | 'gone' | 'silent'> {
   return new Promise((done) => {
     let answer = ''
     const socket = connect({ path: address })
@@ -84,28 +83,28 @@ export function askHolder(address: string): Promise<Holder | 'gone' | 'silent'> 
   })
 }
 
-function parseHolder(answer: string): Holder | undefined {
+function parseHolder(answer: string): LockHolder | undefined {
   try {
-    const holder = JSON.parse(answer) as Holder
+    const holder = JSON.parse(answer) as LockHolder
     return typeof holder.pid === 'number' && ['serve', 'command'].includes(holder.purpose) ? holder : undefined
   } catch {
     return undefined
   }
 }
 
-/** A guard that is older than this was left by a process that died with it: what it guards takes milliseconds. */
+/** What the guard protects takes milliseconds, so an older guard was left by a process that died. */
 const guardMsMax = 10_000
 
 /**
- * Takes the place of a dead process, whose socket file is still there. Only one at a time may try: while the file is there
- * nobody can listen, and only whoever has the guard removes it, so a living socket is never removed.
+ * Replaces the socket file of a dead process. One process at a time: while the file exists none can listen, and only the
+ * owner of the guard removes it, so the socket of a living process is never removed.
  */
-async function takeDeadFile(address: string, listen: () => Promise<boolean>): Promise<boolean> {
+async function replaceDeadSocket(address: string, listen: () => Promise<boolean>): Promise<boolean> {
   if (address.startsWith('\0')) return false
   const guard = `${address}.guard`
   if (!(await takeGuard(guard))) return false
   try {
-    if ((await askHolder(address)) !== 'gone') return false
+    if ((await askLockHolder(address)) !== 'gone') return false
     await rm(address, { force: true })
     return await listen()
   } finally {
@@ -114,14 +113,14 @@ async function takeDeadFile(address: string, listen: () => Promise<boolean>): Pr
 }
 
 async function takeGuard(guard: string): Promise<boolean> {
-  const made = () =>
+  const create = () =>
     mkdir(guard).then(
       () => true,
       () => false,
     )
-  if (await made()) return true
+  if (await create()) return true
   const found = await stat(guard).catch(() => null)
   if (found !== null && Date.now() - found.mtimeMs < guardMsMax) return false
   await rmdir(guard).catch(() => {})
-  return made()
+  return create()
 }

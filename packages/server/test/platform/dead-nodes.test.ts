@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { fateOf } from '../../src/platform/takeover.ts'
+import { takeoverAction } from '../../src/platform/dead-nodes.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
@@ -10,8 +10,8 @@ import { namesIn, portRange, postmastersIn, scratchFolder, serveCustomer } from 
 import { createProgram, inTime } from './support/program.ts'
 
 /*
- * Two machines: two processes of the real program with a data directory each, on one PostgreSQL. One of them is killed
- * in the middle of a job.
+ * Two nodes: two processes of the real program with a data directory each, on one PostgreSQL. One of them is killed in the
+ * middle of a job.
  */
 type Fleet = Awaited<ReturnType<typeof startFleet>>
 type Member = Fleet['nodes'][number]
@@ -58,12 +58,12 @@ async function member(shared: Record<string, string>) {
 
 const other = (one: Member): Member => fleet.nodes.find((node) => node !== one)!
 
-/** Whichever of the two gets to this step first is killed; the other one goes on. */
-async function whoeverDiesAt(step: string, act: () => Promise<unknown>): Promise<Member> {
+/** Kills the node that reaches this step first; the other one goes on. */
+async function killFirstAt(step: string, act: () => Promise<unknown>): Promise<Member> {
   for (const { program } of fleet.nodes) await program.failAt(step)
   await act()
-  const deaths = fleet.nodes.map(async (node) => [node, await node.program.ended] as const)
-  const [dead, how] = await inTime(Promise.race(deaths), `killed at ${step}`)
+  const ends = fleet.nodes.map(async (node) => [node, await node.program.ended] as const)
+  const [dead, how] = await inTime(Promise.race(ends), `killed at ${step}`)
   await other(dead).program.forgetFailpoint()
   expect(how).toBe('SIGKILL')
   return dead
@@ -79,15 +79,15 @@ const isFrozen = async ({ program }: Member) => {
   const stat = await readFile(`/proc/${program.pid}/stat`, 'utf8')
   return stat.split(') ')[1]!.startsWith('T')
 }
-const nothingOf = (id: string, node: Member) =>
+const filesRemoved = (id: string, node: Member) =>
   until(
     async () => [...(await namesIn(node.home)), ...(await clustersOn(node))],
     (names) => !names.some((name) => name.startsWith(id)),
   )
 
-test('a database that a killed node was making is made by the other one, once, and nothing of it stays on the first', async () => {
+test('a database that a killed node was creating is created once by the other node, and its files are removed from the first', async () => {
   let asked: DatabaseBody
-  const dead = await whoeverDiesAt('provision.setting_password', async () => {
+  const dead = await killFirstAt('provision.setting_password', async () => {
     asked = await fleet.askForDatabase('rescued')
   })
   const database = await fleet.settledDatabase(asked!.id)
@@ -95,17 +95,17 @@ test('a database that a killed node was making is made by the other one, once, a
   const client = clientOf({ ...database, password: asked!.password! })
   await client`create table kept as select 1 as n`
   expect(await clustersOn(other(dead))).toEqual([database.id])
-  // What the first one had started runs on until there is somebody to end it.
+  // The server of the killed node runs until that node is started again.
   expect(await clustersOn(dead)).toEqual([database.id])
   await dead.program.start()
-  await nothingOf(database.id, dead)
+  await filesRemoved(database.id, dead)
   expect(await client`select n from kept`).toEqual([{ n: 1 }])
   expect(await eventTypesAbout('database_id', database.id)).toEqual(['database.created'])
 }, 60_000)
 
-test('a database that a killed node was finding a place for is placed by the other one', async () => {
+test('a database that a killed node was placing is placed by the other node', async () => {
   let asked: DatabaseBody
-  const dead = await whoeverDiesAt('place.settling', async () => {
+  const dead = await killFirstAt('place.settling', async () => {
     asked = await fleet.askForDatabase('placed')
   })
   expect(await fleet.settledDatabase(asked!.id)).toMatchObject({ status: 'available' })
@@ -114,7 +114,7 @@ test('a database that a killed node was finding a place for is placed by the oth
   await dead.program.start()
 }, 60_000)
 
-test('a node that was only frozen loses what it was making to the other one, and removes what it made of it', async () => {
+test('a node that was only frozen loses its database to the other node, and removes the files that it created', async () => {
   for (const { program } of fleet.nodes) await program.failAt('provision.setting_password', 'SIGSTOP')
   const frozen = async () => {
     const states = await Promise.all(fleet.nodes.map(async (node) => ((await isFrozen(node)) ? [node] : [])))
@@ -123,9 +123,9 @@ test('a node that was only frozen loses what it was making to the other one, and
   const asked = await fleet.askForDatabase('thawed')
   const [first] = await until(frozen, (nodes) => nodes.length === 1)
   await until(frozen, (nodes) => nodes.length === 2)
-  // It goes on where it was, with an instance that accepts connections; but the database is the other one's now.
+  // It continues with an instance that accepts connections, but the database belongs to the other node now.
   first!.program.signal('SIGCONT')
-  await nothingOf(asked.id, first!)
+  await filesRemoved(asked.id, first!)
   expect((await fleet.get<DatabaseBody>(`/databases/${asked.id}`)).status).toBe('provisioning')
   other(first!).program.signal('SIGCONT')
   expect(await fleet.settledDatabase(asked.id)).toMatchObject({ status: 'available' })
@@ -133,7 +133,7 @@ test('a node that was only frozen loses what it was making to the other one, and
   expect(await eventTypesAbout('database_id', asked.id)).toEqual(['database.created'])
 }, 60_000)
 
-test('a backup and a restore on a killed node fail once it has stayed away for too long; its databases come back with it', async () => {
+test('a backup and a restore on a killed node fail after the configured patience; its databases run again when it is back', async () => {
   const database = await fleet.createDatabase('far')
   await clientOf(database)`create table kept as select 7 as n`
   const holder = await holderOf(database.id)
@@ -151,7 +151,7 @@ test('a backup and a restore on a killed node fail once it has stayed away for t
   expect(await eventTypesAbout('database_id', copy.id)).toEqual(['database.failed'])
   expect(await fleet.settledRestore(asked.restore.id)).toMatchObject({ status: 'failed', failure })
 
-  // A removal is promised, and the files are not gone before that node has removed them.
+  // A removal is promised, and the files exist until that node has removed them.
   await fleet.request(`/backups/${whole.id}`, { method: 'DELETE' })
   expect((await fleet.get<BackupBody>(`/backups/${whole.id}`)).status).toBe('deleting')
   await holder.program.start()
@@ -166,17 +166,17 @@ test('a backup and a restore on a killed node fail once it has stayed away for t
   expect(await fleet.takeBackup(database.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
 
-test('what another node can do is taken over at once, what needs the files waits, and removals wait for ever', () => {
-  const silent = (silentSeconds: number, attemptsLeft = true) => ({ silentSeconds, attemptsLeft, patienceSeconds: 60 })
-  expect(fateOf('database.provision', silent(5))).toBe('place_again')
-  expect(fateOf('database.provision', silent(5, false))).toBe('give_up')
+test('jobs that any node can do are taken over at once, jobs that need files wait, and removals wait for ever', () => {
+  const dead = (deadSeconds: number, attemptsLeft = true) => ({ deadSeconds, attemptsLeft, patienceSeconds: 60 })
+  expect(takeoverAction('database.provision', dead(5))).toBe('place_again')
+  expect(takeoverAction('database.provision', dead(5, false))).toBe('fail')
   for (const kind of ['backup.take', 'restore.run'] as const) {
-    expect(fateOf(kind, silent(59))).toBe('wait')
-    expect(fateOf(kind, silent(61))).toBe('give_up')
-    expect(fateOf(kind, silent(5, false))).toBe('give_up')
+    expect(takeoverAction(kind, dead(59))).toBe('wait')
+    expect(takeoverAction(kind, dead(61))).toBe('fail')
+    expect(takeoverAction(kind, dead(5, false))).toBe('fail')
   }
   for (const kind of ['database.remove', 'database.discard', 'backup.remove'] as const) {
-    expect(fateOf(kind, silent(1e9))).toBe('wait')
-    expect(fateOf(kind, silent(1e9, false))).toBe('wait')
+    expect(takeoverAction(kind, dead(1e9))).toBe('wait')
+    expect(takeoverAction(kind, dead(1e9, false))).toBe('wait')
   }
 })

@@ -1,18 +1,18 @@
 import { once } from 'node:events'
 import type { DatabaseDriver } from '../../../src/platform/driver.ts'
 
-/** Makes the backups of a real driver stop after their first bytes, until they are told to or let go. */
-export function createBackupHold() {
+/** Pauses the backups of a real driver after their first bytes, until `resume` or until they are aborted. */
+export function createPausedBackups() {
   let gate = new AbortController()
   gate.abort()
-  const held = new Set<string>()
+  const paused = new Set<string>()
   return {
-    /** The databases whose backup stands still. */
-    held,
-    hold(): void {
+    /** The databases whose backup is paused. */
+    paused,
+    pause(): void {
       gate = new AbortController()
     },
-    release(): void {
+    resume(): void {
       gate.abort()
     },
     around: (driver: DatabaseDriver): DatabaseDriver => ({
@@ -22,9 +22,9 @@ export function createBackupHold() {
           yield part
           const either = AbortSignal.any([gate.signal, options.signal])
           if (either.aborted) continue
-          held.add(id)
+          paused.add(id)
           await once(either, 'abort')
-          held.delete(id)
+          paused.delete(id)
         }
       },
     }),

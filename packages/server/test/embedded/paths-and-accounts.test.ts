@@ -17,14 +17,23 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { parseAccount } from '../../src/embedded/account.ts'
 import { installedNative, linkLibraries, readyBinaries } from '../../src/embedded/binaries.ts'
-import { allows, enter, firstBarrier, type Modes, wayTo } from '../../src/embedded/reach.ts'
+import { allows, enter, firstClosedDirectory, type Modes, pathsFromRoot } from '../../src/embedded/permissions.ts'
 import { fits } from '../../src/embedded/socket-directory.ts'
 import { clustersHome } from '../../src/embedded/system-home.ts'
-import { asRoot, dataDirectory, notes, open, putNote, scratch, startOwner, sweepAfterwards } from './support/scratch.ts'
+import {
+  asRoot,
+  dataDirectory,
+  notes,
+  open,
+  putNote,
+  removeClusterAfterwards,
+  scratch,
+  startHolder,
+} from './support/scratch.ts'
 
 const nobody = { uid: 65_534, gid: 65_534 }
 
-test('mode bits count for exactly one of owner, group and others', () => {
+test('exactly one triplet of mode bits counts: owner, group or others', () => {
   const who = { uid: 100, gid: 200 }
   expect(allows({ mode: 0o700, uid: 100, gid: 1 }, who, enter)).toBe(true)
   expect(allows({ mode: 0o077, uid: 100, gid: 200 }, who, enter)).toBe(false)
@@ -34,27 +43,27 @@ test('mode bits count for exactly one of owner, group and others', () => {
   expect(allows({ mode: 0o000, uid: 1, gid: 1 }, { uid: 0, gid: 0 }, enter)).toBe(true)
 })
 
-test('the outermost closed directory on the way is the barrier', async () => {
+test('the outermost closed directory on a path is found', async () => {
   const modes: Record<string, Modes> = {
     '/': { mode: 0o755, uid: 0, gid: 0 },
     '/root': { mode: 0o700, uid: 0, gid: 0 },
     '/root/data': { mode: 0o700, uid: 0, gid: 0 },
   }
   const modesOf = async (path: string) => modes[path]!
-  expect(wayTo('/root/data')).toEqual(['/', '/root', '/root/data'])
-  expect(await firstBarrier('/root/data', nobody, modesOf)).toBe('/root')
-  expect(await firstBarrier('/', nobody, modesOf)).toBeUndefined()
+  expect(pathsFromRoot('/root/data')).toEqual(['/', '/root', '/root/data'])
+  expect(await firstClosedDirectory('/root/data', nobody, modesOf)).toBe('/root')
+  expect(await firstClosedDirectory('/', nobody, modesOf)).toBeUndefined()
 })
 
-test('an account is found by its whole name', () => {
+test('an account is found by its complete name', () => {
   const passwd = 'root:x:0:0::/root:/bin/sh\nkeyhook2:x:7:8::/:/bin/sh\nkeyhook:x:998:997::/:/usr/sbin/nologin\n'
   expect(parseAccount(passwd, 'keyhook')).toEqual({ uid: 998, gid: 997 })
   expect(parseAccount(passwd, 'nobody')).toBeUndefined()
 })
 
-test('a data directory too deep for a socket gets a short private one, removed on stop', async () => {
+test('a data directory with a path too long for a socket gets a private socket directory, removed on stop', async () => {
   const deep = join(await scratch(), 'a-rather-long-name-for-a-directory'.repeat(4))
-  sweepAfterwards(deep)
+  removeClusterAfterwards(deep)
   const embedded = await open(deep)
   const { host } = embedded.connection
   expect(fits(join(deep, 'postgres'))).toBe(false)
@@ -67,9 +76,9 @@ test('a data directory too deep for a socket gets a short private one, removed o
   await expect(stat(host)).rejects.toThrow(/ENOENT/)
 })
 
-test('a server that cannot be started because its log cannot be opened leaves no directory for its socket', async () => {
+test('a start that fails because the log cannot be opened leaves no socket directory', async () => {
   const deep = join(await scratch(), 'a-rather-long-name-for-a-directory'.repeat(4))
-  sweepAfterwards(deep)
+  removeClusterAfterwards(deep)
   await (await open(deep)).stop()
   await rm(join(deep, 'postgres.log'))
   await mkdir(join(deep, 'postgres.log'))
@@ -82,13 +91,13 @@ test('a server that cannot be started because its log cannot be opened leaves no
 
 test('a path with spaces, commas, quotes and equals signs works', async () => {
   const odd = join(await scratch(), `it's "a", b=c`)
-  sweepAfterwards(odd)
+  removeClusterAfterwards(odd)
   const embedded = await open(odd)
   await putNote(embedded.connection, 'odd')
   expect(await notes((await open(odd, 'command')).connection)).toEqual(['odd'])
 })
 
-test('missing library links are made, by several processes at once as well', async () => {
+test('missing library links are created, also by several processes at once', async () => {
   const native = join(await scratch(), 'native')
   await mkdir(join(native, 'lib'), { recursive: true })
   await writeFile(join(native, 'lib/libpq.so.5.18'), '')
@@ -103,7 +112,7 @@ test('missing library links are made, by several processes at once as well', asy
   expect((await readdir(join(native, 'lib'))).sort()).toEqual(['libpq.so', 'libpq.so.5', 'libpq.so.5.18'])
 })
 
-test('every library link of the installed package leads to a file', async () => {
+test('every library link of the installed package points to a file', async () => {
   const native = await installedNative()
   expect(await linkLibraries(native)).toBe(true)
   const entries = await readdir(join(native, 'lib'), { withFileTypes: true })
@@ -112,9 +121,9 @@ test('every library link of the installed package leads to a file', async () => 
   for (const link of links) await stat(join(native, 'lib', link.name))
 })
 
-test.skipIf(!asRoot)('in a folder that only root may enter the cluster lives elsewhere, behind a link', async () => {
+test.skipIf(!asRoot)('in a folder that only root may enter, the cluster is outside of it, behind a link', async () => {
   const dataDir = join(await scratch(0o700), 'data')
-  sweepAfterwards(dataDir)
+  removeClusterAfterwards(dataDir)
   const first = await open(dataDir)
   const target = await readlink(join(dataDir, 'postgres'))
   expect(target.startsWith(`${clustersHome}/`)).toBe(true)
@@ -124,25 +133,23 @@ test.skipIf(!asRoot)('in a folder that only root may enter the cluster lives els
   expect(await readlink(join(dataDir, 'postgres'))).toBe(target)
 })
 
-test.skipIf(!asRoot)(
-  'a copy of a directory whose cluster lives elsewhere does not take over that cluster',
-  async () => {
-    const dataDir = join(await scratch(0o700), 'data')
-    sweepAfterwards(dataDir)
-    const original = await open(dataDir)
-    const copy = join(await scratch(0o700), 'data')
-    await mkdir(copy)
-    await symlink(await readlink(join(dataDir, 'postgres')), join(copy, 'postgres'))
-    await expect(open(copy)).rejects.toThrow(/another data directory/)
-    await putNote(original.connection, 'undisturbed')
-  },
-)
+test.skipIf(!asRoot)('a copy of a directory whose cluster is outside of it does not use that cluster', async () => {
+  const dataDir = join(await scratch(0o700), 'data')
+  removeClusterAfterwards(dataDir)
+  const original = await open(dataDir)
+  const copy = join(await scratch(0o700), 'data')
+  await mkdir(copy)
+  await symlink(await readlink(join(dataDir, 'postgres')), join(copy, 'postgres'))
+  await expect(open(copy)).rejects.toThrow(/another data directory/)
+  await putNote(original.connection, 'unchanged')
+  expect(await notes(original.connection)).toEqual(['unchanged'])
+})
 
 test.skipIf(!asRoot)(
-  'a data directory made by mktemp -d is opened just enough to keep the cluster inside',
+  'a data directory made by mktemp -d gets mode 0711, so that the cluster can be inside',
   async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
-    sweepAfterwards(dataDir)
+    removeClusterAfterwards(dataDir)
     try {
       const embedded = await open(dataDir)
       expect((await lstat(join(dataDir, 'postgres'))).isDirectory()).toBe(true)
@@ -154,7 +161,7 @@ test.skipIf(!asRoot)(
   },
 )
 
-test.skipIf(!asRoot)('a directory with other things in it keeps its mode', async () => {
+test.skipIf(!asRoot)('a directory with other files keeps its mode', async () => {
   const dataDir = await dataDirectory()
   await mkdir(dataDir, { mode: 0o700 })
   await writeFile(join(dataDir, 'diary.txt'), 'dear diary')
@@ -162,7 +169,7 @@ test.skipIf(!asRoot)('a directory with other things in it keeps its mode', async
   expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
 })
 
-test.skipIf(!asRoot)('binaries that the account cannot reach are copied once, complete and enterable', async () => {
+test.skipIf(!asRoot)('binaries that the account cannot reach are copied once, with modes that it can use', async () => {
   const { native, closed } = await closedPackage()
   const home = '/var/lib/keyhook/postgresql-0.0.0-test-'
   const finished = `${home}${process.pid}-${process.arch}`
@@ -170,7 +177,7 @@ test.skipIf(!asRoot)('binaries that the account cannot reach are copied once, co
   try {
     const copies = await Promise.all([1, 2, 3].map(() => readyBinaries(native, '/nowhere', nobody)))
     expect(new Set(copies.map((copy) => copy.postgres))).toEqual(new Set([`${finished}/native/bin/postgres`]))
-    expect(await firstBarrier(`${finished}/native/bin/postgres`, nobody)).toBeUndefined()
+    expect(await firstClosedDirectory(`${finished}/native/bin/postgres`, nobody)).toBeUndefined()
     expect(await readlink(`${finished}/native/lib/libpq.so.5`)).toBe('libpq.so.5.18')
     expect((await readdir('/var/lib/keyhook')).filter((name) => name.includes('.copying-'))).toEqual([])
   } finally {
@@ -178,7 +185,7 @@ test.skipIf(!asRoot)('binaries that the account cannot reach are copied once, co
   }
 })
 
-test.skipIf(!asRoot)('a cluster that root restored with a plain copy is given back to its account', async () => {
+test.skipIf(!asRoot)('a cluster that root restored with a plain copy gets its account as owner again', async () => {
   const dataDir = await dataDirectory()
   const first = await open(dataDir)
   await putNote(first.connection, 'restored')
@@ -193,14 +200,14 @@ test.skipIf(!asRoot)('a cluster that root restored with a plain copy is given ba
 })
 
 test.skipIf(!asRoot)(
-  "an ordinary user's directory is closed to others, and root serves it as that user",
+  "an ordinary user's directory is closed to others, and root runs its server as that user",
   async (context) => {
-    if (await firstBarrier(process.execPath.replace(/\/[^/]*$/, ''), nobody)) return context.skip()
+    if (await firstClosedDirectory(process.execPath.replace(/\/[^/]*$/, ''), nobody)) return context.skip()
     const folder = await scratch()
     await chown(folder, nobody.uid, nobody.gid)
     const dataDir = join(folder, 'data')
-    sweepAfterwards(dataDir)
-    const owner = startOwner(dataDir, 'serve', nobody)
+    removeClusterAfterwards(dataDir)
+    const owner = startHolder(dataDir, 'serve', nobody)
     const { connection } = await owner.until((line) => line.ready === true)
     expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
     await putNote(connection!, 'ordinary')
@@ -213,7 +220,7 @@ test.skipIf(!asRoot)(
   },
 )
 
-test.skipIf(!asRoot)('a cluster that became unreachable is an error that names the closed directory', async () => {
+test.skipIf(!asRoot)('a cluster that became inaccessible is an error that names the closed directory', async () => {
   const folder = await scratch()
   await (await open(join(folder, 'data'))).stop()
   const closed = join(folder, 'closed')

@@ -9,12 +9,12 @@ import type { PublishingTransaction } from '../../store/publishing-transaction.t
 import { publish } from '../../webhooks/publish.ts'
 
 /*
- * The word that something will never come, whoever finds out: it is failed and its event published in one transaction. What
- * has ended already, one way or the other, stays as it is, and nothing is published.
+ * Marks a database, backup or restore as failed and publishes its event in one transaction. One that has an outcome
+ * already stays as it is, and nothing is published.
  */
 
-/** Comes locked: whoever gives it up looks first whether it is still theirs to judge. */
-export async function giveUpDatabase(
+/** The row is locked by the caller, who has to check first that the database is still on its node. */
+export async function failDatabase(
   tx: PublishingTransaction,
   orgId: OrgId,
   { id, name, status }: LockedDatabase,
@@ -26,7 +26,7 @@ export async function giveUpDatabase(
   await publish(tx, { orgId, type: 'database.failed', data: { database_id: id, name, reason } })
 }
 
-export async function giveUpBackup(tx: PublishingTransaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
+export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
   const backup = await lockBackup(tx, orgId, id)
   if (backup === null) return
   const next = moveBackup(backup.status, 'give_up')
@@ -36,8 +36,13 @@ export async function giveUpBackup(tx: PublishingTransaction, orgId: OrgId, id: 
   await publish(tx, { orgId, type: 'backup.failed', data })
 }
 
-/** There is no event for a restore that failed; `database.failed` tells of the database that was to come of it. */
-export async function giveUpRestore(tx: PublishingTransaction, orgId: OrgId, id: RestoreId, reason: string): Promise<void> {
+/** A failed restore has no event of its own: `database.failed` of its new database reports it. */
+export async function failRestore(
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  id: RestoreId,
+  reason: string,
+): Promise<void> {
   const restore = await lockRestore(tx, orgId, id)
   const next = restore && moveRestore(restore.status, 'give_up')
   if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, reason)
