@@ -17,7 +17,7 @@ const lockedRetryMs = 100
 const lockedMsMax = 3_000
 
 /** Events of one or several organizations: all of them are accepted or none. */
-export type IntakeRequest = { actor: Actor; events: readonly IntakeEvent[] }
+type IntakeRequest = { actor: Actor; events: readonly IntakeEvent[] }
 
 export type Intake = {
   /** Resolves with the events' ids once they are on disk. */
