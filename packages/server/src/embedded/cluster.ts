@@ -103,13 +103,13 @@ export async function initialise(
 
 // The builtin provider sorts the same on every machine, and needs no locale of the operating system.
 const locale = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
-const options = [`--username=${superuser}`, '--data-checksums', '--no-instructions', '--no-sync']
+const initdbOptions = [`--username=${superuser}`, '--data-checksums', '--no-instructions', '--no-sync']
 
 type ClusterTool = ToolOptions & { binaries: Binaries }
 
 /** Nothing is on disk yet: call `syncCluster` at the end. */
 export const runInitdb = (cluster: string, access: string[], { binaries, ...tool }: ClusterTool): Promise<void> =>
-  runTool(binaries.initdb, ['-D', cluster, ...locale, ...options, ...access], tool)
+  runTool(binaries.initdb, ['-D', cluster, ...locale, ...initdbOptions, ...access], tool)
 
 export const syncCluster = (cluster: string, { binaries, ...tool }: ClusterTool): Promise<void> =>
   runTool(binaries.initdb, ['-D', cluster, '--sync-only'], tool)

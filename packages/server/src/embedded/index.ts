@@ -55,7 +55,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   const dataDir = await prepareDataDirectory(options.dataDir)
   const id = await directoryId(dataDir)
   await checkOwnership(dataDir)
-  const acquired = await acquireLock({ dataDir, name: nameFrom(id, 'hold'), purpose: options.purpose, note })
+  const acquired = await acquireLock({ dataDir, name: nameFrom(id, 'lock'), purpose: options.purpose, note })
   if (acquired.kind === 'shared') return await share(dataDir)
 
   const { lock } = acquired

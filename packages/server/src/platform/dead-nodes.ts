@@ -10,7 +10,7 @@ import { reclaimWithoutHeartbeat, type UnsettledJob, unsettledJobs } from './job
 import { handlerOf, reasonFrom, type Settle, type WorkDeps } from './jobs/worker.ts'
 
 const checkMs = 1_000
-const deadNodeReason = 'The node that worked on it went away and did not come back.'
+const deadNodeReason = 'The node that worked on it stopped and did not come back.'
 
 type Deps = WorkDeps & {
   db: Database

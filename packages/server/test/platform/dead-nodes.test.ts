@@ -143,7 +143,7 @@ test('a backup and a restore on a killed node fail after the configured patience
   expect(await inTime(holder.program.ended, 'killed')).toBe('SIGKILL')
   const asked = await fleet.askForRestore(whole.id, 'copy')
 
-  const failure = 'The node that worked on it went away and did not come back.'
+  const failure = 'The node that worked on it stopped and did not come back.'
   expect(await fleet.settledBackup(backup.id)).toMatchObject({ status: 'failed', failure, size_bytes: null })
   expect(await eventTypesAbout('backup_id', backup.id)).toEqual(['backup.failed'])
   const copy = await fleet.settledDatabase(asked.database.id)

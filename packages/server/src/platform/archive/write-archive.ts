@@ -12,7 +12,7 @@ export type ArchiveWriter = {
   file(path: string, bytes: number, content: AsyncIterable<Uint8Array>): Promise<void>
 }
 
-/** What the manifest says beside the list of files. */
+/** The manifest without its list of files. */
 export type ArchiveInfo = Omit<Manifest, 'format' | 'files'>
 
 /**

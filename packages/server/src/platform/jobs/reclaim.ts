@@ -4,6 +4,7 @@ import { schema } from './queue-names.ts'
 
 type Attempt = { id: string; queue: string; retryCount: number }
 
+// By SQL through `getDb`, because `findJobs` cannot filter by state and would also return completed jobs.
 const active = `select id, name as queue, retry_count as "retryCount" from ${schema}.job where state = 'active'`
 
 /**
