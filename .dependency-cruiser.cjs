@@ -18,7 +18,7 @@ const rooms = [
   only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'db/', 'store/']),
   only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
   only('webhooks-are-above-store', 'webhooks/', [...basis, 'log.ts', 'webhooks/']),
-  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publishing/publish']),
+  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publish.ts']),
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
   only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),

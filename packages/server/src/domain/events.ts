@@ -14,8 +14,8 @@ export type EventData = {
 /** An event of this platform. An unknown type or wrong data does not compile. */
 export type NewEvent = { [T in EventType]: { orgId: OrgId; type: T; data: EventData[T] } }[EventType]
 
-/** An event that another platform reports through the operator API: our types, its data. */
-export type ReportedEvent = { orgId: OrgId; type: EventType; data: object; id: string | null }
+/** An event of another platform: the type is one of ours, the data is its own. `id` is null where we choose it. */
+export type IntakeEvent = { orgId: OrgId; type: EventType; data: object; id: string | null }
 
 /**
  * External ids are used in a header, in a path and in the signed content of Standard Webhooks, so only characters without a meaning

@@ -24,7 +24,7 @@ export type Installation = {
   close(): Promise<void>
 }
 
-/** No statement of a running process takes as long, but for a report of a thousand events to thousands of webhooks. */
+/** No statement of a running process takes as long, but for a batch of a thousand events to thousands of webhooks. */
 export const silentMsMax = 120_000
 
 /** Of the embedded server, for what does not share the pool: authentication, deliveries, jobs, and commands beside them. */

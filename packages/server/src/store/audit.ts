@@ -15,15 +15,12 @@ export type AuditRow = {
   details: Record<string, unknown>
 }
 
-/** Takes a transaction only: an entry is written if, and only if, the change that it reports is. */
-export const recordAudit = (tx: Transaction, entry: AuditEntry): Promise<void> => recordAudits(tx, [entry])
-
-/** Many at once, in the given order. */
-export const recordAudits = async (tx: Transaction, entries: readonly AuditEntry[]): Promise<void> => {
-  await insertAudits(tx, entries)
+/** Takes a transaction and nothing else: an entry stands or falls with the change it reports. */
+export const recordAudit = async (tx: Transaction, entry: AuditEntry): Promise<void> => {
+  await insertAudits(tx, [entry])
 }
 
-/** Also usable as a part of the statement that makes the changes. */
+/** Many at once, in the given order. Also as a part of the statement that makes the changes. */
 export const insertAudits = (db: Executor, entries: readonly AuditEntry[]) => db`
     insert into keyhook.audit_entries (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)
     select org_id, id, action, actor_kind, user_id, credential, address, target_id, details::jsonb

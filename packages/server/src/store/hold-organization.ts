@@ -1,20 +1,21 @@
-import { type Database, isTransient, isUnavailable, type Transaction } from '../db/database.ts'
+import { isTransient, isUnavailable } from '../db/database.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import { lockOrganization } from './organizations.ts'
+import type { PublishingTransaction, Transact } from './publishing-transaction.ts'
 
 /** A transaction in which no other one counts, and then adds, what this organization has. */
-export type HoldOrganization = <T>(orgId: OrgId, work: (tx: Transaction) => Promise<T>) => Promise<T>
+export type HoldOrganization = <T>(orgId: OrgId, work: (tx: PublishingTransaction) => Promise<T>) => Promise<T>
 
 /**
  * One at a time for each organization: the others wait here and not in the database, each with a connection that another
  * organization could use.
  */
-export function createHoldOrganization(db: Database): HoldOrganization {
+export function createHoldOrganization(transact: Transact): HoldOrganization {
   const lastOf = new Map<OrgId, Promise<unknown>>()
 
   return (orgId, work) => {
     const run = () =>
-      db.begin(async (tx) => {
+      transact(async (tx) => {
         await lockOrganization(tx, orgId)
         return work(tx)
       })

@@ -45,7 +45,7 @@ export async function startEngine(deps: {
     retentionDays: settings.retentionDays,
     now: Date.now,
     leaseMs: settings.limits.leaseMs,
-    hint: () => hints.give(),
+    hint: () => hints.give(null),
     onClockSetBack: (lanes) => log.warn({ lanes }, 'dispatcher.clock_was_set_back'),
     onError,
   })
@@ -67,10 +67,7 @@ export async function startEngine(deps: {
   })
   await housekeeping.start()
   dispatcher.start()
-  const stopHints = hints.hear(() => {
-    dispatcher.hint(null)
-    return false
-  })
+  const stopHints = hints.onHint(dispatcher.hint)
   // Not awaited: a pooler that swallows LISTEN must not keep deliveries from starting.
   const listening = hints.listen().catch((error) => {
     onError(error, 'listen')

@@ -4,6 +4,7 @@ import type { Database } from '../../src/db/database.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { createHoldOrganization } from '../../src/store/hold-organization.ts'
 import { lockOrganization } from '../../src/store/organizations.ts'
+import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { startApiForTest } from '../support/installation.ts'
 
 test('many requests for one organization leave connections for the others', async () => {
@@ -39,7 +40,7 @@ const lockTimeout = () => new DatabaseError('canceled', 8, 'error')
 
 test('work for one organization runs one at a time, and a failure affects no other', async () => {
   const db = { begin: (work: (tx: unknown) => unknown) => work(async () => []) } as unknown as Database
-  const hold = createHoldOrganization(db)
+  const hold = createHoldOrganization(createTransact(db, () => {}))
   const seen: string[] = []
   const work = (name: string) => async () => {
     seen.push(`${name} begins`)
@@ -66,7 +67,7 @@ test.each([
       throw away
     },
   } as unknown as Database
-  const hold = createHoldOrganization(db)
+  const hold = createHoldOrganization(createTransact(db, () => {}))
   const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => hold(orgId, async () => 1)))
   expect(outcomes).toEqual(Array.from({ length: 5 }, () => ({ status: 'rejected', reason: away })))
   expect(attempts).toBe(1)
@@ -79,6 +80,6 @@ test('the work does not start when the lock fails', async () => {
   const work = async () => {
     hasStarted = true
   }
-  await expect(createHoldOrganization(db)(orgId, work)).rejects.toThrow('no lock')
+  await expect(createHoldOrganization(createTransact(db, () => {}))(orgId, work)).rejects.toThrow('no lock')
   expect(hasStarted).toBe(false)
 })

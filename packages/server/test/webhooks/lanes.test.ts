@@ -9,7 +9,7 @@ import { wakeLanes } from '../../src/store/delivery/news.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { redeliver } from '../../src/store/delivery/redeliveries.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
-import { publish } from '../../src/webhooks/publishing/publish.ts'
+import { publish } from '../../src/webhooks/publish.ts'
 import { holdOpen } from '../support/hold-open.ts'
 import { deliveryTest, failedSilently, until } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
@@ -257,8 +257,8 @@ test('a publisher of the same organization that is still open does not hide what
     release = done
   })
   const event = { orgId: world.orgId, type: 'database.created', data: { database_id: 'd', name: 'n' } } as const
-  await world.db.begin((tx) => publish(tx, event))
-  const open = world.db.begin(async (tx) => {
+  await world.transact((tx) => publish(tx, event))
+  const open = world.transact(async (tx) => {
     await publish(tx, event)
     await held
   })

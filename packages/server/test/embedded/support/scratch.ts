@@ -17,7 +17,7 @@ import { clustersHome } from '../../../src/embedded/system-home.ts'
 
 export const asRoot = process.getuid?.() === 0
 
-/** A folder that others may enter, gone after the test together with every server and cluster that grew out of it. */
+/** A folder that other accounts may enter, removed after the test. */
 export async function scratch(mode = 0o755): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
   await chmod(folder, mode)
@@ -25,8 +25,8 @@ export async function scratch(mode = 0o755): Promise<string> {
   return folder
 }
 
-/** Must be named before the data directory is used, so that what it leaves is removed last. */
-export function sweepAfterwards(dataDir: string): void {
+/** Stops the server and removes a cluster outside of the data directory. Call it first, so that it runs last. */
+export function removeClusterAfterwards(dataDir: string): void {
   onTestFinished(async () => {
     const home = join(dataDir, 'postgres')
     const lock = await readLockFile(home).catch(() => undefined)
@@ -41,7 +41,7 @@ export function sweepAfterwards(dataDir: string): void {
 
 export async function dataDirectory(): Promise<string> {
   const dataDir = join(await scratch(), 'data')
-  sweepAfterwards(dataDir)
+  removeClusterAfterwards(dataDir)
   return dataDir
 }
 
@@ -74,10 +74,14 @@ export const notes = (connection: EmbeddedConnection): Promise<string[]> =>
   query(connection, async (sql) => (await sql<{ text: string }[]>`select text from note order by 1`).map((r) => r.text))
 
 type Line = { note?: string; ready?: boolean; owned?: boolean; connection?: EmbeddedConnection; error?: string }
-export type Owner = { child: ChildProcess; until(wanted: (line: Line) => boolean): Promise<Line>; ended: Promise<void> }
+export type HolderProcess = {
+  child: ChildProcess
+  until(wanted: (line: Line) => boolean): Promise<Line>
+  ended: Promise<void>
+}
 
-/** Another process that opens the data directory. */
-export function startOwner(dataDir: string, purpose: string, account?: { uid: number; gid: number }): Owner {
+/** Another process that opens and locks the data directory. */
+export function startHolder(dataDir: string, purpose: string, account?: { uid: number; gid: number }): HolderProcess {
   const script = join(import.meta.dirname, 'owner.ts')
   const child = spawn(process.execPath, [script, dataDir, purpose], {
     stdio: ['ignore', 'pipe', 'inherit'],

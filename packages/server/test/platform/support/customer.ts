@@ -32,7 +32,7 @@ export type RestoreBody = {
   bytes_total: number | null
 }
 
-/** Asks until the answer is what is wanted. The deadline is for a noisy machine; nothing waits for it when all is well. */
+/** Repeats `ask` until its answer is the wanted one. The deadline only matters on a busy machine. */
 export async function until<T>(ask: () => Promise<T>, wanted: (value: T) => boolean, msMax = 40_000): Promise<T> {
   const deadline = Date.now() + msMax
   for (;;) {
@@ -45,7 +45,7 @@ export async function until<T>(ask: () => Promise<T>, wanted: (value: T) => bool
 
 export type Request = <T>(path: string, more?: { method?: string; body?: unknown; token?: string }) => Promise<Reply<T>>
 
-/** What a customer does, over HTTP alone, and waits for. */
+/** What a customer does over HTTP, and waits for. */
 export function customerOf(request: Request) {
   const get = async <T>(path: string): Promise<T> => (await request<T>(path)).body
 

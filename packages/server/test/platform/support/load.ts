@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../../src/db/database.ts'
 
 /*
- * pgbench's own bargain, in SQL so that it runs everywhere: every transaction moves an amount between an account,
- * a teller and a branch, and writes it down. In any consistent state the three sums and the history agree.
+ * The same transactions as pgbench, without needing it: each moves an amount between an account, a teller and a branch, and
+ * records it. In a consistent state the three sums and the history are equal.
  */
 export async function prepareLedger(sql: Database): Promise<void> {
   await sql`create table branches (id int primary key, balance bigint not null)`
@@ -18,7 +18,7 @@ export async function prepareLedger(sql: Database): Promise<void> {
 
 export type Load = {
   committed(): number
-  /** The rows of the history whose commits were answered by now, as the clients saw it. */
+  /** The rows of the history whose commits were acknowledged by now. */
   acknowledged(): number[]
   stop(): Promise<number>
 }

@@ -8,8 +8,9 @@ import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/ker
 import type { Installation } from '../../../src/startup/open.ts'
 import type { AttemptOutcome } from '../../../src/store/delivery/attempts.ts'
 import type { HistoryRow } from '../../../src/store/delivery/deliveries.ts'
+import { createTransact } from '../../../src/store/publishing-transaction.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
-import { publish } from '../../../src/webhooks/publishing/publish.ts'
+import { publish } from '../../../src/webhooks/publish.ts'
 import { dispatcherAlone } from '../../support/composed.ts'
 import { createInstallation, people } from '../../support/installation.ts'
 import { caFile } from './receiver.ts'
@@ -57,6 +58,7 @@ async function deliveryWorld(installation: Installation) {
   const owner = await world.person([{ orgId, role: 'owner' }])
   const log: Logger = pino({ level: process.env.TEST_LOG ?? 'silent' })
   const hints = composeHints(installation, log)
+  const transact = createTransact(db, hints.give)
 
   const addWebhook = async (
     url: string,
@@ -71,9 +73,7 @@ async function deliveryWorld(installation: Installation) {
 
   const publishOne = async (org: OrgId = orgId, name = 'main') => {
     const event = { orgId: org, type: 'database.created' as const, data: { database_id: newId('db'), name } }
-    const { id, announcement } = await db.begin((tx) => publish(tx, event))
-    hints.give(announcement && [announcement])
-    return id
+    return transact((tx) => publish(tx, event))
   }
 
   const attempts = async () => db<AttemptRow[]>`
@@ -86,6 +86,7 @@ async function deliveryWorld(installation: Installation) {
     orgId,
     owner,
     hints,
+    transact,
     addWebhook,
     publishOne,
     attempts,
