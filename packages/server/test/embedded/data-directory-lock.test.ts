@@ -94,9 +94,11 @@ test('a server waits for a command to finish, and reports it once', async () => 
   const owner = startHolder(dataDir, 'command')
   await owner.until((line) => line.ready === true)
   const noted: string[] = []
-  const opening = open(dataDir, 'serve', { note: (text) => void noted.push(text) })
-  setTimeout(() => owner.child.kill('SIGTERM'), 300)
-  expect((await opening).owned).toBe(true)
+  const note = (text: string) => {
+    noted.push(text)
+    owner.child.kill('SIGTERM')
+  }
+  expect((await open(dataDir, 'serve', { note })).owned).toBe(true)
   await owner.ended
   expect(noted).toEqual([expect.stringContaining(`pid ${owner.child.pid}`)])
 })

@@ -28,7 +28,16 @@ test('the server has room for all the connections that a process may open', { ti
   const config = readConfig({ KEYHOOK_DATA_DIR: await dataDirectory(), KEYHOOK_DATABASE_CONNECTIONS: '250' })
   const { db, close } = await openInstallation(config, { purpose: 'serve', note() {} })
   onTestFinished(close)
-  await Promise.all(Array.from({ length: 250 }, () => db`select pg_sleep(3)`))
+  const allOpen = Promise.withResolvers<void>()
+  let open = 0
+  const useConnection = () =>
+    db.begin(async (tx) => {
+      await tx`set local idle_in_transaction_session_timeout = 0`
+      open += 1
+      if (open === 250) allOpen.resolve()
+      await allOpen.promise
+    })
+  await Promise.all(Array.from({ length: 250 }, useConnection))
   const [room] = await db`select current_setting('max_connections')::int as connections`
   expect(room!.connections).toBeGreaterThan(250 + 2 + 7 + 5)
 })

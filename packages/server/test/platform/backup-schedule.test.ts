@@ -141,8 +141,8 @@ test('backups and databases that changed since the pass read its list are skippe
   })
   const left = await db`select id, status from keyhook.backups where node = 'there' order by id`
   expect(left.map((row) => `${row.id} ${row.status}`)).toEqual([
-    'bak_started running',
     'bak_deleted deleted',
     'bak_read completed',
+    'bak_started running',
   ])
 })

@@ -15,6 +15,7 @@ import { postmastersIn } from './support/platform.ts'
  * outcome, and those between the outcome and the end of the job. KEYHOOK_TEST_LONG=1 uses all steps.
  */
 const isLong = process.env.KEYHOOK_TEST_LONG === '1'
+const timeoutMs = isLong ? 600_000 : 240_000
 const stepsOf = (short: string[], long: string[]): string[] => (isLong ? [...short, ...long] : short)
 
 const provisioningSteps = stepsOf(
@@ -107,7 +108,7 @@ describe.concurrent('killed with kill -9', () => {
     await keyhook.start()
     await keyhook.settled()
     expect(await databasesOf(keyhook)).toEqual(before)
-  }, 240_000)
+  }, timeoutMs)
 
   test('during backups, restores and removals of backups: only complete archives and copies, with one event each', async ({
     expect,
@@ -162,5 +163,5 @@ describe.concurrent('killed with kill -9', () => {
       'backup.completed': backupSteps.length + 1,
       'restore.completed': restoreSteps.length,
     })
-  }, 240_000)
+  }, timeoutMs)
 })
