@@ -10,7 +10,7 @@ import { createDispatchStore } from './dispatching/dispatch-store.ts'
 import { createDispatcher, type DispatcherLimits } from './dispatching/dispatcher.ts'
 import type { FlowObserver } from './dispatching/flow.ts'
 import type { Hints } from './hints.ts'
-import { createHousekeeping } from './housekeeping.ts'
+import { createMaintenance } from './maintenance.ts'
 import { createAddressGuard } from './sending/address-guard.ts'
 import type { SendLimits } from './sending/attempt.ts'
 import { createConnect } from './sending/connector.ts'
@@ -62,7 +62,7 @@ export async function startEngine(deps: {
     now,
     onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),
   })
-  const housekeeping = createHousekeeping({
+  const maintenance = createMaintenance({
     db,
     retentionDays: settings.retentionDays,
     now,
@@ -80,7 +80,7 @@ export async function startEngine(deps: {
     schedule: settings.schedule,
     open: (leased) => senders.open(leased),
     async mend(attemptIds) {
-      await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'mend'))
+      await maintenance.ensurePartitionsFor(attemptIds).catch((error) => onError(error, 'mend'))
     },
     isUnavailable,
     isDataError,
@@ -88,7 +88,7 @@ export async function startEngine(deps: {
     observe: deps.observe,
     tellHolders: deps.hints.giveHolders,
   })
-  await housekeeping.start()
+  await maintenance.start()
   dispatcher.start()
   const deafen = deps.hints.hear((hint) => {
     if (hint.kind === 'work') return dispatcher.hint(hint.announcements)
@@ -111,7 +111,7 @@ export async function startEngine(deps: {
       deafen()
       await dispatcher.stop()
       // With PostgreSQL away its statements wait for a connection, and nothing that they do is lost.
-      await within(systemClock, 1_000, housekeeping.stop())
+      await within(systemClock, 1_000, maintenance.stop())
       senders.close()
       const unlistened = listening.then((unlisten) => unlisten())
       await within(systemClock, 1_000, unlistened).catch(() => {})
