@@ -131,7 +131,8 @@ export type ReleasedLane = HeldLane & { redeliveryRequests: number; abandon: boo
 
 /**
  * Gives lanes back and says which. One that was woken or has a new redelivery request since is not given back: both are compared
- * in the locked row, so that nothing is missed between two reads.
+ * in the locked row, so that nothing is missed between two reads. Nor is one with an attempt in flight: then this statement comes
+ * late, from a connection that was given up, and the attempt would be in a lane that is never due.
  */
 export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
@@ -144,10 +145,9 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
       ) as h (id, token, redelivery_requests, abandon)
       join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
       where h.abandon or (
-        l.lease_server = pg_postmaster_start_time() and (
-          l.ended_at is not null
-          or (l.head_seq <= l.cursor_seq and l.redelivery_requests = h.redelivery_requests)
-        )
+        l.lease_server = pg_postmaster_start_time()
+        and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.redelivery_requests = h.redelivery_requests))
+        and not exists (select from keyhook.in_flight f where f.lane_id = l.id)
       )
       order by l.id for no key update of l skip locked
     )
