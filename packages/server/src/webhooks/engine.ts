@@ -79,8 +79,8 @@ export async function startEngine(deps: {
     limits: settings.limits,
     schedule: settings.schedule,
     open: (leased) => senders.open(leased),
-    async mend(attemptIds) {
-      await maintenance.ensurePartitionsFor(attemptIds).catch((error) => onError(error, 'mend'))
+    async mend() {
+      await maintenance.ensurePartitions().catch((error) => onError(error, 'mend'))
     },
     isUnavailable,
     isDataError,

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { uuid7Ms } from '../kernel/uuid7.ts'
 import { databaseNowMs } from '../store/clock.ts'
 import { correctLanes, correctRetries } from '../store/delivery/future-times.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'
@@ -77,8 +76,8 @@ export function createMaintenance(deps: {
       await ensurePartitions(db, deps.now())
       loops = [repeat(recoveryMs, () => run('recovery', recover)), repeat(hourMs, hourly)]
     },
-    /** For attempts whose week has no partition, because a clock was wrong when they began. */
-    ensurePartitionsFor: (attemptIds: readonly string[]) => ensurePartitions(db, deps.now(), attemptIds.map(uuid7Ms)),
+    /** Call it when an attempt cannot be stored: its week may have no partition, because a clock was wrong when it began. */
+    ensurePartitions: () => ensurePartitions(db, deps.now()),
     /** What runs once an hour, now. */
     hourly,
     async stop(): Promise<void> {

@@ -21,26 +21,30 @@ const listPartitions = async (db: Executor): Promise<string[]> => {
   return rows.map((row) => row.name)
 }
 
+/** When the attempts in flight began, by the clocks of their dispatchers. */
+const listInFlightMs = async (db: Executor): Promise<number[]> => {
+  const rows = await db<{ id: string }[]>`select id from keyhook.in_flight`
+  return rows.map((row) => uuid7Ms(row.id))
+}
+
 /** Last week's partition is for attempts that began before midnight on Sunday. */
-const missingWeeks = (nowMs: number, attemptsMs: readonly number[], existing: readonly string[]): number[] => {
+async function missingWeeks(db: Executor, nowMs: number): Promise<number[]> {
   const weeks = Array.from({ length: weeksAhead + 2 }, (_, i) => weekOf(nowMs) - 1 + i)
-  return [...new Set([...weeks, ...attemptsMs.map(weekOf)])].filter((week) => !existing.includes(nameOf(week)))
+  const inFlight = (await listInFlightMs(db)).map(weekOf)
+  const existing = new Set(await listPartitions(db))
+  return [...new Set([...weeks, ...inFlight])].filter((week) => !existing.has(nameOf(week)))
 }
 
 /**
- * Adds the partitions of this week and the next few, long before they are needed. `attemptsMs`: times of attempts that have to be
- * stored, whatever the clock was when they began. Returns the new partitions.
+ * Adds the partitions of this week and the next few, long before they are needed, and those of attempts in flight: their week may be
+ * any, because a dispatcher's clock may have been wrong. Returns the new partitions.
  */
-export async function ensurePartitions(
-  db: Database,
-  nowMs: number,
-  attemptsMs: readonly number[] = [],
-): Promise<string[]> {
-  if (missingWeeks(nowMs, attemptsMs, await listPartitions(db)).length === 0) return []
+export async function ensurePartitions(db: Database, nowMs: number): Promise<string[]> {
+  if ((await missingWeeks(db, nowMs)).length === 0) return []
   return db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.partitions', 0))`
     // Again under the lock: another node may have added them meanwhile.
-    const missing = missingWeeks(nowMs, attemptsMs, await listPartitions(tx))
+    const missing = await missingWeeks(tx, nowMs)
     for (const week of missing) {
       const [first, end] = [uuid7Floor(startOf(week)), uuid7Floor(startOf(week + 1))]
       await tx`select keyhook.add_attempts_partition(${nameOf(week)}, ${first}, ${end})`
@@ -54,17 +58,13 @@ export async function ensurePartitions(
  * flight stays, however old it is, because its outcome will be stored there. Returns the dropped partitions.
  */
 export async function dropPartitions(db: Database, olderThanMs: number): Promise<string[]> {
-  const firstKept = nameOf(weekOf(Math.min(olderThanMs, await oldestInFlightMs(db))))
+  const keptFromMs = (await listInFlightMs(db)).reduce((oldest, ms) => Math.min(oldest, ms), olderThanMs)
+  const firstKept = nameOf(weekOf(keptFromMs))
   const dropped: string[] = []
   for (const name of (await listPartitions(db)).filter((one) => one < firstKept)) {
     if (await dropPartition(db, name)) dropped.push(name)
   }
   return dropped
-}
-
-async function oldestInFlightMs(db: Database): Promise<number> {
-  const [row] = await db<{ id: string }[]>`select id from keyhook.in_flight order by id limit 1`
-  return row === undefined ? Number.POSITIVE_INFINITY : uuid7Ms(row.id)
 }
 
 /** False when it was locked; the next hour tries again. */

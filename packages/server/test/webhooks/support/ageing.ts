@@ -10,12 +10,12 @@ const olderId = (uuid: string, ms: number) => uuid7Floor(uuid7Ms(uuid) - ms).sli
 export async function age(db: Database, eventId: string, days: number): Promise<void> {
   const ms = days * dayMs
   const back = `${ms} milliseconds`
-  await ensurePartitions(db, Date.now() - ms)
   const [event] = await db<{ org_id: string; seq: string }[]>`
     update keyhook.events set created_at = created_at - ${back}::interval where id = ${eventId} returning org_id, seq`
   const { org_id, seq } = event!
   for (const { id } of await db<{ id: string }[]>`
     select id from keyhook.attempts where org_id = ${org_id} and event_seq = ${seq}`) {
+    await ensurePartitions(db, uuid7Ms(id) - ms)
     await db`
       update keyhook.attempts set id = ${olderId(id, ms)}, started_at = started_at - ${back}::interval where id = ${id}`
   }

@@ -23,7 +23,11 @@ export const deliveryEnvironment = {
   KEYHOOK_DELIVERY_DRAIN_MS: '1000',
 }
 
-type AttemptRow = Omit<HistoryRow, 'event_id' | 'event_type'> & { webhook_id: WebhookId; event_seq: number }
+type AttemptRow = Omit<HistoryRow, 'event_id' | 'event_type' | 'request_headers'> & {
+  webhook_id: WebhookId
+  event_seq: number
+  request_headers: string
+}
 
 /** The outcome of an attempt that failed without any response. */
 export const failedOutcome: AttemptOutcome = {

@@ -2,8 +2,9 @@ import type { Database } from '../../../src/db/database.ts'
 import { uuid7 } from '../../../src/kernel/uuid7.ts'
 import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
 import { beginAttempts, type NewAttempt } from '../../../src/webhooks/sql/begin.ts'
-import { type LeasedLane, type LeaseRequest, leaseLanes } from '../../../src/webhooks/sql/lease.ts'
-import { settleAttempts } from '../../../src/webhooks/sql/settle.ts'
+import { fetchDue } from '../../../src/webhooks/sql/fetch.ts'
+import { type LeasedLane, type LeaseRequest, leaseLanes, releaseLanes } from '../../../src/webhooks/sql/lease.ts'
+import { type AttemptOutcome, settleAttempts } from '../../../src/webhooks/sql/settle.ts'
 import { firstWake, wakeLanes } from '../../../src/webhooks/sql/wake.ts'
 import { deliveryTest, failedOutcome } from './delivery-test.ts'
 
@@ -42,5 +43,29 @@ export async function leasedLane() {
     lane: lane!,
     first: firstAttempt(lane!),
     held: { laneId, token, redeliveryRequests, abandon: false },
+  }
+}
+
+/**
+ * Does what a dispatcher does for all lanes that are due, with one attempt each: `retryMs` undefined succeeds, null fails for
+ * good, a number fails and tries again after it.
+ */
+export async function deliverDue(db: Database, retryMs?: number | null): Promise<void> {
+  await wake(db)
+  for (const lane of await lease(db)) {
+    const { laneId, orgId, cursorSeq: afterSeq } = lane
+    const due = await fetchDue(db, [{ laneId, orgId, afterSeq, firstsMax: 100, retriesMax: 100 }])
+    const attempts = due.map((one) => ({
+      ...firstAttempt(lane, one.eventSeq),
+      attempt: one.attempts + 1,
+      tries: one.tries,
+    }))
+    await begin(db, ...attempts)
+    const outcome: AttemptOutcome = retryMs === undefined ? { ...failedOutcome, status: 'succeeded' } : failedOutcome
+    await settleAttempts(
+      db,
+      attempts.map((attempt) => ({ attempt, outcome, tries: attempt.tries + 1, retryMs: retryMs ?? null })),
+    )
+    await releaseLanes(db, [{ ...lane, abandon: false }])
   }
 }
