@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
-import type { Database } from '../../src/db/database.ts'
 import { connect } from '../../src/db/database.ts'
 import { readNetwork } from '../../src/domain/network.ts'
 import type { WebhookId } from '../../src/kernel/ids.ts'
@@ -12,27 +11,10 @@ import { startEngine } from '../../src/webhooks/engine.ts'
 import { call } from '../support/client.ts'
 import { apiAlone } from '../support/composed.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
+import { findLostDeliveries } from './support/lost-deliveries.ts'
 import { caFile, type Reply, receiverFor } from './support/receiver.ts'
 
 const silent = pino({ level: 'silent' })
-
-/** Unfinished deliveries that no dispatcher would ever look at again, in one snapshot of the database. */
-const limbo = (db: Database) => db`
-  select 'a retry in a lane that is not due' as why, r.lane_id, r.event_seq
-  from keyhook.retries r join keyhook.lanes l on l.id = r.lane_id
-  where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(r.due_at, now())))
-  union all
-  select 'an attempt in flight in a lane that is not due', f.lane_id, f.event_seq
-  from keyhook.in_flight f join keyhook.lanes l on l.id = f.lane_id
-  where l.due_at is null or (l.lease_owner is null and l.due_at > now())
-  union all
-  select 'a first attempt without a wake', d.lane_id, d.event_seq
-  from keyhook.deliveries d join keyhook.lanes l on l.id = d.lane_id
-  where l.ended_at is null and d.event_seq > l.cursor_seq and (l.due_at is null or l.head_seq < d.event_seq)
-    and not exists (
-      select 1 from keyhook.wakes w
-      where w.org_id = d.org_id and d.event_seq >= w.first_seq and d.event_seq <= w.last_seq
-    )`
 
 /*
  * Invariant 5. Fails when a lane is released with `due_at` null, when a lane is woken without `due_at`, and when a redelivery
@@ -50,7 +32,7 @@ test('a delivery that is not finished is due at some time, at every moment', asy
   const found: unknown[] = []
   const watching = (async () => {
     while (!isOver && found.length === 0) {
-      found.push(...(await limbo(world.db)))
+      found.push(...(await findLostDeliveries(world.db)))
       await sleep(3)
     }
   })()
