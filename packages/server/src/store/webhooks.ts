@@ -2,7 +2,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
-import { endLane } from './delivery/lanes.ts'
+import { endLane } from './delivery/lane-requests.ts'
 import type { PageRequest } from './page.ts'
 
 export type NewWebhook = {

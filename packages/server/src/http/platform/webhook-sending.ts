@@ -6,9 +6,9 @@ import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { databaseNowMs } from '../../store/clock.ts'
-import { findLane } from '../../store/delivery/deliveries.ts'
-import { countRecoverable, findRecovery, insertRecovery } from '../../store/delivery/recoveries.ts'
-import { redeliver } from '../../store/delivery/redeliveries.ts'
+import { findLane } from '../../store/delivery/history.ts'
+import { countRecoverable, findRecovery, insertRecovery } from '../../store/delivery/recovery.ts'
+import { redeliver } from '../../store/delivery/redelivery.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
@@ -98,8 +98,8 @@ export function webhookSendingRoutes(deps: {
       async handler({ orgId, actor, params: { webhookId: hook, deliveryId: attempt } }) {
         await deps.transact(async (tx) => {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
-          if (outcome === 'no_such_delivery') throw notFound(`${attempt} is not one of ${hook}'s`)
-          if (outcome === 'on_its_way') {
+          if (outcome === 'not_found') throw notFound(`${attempt} is not one of ${hook}'s`)
+          if (outcome === 'in_flight') {
             throw new Fault('conflict', { public: 'An attempt of this delivery is on its way right now.' })
           }
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })

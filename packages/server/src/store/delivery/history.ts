@@ -25,7 +25,7 @@ type AttemptRow = {
 
 export type HistoryRow = AttemptRow & { event_id: string; event_type: EventType }
 
-/** Null for a webhook that does not exist or no longer does. */
+/** Null for a webhook that does not exist or is deleted. */
 export const findLane = async (
   db: Executor,
   orgId: OrgId,
@@ -36,21 +36,19 @@ export const findLane = async (
   return row === undefined ? null : { laneId: Number(row.lane_id), url: row.url }
 }
 
-/** Whether an attempt is on its way to the webhook, be it deleted or not. */
-export const isSending = async (db: Database, orgId: OrgId, webhookId: WebhookId): Promise<boolean> => {
-  const [row] = await db<{ sending: boolean }[]>`
-    select exists (
-      select 1 from keyhook.in_flight where lane_id = (
-        select id from keyhook.lanes where org_id = ${orgId} and webhook_id = ${webhookId}
-      )
-    ) as sending`
-  return row!.sending
+/** Whether an attempt to the webhook is in flight; the webhook may be deleted. */
+export const hasAttemptInFlight = async (db: Database, orgId: OrgId, webhookId: WebhookId): Promise<boolean> => {
+  const rows = await db`
+    select from keyhook.in_flight where lane_id = (
+      select lane_id from keyhook.webhooks where org_id = ${orgId} and id = ${webhookId}
+    ) limit 1`
+  return rows.count > 0
 }
 
-/** Sorts after every id there is. Always a bound, so that every page is one descent of the index. */
+/** Sorts after every id. Always a bound, so that every page is one descent of the index. */
 const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-/** Attempts newest first: those that have ended, and those on their way. An attempt is exactly one of the two. */
+/** Attempts newest first, ended ones and those in flight. Settling moves a row from one table to the other in one statement. */
 export const listAttempts = (
   db: Database,
   orgId: OrgId,
@@ -64,7 +62,7 @@ export const listAttempts = (
         request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail,
         next_attempt_at
       from keyhook.attempts
-      where lane_id = ${laneId} and org_id = ${orgId} and id < ${before ?? afterAllIds}
+      where lane_id = ${laneId} and id < ${before ?? afterAllIds}
       order by id desc limit ${limit}
     )
     union all
@@ -72,7 +70,7 @@ export const listAttempts = (
       select id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
         null, null, null, null, null, null, null, null
       from keyhook.in_flight
-      where lane_id = ${laneId} and org_id = ${orgId} and id < ${before ?? afterAllIds}
+      where lane_id = ${laneId} and id < ${before ?? afterAllIds}
       order by id desc limit ${limit}
     )
   ) r
@@ -85,17 +83,17 @@ export type EventAttemptRow = Pick<
   'id' | 'attempt' | 'status' | 'started_at' | 'duration_us' | 'response_status' | 'error_code' | 'next_attempt_at'
 > & { lane_id: string }
 
-/** Every attempt to deliver one event, to whichever webhook, in the order of their numbers: the ids are by the clocks of dispatchers. */
+/** Every attempt to deliver one event, by webhook and number. Not by id: ids follow the clocks of dispatchers. */
 export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string) => db<EventAttemptRow[]>`
   select a.lane_id, a.id, a.attempt, a.status, a.started_at, a.duration_us, a.response_status, a.error_code,
     a.next_attempt_at
   from keyhook.deliveries d
-  join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq and a.org_id = d.org_id
+  join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   union all
-  select s.lane_id, s.id, s.attempt, 'sending', s.started_at, null, null, null, null
-  from keyhook.in_flight s
-  join keyhook.deliveries d on d.lane_id = s.lane_id and d.event_seq = s.event_seq and d.org_id = s.org_id
+  select f.lane_id, f.id, f.attempt, 'sending', f.started_at, null, null, null, null
+  from keyhook.deliveries d
+  join keyhook.in_flight f on f.lane_id = d.lane_id and f.event_seq = d.event_seq
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   order by 1, 3`
 
@@ -107,14 +105,14 @@ export type EventWebhookRow = {
   created_later: boolean
   deleted: boolean
   addressed: boolean
-  /** Its first attempt was begun some time. */
+  /** Its first attempt was begun. */
   started: boolean
   waiting_until: Date | null
 }
 
 /**
- * The webhooks of the organization, with what decided whether the event went to them. Those that were gone before it are
- * left out: they stay as rows for ever. By the event's own row, whose time is finer than a `Date`.
+ * The webhooks of the organization, with what decided whether the event went to them. Webhooks deleted before the event are left
+ * out; compared with the event's own row, because a `Date` has only milliseconds.
  */
 export const listWebhooksOfEvent = (
   db: Database,
@@ -126,9 +124,9 @@ export const listWebhooksOfEvent = (
     d.lane_id is not null as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
     r.due_at as waiting_until
   from keyhook.webhooks w
-  left join keyhook.lanes l on l.id = w.lane_id and l.org_id = w.org_id
+  left join keyhook.lanes l on l.id = w.lane_id
   left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
-  left join keyhook.retries r on r.lane_id = w.lane_id and r.event_seq = ${event.seq} and r.org_id = w.org_id
+  left join keyhook.retries r on r.lane_id = w.lane_id and r.event_seq = ${event.seq}
   where w.org_id = ${orgId} and (
     w.deleted_at is null or d.lane_id is not null
     or w.deleted_at > (select created_at from keyhook.events where org_id = ${orgId} and seq = ${event.seq})
