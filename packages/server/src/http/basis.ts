@@ -1,5 +1,8 @@
 import type { TSchema } from 'typebox'
 
+/** A part of the OpenAPI document. */
+export type Json = { [key: string]: unknown }
+
 /** Something that was left open inside of a thing, such as the longest value of a field that the text shows. */
 export type Choice = { description: string; 'x-basis': 'chosen'; 'x-decision': number }
 

@@ -6,6 +6,7 @@ import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { Basis, Choice } from './basis.ts'
+import type { Tag } from './openapi/tags.ts'
 import type { PathParams } from './path-parameters.ts'
 
 /** A request that has passed authentication, authorization and validation: all that a handler gets to see. */
@@ -59,6 +60,7 @@ type RouteShape = {
   basis: Basis
   /** What was left open about it besides. */
   choices?: readonly Choice[]
+  tag: Tag
   summary: string
   description: string
   query?: TSchema

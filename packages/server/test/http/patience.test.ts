@@ -17,7 +17,14 @@ import { openRaw } from '../support/raw-http.ts'
 
 const json = 'HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n'
 
-const forOperators = { needs: 'operator', basis: chosen(79), summary: '', description: '', faults: [] } as const
+const forOperators = {
+  needs: 'operator',
+  basis: chosen(79),
+  tag: 'Operator',
+  summary: '',
+  description: '',
+  faults: [],
+} as const
 
 const takesBody = operatorRoute({
   ...forOperators,

@@ -3,13 +3,13 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import type { OpenApi } from '../../src/http/openapi/openapi.ts'
-import { readRegister } from '../../src/http/reference/register.ts'
 import { call } from '../support/client.ts'
 import { marked, type Node, walk } from '../support/document-walk.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
+import { readRegister } from './support/register.ts'
 
 /*
- * The register of decisions, the code it names, and the document that shows them: none may say what another does not.
+ * The register of decisions, the code it names and /openapi.json agree.
  */
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))
@@ -33,10 +33,10 @@ const isChoice = (node: Node): boolean => node['x-basis'] === 'chosen' && Number
 test('every entry says what was open, what is chosen, what that rests on, and which files make it so', () => {
   expect(register.length).toBeGreaterThan(70)
   expect(new Set(register.map((entry) => entry.number)).size).toBe(register.length)
-  for (const { number, said } of register) {
+  for (const { number, lines } of register) {
     for (const name of ['Open', 'Chosen', 'Rests on', 'Code'])
-      expect(said.has(name), `${number} has ${name}`).toBe(true)
-    const files = [...said.get('Code')!.matchAll(/`(packages\/[^`]+)`/g)].map(([, file]) => file!)
+      expect(lines.has(name), `${number} has ${name}`).toBe(true)
+    const files = [...lines.get('Code')!.matchAll(/`(packages\/[^`]+)`/g)].map(([, file]) => file!)
     expect(files.length, `${number} names a file`).toBeGreaterThan(0)
     for (const file of files) {
       expect(existsSync(root + file) && statSync(root + file).isFile(), `${number}: ${file} is a file`).toBe(true)
@@ -45,7 +45,7 @@ test('every entry says what was open, what is chosen, what that rests on, and wh
 })
 
 test('every entry stands in /openapi.json where it shows, or says that it does not show', () => {
-  const hidden = register.filter(({ said }) => said.has('Shows')).map((entry) => entry.number)
+  const hidden = register.filter(({ lines }) => lines.has('Shows')).map((entry) => entry.number)
   const numbers = register.map((entry) => entry.number)
   expect(numbers.filter((number) => !cited.has(number))).toEqual(hidden)
 })

@@ -67,6 +67,7 @@ export function operatorEventRoutes(deps: {
       needs: 'operator',
       audit: 'event.reported',
       basis: here,
+      tag: 'Operator',
       summary: 'Report events',
       description: `Takes one event, or an array of up to ${eventsMax}: all of them or none. Each goes to the webhooks of its organization that are subscribed to its type.`,
       body,

@@ -49,6 +49,7 @@ export function databaseRoutes(deps: {
       needs: 'databases:create',
       audit: 'database.created',
       basis: chosen(50),
+      tag: 'Databases',
       summary: 'Create a database',
       description:
         'Begins to provision a PostgreSQL of its own. `password` is shown here and never again. `database.created` follows when it accepts connections, `database.failed` when it never will.',
@@ -77,6 +78,7 @@ export function databaseRoutes(deps: {
       needs: 'databases:read',
       audit: null,
       basis: chosen(50),
+      tag: 'Databases',
       summary: 'List databases',
       description: 'The databases of the organization, newest first.',
       query: onlyPageQuery,
@@ -92,6 +94,7 @@ export function databaseRoutes(deps: {
       needs: 'databases:read',
       audit: null,
       basis: chosen(50),
+      tag: 'Databases',
       summary: 'Read a database',
       description: 'How to connect to it, once it is `available`.',
       faults: ['not_found'],
@@ -108,6 +111,7 @@ export function databaseRoutes(deps: {
       needs: 'databases:delete',
       audit: 'database.deleted',
       basis: chosen(55),
+      tag: 'Databases',
       summary: 'Delete a database',
       description:
         'Ends it, whatever it is doing: a backup that is being taken of it fails, and so does a database that is not available yet. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',

@@ -32,6 +32,7 @@ export function restoreRoutes(deps: {
       needs: 'backups:restore',
       audit: 'restore.created',
       basis: chosen(59),
+      tag: 'Restores',
       summary: 'Restore a backup',
       description:
         'Begins to make a new database from the backup, with a password of its own; the source is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
@@ -81,6 +82,7 @@ export function restoreRoutes(deps: {
       needs: 'backups:read',
       audit: null,
       basis: chosen(59),
+      tag: 'Restores',
       summary: 'List restores',
       description: 'The restores of the organization, newest first.',
       query: onlyPageQuery,
@@ -96,6 +98,7 @@ export function restoreRoutes(deps: {
       needs: 'backups:read',
       audit: null,
       basis: chosen(59),
+      tag: 'Restores',
       summary: 'Read a restore',
       description: 'How far it is, or how it ended.',
       faults: ['not_found'],

@@ -99,6 +99,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       needs: 'deliveries:read',
       audit: null,
       basis: here,
+      tag: 'Redelivery',
       summary: 'Explain an event',
       description: 'Where one event went and where it did not, and why; with every attempt.',
       faults: ['not_found'],

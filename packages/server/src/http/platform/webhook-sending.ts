@@ -48,6 +48,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'webhook.tested',
       basis: chosen(37),
+      tag: 'Redelivery',
       summary: 'Send a test event',
       description:
         'Sends a sample of an event type to this webhook alone, subscribed or not. It is signed, retried and recorded like any event; its `data` holds `"test": true`.',
@@ -83,6 +84,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'delivery.redelivered',
       basis: chosen(38),
+      tag: 'Redelivery',
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
@@ -114,6 +116,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'webhook.recovered',
       basis: chosen(39),
+      tag: 'Redelivery',
       summary: 'Recover deliveries',
       description:
         'Redelivers every event of a stretch of time that never arrived at this webhook: a job that survives restarts. With `dry_run` it only counts them.',
@@ -187,6 +190,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:read',
       audit: null,
       basis: chosen(39),
+      tag: 'Redelivery',
       summary: 'Show a recovery',
       description: 'How far a recovery has come.',
       faults: ['not_found'],

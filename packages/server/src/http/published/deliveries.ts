@@ -20,6 +20,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
         choice(18, 'An attempt is recorded before its request leaves.'),
         choice(45, 'Attempts are kept for ever, unless the operator has set a number of days.'),
       ],
+      tag: 'Webhooks',
       summary: 'List delivery attempts',
       description: 'Every attempt to deliver an event to this webhook, with its status and the response.',
       query: onlyPageQuery,

@@ -36,6 +36,7 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
           'With an API key, the one organization it was made in; with a login token, all that the user is a member of.',
         ),
       ],
+      tag: 'Organizations',
       summary: 'List organizations',
       description: 'The organizations that the caller can reach.',
       query: onlyPageQuery,

@@ -29,6 +29,7 @@ export function webhookRoutes(deps: {
       audit: 'webhook.created',
       basis: specified,
       choices: [choice(27, 'An organization has at most 10,000 webhooks, unless the operator has set another limit.')],
+      tag: 'Webhooks',
       summary: 'Create a webhook',
       description:
         'Subscribes an HTTPS address to event types. `secret` signs every delivery; it is shown here and never again.',
@@ -67,6 +68,7 @@ export function webhookRoutes(deps: {
       needs: 'webhooks:read',
       audit: null,
       basis: specified,
+      tag: 'Webhooks',
       summary: 'List webhooks',
       choices: [choice(2, 'Newest first.')],
       description: 'The webhooks of the organization.',
@@ -87,6 +89,7 @@ export function webhookRoutes(deps: {
         choice(12, 'A webhook that is deleted already is answered 404, and so are its deliveries.'),
         choice(24, 'No attempt starts after this answer, which waits up to half a second for those on their way.'),
       ],
+      tag: 'Webhooks',
       summary: 'Delete a webhook',
       description: 'Ends the webhook.',
       faults: ['not_found'],

@@ -1,7 +1,9 @@
+import { sampleData } from '../../domain/event-samples.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
-import { type Basis, type Choice, choice, chosen, specified, withChoices } from '../basis.ts'
-import { told } from './openapi-events.ts'
-import type { Json } from './openapi-node.ts'
+import type { EventData } from '../../domain/events.ts'
+import { type IdPrefix, idPattern } from '../../kernel/ids.ts'
+import { type Basis, type Choice, choice, chosen, type Json, specified, withChoices } from '../basis.ts'
+import { exampleEvent } from './examples.ts'
 
 /** The other direction: what we send to a webhook's URL, by type of event. */
 export const deliveryWebhooks = (serviceName: string): Record<string, { post: Json }> =>
@@ -27,12 +29,22 @@ const sending: Choice[] = [
 
 const delivery = (serviceName: string, type: EventType): Json => ({
   operationId: `deliver${type.replace(/(?:^|\.)(\w)/g, (_, letter) => letter.toUpperCase())}`,
+  tags: ['Events'],
   summary: type,
-  description: `${told[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
+  description: `${events[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
   security: [],
   ...withChoices(specified, sending),
   parameters: headers(serviceName, type),
-  requestBody: { required: true, ...chosen(15), content: { 'application/json': { schema: eventSchema(type) } } },
+  requestBody: {
+    required: true,
+    ...chosen(15),
+    content: {
+      'application/json': {
+        schema: eventSchema(type),
+        example: { id: exampleEvent.id, type, timestamp: exampleEvent.timestamp, data: sampleData(type) },
+      },
+    },
+  },
   responses: {
     '2XX': { description: 'The event has arrived.', ...chosen(19) },
     '3XX': { description: 'It has not: redirects are not followed.', ...chosen(19) },
@@ -85,7 +97,7 @@ const eventSchema = (type: EventType): Json => ({
     data: {
       type: 'object',
       description: 'What there is to tell about it. Fields may be added.',
-      properties: told[type].data,
+      properties: events[type].data,
       ...withChoices(chosen(15), [
         choice(37, 'A sample that somebody asked for has `"test": true` besides.'),
         choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
@@ -94,3 +106,55 @@ const eventSchema = (type: EventType): Json => ({
   },
   required: ['id', 'type', 'timestamp', 'data'],
 })
+
+const here = chosen(15)
+const text = (description: string): Json => ({ type: 'string', description, ...here })
+const whole = (description: string): Json => ({ type: 'integer', minimum: 0, description, ...here })
+const id = (prefix: IdPrefix, description: string): Json => ({ ...text(description), pattern: idPattern(prefix) })
+
+const databaseId = id('db', 'The database.')
+const backupId = id('bak', 'The backup.')
+const reason = {
+  ...text('Why, in words for people.'),
+  'x-chosen': [choice(68, 'Worded by us: nothing of the inside shows.')],
+}
+
+type Events = { [T in EventType]: { firesWhen: string; data: { [F in keyof EventData[T]]: Json } } }
+
+/** When each event fires, as the published interface says, and the fields of its data. */
+const events: Events = {
+  'database.created': {
+    firesWhen: 'A database finishes provisioning successfully.',
+    data: { database_id: databaseId, name: text('Its name.') },
+  },
+  'database.failed': {
+    firesWhen: 'A database provisioning job fails.',
+    data: { database_id: databaseId, name: text('Its name.'), reason },
+  },
+  'backup.completed': {
+    firesWhen: 'A backup finishes successfully.',
+    data: { backup_id: backupId, database_id: databaseId, size_bytes: whole('The size of the archive.') },
+  },
+  'backup.failed': {
+    firesWhen: 'A backup job fails.',
+    data: { backup_id: backupId, database_id: databaseId, reason },
+  },
+  'restore.completed': {
+    firesWhen: 'A restore into a new database finishes successfully.',
+    data: {
+      restore_id: id('rst', 'The restore.'),
+      backup_id: backupId,
+      database_id: id('db', 'The new database.'),
+    },
+  },
+  'invoice.paid': {
+    firesWhen: 'An invoice is marked paid.',
+    data: {
+      invoice_id: id('inv', 'The invoice.'),
+      month: text('The month it is for, such as `2026-01`.'),
+      currency: text('ISO 4217.'),
+      total_minor: whole('The sum, in minor units (cents).'),
+      paid_at: { ...text('When it was marked paid.'), format: 'date-time' },
+    },
+  },
+}

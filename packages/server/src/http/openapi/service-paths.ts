@@ -1,7 +1,7 @@
-import { type Choice, choice, chosen, withChoices } from '../basis.ts'
-import { curlSample } from './openapi-example.ts'
-import { header, type Json, noStore } from './openapi-node.ts'
-import { also, basisOf, problemResponse } from './openapi-responses.ts'
+import { type Choice, choice, chosen, type Json, withChoices } from '../basis.ts'
+import { header, noStore } from './nodes.ts'
+import { headToo, operationId } from './operations.ts'
+import { also, basisOf, problemResponse } from './responses.ts'
 
 type Page = {
   path: string
@@ -11,7 +11,7 @@ type Page = {
   choices?: Choice[]
   content: Json
   headers?: Json
-  problems?: Record<string, Json>
+  otherAnswers?: Record<string, Json>
 }
 
 const okContent = {
@@ -22,28 +22,33 @@ const okContent = {
       required: ['status'],
       additionalProperties: false,
     },
+    example: { status: 'ok' },
   },
 }
 
-const textContent = (mediaType: string): Json => ({ [mediaType]: { schema: { type: 'string' } } })
+const textContent = (mediaType: string, example: string): Json => ({
+  [mediaType]: { schema: { type: 'string' }, example },
+})
 
-/** What is served besides the route table: about the service itself, for whoever runs it or writes a client. */
+const noSniff = header('X-Content-Type-Options', 'Always `nosniff`.', chosen(78))
+
+/** What is served besides the route table. */
 const pages: Page[] = [
   {
     path: '/healthz',
     decision: 32,
-    summary: 'Alive?',
+    summary: 'Liveness',
     description: 'Answers while the process lives.',
     content: okContent,
   },
   {
     path: '/readyz',
     decision: 32,
-    summary: 'Ready?',
+    summary: 'Readiness',
     description:
       'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer.',
     content: okContent,
-    problems: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
+    otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
   },
   {
     path: '/metrics',
@@ -56,8 +61,8 @@ const pages: Page[] = [
         'Asks for the bearer token of `KEYHOOK_METRICS_TOKEN`; without that setting, answers this machine only.',
       ),
     ],
-    content: textContent('text/plain'),
-    problems: {
+    content: textContent('text/plain', '# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 1.25\n'),
+    otherAnswers: {
       401: also(
         problemResponse({ code: 'auth.required', when: 'where the operator has set a token', basis: chosen(42) }),
         { code: 'auth.invalid_token', basis: chosen(42) },
@@ -74,46 +79,79 @@ const pages: Page[] = [
     decision: 78,
     summary: 'This document',
     description: 'OpenAPI 3.1, made from the schemas that validate.',
-    content: { 'application/json': { schema: { type: 'object' } } },
+    content: {
+      'application/json': {
+        schema: { type: 'object' },
+        example: { openapi: '3.1.1', info: { title: 'Keyhook', version: '1' }, paths: {} },
+      },
+    },
   },
   {
     path: '/docs',
     decision: 78,
-    summary: 'Reference page',
-    description: 'This document for people: one page without scripts.',
-    choices: [choice(78, '`/` leads here, with 302.')],
-    content: textContent('text/html'),
+    summary: 'API reference',
+    description: 'This document as a page, with search, code samples and requests to this server.',
+    choices: [choice(78, '`/` redirects here, with 302.')],
+    content: textContent('text/html', '<!doctype html>'),
     headers: {
-      ...header('Content-Security-Policy', 'Nothing is loaded from anywhere.', chosen(78)),
-      ...header('X-Content-Type-Options', 'Always `nosniff`.', chosen(78)),
+      ...header('Content-Security-Policy', 'Scripts and requests of this origin only.', chosen(78)),
+      ...noSniff,
     },
+  },
+  {
+    path: '/docs/scalar.js',
+    decision: 78,
+    summary: 'Script of the API reference',
+    description: 'The script that `/docs` loads.',
+    content: textContent('text/javascript', '(function () {})()'),
+    headers: {
+      ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
+      ...header('ETag', 'A hash of the script.', chosen(33)),
+      ...noSniff,
+    },
+    otherAnswers: {
+      304: {
+        description: 'The caller has it: `If-None-Match` names its `ETag`.',
+        ...chosen(33),
+        headers: {
+          ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
+          ...header('ETag', 'A hash of the script.', chosen(33)),
+          ...noSniff,
+        },
+      },
+    },
+  },
+  {
+    path: '/docs/decisions',
+    decision: 78,
+    summary: 'Decisions',
+    description: 'The register of decisions that this document refers to by number, as Markdown.',
+    content: textContent('text/plain', '# The register of decisions\n'),
+    headers: noSniff,
   },
 ]
 
 export const servicePaths = (): Record<string, Record<string, Json>> =>
   Object.fromEntries(pages.map((page) => [page.path, { get: operationOf(page) }]))
 
-const operationOf = ({
-  path,
-  decision,
-  summary,
-  description,
-  choices = [],
-  content,
-  headers,
-  problems,
-}: Page): Json => ({
-  operationId: summary.replace(/\W+(\w?)/g, (_, letter) => letter.toUpperCase()).replace(/^./, (c) => c.toLowerCase()),
-  summary,
-  description,
+const operationOf = (page: Page): Json => ({
+  operationId: operationId(page.summary),
+  tags: ['Service'],
+  summary: page.summary,
+  description: page.description,
   security: [],
-  ...withChoices(chosen(decision), [...choices, choice(71, 'HEAD is answered with the same headers and no body.')]),
+  ...withChoices(chosen(page.decision), [...(page.choices ?? []), headToo]),
   parameters: [],
   responses: {
-    200: { description: 'What was asked for.', ...chosen(decision), headers: { ...headers, ...noStore }, content },
-    ...problems,
+    200: {
+      description: 'Success.',
+      ...chosen(page.decision),
+      headers: { ...noStore, ...page.headers },
+      content: page.content,
+    },
+    400: problemResponse({ code: 'request.malformed', basis: basisOf('request.malformed') }),
+    ...page.otherAnswers,
   },
-  ...curlSample({ method: 'GET', path }),
 })
 
 /** On every path: what a method that it does not have is answered. */
@@ -127,7 +165,7 @@ export const otherMethods = (methods: readonly string[]): Json => {
   }
 }
 
-/** Before a path is known there are answers already. */
+/** Answers that any request can get, before its path is known. */
 export const anyRequest: Json = {
   description: 'What any request may be answered, whatever it asks for.',
   ...withChoices(chosen(8), [choice(80, 'No answer carries CORS headers, and none sets a cookie.')]),

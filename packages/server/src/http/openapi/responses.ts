@@ -1,9 +1,12 @@
-import { type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
-import { type Basis, type Choice, choice, chosen, withChoices } from '../basis.ts'
+import Type from 'typebox'
+import { Fault, type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
+import { type Basis, type Choice, choice, chosen, type Json, mark, withChoices } from '../basis.ts'
+import { problemOf } from '../problems.ts'
 import type { Conflict, Route } from '../route.ts'
-import { header, type Json, noStore, plain, problemContent } from './openapi-node.ts'
+import { exampleOf } from './examples.ts'
+import { header, noStore, plain } from './nodes.ts'
 
-/** What an operation answers, by status: its success, and every problem that it may end in. */
+/** The responses of an operation by status: its success, and every problem. */
 export function responsesOf(route: Route, schemas: Record<string, Json>): Record<string, Json> {
   const { status, description, schema } = route.success
   return {
@@ -11,14 +14,16 @@ export function responsesOf(route: Route, schemas: Record<string, Json>): Record
       description,
       ...chosen(1),
       headers: { ...successHeaders(route), ...noStore },
-      ...(schema && { content: { 'application/json': { schema: successSchema(plain(schema, schemas)) } } }),
+      ...(schema && { content: { 'application/json': successContent(plain(schema, schemas)) } }),
     },
     ...problemsOf(route),
   }
 }
 
-const successSchema = (schema: Json): Json =>
-  isList(schema) ? { ...schema, description: 'Newest first.', ...chosen(2) } : schema
+const successContent = (schema: Json): Json => ({
+  schema: isList(schema) ? { ...schema, description: 'Newest first.', ...chosen(2) } : schema,
+  example: exampleOf(schema),
+})
 
 const isList = (schema: unknown): boolean => (schema as Json | undefined)?.type === 'array'
 
@@ -54,23 +59,30 @@ function problemsOf(route: Route): Record<string, Json> {
 
 const conflictOf = ({ code, decision, when }: Conflict): Problem => ({ code, when, basis: chosen(decision) })
 
-/** One answer of the catalogue, wherever it is given. */
 export const problemResponse = (problem: Problem, headers: Json = {}): Json => ({
   description: sentence(problem),
   ...problem.basis,
   headers: { ...headersOf(problem.code), ...headers, ...noStore },
-  content: problemContent,
+  content: {
+    'application/problem+json': {
+      schema: { $ref: '#/components/schemas/Problem' },
+      example: problemExample(problem.code),
+    },
+  },
 })
+
+const problemExample = (code: FaultCode) =>
+  problemOf(new Fault(code, { public: `${faultCatalogue[code].title}.` }), 'req_example_1')
 
 const sentence = ({ code, when }: Problem): string =>
   `\`${code}\`: ${faultCatalogue[code].title}${when === undefined ? '' : `, ${when}`}.`
 
-/** A second code with the same status; where it rests on another decision, it says so itself. */
+/** Adds a second code with the same status. */
 export function also(response: Json, problem: Problem): Json {
   const same = response['x-decision'] === (problem.basis as { 'x-decision': number })['x-decision']
   if (same) return { ...response, description: `${response.description} ${sentence(problem)}` }
-  const said = choice((problem.basis as { 'x-decision': number })['x-decision'], sentence(problem))
-  return { ...response, 'x-chosen': [...((response['x-chosen'] as Choice[]) ?? []), said] }
+  const added = choice((problem.basis as { 'x-decision': number })['x-decision'], sentence(problem))
+  return { ...response, 'x-chosen': [...((response['x-chosen'] as Choice[]) ?? []), added] }
 }
 
 const decisions: Partial<Record<FaultCode, number>> = {
@@ -92,11 +104,11 @@ const decisions: Partial<Record<FaultCode, number>> = {
 const choices: Partial<Record<FaultCode, Choice>> = {
   'auth.required': choice(
     76,
-    'Asked for right after path and method are known, before the body is read, and again when the body came later.',
+    'Checked right after path and method are known, before the body is read, and again when the body came later.',
   ),
   'auth.permission_missing': choice(
     76,
-    'Said before the body is read, and before an id within the organization is looked up.',
+    'Checked before the body is read, and before an id within the organization is looked up.',
   ),
   'request.too_large': choice(27, '64 KiB, unless the operator has set another limit.'),
   'request.invalid': choice(77, 'A query parameter that is not listed here is refused like an unknown field.'),
@@ -123,3 +135,37 @@ function headersOf(code: FaultCode): Json {
   }
   return code === 'service.unavailable' ? header('Retry-After', 'Seconds to wait.', chosen(4)) : {}
 }
+
+const here = chosen(4)
+
+/** The body of every error answer (RFC 9457). */
+export const problemSchema = Type.Object(
+  {
+    type: mark(here, Type.String({ description: 'A URN that ends in the code.' })),
+    title: mark(here, Type.String({ description: 'The same for every problem of this code.' })),
+    status: mark(here, Type.Integer({ description: 'The status of the answer.' })),
+    code: mark(
+      here,
+      Type.Enum(Object.keys(faultCatalogue) as FaultCode[], { description: 'Stable: test for this one.' }),
+    ),
+    detail: mark(here, Type.String({ description: 'What happened this time, and what to do.' })),
+    errors: Type.Optional(
+      mark(
+        here,
+        Type.Array(
+          Type.Object(
+            {
+              pointer: Type.Optional(mark(here, Type.String({ description: 'JSON pointer into the body.' }))),
+              parameter: Type.Optional(mark(here, Type.String({ description: 'Name of the query parameter.' }))),
+              detail: mark(here, Type.String({ description: 'What is wrong with it.' })),
+            },
+            { additionalProperties: false },
+          ),
+          { description: 'Which fields broke a rule.' },
+        ),
+      ),
+    ),
+    request_id: Type.Optional(mark(here, Type.String({ description: 'On a 500: what to quote to the operator.' }))),
+  },
+  { additionalProperties: false },
+)
