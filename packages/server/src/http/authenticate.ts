@@ -1,6 +1,6 @@
 import type { Actor } from '../domain/audit.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { type Login, localIssuerName } from '../login/login.ts'
+import { type Login, localIssuerName } from '../login/login-tokens.ts'
 import type { Access, NamedUser } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'

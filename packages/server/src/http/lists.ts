@@ -60,12 +60,12 @@ function decodeCursor(cursor: string, isKey: (text: string) => boolean): string 
   throw invalid([{ parameter: 'cursor', detail: 'must be a cursor that a Link header of this list gave you' }])
 }
 
-/** `mayGoOn` fails when the caller has lost the right to read: a long list to a slow reader takes its time. */
-type WholeList = { mayGoOn(): Promise<void>; onBrokenOff(error: unknown): void }
+/** `recheckAccess` fails when the caller has lost the right to read: a long list to a slow reader takes its time. */
+type WholeList = { recheckAccess(): Promise<void>; onAborted(error: unknown): void }
 
 /**
  * Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. What goes wrong before
- * the first page is there is thrown; later it can no longer be answered, only told to `onBrokenOff`.
+ * the first page is there is thrown; later it can no longer be answered, only told to `onAborted`.
  */
 export async function sendList<Row>(
   reply: FastifyReply,
@@ -120,12 +120,12 @@ async function gather<Row>(
 async function sendWhole<Row>(
   reply: FastifyReply,
   listing: Listing<Row>,
-  { mayGoOn, onBrokenOff }: WholeList,
+  { recheckAccess, onAborted }: WholeList,
 ): Promise<FastifyReply> {
   const rowsAtOnce = listing.rowsAtOnce ?? usualRowsAtOnce
   const first = await listing.page({ before: null, limit: rowsAtOnce })
   const next = async (last: Row) => {
-    await mayGoOn()
+    await recheckAccess()
     return listing.page({ before: listing.keyOf(last), limit: rowsAtOnce })
   }
   const pieces = inPieces(first, listing, rowsAtOnce, next)
@@ -137,7 +137,7 @@ async function sendWhole<Row>(
   if (reply.request.method === 'HEAD') return reply.send(Readable.from([]))
   const stream = Readable.from(startedWith(start, pieces), { objectMode: false, highWaterMark: pieceBytes })
   // A client that hangs up ends the stream without an error.
-  return reply.send(stream.on('error', onBrokenOff))
+  return reply.send(stream.on('error', onAborted))
 }
 
 async function* startedWith(start: string, rest: AsyncGenerator<string>): AsyncGenerator<string> {

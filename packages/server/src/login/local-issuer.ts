@@ -4,7 +4,7 @@ import { errors, SignJWT } from 'jose'
 import { newId } from '../kernel/ids.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { createAccessTokens, isName, type KeyOf } from './access-token.ts'
-import { localIssuerName as issuer, type TokenIssuer } from './login.ts'
+import { localIssuerName as issuer, type TokenIssuer } from './login-tokens.ts'
 
 const audience = 'keyhook'
 const algorithm = 'EdDSA'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createAccessTokens, isName } from './access-token.ts'
 import { createIssuerKeys } from './issuer-keys.ts'
 import { issuerUrlProblem } from './issuer-url.ts'
-import type { TokenIssuer } from './login.ts'
+import type { TokenIssuer } from './login-tokens.ts'
 
 /** Signatures only. With a shared-secret algorithm the issuer's public key would be the secret. */
 const algorithms = [

@@ -1,6 +1,6 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { faultOf } from '../../src/http/fault-of.ts'
+import { toFault } from '../../src/http/problems.ts'
 import { connect, type Database, type Executor, isUnavailable, learnTypesOnce } from '../../src/store/database.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
@@ -137,7 +137,7 @@ test.each(['53100', '53200'])(
     const error = await db
       .unsafe(`do $$ begin raise exception 'full' using errcode = '${code}'; end $$`)
       .catch((thrown: unknown) => thrown)
-    expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
+    expect(toFault(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
   },
 )
 
@@ -148,15 +148,15 @@ test('what a limit of time cut short may be tried again, and is no fault of ours
     await tx`select pg_sleep(5)`
   })
   const error = await cutShort.catch((thrown: unknown) => thrown)
-  expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
+  expect(toFault(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
 })
 
 test('the words of the job queue for a lost connection, and a network that leads nowhere, are an outage like others', () => {
   for (const words of ['Connection terminated unexpectedly', 'timeout exceeded when trying to connect'])
-    expect(faultOf(new Error(words)).status, words).toBe(503)
+    expect(toFault(new Error(words)).status, words).toBe(503)
   for (const code of ['EHOSTUNREACH', 'ENETUNREACH'])
-    expect(faultOf(Object.assign(new Error(code), { code })).status, code).toBe(503)
-  expect(faultOf(new Error('connection terminated our patience')).status).toBe(500)
+    expect(toFault(Object.assign(new Error(code), { code })).status, code).toBe(503)
+  expect(toFault(new Error('connection terminated our patience')).status).toBe(500)
 })
 
 // Seen to fail without the bound: the other waits for as long as the client says nothing.

@@ -7,9 +7,9 @@ import type { OrgId } from '../../kernel/ids.ts'
 import type { Database } from '../../store/database.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
 import { chosen, mark } from '../basis.ts'
+import { errorsShownMax } from '../decode.ts'
 import { conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
-import { errorsShownMax } from '../validation.ts'
 
 const here = chosen(41)
 const eventsMax = 1_000

@@ -8,6 +8,7 @@ import {
   databaseWasDeleted as wasDeleted,
 } from '../../domain/database.ts'
 import type { NewEvent } from '../../domain/events.ts'
+import type { PlatformJob } from '../../domain/platform-job.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { newId } from '../../kernel/ids.ts'
@@ -30,9 +31,11 @@ import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdDatabase, databaseRecord, newDatabase } from './database-schemas.ts'
-import type { Enqueue } from './enqueue.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
+
+/** Adds a job in the transaction of the request. */
+export type Enqueue = (tx: Transaction, job: PlatformJob) => Promise<void>
 
 export function databaseRoutes(deps: {
   db: Database

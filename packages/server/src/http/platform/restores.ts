@@ -14,8 +14,7 @@ import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
-import { databaseOf, tooManyDatabases } from './databases.ts'
-import type { Enqueue } from './enqueue.ts'
+import { databaseOf, type Enqueue, tooManyDatabases } from './databases.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 

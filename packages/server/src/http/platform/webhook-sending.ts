@@ -3,20 +3,38 @@ import { sampleData } from '../../domain/event-samples.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { databaseNowMs } from '../../store/clock.ts'
 import type { Database, Transaction } from '../../store/database.ts'
 import { findLane } from '../../store/delivery/deliveries.ts'
-import { countRecoverable, findRecovery, insertRecovery } from '../../store/delivery/recoveries.ts'
+import { countRecoverable, findRecovery, insertRecovery, type RecoveryRow } from '../../store/delivery/recoveries.ts'
 import { redeliver } from '../../store/delivery/redeliveries.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
 import { conflict, type Route, route } from '../route.ts'
-import { id } from '../schemas.ts'
-import { recoveryRecord, recoveryRecordOf } from './webhook-recovery-schema.ts'
+import { createdAt, id, moment } from '../schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
+
+const recoveryBasis = chosen(39)
+
+const recoveryRecord = Type.Object(
+  {
+    id: mark(recoveryBasis, id('rcv', 'The recovery.')),
+    status: mark(
+      recoveryBasis,
+      Type.Enum(['running', 'finished'], { description: 'Whether everything has been put in line.' }),
+    ),
+    since: mark(recoveryBasis, moment('Events from here on.')),
+    until: mark(recoveryBasis, moment('Events before this.')),
+    redelivered: mark(recoveryBasis, Type.Integer({ minimum: 0, description: 'Deliveries put in line again so far.' })),
+    created_at: mark(recoveryBasis, createdAt()),
+    finished_at: mark(recoveryBasis, Type.Union([moment('When the last was put in line.'), Type.Null()])),
+  },
+  { $id: 'Recovery', additionalProperties: false },
+)
 
 /** Sending on request: a sample, one delivery again, or everything that never arrived. */
 export function webhookSendingRoutes(deps: {
@@ -115,7 +133,7 @@ export function webhookSendingRoutes(deps: {
       path: `${path}/recover`,
       needs: 'deliveries:send',
       audit: 'webhook.recovered',
-      basis: chosen(39),
+      basis: recoveryBasis,
       tag: 'Redelivery',
       summary: 'Recover deliveries',
       description:
@@ -123,7 +141,7 @@ export function webhookSendingRoutes(deps: {
       body: Type.Object(
         {
           since: mark(
-            chosen(39),
+            recoveryBasis,
             Type.String({
               maxLength: 40,
               description: 'Events from here on (RFC 3339).',
@@ -132,14 +150,14 @@ export function webhookSendingRoutes(deps: {
           ),
           until: Type.Optional(
             mark(
-              chosen(39),
+              recoveryBasis,
               Type.String({
                 maxLength: 40,
                 description: 'Events before this, which is later than `since`; now when absent.',
               }),
             ),
           ),
-          dry_run: Type.Optional(mark(chosen(39), Type.Boolean({ description: 'Count, and send nothing.' }))),
+          dry_run: Type.Optional(mark(recoveryBasis, Type.Boolean({ description: 'Count, and send nothing.' }))),
         },
         { $id: 'NewRecovery', additionalProperties: false },
       ),
@@ -149,8 +167,11 @@ export function webhookSendingRoutes(deps: {
         description: 'How many deliveries it is about, and the job.',
         schema: Type.Object(
           {
-            id: mark(chosen(39), Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()])),
-            matching: mark(chosen(39), Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' })),
+            id: mark(recoveryBasis, Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()])),
+            matching: mark(
+              recoveryBasis,
+              Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' }),
+            ),
           },
           { $id: 'StartedRecovery', additionalProperties: false },
         ),
@@ -189,7 +210,7 @@ export function webhookSendingRoutes(deps: {
       path: `${path}/recoveries/:recoveryId`,
       needs: 'deliveries:read',
       audit: null,
-      basis: chosen(39),
+      basis: recoveryBasis,
       tag: 'Redelivery',
       summary: 'Show a recovery',
       description: 'How far a recovery has come.',
@@ -203,6 +224,16 @@ export function webhookSendingRoutes(deps: {
     }),
   ]
 }
+
+const recoveryRecordOf = (row: RecoveryRow) => ({
+  id: row.id,
+  status: row.finished_at === null ? 'running' : 'finished',
+  since: isoTime(row.since),
+  until: isoTime(row.until),
+  redelivered: Number(row.redelivered),
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
+})
 
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 

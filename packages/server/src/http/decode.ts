@@ -1,32 +1,90 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
-import type { FastifySchemaCompiler } from 'fastify'
+import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
 import { labelProblem } from '../domain/label.ts'
 import { webhookUrlProblem } from '../domain/webhook.ts'
-import type { FieldError } from '../kernel/faults.ts'
+import { parseRecordsExactly } from '../kernel/exact-json.ts'
+import { Fault, type FieldError } from '../kernel/faults.ts'
 import { basisMarks } from './basis.ts'
 
-/** Rules that a JSON schema cannot say. Each tells what is wrong, in words, or null. */
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    passesOnNumbers?: boolean
+    takesBody?: boolean
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+const malformed = (detail: string): Fault => new Fault('request.malformed', { public: detail })
+
+/** RFC 8259: JSON is UTF-8. A lenient decoder would store replacement characters that the client did not send. */
+export function readJson(
+  request: FastifyRequest,
+  body: string | Buffer,
+  done: (error: Error | null, value?: unknown) => void,
+): void {
+  try {
+    refuseCodings(request.headers)
+    // Many clients put a JSON content type on a DELETE without a body.
+    const { passesOnNumbers } = request.routeOptions.config
+    done(
+      null,
+      body.length === 0 ? undefined : parse(body as Buffer, passesOnNumbers ? parseRecordsExactly : JSON.parse),
+    )
+  } catch (error) {
+    done(error as Fault)
+  }
+}
+
+/** Nothing is decompressed: a small body could become a very large one. */
+function refuseCodings(headers: FastifyRequest['headers']): void {
+  const content = headers['content-encoding'] ?? 'identity'
+  if (content.toLowerCase() !== 'identity') {
+    throw new Fault('request.unsupported_media_type', { public: 'Send the body as it is, without a Content-Encoding.' })
+  }
+  const transfer = headers['transfer-encoding'] ?? 'chunked'
+  if (transfer.toLowerCase() !== 'chunked') throw malformed('The only Transfer-Encoding that is known here is chunked.')
+}
+
+function parse(body: Buffer, parseText: (text: string) => unknown): unknown {
+  let text: string
+  try {
+    text = utf8.decode(body)
+  } catch {
+    throw malformed('The body is not valid UTF-8.')
+  }
+  try {
+    return parseText(text)
+  } catch (error) {
+    if (error instanceof RangeError) throw malformed('The body is nested too deeply.')
+    // The parser's message quotes the body, which may hold a secret: keep only the position.
+    const place = /position \d+/.exec(String(error))?.[0]
+    throw malformed(`The body is not valid JSON${place ? ` (at ${place})` : ''}.`)
+  }
+}
+
+/** Rules that a JSON schema cannot express. Each returns what is wrong, or null. */
 const formats: Record<string, (text: string) => string | null> = {
   label: labelProblem,
   'webhook-url': webhookUrlProblem,
 }
 
-/** A body of 64 KiB can break a rule thirty thousand times; nobody reads more than the first few complaints. */
+/** A body of 64 KiB can break a rule 30,000 times; the first errors are enough. */
 export const errorsShownMax = 20
 
-/** Values are held to the types they come with. Only a query string, which is all text, has its numbers read first. */
+/** Types are not coerced. Only the numbers of a query string are parsed first, because a query is all text. */
 export function createValidatorCompiler(): FastifySchemaCompiler<object> {
   const ajv = new Ajv({ allErrors: true, verbose: true, removeAdditional: false, useDefaults: true })
   ajv.addVocabulary(basisMarks)
   for (const [name, problem] of Object.entries(formats)) ajv.addFormat(name, (text) => problem(text) === null)
   return ({ schema, httpPart }) => {
     const validate = ajv.compile(schema)
-    return httpPart === 'querystring' ? withNumbersRead(validate, schema) : validate
+    return httpPart === 'querystring' ? withNumbersParsed(validate, schema) : validate
   }
 }
 
 /** Decimal digits and nothing else: Ajv's own coercion also takes "0x10", "1e2" and " 5". */
-function withNumbersRead(validate: ValidateFunction, schema: object): ValidateFunction {
+function withNumbersParsed(validate: ValidateFunction, schema: object): ValidateFunction {
   const properties = (schema as { properties?: Record<string, { type?: string }> }).properties ?? {}
   const numbers = Object.keys(properties).filter((name) => properties[name]!.type === 'integer')
   const read = (query: Record<string, unknown>): boolean => {
@@ -42,19 +100,19 @@ function withNumbersRead(validate: ValidateFunction, schema: object): ValidateFu
   return wrapped
 }
 
-/** Ajv's findings, said so that a person knows what to change and where. */
+/** Ajv's errors in words, with the field or parameter they are about. */
 export function fieldErrors(errors: readonly ErrorObject[], part: string): FieldError[] {
   const found = new Map<string, FieldError>()
   for (const error of errors) {
     if (found.size === errorsShownMax) break
-    // Says only that a branch did not hold; what is wrong in it is said by the others.
+    // Only says that a branch failed; the other errors say why.
     if (error.keyword === 'if') continue
     const pointer = pointerOf(error)
-    // One complaint a field is enough: an empty name is blank, too short and of the wrong format.
+    // One error per field is enough: an empty name is blank, too short and of the wrong format.
     if (found.has(pointer)) continue
-    const asked = part === 'querystring'
-    const detail = (asked && aboutParameter(error)) || sentence(error)
-    found.set(pointer, asked ? { parameter: pointer.slice(1), detail } : { pointer, detail })
+    const isQuery = part === 'querystring'
+    const detail = (isQuery && parameterSentence(error)) || sentence(error)
+    found.set(pointer, isQuery ? { parameter: pointer.slice(1), detail } : { pointer, detail })
   }
   return [...found.values()]
 }
@@ -74,8 +132,8 @@ const articles: Record<string, string> = {
   integer: 'a whole number',
 }
 
-/** What only a query can do wrong. */
-function aboutParameter({ keyword, data }: ErrorObject): string | null {
+/** Errors that only a query can have. */
+function parameterSentence({ keyword, data }: ErrorObject): string | null {
   if (keyword === 'additionalProperties') return 'is not a known parameter'
   return Array.isArray(data) ? 'must be given once' : null
 }
