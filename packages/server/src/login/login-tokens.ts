@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { decodeJwt } from 'jose'
 import { tokenCharsMax } from './access-token.ts'
 
-/** Who a login token speaks for. A person is the pair of issuer and subject: another issuer may use the same subject. */
+/** The user of a login token: issuer and subject together, since another issuer may use the same subject. */
 export type Login = {
   issuer: string
   subject: string
   tokenId: string | null
-  /** Only an address that the issuer says it has verified: anybody can type somebody else's address into a form. */
+  /** Only if the issuer has verified it: otherwise a user could enter the address of another. */
   verifiedEmail: string | null
   operator: boolean
 }
@@ -15,7 +15,7 @@ export type Login = {
 /** The subjects of the local issuer are our user ids. No OpenID issuer can have this name: theirs are URLs. */
 export const localIssuerName = 'urn:keyhook:local'
 
-/** `verify` answers null for a token that is not valid. It throws only when it cannot tell, which is our outage. */
+/** `verify` returns null for an invalid token, and throws when it cannot decide because of an outage. */
 export type TokenIssuer = { issuer: string; verify(token: string): Promise<Login | null> }
 
 export type LoginTokens = { verify(token: string): Promise<Login | null> }
@@ -33,7 +33,7 @@ export function createLoginTokens(deps: { issuers: TokenIssuer[] }): LoginTokens
   }
 }
 
-/** Not yet verified: it only chooses who checks the token, and that issuer accepts nobody else's signature. */
+/** Not verified yet: it only selects the issuer, which then checks the signature. */
 function claimedIssuer(token: string): string | null {
   if (token.length > tokenCharsMax) return null
   try {

@@ -63,7 +63,7 @@ test('every operation has one tag, every tag has a description and a place in on
   expect(grouped.sort()).toEqual(names)
 })
 
-test('every route is in the document with its permission, and nothing else but the public pages and the metrics', () => {
+test('the document has every route with its permission, the public pages and the metrics, and nothing else', () => {
   const listed = routesOf(api).map(({ method, path, needs }) => `${method} ${path.replace(/:\w+/g, '{}')} ${needs}`)
   const inDocument = Object.entries(document.paths).flatMap(([path, operations]) =>
     operationsOf(operations).map(
@@ -74,7 +74,7 @@ test('every route is in the document with its permission, and nothing else but t
   expect(inDocument.sort()).toEqual([...listed, ...open].sort())
 })
 
-test('every field says what it is', () => {
+test('every field has a description', () => {
   const silent: string[] = []
   const isSaid = (schema: Json): boolean =>
     '$ref' in schema || 'description' in schema || ((schema.anyOf ?? []) as Json[]).some(isSaid)
@@ -89,7 +89,7 @@ test('every field says what it is', () => {
   expect(silent).toEqual([])
 })
 
-test('the eight operations of the published interface are there, at its paths', () => {
+test('the document has the eight operations of the published interface, at its paths', () => {
   const org = '/api/v1/organizations/{org_id}'
   const published = [
     `POST ${org}/api-keys`,
@@ -149,7 +149,7 @@ test.each(eventTypes)('the data of %s is documented field by field', (type) => {
   expect(Object.keys(schema.properties.data.properties as Json)).toEqual(Object.keys(sampleData(type)))
 })
 
-test('every path says which methods it takes, and answers others as it says', async () => {
+test('every path documents its methods, and answers others as documented', async () => {
   for (const [path, methods] of Object.entries(document.paths)) {
     const reply = await call(api.url + path, { method: 'PUT' })
     documented.check('x-other-methods', path, reply)

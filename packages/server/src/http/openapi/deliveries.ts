@@ -5,7 +5,7 @@ import { type IdPrefix, idPattern } from '../../kernel/ids.ts'
 import { type Basis, type Choice, choice, chosen, type Json, specified, withChoices } from '../basis.ts'
 import { exampleEvent } from './examples.ts'
 
-/** The other direction: what we send to a webhook's URL, by type of event. */
+/** What we send to the URL of a webhook, by event type. */
 export const deliveryWebhooks = (serviceName: string): Record<string, { post: Json }> =>
   Object.fromEntries(eventTypes.map((type) => [type, { post: delivery(serviceName, type) }]))
 
@@ -99,7 +99,7 @@ const eventSchema = (type: EventType): Json => ({
       description: 'What there is to tell about it. Fields may be added.',
       properties: events[type].data,
       ...withChoices(chosen(15), [
-        choice(37, 'A sample that somebody asked for has `"test": true` besides.'),
+        choice(37, 'A test event also has `"test": true`.'),
         choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
       ]),
     },

@@ -62,7 +62,7 @@ const invoiceLine = {
 
 const password = 'ExampleExampleExampleExample0000'
 
-/** One example for each record of an answer, by the name of its schema. They tell one story: the ids refer to each other. */
+/** One example for each record of an answer, by the name of its schema. Their ids match. */
 export const recordExamples: Record<string, Json> = {
   Organization: { id: 'org_01m7n2bk0jfqevvcnkz350c026', name: 'Acme', created_at: createdAt },
   CreatedApiKey: {

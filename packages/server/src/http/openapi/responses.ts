@@ -46,7 +46,7 @@ function problemsOf(route: Route): Record<string, Json> {
     ...(route.faults ?? []),
   ]
   if (route.path.includes(':orgId') || route.needs === 'operator') codes.push('auth.permission_missing')
-  // A DELETE has no body of its own, but one that is sent is read and may be refused.
+  // A DELETE takes no body, but one that is sent is read and may be refused.
   if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
   const answers: Record<string, Json> = {}
   for (const one of new Set(codes)) {

@@ -154,12 +154,12 @@ const operationOf = (page: Page): Json => ({
   },
 })
 
-/** On every path: what a method that it does not have is answered. */
+/** The 405 of every path. */
 export const otherMethods = (methods: readonly string[]): Json => {
   const allowed = methods.flatMap((method) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()])).join(', ')
   const allow = header('Allow', 'The methods of this path.', chosen(71), { type: 'string', const: allowed })
   return {
-    description: 'Every other method, whoever asks.',
+    description: 'Every other method, with or without a token.',
     ...chosen(71),
     responses: { 405: problemResponse({ code: 'request.method_not_allowed', basis: chosen(71) }, allow) },
   }

@@ -50,7 +50,7 @@ const body = Type.Unsafe<Reported | Reported[]>({
     { organization_id: 'org_01h455vb4pex5vsknk084sn02q', type: 'invoice.paid', data: { invoice: '2026-0042' } },
   ],
   if: { type: 'array' },
-  // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema; nobody awaits a schema.
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema; a schema is never awaited.
   then: { type: 'array', minItems: 1, maxItems: eventsMax, items: reported },
   else: reported,
 })
@@ -105,7 +105,7 @@ function accepted() {
   )
 }
 
-/** Throws if there is anything wrong, and says all that is, up to the number that is shown of any body. */
+/** Throws all errors of the events together, up to the usual number; returns when there are none. */
 async function refuseFaulty(
   db: Database,
   list: readonly Reported[],

@@ -58,7 +58,11 @@ export function databaseRoutes(deps: {
         'Begins to provision a PostgreSQL of its own. `password` is shown here and never again. `database.created` follows when it accepts connections, `database.failed` when it never will.',
       body: newDatabase,
       faults: ['limit.reached', 'not_found'],
-      success: { status: 202, description: 'The database, on its way. Keep `password`.', schema: createdDatabase },
+      success: {
+        status: 202,
+        description: 'The database, being provisioned. Keep `password`.',
+        schema: createdDatabase,
+      },
       async handler({ orgId, userId, actor, body }) {
         const id = newId('db')
         const password = mintDatabasePassword()
@@ -119,7 +123,7 @@ export function databaseRoutes(deps: {
       description:
         'Ends it, whatever it is doing: a backup that is being taken of it fails, and so does a database that is not available yet. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
       faults: ['not_found'],
-      success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
+      success: { status: 202, description: 'The database, being deleted.', schema: databaseRecord },
       async handler({ orgId, actor, params: { databaseId: id } }) {
         const { row, published } = await deps.db.begin(async (tx) => {
           const database = await lockDatabase(tx, orgId, id)
@@ -130,13 +134,13 @@ export function databaseRoutes(deps: {
           await endUsage(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
           const { node, name, status } = database
-          // Not placed yet, so there is nothing anywhere; the job that would place it finds the row gone.
+          // Not placed yet, so nothing has to be removed; the job that would place it finds the row deleted.
           if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
           else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
-          // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
+          // A receiver that waits for the outcome of the provisioning or restore gets one.
           const data = { database_id: id, name, reason: wasDeleted }
-          const isAwaited = moveDatabase(status, 'give_up') !== null
-          const published = isAwaited ? await deps.publish(tx, { orgId, type: 'database.failed', data }) : null
+          const isProvisioning = moveDatabase(status, 'give_up') !== null
+          const published = isProvisioning ? await deps.publish(tx, { orgId, type: 'database.failed', data }) : null
           return { row: { ...database, status: next }, published }
         })
         if (published !== null) deps.hint(published.announcement && [published.announcement])
@@ -146,7 +150,7 @@ export function databaseRoutes(deps: {
   ]
 }
 
-/** The address is shown while there is somebody at it. */
+/** The address is shown while the database accepts connections. */
 export function databaseOf(row: DatabaseRow) {
   const up = row.status === 'available' && row.host !== null && row.port !== null
   return {

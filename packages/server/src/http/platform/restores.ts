@@ -67,7 +67,7 @@ export function restoreRoutes(deps: {
           })
           const details = { backup_id: from, database_id: database.id, name: body.name }
           await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
-          // To the node that has the archive; nobody else can read it.
+          // To the node that has the archive.
           await deps.enqueue(tx, { kind: 'restore.run', orgId, restoreId: id, node })
           return { restore, database }
         })

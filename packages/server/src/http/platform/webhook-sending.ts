@@ -36,7 +36,7 @@ const recoveryRecord = Type.Object(
   { $id: 'Recovery', additionalProperties: false },
 )
 
-/** Sending on request: a sample, one delivery again, or everything that never arrived. */
+/** Test events, redelivery of one delivery, and recovery of all failed deliveries of a time range. */
 export function webhookSendingRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
@@ -77,7 +77,7 @@ export function webhookSendingRoutes(deps: {
       faults: ['not_found'],
       success: {
         status: 202,
-        description: 'The sample is on its way.',
+        description: 'The test event is published.',
         schema: Type.Object(
           { event_id: mark(chosen(37), id('evt', 'The sample.')) },
           { $id: 'TestEvent', additionalProperties: false },
@@ -85,7 +85,6 @@ export function webhookSendingRoutes(deps: {
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body }) {
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
-        // Publishers of one organization take turns anyway.
         const event = await deps.holdOrganization(orgId, async (tx) => {
           await keep(tx, orgId, hook)
           const details = { event_type: body.event_type }
@@ -106,7 +105,7 @@ export function webhookSendingRoutes(deps: {
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
-      faults: ['not_found', conflict(38, 'while an attempt of this delivery is on its way')],
+      faults: ['not_found', conflict(38, 'while an attempt of this delivery is in flight')],
       success: {
         status: 202,
         description: 'It is due now.',
@@ -120,7 +119,7 @@ export function webhookSendingRoutes(deps: {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
           if (outcome === 'no_such_delivery') throw notFound(`${attempt} is not one of ${hook}'s`)
           if (outcome === 'on_its_way') {
-            throw new Fault('conflict', { public: 'An attempt of this delivery is on its way right now.' })
+            throw new Fault('conflict', { public: 'An attempt of this delivery is in flight right now.' })
           }
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
         })
@@ -137,7 +136,7 @@ export function webhookSendingRoutes(deps: {
       tag: 'Redelivery',
       summary: 'Recover deliveries',
       description:
-        'Redelivers every event of a stretch of time that never arrived at this webhook: a job that survives restarts. With `dry_run` it only counts them.',
+        'Redelivers every event of a time range that was not delivered to this webhook: a job that survives restarts. With `dry_run` it only counts them.',
       body: Type.Object(
         {
           since: mark(
@@ -176,12 +175,12 @@ export function webhookSendingRoutes(deps: {
           { $id: 'StartedRecovery', additionalProperties: false },
         ),
       },
-      // Before the webhook is looked for, as with every body: what is wrong with it is so whether there is one or not.
+      // Before the webhook is looked up: an invalid body is answered 422 whether the webhook exists or not.
       async decode(body) {
         const since = readMoment('/since', body.since)
-        // Events have the time of the database, and the clock of this node may be another.
+        // Events have the time of the database; the clock of this node may differ.
         const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readMoment('/until', body.until)
-        // A stretch that is none was meant as another one: "0 matching" would read as if nothing had been missed.
+        // An empty range is a mistake: "0 matching" would look as if nothing had failed.
         if (since >= until) {
           throw invalid([
             body.until === undefined
@@ -192,13 +191,13 @@ export function webhookSendingRoutes(deps: {
         return { since, until, isDry: body.dry_run === true }
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body: { since, until, isDry } }) {
-        const stretch = { orgId, laneId: await laneOf(orgId, hook), since, until }
-        const matching = await countRecoverable(db, stretch)
+        const range = { orgId, laneId: await laneOf(orgId, hook), since, until }
+        const matching = await countRecoverable(db, range)
         if (isDry) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
         await db.begin(async (tx) => {
           await keep(tx, orgId, hook)
-          await insertRecovery(tx, { id: recovery, ...stretch })
+          await insertRecovery(tx, { id: recovery, ...range })
           const details = { since: since.toISOString(), until: until.toISOString(), recovery }
           await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })
         })
@@ -237,7 +236,7 @@ const recoveryRecordOf = (row: RecoveryRow) => ({
 
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 
-/** What PostgreSQL and the audit log can both write down. */
+/** The range of times that PostgreSQL and the audit log both accept. */
 const firstMoment = new Date('0001-01-01T00:00:00Z')
 const lastMoment = new Date('9999-12-31T23:59:59.999Z')
 
@@ -247,7 +246,7 @@ function readMoment(pointer: string, text: string): Date {
   throw invalid([{ pointer, detail: 'must be a time such as 2026-01-31T12:00:00Z' }])
 }
 
-/** JavaScript takes February 30 for March 2. */
+/** JavaScript reads February 30 as March 2. */
 function isDay(day: string): boolean {
   const at = new Date(day)
   return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)

@@ -120,7 +120,7 @@ const tooManyKeys = (max: number): Fault =>
     public: `This organization has ${max} active API keys, the most it may have. Revoke one first.`,
   })
 
-/** Two keys of one organization must not share a prefix, since people tell them apart by it. 47 bits: rare, but not never. */
+/** Two keys of one organization must not share a prefix, which identifies them. With 47 bits that is rare. */
 async function withFreshPrefix<T>(create: () => Promise<T>): Promise<T> {
   try {
     return await create()

@@ -29,8 +29,8 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       async handler({ orgId, params: { webhookId: id } }) {
         const lane = await findLane(deps.db, orgId, id)
         if (lane === null) throw notFound(`${id} is not in ${orgId}`)
-        // As requests have it: dots and the like are gone from the path.
-        const called = new URL(lane.url).href
+        // As it was requested: the URL parser normalises the path.
+        const requestUrl = new URL(lane.url).href
         return {
           status: 200,
           list: {
@@ -39,7 +39,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
               return listAttempts(deps.db, orgId, lane.laneId, { before: uuid, limit })
             },
             keyOf: (row: HistoryRow) => attemptIdOf(row.id),
-            record: (row: HistoryRow) => deliveryRecordOf(row, called),
+            record: (row: HistoryRow) => deliveryRecordOf(row, requestUrl),
             isKey: (text) => isId('dlv', text),
             rowsAtOnce: 50,
           },

@@ -19,7 +19,7 @@ const request = Type.Object(
     url: mark(here, Type.String({ description: 'Where it was sent, as it was called.' })),
     headers: mark(
       here,
-      nullable(headers('What was sent with it, the signature included. Null while it is on its way.')),
+      nullable(headers('What was sent with it, the signature included. Null while it is in flight.')),
       choice(44, 'Of an interrupted attempt: made again when it was recorded, by the settings of then.'),
     ),
     address: mark(

@@ -9,7 +9,7 @@ import { openRaw, sendRaw } from '../support/raw-http.ts'
 import { countRows } from '../support/rows.ts'
 
 /*
- * What no SDK would send: every answer is still a problem of ours, and the connection never hangs.
+ * Requests that no HTTP client library sends: each is answered with a problem, and the connection never hangs.
  */
 
 const api = ownedApi()
@@ -38,7 +38,7 @@ const broken: Broken[] = [
   ['no Host header', () => `GET ${keys} HTTP/1.1\r\n\r\n`, 400, 'request.malformed'],
   ['HTTP/0.9', () => `GET ${keys}\r\n\r\n`, 400, 'request.malformed'],
   ['two Host headers', () => `GET ${keys} HTTP/1.1\r\nHost: a\r\n${authorized}\r\n`, 400, 'request.malformed'],
-  ['a Host that is none', () => `GET /healthz HTTP/1.1\r\nHost: a b/<>\r\n\r\n`, 400, 'request.malformed'],
+  ['an invalid Host', () => `GET /healthz HTTP/1.1\r\nHost: a b/<>\r\n\r\n`, 400, 'request.malformed'],
   ['CONNECT', () => `CONNECT example.com:443 HTTP/1.1\r\n${authorized}\r\n`, 405, 'request.method_not_allowed'],
   [
     'a token that is folded into a second line',
@@ -60,7 +60,7 @@ const broken: Broken[] = [
   ],
   ['a compressed body', () => post(`${json}Content-Encoding: gzip\r\n`, name), 415, 'request.unsupported_media_type'],
   [
-    'a transfer coding that nobody knows here',
+    'an unknown transfer coding',
     () =>
       `POST ${keys} HTTP/1.1\r\n${authorized}${json}Transfer-Encoding: gzip, chunked\r\n\r\nf\r\n${name}\r\n0\r\n\r\n`,
     400,
@@ -73,7 +73,7 @@ const broken: Broken[] = [
     401,
     'auth.required',
   ],
-  ['a query that nobody reads', () => post(json, name, '?force=true'), 422, 'request.invalid'],
+  ['an unknown query parameter', () => post(json, name, '?force=true'), 422, 'request.invalid'],
   [
     'a header line without a colon',
     () => `GET ${keys} HTTP/1.1\r\n${authorized}nonsense\r\n\r\n`,
@@ -102,7 +102,7 @@ const broken: Broken[] = [
     'request.malformed',
   ],
   [
-    'a chunk size that is no number',
+    'an invalid chunk size',
     () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Transfer-Encoding: chunked\r\n\r\nzz\r\n${name}\r\n0\r\n\r\n`,
     400,
     'request.malformed',
@@ -126,19 +126,19 @@ const broken: Broken[] = [
     'request.header_too_large',
   ],
   [
-    'an expectation we do not know',
+    'an unknown expectation',
     () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: miracles\r\n\r\n`,
     417,
     'request.expectation_failed',
   ],
   [
-    'an expectation beside the one that we know',
+    'an unknown expectation beside 100-continue',
     () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: 100-continue, miracles\r\n\r\n`,
     417,
     'request.expectation_failed',
   ],
   [
-    'an expectation with the one that we know in it',
+    'an expectation that contains 100-continue',
     () => `GET ${keys} HTTP/1.1\r\n${authorized}Expect: x=100-continue\r\n\r\n`,
     417,
     'request.expectation_failed',
@@ -150,7 +150,7 @@ const broken: Broken[] = [
     'request.expectation_failed',
   ],
   [
-    'a percent sign that escapes nothing',
+    'an invalid percent escape',
     () => `GET /api/v1/organizations/%zz/api-keys HTTP/1.1\r\n${authorized}\r\n`,
     400,
     'request.malformed',
@@ -162,7 +162,7 @@ const broken: Broken[] = [
     'request.malformed',
   ],
   [
-    'a body that is cut off',
+    'an incomplete body',
     () => `POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\nConnection: close\r\n\r\n{"name"`,
     0,
     '',
@@ -196,23 +196,23 @@ const broken: Broken[] = [
   ['a length of zero', () => `POST ${keys} HTTP/1.1\r\n${authorized}Content-Length: 0\r\n\r\n`, 422, 'request.invalid'],
 ]
 
-describe('what is not a proper request is answered with a problem, and nothing is stored', () => {
+describe('a malformed request is answered with a problem, and nothing is stored', () => {
   test.each(broken)('%s', async (what, request, status, code) => {
     const before = await countRows(api.db)
-    const reply = await sendRaw(api.url, request(), { halfClose: what === 'a body that is cut off' })
+    const reply = await sendRaw(api.url, request(), { halfClose: what === 'an incomplete body' })
     if (status !== 0) expectProblem(reply, status, code)
     else expect(reply.text).not.toContain('201')
     expect(await countRows(api.db)).toEqual(before)
   })
 })
 
-test('what is refused before it is a request is answered like everything else: with a date and the usual words', async () => {
+test('the answer to a request that cannot be parsed has a status text and a date', async () => {
   const reply = await sendRaw(api.url, 'hello there\r\n\r\n')
   expect(reply.text).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/)
   expect(Math.abs(Date.parse(reply.headers.date!) - Date.now())).toBeLessThan(60_000)
 })
 
-test('requests that came before a broken one on the same connection are answered first', async () => {
+test('requests before a malformed one on the same connection are answered first', async () => {
   const { socket, received, ended } = openRaw(api.url)
   const whole = `GET ${keys} HTTP/1.1\r\n${authorized}\r\n`
   socket.write(`${whole}${post(json, name)}not HTTP\r\n\r\nand more of it\r\n\r\n`)
@@ -223,14 +223,14 @@ test('requests that came before a broken one on the same connection are answered
 test.each([
   ['garbage', 'hello there\r\n\r\n'],
   ['a CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n'],
-])('after %s the connection is closed, also for a client that keeps its side open and resets it', async (_, text) => {
+])('after %s the connection is closed, also when the client keeps its side open or resets it', async (_, text) => {
   const { hostname, port } = new URL(api.url)
   const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
   const closed = new Promise<void>((resolve) => socket.on('error', () => resolve()))
   socket.resume()
   socket.write(text)
   const talking = setInterval(() => socket.write('and on and on'), 50)
-  // Only when the server has let go of its side does writing fail.
+  // Writing fails only when the server has closed its side.
   await closed
   clearInterval(talking)
   const another = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
@@ -241,7 +241,7 @@ test.each([
   expect((await call(`${api.url}/healthz`)).status).toBe(200)
 })
 
-test('an expectation that nobody knows is answered in its turn, behind other requests too', async () => {
+test('an unknown expectation behind another request is answered in its turn', async () => {
   const { socket, received, ended } = openRaw(api.url)
   const ask = (more: string) => `GET ${keys} HTTP/1.1\r\n${authorized}${more}\r\n`
   socket.write(ask('') + ask('Expect: miracles\r\n'))
@@ -250,7 +250,7 @@ test('an expectation that nobody knows is answered in its turn, behind other req
   expect((await call(`${api.url}/healthz`)).status).toBe(200)
 })
 
-test('a DELETE with a query that nobody reads deletes nothing', async () => {
+test('a DELETE with an unknown query parameter deletes nothing', async () => {
   const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'kept' } })
   const options = { method: 'DELETE', token: api.owner.token }
   const reply = await call<Problem>(`${api.url}${keys}/${made.body.id}?dry_run=true`, options)
@@ -259,7 +259,7 @@ test('a DELETE with a query that nobody reads deletes nothing', async () => {
   expect(row!.revoked_at).toBeNull()
 })
 
-test('a body that is shorter than it says never becomes a key, and is no fault of ours', async () => {
+test('a body that is shorter than its Content-Length creates no key', async () => {
   const before = await countRows(api.db)
   const { socket, ended } = openRaw(api.url)
   socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\n\r\n{"name"`)
@@ -269,7 +269,7 @@ test('a body that is shorter than it says never becomes a key, and is no fault o
   expect(await countRows(api.db)).toEqual(before)
 })
 
-test('bytes after the body are the next request, and are refused as one', async () => {
+test('bytes after the body are parsed as the next request and answered 400', async () => {
   const { socket, received, ended } = openRaw(api.url)
   socket.write(`POST ${keys} HTTP/1.1\r\n${authorized}${json}Content-Length: 15\r\n\r\n${name}`)
   await expect.poll(received).toMatch(/^HTTP\/1.1 201/)
@@ -287,7 +287,7 @@ test.each(['100-continue', '100-Continue \t'])('Expect: %s is answered 100, then
   socket.destroy()
 })
 
-test('a request that asks for another protocol is answered, and told that nothing else on its connection is', async () => {
+test('a request with an Upgrade header is answered, and its connection closed', async () => {
   const { socket, received, ended } = openRaw(api.url)
   const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n'
   const ask = (more: string) => `GET ${keys} HTTP/1.1\r\n${authorized}${more}\r\n`
@@ -319,7 +319,7 @@ test.each([
   ['POST', 'nowhere', 404],
   ['DELETE', 'keys', 405],
   ['GET', 'keys', 200],
-])('a %s to %s that names a JSON type and has no body is answered at once', async (method, place, status) => {
+])('a %s to %s with a JSON type and no body is answered at once', async (method, place, status) => {
   const path = place === 'keys' ? keys : `/${place}`
   const reply = await sendRaw(api.url, `${method} ${path} HTTP/1.1\r\n${authorized}${json}\r\n`)
   expect(reply.status).toBe(status)
@@ -329,7 +329,7 @@ test.each([
   json,
   'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n',
   'Content-Type: text/plain\r\n',
-])('a DELETE may carry a type without a body: %j', async (type) => {
+])('a DELETE may have a content type without a body: %j', async (type) => {
   const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'x' } })
   const reply = await sendRaw(api.url, `DELETE ${keys}/${made.body.id} HTTP/1.1\r\n${authorized}${type}\r\n`)
   expect(reply.status).toBe(204)
@@ -339,7 +339,7 @@ test.each([
   ['text', 'text/plain', 415],
   ['{', 'application/json', 400],
   [' '.repeat(65_537), 'application/json', 413],
-])('a DELETE with a body that cannot be read is refused as documented: %#', async (raw, type, status) => {
+])('a DELETE with an invalid body is refused as documented: %#', async (raw, type, status) => {
   const made = await call<{ id: string }>(`${api.url}${keys}`, { token: api.owner.token, body: { name: 'kept' } })
   const options = { method: 'DELETE', token: api.owner.token, raw, headers: { 'content-type': type } }
   const reply = await call(`${api.url}${keys}/${made.body.id}`, options)
@@ -349,7 +349,7 @@ test.each([
   expect(row!.revoked_at).toBeNull()
 })
 
-test('a client that has said all it had to say, and says so, gets its answer', async () => {
+test('a client that closes its sending side after the request gets its answer', async () => {
   const made = await sendRaw(api.url, post(json, '{"name":"half-closed"}'), { halfClose: true })
   expect([made.status, JSON.parse(made.body).name]).toEqual([201, 'half-closed'])
   const { socket, received, ended } = openRaw(api.url)
@@ -358,14 +358,14 @@ test('a client that has said all it had to say, and says so, gets its answer', a
   expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200'])
 })
 
-test('HTTP/1.0 hears nothing of 100 Continue', async () => {
+test('HTTP/1.0 gets no 100 Continue', async () => {
   const body = '{"name":"old"}'
   const head = `POST ${keys} HTTP/1.0\r\n${authorized}${json}Expect: 100-continue\r\nContent-Length: ${body.length}\r\n`
   const reply = await sendRaw(api.url, `${head}\r\n${body}`)
   expect([reply.status, reply.text.match(/HTTP\/1\.\d \d+/g)]).toEqual([201, ['HTTP/1.1 201']])
 })
 
-test('requests that arrive in one packet are answered in their order', async () => {
+test('requests that arrive in one packet are answered in order', async () => {
   const { socket, received } = openRaw(api.url)
   const ask = (path: string) => `GET ${path} HTTP/1.1\r\n${authorized}\r\n`
   socket.write(ask(keys) + ask('/nothing') + ask('/healthz'))
@@ -373,7 +373,7 @@ test('requests that arrive in one packet are answered in their order', async () 
   socket.destroy()
 })
 
-test('a client that asks, says CONNECT and is gone before its answer ends nothing but its connection', async () => {
+test('a client that sends requests and a CONNECT and disconnects ends only its own connection', async () => {
   const { hostname, port } = new URL(api.url)
   for (let n = 0; n < 40; n++) {
     const socket = connect(Number(port), hostname)

@@ -104,7 +104,7 @@ const webhookRules: Rule[] = [
 const pointersOf = (problem: Problem) =>
   problem.errors?.map((error) => ('pointer' in error ? error.pointer : error.parameter))
 
-describe('a rule that is broken is answered 422 with a pointer at the field, and nothing is stored', () => {
+describe('a body that breaks a rule is answered 422 with a pointer to the field, and nothing is stored', () => {
   test.each(keyRules)('api-keys: %s', async (_, body, pointers, detail) => {
     const reply = await refused('api-keys', body)
     expect([reply.status, reply.body.code]).toEqual([422, 'request.invalid'])
@@ -144,7 +144,7 @@ test.each([
   expect((await call(recover, { token, body: ever })).status).toBe(202)
 })
 
-test('a request that takes nothing is refused with a body that says something, and done without', async () => {
+test('a request without a documented body is refused with a non-empty body and accepted without one', async () => {
   const operator = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
   const silent = Object.entries(api.documented.document.paths).flatMap(([path, operations]) =>
     ['post', 'delete'].flatMap((method) => {
@@ -165,7 +165,7 @@ test('a request that takes nothing is refused with a body that says something, a
       api.documented.check(method, path, reply)
       expect([reply.status, pointersOf(reply.body)], `${method} ${path} ${raw}`).toEqual([422, [pointer]])
     }
-    // All that is wrong with these is that there is no such thing.
+    // With these the only error is that the record does not exist.
     for (const raw of [undefined, '', '{}', 'null']) {
       const reply = await call(url, { method, token, ...(raw !== undefined && { raw }) })
       expect(reply.status, `${method} ${path} ${raw}`).toBe(404)
@@ -199,7 +199,7 @@ test.each(malformed)('%s is answered 400, and nothing is stored', async (_, body
   expect([reply.status, reply.body.code]).toEqual([400, 'request.malformed'])
 })
 
-test('a problem with the JSON does not repeat what was sent', async () => {
+test('the problem for invalid JSON does not repeat the body', async () => {
   const reply = await refused('api-keys', '{"name": whsec_do_not_repeat_me}')
   expect(reply.status).toBe(400)
   expect(reply.text).not.toContain('whsec')
@@ -232,7 +232,7 @@ test.each(mediaTypes)('a body sent as %s is answered %i', async (type, status) =
   }
 })
 
-test('a body of exactly the largest size is read, one byte more is answered 413', async () => {
+test('a body of exactly the maximum size is accepted, one byte more is answered 413', async () => {
   const sized = (size: number) => '{"name":"big"}'.padEnd(size, ' ')
   const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys`
   expect((await call(url, { token: api.owner.token, raw: sized(65_536) })).status).toBe(201)
@@ -254,7 +254,7 @@ test.each(['👩‍💻', 'می‌خواهم', 'ש\u200f (ב)', 'e\u0301'])('the
   expect([reply.status, reply.body.name]).toEqual([201, name])
 })
 
-test('of a repeated field the last one counts, in the answer as in the database', async () => {
+test('of a repeated field the last one counts, in the answer and in the database', async () => {
   const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys`
   const reply = await call<{ id: string; name: string }>(url, {
     token: api.owner.token,
@@ -264,7 +264,7 @@ test('of a repeated field the last one counts, in the answer as in the database'
   expect([reply.status, reply.body.name, row?.name]).toEqual([201, 'b', 'b'])
 })
 
-describe('a body made to be expensive', () => {
+describe('a body that is expensive to validate', () => {
   const many = (item: string) =>
     `{"url":"https://example.com/","event_types":[${item}${`,${item}`.repeat(60_000 / (item.length + 1))}]}`
   const numbers = `{"url":"https://example.com/","event_types":[${Array.from({ length: 11_000 }, (_, i) => i)}]}`
@@ -276,9 +276,9 @@ describe('a body made to be expensive', () => {
     ['event types that are all 0', many('0')],
     ['event types that are all the same', many('"invoice.paid"')],
     ['thousands of different numbers', numbers],
-    ['two equal towers of arrays', `{"url":"https://example.com/","event_types":[${deep},${deep}]}`],
+    ['two equal deeply nested arrays', `{"url":"https://example.com/","event_types":[${deep},${deep}]}`],
     ['thousands of unknown fields', fields],
-  ])('%s is refused in a moment, with a short answer', async (_, body) => {
+  ])('%s is refused within 5 seconds, with a short answer', async (_, body) => {
     const started = performance.now()
     const reply = await refused('webhooks', body)
     expect(reply.status).toBe(422)

@@ -12,12 +12,12 @@ import { startApiForTest } from '../support/installation.ts'
 import { openRaw } from '../support/raw-http.ts'
 
 /*
- * Slow clients, clients that leave, and a server that stops.
+ * Slow clients, clients that disconnect, and a server that stops.
  */
 
 const json = 'HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n'
 
-const forOperators = {
+const operatorOnly = {
   needs: 'operator',
   basis: chosen(79),
   tag: 'Operator',
@@ -27,7 +27,7 @@ const forOperators = {
 } as const
 
 const takesBody = operatorRoute({
-  ...forOperators,
+  ...operatorOnly,
   method: 'POST',
   path: '/taken',
   audit: 'organization.created',
@@ -36,7 +36,7 @@ const takesBody = operatorRoute({
   handler: async () => ({ status: 202, body: {} }),
 })
 
-async function startImpatient(routes: Route[] = []): Promise<string> {
+async function startWithShortTimeout(routes: Route[] = []): Promise<string> {
   return (await listen(routes)).url
 }
 
@@ -56,38 +56,38 @@ async function listen(routes: Route[]) {
   return { app, url: await app.listen({ host: '127.0.0.1', port: 0 }) }
 }
 
-test('a client that dribbles its headers is answered 408 and hung up on', async () => {
-  const { socket, received, ended } = openRaw(await startImpatient())
+test('a client that sends its headers too slowly is answered 408 and disconnected', async () => {
+  const { socket, received, ended } = openRaw(await startWithShortTimeout())
   socket.write('GET / HTTP/1.1\r\nHost: x\r\n')
-  const dribble = setInterval(() => socket.writable && socket.write('X-A: b\r\n'), 30)
+  const sending = setInterval(() => socket.writable && socket.write('X-A: b\r\n'), 30)
   await ended
-  clearInterval(dribble)
+  clearInterval(sending)
   expect(received()).toMatch(/^HTTP\/1\.1 408 /)
   const problem = JSON.parse(received().split('\r\n\r\n')[1]!) as Problem
   expect(problem.code).toBe('request.timeout')
 })
 
-test('a client that dribbles its body is answered 408 and hung up on', async () => {
-  const { socket, received, ended } = openRaw(await startImpatient([takesBody]))
+test('a client that sends its body too slowly is answered 408 and disconnected', async () => {
+  const { socket, received, ended } = openRaw(await startWithShortTimeout([takesBody]))
   socket.write(`POST /taken ${json}Content-Length: 1000\r\n\r\n{`)
-  const dribble = setInterval(() => socket.writable && socket.write(' '), 30)
+  const sending = setInterval(() => socket.writable && socket.write(' '), 30)
   await ended
-  clearInterval(dribble)
+  clearInterval(sending)
   expect(received()).toMatch(/^HTTP\/1\.1 408 /)
 })
 
-test('a request that was refused and never ends is hung up on without a second answer', async () => {
-  const { socket, received, ended } = openRaw(await startImpatient())
+test('a request that has an error answer and never ends is disconnected without a second answer', async () => {
+  const { socket, received, ended } = openRaw(await startWithShortTimeout())
   socket.write(`POST /nothing ${json}Content-Length: 20\r\n\r\n{`)
   await ended
   expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 404'])
 })
 
-test('answers of requests that are in flight while the server stops all leave, and the last says that it closes', async () => {
+test('requests in flight while the server stops are all answered, and the last answer closes the connection', async () => {
   const inFlight: PromiseWithResolvers<void>[] = []
   const { app, url } = await listen([
     operatorRoute({
-      ...forOperators,
+      ...operatorOnly,
       method: 'GET',
       path: '/slow',
       audit: null,
@@ -120,9 +120,9 @@ test('answers of requests that are in flight while the server stops all leave, a
 
 test('HEAD reads the first page of a long list and no more', async () => {
   let pages = 0
-  const url = await startImpatient([
+  const url = await startWithShortTimeout([
     operatorRoute({
-      ...forOperators,
+      ...operatorOnly,
       method: 'GET',
       path: '/listed',
       audit: null,
@@ -144,12 +144,12 @@ test('HEAD reads the first page of a long list and no more', async () => {
   pages = 0
   const head = await call(`${url}/listed`, { method: 'HEAD' })
   expect([head.status, head.headers.get('content-type')]).toEqual([200, 'application/json; charset=utf-8'])
-  // Were there more to come, it would have been asked for before the next request is answered.
+  // A further page would have been read before the next request is answered.
   await call(`${url}/nothing`)
   expect(pages).toBe(1)
 })
 
-test('a client that leaves in the middle of its body is no error of ours in the log', async () => {
+test('a client that disconnects in the middle of its body is not logged as an error', async () => {
   const { log, lines } = captureLog()
   const api = await startApiForTest({}, log)
   const orgId = await api.organization()
@@ -165,7 +165,7 @@ test('a client that leaves in the middle of its body is no error of ours in the 
   expect(lines().filter((line) => Number(line.level) >= 40)).toEqual([])
 })
 
-test('every log line of a request carries its id under one name', async () => {
+test('every log line of a request has its id under the same name', async () => {
   const { log, lines } = captureLog()
   const api = await startApiForTest({}, log)
   await call(`${api.url}/api/v1/organizations`, { token: 'kh_nonsense' })
@@ -175,7 +175,7 @@ test('every log line of a request carries its id under one name', async () => {
   expect(ofRequest[0]!.requestId).toMatch(/^req_/)
 })
 
-test('a request leaves exactly one line that says how it was answered, whatever became of it', async () => {
+test('every request has exactly one log line with its answer', async () => {
   const { log, lines } = captureLog()
   const api = await startApiForTest({}, log)
   const orgId = await api.organization()

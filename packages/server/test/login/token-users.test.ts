@@ -30,12 +30,12 @@ async function member(user: { email?: string; subject?: string } = {}): Promise<
   return id
 }
 
-/** A token as the OpenID issuer would sign it for somebody with these claims. */
+/** A token of the OpenID issuer with these claims. */
 const openId = (claims: { sub: string; email?: string; email_verified?: boolean }) =>
   forge(robot, { key: real.signingKey, claims })
 const local = (subject: string) => api.issuer.issue({ subject, ttlSeconds: 60 })
 
-/** The user whom a token acts as, by what it leaves behind; null if it is refused. */
+/** The user of a token, read from the audit log; null if it is refused. */
 async function whose(token: string): Promise<string | null> {
   const made = await call<{ id: string }>(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
     token,
@@ -47,18 +47,18 @@ async function whose(token: string): Promise<string | null> {
 }
 
 describe('a token of the OpenID issuer', () => {
-  it('is nobody when its subject is one of our user ids', async () => {
+  it('is refused when its subject is one of our user ids', async () => {
     expect(await whose(await openId({ sub: await member() }))).toBeNull()
     expect(await whose(await openId({ sub: await member({ subject: 'recorded' }) }))).toBeNull()
   })
 
-  it('is the user whose recorded subject it has, even if that looks like the id of another', async () => {
+  it('belongs to the user with its recorded subject, even if that looks like the id of another user', async () => {
     const other = await member()
     const grace = await member({ subject: other })
     expect(await whose(await openId({ sub: other }))).toBe(grace)
   })
 
-  it('is the user with its verified address, unless another subject is recorded for that user', async () => {
+  it('belongs to the user with its verified address, unless another subject is recorded for that user', async () => {
     const plain = await member({ email: 'plain@example.com' })
     await member({ email: 'bound@example.com', subject: 'bound' })
     const verified = (email: string) => openId({ sub: 'newcomer', email, email_verified: true })
@@ -67,8 +67,8 @@ describe('a token of the OpenID issuer', () => {
     expect(await whose(await openId({ sub: 'newcomer', email: 'plain@example.com', email_verified: false }))).toBeNull()
   })
 
-  // U+212A is a k to Unicode's lower case, U+0130 an i with a dot. Seen to fail with lower() of the database's own collation.
-  it('is nobody whose address only looks like that of a user, by letters that Unicode folds', async () => {
+  // U+212A is a k to Unicode's lower case, U+0130 an i with a dot.
+  it('is refused when its address equals that of a user only by Unicode case folding', async () => {
     const ivy = await member({ email: 'ivy.kane@example.com' })
     const verified = (email: string) => openId({ sub: 'lookalike', email, email_verified: true })
     expect(await whose(await verified('ivy.\u212Aane@example.com'))).toBeNull()
@@ -79,7 +79,7 @@ describe('a token of the OpenID issuer', () => {
     await expect(member({ email: 'Ivy.Kane@Example.com' })).rejects.toThrow()
   })
 
-  it('is the person who logged in there', async () => {
+  it('belongs to the person who logged in there', async () => {
     const ada = await member({ email: person.email, subject: person.subject })
     expect(await whose((await real.logIn()).accessToken)).toBe(ada)
     await removeUser(api.db, testOperator, { userId: ada })
@@ -88,13 +88,13 @@ describe('a token of the OpenID issuer', () => {
 })
 
 describe('a token of the local issuer', () => {
-  it('is the user whose id it has, whatever is recorded for that user', async () => {
+  it('belongs to the user with its id, whatever subject is recorded for that user', async () => {
     for (const user of [await member(), await member({ subject: 'also-elsewhere' })]) {
       expect(await whose(await local(user))).toBe(user)
     }
   })
 
-  it('is nobody when its subject is one that was recorded for the OpenID issuer', async () => {
+  it('is refused when its subject is one that was recorded for the OpenID issuer', async () => {
     await member({ subject: 'of-the-openid-issuer' })
     expect(await whose(await local('of-the-openid-issuer'))).toBeNull()
   })

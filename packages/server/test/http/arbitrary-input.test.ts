@@ -17,7 +17,7 @@ const text = fc.oneof(
   fc.constantFrom('', ' ', 'x'.repeat(255), '__proto__'),
 )
 
-/** JSON of any kind, and JSON that is nearly right. */
+/** Any JSON, and JSON that is almost valid. */
 const keyBody = fc.oneof(
   fc.jsonValue(),
   fc.record({ name: fc.oneof(text, fc.jsonValue()) }),
@@ -36,7 +36,7 @@ const hookBody = fc.oneof(
   }),
 )
 
-test('whatever JSON is sent as a key, the answer is 201 or 4xx and only names by the rules are stored', async () => {
+test('for any JSON as a key, the answer is 201 or 4xx and only valid names are stored', async () => {
   await fc.assert(
     fc.asyncProperty(keyBody, async (body) => {
       const reply = await call(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, {
@@ -54,7 +54,7 @@ test('whatever JSON is sent as a key, the answer is 201 or 4xx and only names by
   }
 })
 
-test('whatever JSON is sent as a webhook, the answer is 201 or 4xx and only webhooks by the rules are stored', async () => {
+test('for any JSON as a webhook, the answer is 201 or 4xx and only valid webhooks are stored', async () => {
   await fc.assert(
     fc.asyncProperty(hookBody, async (body) => {
       const reply = await call(`${api.url}/api/v1/organizations/${api.orgId}/webhooks`, {
@@ -76,7 +76,7 @@ test('whatever JSON is sent as a webhook, the answer is 201 or 4xx and only webh
   }
 })
 
-test('whatever bytes are sent as a body, the answer is a problem or a key', async () => {
+test('for any bytes as a body, the answer is a problem or a key', async () => {
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), async (raw) => {
       const reply = await call(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, { token: api.owner.token, raw })
@@ -97,7 +97,7 @@ const token = fc.oneof(
   fc.stringMatching(/^[a-z]{1,3}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$/),
 )
 
-test('whatever stands in Authorization, the answer is 401 and never a fault of ours', async () => {
+test('for any Authorization header, the answer is 401 and never 5xx', async () => {
   await fc.assert(
     fc.asyncProperty(fc.constantFrom('Bearer', 'bearer', '', 'Basic'), token, async (scheme, value) => {
       const request = `GET /api/v1/organizations HTTP/1.1\r\nHost: x\r\nAuthorization: ${scheme} ${value}\r\n\r\n`
@@ -108,7 +108,7 @@ test('whatever stands in Authorization, the answer is 401 and never a fault of o
   )
 })
 
-test('whatever stands in the path, the query and the headers, the answer is never a fault of ours', async () => {
+test('for any path, query and headers, the answer is never 5xx', async () => {
   const line = latin1(fc.integer({ min: 0x01, max: 0xff }))
   const asked = fc.oneof(line, fc.webPath(), fc.string().map(encodeURIComponent))
   await fc.assert(
@@ -122,7 +122,7 @@ test('whatever stands in the path, the query and the headers, the answer is neve
   )
 })
 
-/** Whole requests, broken ones, and those that Node answers by itself: in any order on one connection. */
+/** Valid requests, malformed ones, and those that Node handles itself, in any order on one connection. */
 const said = fc.constantFrom(
   (head: string) => `GET /readyz HTTP/1.1\r\n${head}\r\n`,
   (head: string) => `GET /api/v1/organizations HTTP/1.1\r\n${head}\r\n`,
@@ -136,7 +136,7 @@ const said = fc.constantFrom(
   () => 'GET /',
 )
 
-test('whatever is said on one connection, and however it ends, the server is there for the next', async () => {
+test('after any bytes on a connection, however it ends, the server answers the next one', async () => {
   const { hostname, port } = new URL(api.url)
   await fc.assert(
     fc.asyncProperty(fc.array(said, { minLength: 1, maxLength: 6 }), fc.boolean(), async (parts, reset) => {

@@ -5,8 +5,8 @@ import { call, type Reply } from '../support/client.ts'
 import { ownedApi } from '../support/owned-api.ts'
 
 /*
- * Lists whose records are as large as receivers make them: 16 KiB of control characters, six bytes each in JSON, or of
- * characters that are three bytes each and one in JavaScript.
+ * Lists with large records: responses of 16 KiB of control characters, six bytes each in JSON, or of characters that are three
+ * bytes in UTF-8 and one unit in JavaScript.
  */
 
 const api = ownedApi()
@@ -40,11 +40,11 @@ const newestFirst = Array.from({ length: attempts }, (_, i) => attempts - i)
 const get = (path: string): Promise<Reply<Attempt[]>> => call(api.url + path, { token: api.owner.token })
 const numbers = (records: readonly Attempt[]) => records.map((one) => one.attempt)
 
-// Seen to fail where characters are counted: a page of the second had three times as many bytes.
+// Counting characters instead of bytes would make the second page three times too large.
 test.each([
   ['control characters', () => history],
   ['characters of three bytes', () => foreign],
-])('a page of large records (%s) is shorter than it was asked to be, and its link leads on', async (_what, path) => {
+])('a page of large records (%s) is shorter than its limit, and its Link leads to the next', async (_what, path) => {
   const seen: Attempt[] = []
   let next: string | undefined = `${path()}?limit=1000`
   while (next !== undefined) {
@@ -56,7 +56,7 @@ test.each([
   expect(numbers(seen)).toEqual(newestFirst)
 })
 
-test('the whole list is sent in pieces, and is whole', async () => {
+test('the whole list is sent in chunks, and is complete', async () => {
   const { text, body, headers } = await get(history)
   expect(headers.get('content-length')).toBeNull()
   expect(text.length).toBeGreaterThan(attempts * 6 * 16_384)

@@ -5,7 +5,7 @@ import { problemOf } from '../support/problem-of.ts'
 import { sendRaw } from '../support/raw-http.ts'
 
 /*
- * Paths, methods and queries that nobody serves: each is refused in words of ours.
+ * Paths, methods and queries that are not served: each is answered with a problem.
  */
 
 const api = ownedApi()
@@ -40,7 +40,7 @@ test.each(paths)('a path with %s is answered 404', async (_, path) => {
   expectProblem(reply, 404, 'not_found')
 })
 
-// Seen to fail: the router cut the fragment off, and served the rest.
+// The router alone would drop the fragment and serve the rest.
 test.each([
   ['GET', '/healthz#x'],
   ['GET', '/healthz?#'],
@@ -48,12 +48,12 @@ test.each([
   ['PUT', '/healthz#x'],
   ['GET', '*'],
   ['DELETE', '*'],
-])('%s %s is answered 400: it is no target', async (method, target) => {
+])('%s %s is answered 400: not a valid request target', async (method, target) => {
   const reply = await sendRaw(api.url, `${method} ${target} HTTP/1.1\r\n${authorized}\r\n`)
   expectProblem(reply, 400, 'request.malformed')
 })
 
-test('OPTIONS * is a target, which nothing here serves', async () => {
+test('OPTIONS * is a valid request target and is answered 404', async () => {
   expectProblem(await sendRaw(api.url, `OPTIONS * HTTP/1.1\r\n${authorized}\r\n`), 404, 'not_found')
 })
 

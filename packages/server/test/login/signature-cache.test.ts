@@ -11,14 +11,14 @@ const { issue, verify } = createLocalIssuer({ masterKeys: createMasterKeys([rand
 
 afterEach(() => void vi.restoreAllMocks())
 
-test('of a token that comes again the signature is not worked out again', async () => {
+test('the signature of a repeated token is not verified again', async () => {
   const token = await issue({ subject: 'ada', ttlSeconds: 600 })
   const workedOut = vi.spyOn(crypto.subtle, 'verify')
   for (let n = 0; n < 20; n++) expect(await verify(token)).toMatchObject({ subject: 'ada' })
   expect(workedOut).toHaveBeenCalledTimes(1)
 })
 
-test('a key that the issuer has replaced under the same name does not speak for it any more', async () => {
+test('a cached signature of a key that the issuer has replaced under the same id is refused', async () => {
   const [first, second] = [await generateKeyPair('EdDSA'), await generateKeyPair('EdDSA')]
   let current = first
   const isGood = createAccessTokens({
@@ -43,7 +43,7 @@ test('a key that the issuer has replaced under the same name does not speak for 
   expect(await isGood(token)).toMatchObject({ subject: 'ada' })
 })
 
-test('what differs in a single character is another token', async () => {
+test('a token that differs in one character is verified on its own', async () => {
   const token = await issue({ subject: 'ada', ttlSeconds: 600 })
   expect(await verify(token)).not.toBeNull()
   for (const place of [token.indexOf('.') + 5, token.lastIndexOf('.') + 5]) {
@@ -53,8 +53,8 @@ test('what differs in a single character is another token', async () => {
   expect(await verify(token)).not.toBeNull()
 })
 
-// The end of its time and the removal of its key: "expires after its lifetime", "the removed key is refused".
-test('a clock that was set back to before its issue refuses it, and takes it again later', async () => {
+// Other tests cover expiry and the removal of a key: "expires after its lifetime", "the removed key is refused".
+test('a cached token is refused while the clock is before its issue, and accepted later', async () => {
   const token = await issue({ subject: 'ada', ttlSeconds: 600 })
   expect(await verify(token)).not.toBeNull()
   clock.advance(-120_000)
@@ -63,7 +63,7 @@ test('a clock that was set back to before its issue refuses it, and takes it aga
   expect(await verify(token)).not.toBeNull()
 })
 
-test('only so many are remembered: the oldest leaves first', async () => {
+test('the cache is bounded: the oldest entry is removed first', async () => {
   const [oldest, next] = [
     await issue({ subject: 'ada', ttlSeconds: 600 }),
     await issue({ subject: 'bob', ttlSeconds: 600 }),
