@@ -10,7 +10,7 @@ export const unknownOutcome: Exchange = {
   firstByteUs: null,
   address: null,
   response: null,
-  error: { code: 'interrupted', detail: null },
+  error: { code: 'interrupted', detail: '' },
   gone: false,
   retryAfterMs: null,
 }
