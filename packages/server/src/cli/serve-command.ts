@@ -40,7 +40,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   keepHeapSmall()
   const config = environment()
   const output = createOutput(options.json ?? false)
-  const log = createLog(config.logLevel)
+  const { log, lines } = await createLog(config)
   const stopped = stopSignal()
   // Closed in the opposite order, each after whatever still needs it.
   await using parts = new AsyncDisposableStack()
@@ -63,7 +63,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const metrics = createMetrics()
   const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
-    const engine = await composeDispatcher(installation, { log, hints, metrics })
+    const engine = await composeDispatcher(installation, { log, lines, hints, metrics })
     pools.push(engine.pool)
     parts.defer(() => engine.stop())
   }

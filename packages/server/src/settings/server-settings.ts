@@ -83,6 +83,12 @@ export const serverSettings = {
     oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
     'Log level; `debug` adds a line for every successful read.',
   ),
+  logFormat: setting(
+    'KEYHOOK_LOG_FORMAT',
+    'auto',
+    oneOf('auto', 'pretty', 'json'),
+    'Format of the log: lines for people, JSON lines, or `auto`, which is `pretty` on a terminal and `json` everywhere else.',
+  ),
   trustedProxies: optional(
     'KEYHOOK_TRUSTED_PROXIES',
     proxies,

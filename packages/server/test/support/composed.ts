@@ -9,6 +9,7 @@ import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../src/startup/open.ts'
 
 const silent = pino({ level: 'silent' })
+const noLines = { isOn: () => false, write() {} }
 
 /** What `serve --role api` runs. */
 export function apiAlone(installation: Installation, log: Logger = silent): Api {
@@ -39,4 +40,5 @@ export const dispatcherAlone = (
   installation: Installation,
   log: Logger = silent,
   hints = composeHints(installation, log),
-): ReturnType<typeof composeDispatcher> => composeDispatcher(installation, { log, hints, metrics: createMetrics() })
+): ReturnType<typeof composeDispatcher> =>
+  composeDispatcher(installation, { log, lines: noLines, hints, metrics: createMetrics() })
