@@ -9,14 +9,14 @@ import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
 import { postgres } from '../../src/store/postgres-driver.ts'
 import { dataDirectory, open } from '../embedded/support/scratch.ts'
 import { call } from '../support/client.ts'
-import { keyhook, program, serve } from '../support/processes.ts'
+import { cleanEnvironment, keyhook, program, serve } from '../support/processes.ts'
 
 const timeout = 90_000
 const patient = { timeout: 20_000 }
 
 /** A command of the real program that can be told to end. */
 function begin(words: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
-  const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', KEYHOOK_DATA_DIR } as NodeJS.ProcessEnv
+  const env = cleanEnvironment({ PORT: '0', KEYHOOK_DATA_DIR })
   const child = spawn(process.execPath, [program, ...words], { env, detached })
   const ended = once(child, 'close')
   onTestFinished(async () => {

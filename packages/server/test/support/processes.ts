@@ -13,13 +13,11 @@ export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
 
 export type Ended = { code: number | null; stdout: string; stderr: string }
 
-/** Only what a test sets: settings of whoever runs the tests must not leak in. */
-const clean = (environment: Record<string, string>) => ({
-  PATH: process.env.PATH,
-  HOME: process.env.HOME,
-  TMPDIR: process.env.TMPDIR,
-  ...environment,
-})
+/** The environment of a process: only what a test sets, and no settings of the user who runs the tests. */
+export const cleanEnvironment = (environment: Record<string, string>): NodeJS.ProcessEnv => {
+  const { PATH, HOME, TMPDIR, STATE_DIRECTORY } = process.env
+  return { PATH, HOME, TMPDIR, STATE_DIRECTORY, ...environment } as NodeJS.ProcessEnv
+}
 
 /** One command of the real program, in a process of its own. */
 export async function keyhook(
@@ -27,7 +25,7 @@ export async function keyhook(
   environment: Record<string, string>,
   account: { uid?: number; gid?: number } = {},
 ): Promise<Ended> {
-  const env = clean(environment) as NodeJS.ProcessEnv
+  const env = cleanEnvironment(environment)
   const child = spawn(process.execPath, [program, ...words], { env, ...account })
   const output = collect(child)
   const [code] = await once(child, 'close')
@@ -41,7 +39,7 @@ export async function keyhook(
 export async function keyhookHere(words: string[], environment: Record<string, string>): Promise<Ended> {
   const output = { stdout: '', stderr: '' }
   const kept = { env: process.env, stdout: process.stdout.write, stderr: process.stderr.write }
-  process.env = clean(environment) as NodeJS.ProcessEnv
+  process.env = cleanEnvironment(environment)
   for (const name of ['stdout', 'stderr'] as const) {
     process[name].write = ((text: string) => {
       output[name] += text
@@ -78,7 +76,7 @@ async function newDataDirectory(): Promise<string> {
 export async function serve(environment: Record<string, string>, words = ['--json']): Promise<Running> {
   const dataDir = environment.KEYHOOK_DATA_DIR ?? (await newDataDirectory())
   const child = spawn(process.execPath, [program, 'serve', ...words], {
-    env: clean({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }) as NodeJS.ProcessEnv,
+    env: cleanEnvironment({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }),
   })
   const output = collect(child)
   const ended = once(child, 'close')
