@@ -37,12 +37,13 @@ test('a first start on an empty folder: its lines work when pasted, and a second
   const first = await serve(environment, [])
   const welcome = first.output().stdout
   const url = /Keyhook is ready at (\S+)/.exec(welcome)![1]!
-  const orgId = /Organization: (org_\w+) \(made just now\)/.exec(welcome)![1]!
+  const orgId = /ORG=(org_\w+)/.exec(welcome)![1]!
+  expect(welcome).toContain('This is the first start')
   const pasted = welcome
     .split('\n')
     .map((line) => line.trim())
-    .filter((line) => /^(TOKEN=|curl )/.test(line))
-  expect(pasted).toHaveLength(4)
+    .filter((line) => /^(ORG=|TOKEN=|curl )/.test(line))
+  expect(pasted).toHaveLength(5)
   const script = pasted.map((line) => line.replace(/^curl/, 'curl -sS -w "\\n%{http_code}\\n"')).join('\n')
   const { stdout } = await bash('bash', ['-c', script], { cwd: checkout })
   const answers = stdout.trim().split('\n')
@@ -63,7 +64,7 @@ test('a first start on an empty folder: its lines work when pasted, and a second
   const stopped = await first.stop('SIGINT')
   expect(stopped.code).toBe(0)
   // And without it: the command starts the database for itself.
-  const alone = await keyhook(['token', 'issue', '--user', /Its owner: +(usr_\w+)/.exec(welcome)![1]!], environment)
+  const alone = await keyhook(['token', 'issue', '--user', /--user (usr_\w+)/.exec(welcome)![1]!], environment)
   expect(alone.code).toBe(0)
 
   const second = await serve(environment)
