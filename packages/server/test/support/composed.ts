@@ -4,12 +4,18 @@ import { composeDispatcher, composeHints } from '../../src/compose/dispatcher.ts
 import { composeJobQueue } from '../../src/compose/platform.ts'
 import { composeRoutes } from '../../src/compose/routes.ts'
 import type { Route } from '../../src/http/route.ts'
+import type { LineLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../src/startup/open.ts'
 
 const silent = pino({ level: 'silent' })
-const noLines = { isOn: () => false, write() {} }
+
+/** The lines of attempts, in a log of any kind. */
+const linesIn = (log: Logger): LineLog => ({
+  isOn: () => log.isLevelEnabled('info'),
+  write: (fields) => log.info(JSON.parse(`{${fields}}`)),
+})
 
 /** What `serve --role api` runs. */
 export function apiAlone(installation: Installation, log: Logger = silent): Api {
@@ -41,4 +47,4 @@ export const dispatcherAlone = (
   log: Logger = silent,
   hints = composeHints(installation, log),
 ): ReturnType<typeof composeDispatcher> =>
-  composeDispatcher(installation, { log, lines: noLines, hints, metrics: createMetrics() })
+  composeDispatcher(installation, { log, lines: linesIn(log), hints, metrics: createMetrics() })
