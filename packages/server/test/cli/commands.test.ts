@@ -65,8 +65,8 @@ test('a person is made, let in, promoted, and put out again, each step seen by t
 test('without --json every command says in words what it did; a token alone, so that $(…) works', {
   timeout: 60_000,
 }, async () => {
-  await words(/^Made the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
-  await words(/^Made the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
+  await words(/^Created the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
+  await words(/^Created the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
   await words(/up to date/, 'migrate')
   expect(await json('migrate')).toEqual({ applied: [] })
   const orgId = await api.organization()
