@@ -54,17 +54,13 @@ const timeout = 90_000
 test.each([
   ['sslmode=require', '?sslmode=require'],
   ['sslmode=verify-full with its authority', `?sslmode=verify-full&sslrootcert=${caFile}`],
-])(
-  '%s: migrate, serve and the job queue work, and all that they say is encrypted',
-  { timeout },
-  async (_, parameters) => {
-    const seen = await goTheWholeWay(postgres.url(parameters))
-    expect(seen).toMatchObject({ 'keyhook serve': true, 'keyhook jobs': true })
-    expect(Object.values(seen)).not.toContain(false)
-  },
-)
+])('%s: migrate, serve and the job queue work over encrypted connections only', { timeout }, async (_, parameters) => {
+  const seen = await goTheWholeWay(postgres.url(parameters))
+  expect(seen).toMatchObject({ 'keyhook serve': true, 'keyhook jobs': true })
+  expect(Object.values(seen)).not.toContain(false)
+})
 
-test('sslmode=prefer works with a server that speaks no TLS', { timeout }, async () => {
+test('sslmode=prefer works with a server without TLS', { timeout }, async () => {
   await postgres.show(null)
   const seen = await goTheWholeWay(postgres.url('?sslmode=prefer'))
   expect(seen).toMatchObject({ 'keyhook serve': false, 'keyhook jobs': false })
@@ -91,7 +87,7 @@ async function ofBoth(environment: Record<string, string>, question: string): Pr
   return [ours, theirs.rows[0]]
 }
 
-test('settings in the URL reach both drivers', async () => {
+test('settings in the URL reach the pools and the job queue', async () => {
   const settings = { statement_timeout: '77s', lock_timeout: '88s', application_name: 'acme one', 'acme.note': 'a\\ b' }
   const { lock_timeout, ...named } = settings
   const parameters = new URLSearchParams({ ...named, options: `-c lock_timeout=${lock_timeout}` })
@@ -100,7 +96,7 @@ test('settings in the URL reach both drivers', async () => {
   expect(answers).toEqual([settings, settings])
 })
 
-test('prepare=false leaves nothing in a session that a pooler would miss', async () => {
+test('prepare=false leaves no prepared statement in a session of a pooler', async () => {
   const kept = async (parameters: string) => {
     const target = readConfig(environmentOf(postgres.url(parameters))).database!
     const db = connect(target, { name: 'test', connectionsMax: 1 })
@@ -115,16 +111,16 @@ test('prepare=false leaves nothing in a session that a pooler would miss', async
 const isEncrypted = 'select ssl from pg_stat_ssl where pid = pg_backend_pid()'
 const encrypted = [{ ssl: true }, { ssl: true }]
 
-test('the host may be an address, where the certificate has it', async () => {
+test('the host may be an address that the certificate contains', async () => {
   const url = postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`, { host: '127.0.0.1' })
   expect(await ofBoth({ DATABASE_URL: url }, isEncrypted)).toEqual(encrypted)
 })
 
-test('sslmode=prefer is encrypted where the server speaks TLS', async () => {
+test('sslmode=prefer is encrypted if the server supports TLS', async () => {
   expect(await ofBoth({ DATABASE_URL: postgres.url('?sslmode=prefer') }, isEncrypted)).toEqual(encrypted)
 })
 
-test('what the URL leaves open is read from the variables of PostgreSQL, for both drivers', async () => {
+test('parts that the URL leaves out are read from the variables of PostgreSQL', async () => {
   const { user, password, database, port } = postgres.target
   const place = { PGHOST: 'localhost', PGPORT: String(port), PGUSER: user, PGPASSWORD: password, PGDATABASE: database }
   const tls = { PGSSLMODE: 'verify-full', PGSSLROOTCERT: caFile }
@@ -153,7 +149,7 @@ test('a certificate of another authority is refused in one line', async () => {
   expect(await keyhook(['migrate'], trusting)).toMatchObject({ code: 0, stderr: '' })
 })
 
-test('a certificate for another host is refused in one line, but for sslmode=verify-ca', async () => {
+test('a certificate for another host is refused in one line, except with sslmode=verify-ca', async () => {
   await postgres.show('stranger')
   const said = await refusalOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))
   expect(said).toMatch(/localhost[^\n]+somewhere\.else[^\n]+The host has to be named as the certificate names it\./)
@@ -166,7 +162,7 @@ test('a certificate that has expired is refused in one line', async () => {
   expect(await refusalOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))).toContain('CERT_HAS_EXPIRED')
 })
 
-test('a server that speaks no TLS where it is asked for is refused in one line', async () => {
+test('a server without TLS is refused in one line if TLS is required', async () => {
   await postgres.show(null)
   const said = await refusalOf(postgres.url('?sslmode=require'))
   expect(said).toMatch(/the server at localhost:\d+ does not speak TLS, which sslmode=require asks for\.\n$/)
@@ -177,14 +173,14 @@ test('a setting that the server does not know is refused in one line', async () 
   expect(await refusalOf(postgres.url('?statement_timeout=soon'))).toContain('"statement_timeout"')
 })
 
-test('a client certificate is shown where the server asks for one', async () => {
+test('a client certificate is sent if the server asks for one', async () => {
   const { cert, key } = certificateFiles('selfsigned')
   const url = postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`, { user: 'guarded' })
   expect(await refusalOf(url)).toContain('requires a valid client certificate')
   expect(await ofBoth({ DATABASE_URL: `${url}&sslcert=${cert}&sslkey=${key}` }, isEncrypted)).toEqual(encrypted)
 })
 
-test('a certificate that a running process cannot accept any more is an outage, which ends with it', {
+test('a certificate that becomes invalid is an outage for a running process, which ends with a valid one', {
   timeout,
 }, async () => {
   const server = await serve(environmentOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`)), [

@@ -1,10 +1,12 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, symlink, writeFile } from 'node:fs/promises'
+import { closeSync, openSync } from 'node:fs'
+import { chmod, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { scratchDirectory } from '../support/processes.ts'
+import { keyhook, program, scratchDirectory } from '../support/processes.ts'
 
 const bin = new URL('../../bin/', import.meta.url).pathname
 const run = promisify(execFile)
@@ -48,4 +50,34 @@ test('the launcher becomes the command: same process, input, exit code and signa
     waiting.kill(signal)
     expect(await once(waiting, 'exit')).toEqual([null, signal])
   }
+})
+
+const modules = new URL('../../../../node_modules', import.meta.url)
+const cache = new URL('node_modules/.cache/keyhook/', new URL('../../../../', import.meta.url))
+
+test('compiled code is cached in node_modules for the next start, if this user owns it', async () => {
+  await rm(cache, { recursive: true, force: true, maxRetries: 5 })
+  expect(await keyhook(['--help'], {})).toMatchObject({ code: 0, stderr: '' })
+  const isOurs = (await stat(modules)).uid === process.getuid!()
+  const versions = await readdir(cache).catch(() => [])
+  expect(versions.length).toBe(isOurs ? 1 : 0)
+  expect(await keyhook(['--help'], {})).toMatchObject({ code: 0, stderr: '' })
+})
+
+test('a reader that closes the pipe early causes no error', async () => {
+  const child = spawn(process.execPath, [program, '--help'])
+  child.stdout.destroy()
+  const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')])
+  expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
+})
+
+test('output that cannot be written is one line and exit code 1', async () => {
+  const full = openSync('/dev/full', 'w')
+  const child = spawn(process.execPath, [program, '--help'], { stdio: ['ignore', full, 'pipe'] })
+  closeSync(full)
+  const [stderr, [code]] = await Promise.all([text(child.stderr!), once(child, 'close')])
+  expect({ stderr, code }).toEqual({
+    stderr: 'The output cannot be written: ENOSPC: no space left on device, write\n',
+    code: 1,
+  })
 })

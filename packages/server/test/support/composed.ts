@@ -17,7 +17,7 @@ const linesIn = (log: Logger): LineLog => ({
   write: (fields) => log.info(JSON.parse(`{${fields}}`)),
 })
 
-/** What `serve --role api` runs. */
+/** The parts of `serve --role api`. */
 export function apiAlone(installation: Installation, log: Logger = silent): Api {
   const queue = composeJobQueue(installation, { log, worksOnJobs: false })
   const api = apiBeside(installation, queue, log)
@@ -30,18 +30,18 @@ export function apiAlone(installation: Installation, log: Logger = silent): Api 
   }
 }
 
-/** The API of a process that has a queue of jobs already. */
+/** The API of a process that has a job queue already. */
 export const apiBeside = (installation: Installation, queue: JobQueue, log: Logger): Api =>
   composeApi(installation, { log, queue, hints: composeHints(installation, log), metrics: createMetrics(), pools: [] })
 
-/** The route table, to be read; a handler that hands out a job would leave a queue open. */
+/** The route table, for reading only: a handler that creates a job would leave a queue open. */
 export const routesOf = (installation: Installation): Route[] =>
   composeRoutes(installation, {
     queue: composeJobQueue(installation, { log: silent, worksOnJobs: false }),
     hints: composeHints(installation, silent),
   })
 
-/** What `serve --role dispatcher` runs; `hints` where somebody else in the process gives them. */
+/** The parts of `serve --role dispatcher`; with `hints` if another part of the process publishes. */
 export const dispatcherAlone = (
   installation: Installation,
   log: Logger = silent,

@@ -2,7 +2,7 @@ import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/store/database.ts'
 import { holdOpen } from './hold-open.ts'
 
-/** Takes what the organization's publishers take turns with, until the function that it returns is called. */
+/** Locks the event counter of an organization, which publishers need, until the returned function is called. */
 export const holdPublishers = (db: Database, orgId: OrgId): Promise<() => Promise<void>> =>
   holdOpen(
     db,

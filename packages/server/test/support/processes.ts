@@ -19,7 +19,7 @@ export const cleanEnvironment = (environment: Record<string, string>): NodeJS.Pr
   return { PATH, HOME, TMPDIR, STATE_DIRECTORY, ...environment } as NodeJS.ProcessEnv
 }
 
-/** One command of the real program, in a process of its own. */
+/** One command of the real program, in its own process. */
 export async function keyhook(
   words: string[],
   environment: Record<string, string>,
@@ -33,8 +33,8 @@ export async function keyhook(
 }
 
 /**
- * The same command inside this process, many times faster to start. Standard output and the environment are borrowed
- * for as long as it runs, so one at a time.
+ * The same command inside this process, which starts many times faster. It replaces standard output and the environment while it
+ * runs, so only one can run at a time.
  */
 export async function keyhookHere(words: string[], environment: Record<string, string>): Promise<Ended> {
   const output = { stdout: '', stderr: '' }
@@ -61,18 +61,18 @@ export type Running = {
   ready: { url: string; organization_id: string; owner_id: string; metrics_url: string | null }
   child: ChildProcess
   output(): { stdout: string; stderr: string }
-  /** Asks it to stop and waits until it has. */
+  /** Sends the signal and waits for the end. */
   stop(signal?: NodeJS.Signals): Promise<Ended>
 }
 
-/** Not the one of the checkout, which may be in use. */
+/** A new one: the data directory of the checkout may be in use. */
 async function newDataDirectory(): Promise<string> {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
   onTestFinished(() => removeDataDirectory(dataDir))
   return dataDir
 }
 
-/** The real server, in a process of its own, on a port of its own; stopped when the test ends. */
+/** The real server in its own process and on its own port; stopped when the test ends. */
 export async function serve(environment: Record<string, string>, words = ['--json']): Promise<Running> {
   const dataDir = environment.KEYHOOK_DATA_DIR ?? (await newDataDirectory())
   const child = spawn(process.execPath, [program, 'serve', ...words], {
@@ -125,7 +125,11 @@ export type Bridge = {
   silence(): void
 }
 
-/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `mend` brings it back, `reset` breaks the connections of the moment, `silence` lets them stay and passes nothing on; `keep` outlives the test. */
+/**
+ * A DATABASE_URL for the tests' PostgreSQL, which listens on a Unix socket only. `cut` closes all connections and the port,
+ * `mend` opens the port again, `reset` resets the connections, `silence` keeps them and forwards nothing. With `keep` it
+ * is not closed when the test ends.
+ */
 export async function bridgeTo(
   target: ConnectionTarget,
   { keep = false, cutAt = null as string | null } = {},
@@ -145,8 +149,8 @@ export async function bridgeTo(
       })
       from.pipe(to)
     }
-    client.on('data', (said) => {
-      if (cutAt === null || !said.includes(cutAt)) return
+    client.on('data', (chunk) => {
+      if (cutAt === null || !chunk.includes(cutAt)) return
       cutAt = null
       client.destroy()
     })
@@ -158,7 +162,7 @@ export async function bridgeTo(
     for (const socket of sockets) socket.destroy()
   }
   const reset = () => {
-    // Those of the other side are files, which cannot be reset.
+    // The sockets of the other side are Unix sockets, which cannot be reset.
     for (const socket of sockets) if (socket.remotePort !== undefined) socket.resetAndDestroy()
   }
   if (!keep) onTestFinished(cut)
