@@ -3,12 +3,20 @@ import { defineConfig } from 'vitest/config'
 
 /** `npm run test:long` runs these, `npm test` all others, and `npx vitest run <file>` any. */
 const longFiles = [
+  'cli/database-tls.test.ts',
+  'cli/lost-key.test.ts',
+  'cli/signals.test.ts',
   'cli/two-roles.test.ts',
+  'embedded/killed.test.ts',
   'platform/backups-under-load.test.ts',
   'platform/killed.test.ts',
   'platform/local-driver.test.ts',
+  'platform/nodes.test.ts',
   'platform/stuck.test.ts',
   'platform/takeover.test.ts',
+  'webhooks/clock-set-back.test.ts',
+  'webhooks/crash.test.ts',
+  'webhooks/postgres-crash.test.ts',
 ].map((path) => `packages/server/test/${path}`)
 
 const suite = process.env.TEST_SUITE

@@ -1,6 +1,8 @@
 import { isatty } from 'node:tty'
 import { type Logger, pino } from 'pino'
-import type { Config } from './config.ts'
+
+/** `auto` is pretty on a terminal and JSON everywhere else. */
+type LogSettings = { logLevel: string; logFormat: 'auto' | 'pretty' | 'json' }
 
 /**
  * Writes lines at level info whose fields the caller has encoded as JSON. For one line per delivery attempt: pino takes 4 µs more
@@ -18,10 +20,7 @@ const waitingBytesMax = 16 * 1024 * 1024
 const triesAtExit = 20
 
 /** The log goes to standard error; standard output is for the results of commands. */
-export async function createLog({
-  logLevel: level,
-  logFormat,
-}: Pick<Config, 'logLevel' | 'logFormat'>): Promise<{ log: Logger; lines: LineLog }> {
+export async function createLog({ logLevel: level, logFormat }: LogSettings): Promise<{ log: Logger; lines: LineLog }> {
   const isPretty = logFormat === 'pretty' || (logFormat === 'auto' && isatty(standardError))
   const encode = isPretty ? await prettyPrinter() : (line: string) => line
   const destination = createDestination()

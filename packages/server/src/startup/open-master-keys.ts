@@ -3,7 +3,7 @@ import type { Config } from '../config.ts'
 import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
 import type { Database } from '../store/database.ts'
 import { anySecretUnder, keyIdsInUse } from '../store/webhook-secrets.ts'
-import { makeMasterKey, lastKeyId, masterKeyPath, readMasterKey } from './master-key-file.ts'
+import { lastKeyId, makeMasterKey, masterKeyPath, readMasterKey } from './master-key-file.ts'
 
 /** A key that is needed is missing. The message says what to do. */
 export class MasterKeyMissing extends Error {

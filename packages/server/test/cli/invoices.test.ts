@@ -48,8 +48,8 @@ test('issuing twice creates one invoice; a month without usage has none', async 
   const orgId = await customer()
   const january = ['issue', '--org', orgId, '--month', '2020-01']
   const first = await said(...january)
-  const words = /^(Made|There is already) the invoice (inv_\w+): 10 minor units of EUR for 2020-01\.\n$/
-  expect(words.exec(first)?.[1]).toBe('Made')
+  const words = /^(Created|There is already) the invoice (inv_\w+): 10 minor units of EUR for 2020-01\.\n$/
+  expect(words.exec(first)?.[1]).toBe('Created')
   const second = await said(...january)
   expect(words.exec(second)?.slice(1)).toEqual(['There is already', words.exec(first)![2]])
   const shown = await said(...january, '--json')
@@ -85,7 +85,7 @@ test('an invoice is issued only with the prices of the server', async () => {
   }
   expect(await invoicesOf(orgId)).toEqual([])
   await announce('EUR', 5)
-  expect(await said('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Made [^\n]+ 10 minor units of EUR/)
+  expect(await said('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Created [^\n]+ 10 minor units of EUR/)
 })
 
 test('of many concurrent payments, by command and over HTTP, one marks the invoice paid; the others get the time of payment', async () => {
