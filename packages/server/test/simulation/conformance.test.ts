@@ -5,10 +5,10 @@ import { createDispatchStore, type DispatchStore } from '../../src/webhooks/engi
 import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
 import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
 import { wakeLanes } from '../../src/webhooks/sql/wake.ts'
+import { createDatabaseTables } from './database-tables.ts'
 import { unknownOutcome } from './exchanges.ts'
 import { createModel, type Statements } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
-import { createDatabaseTables } from './database-tables.ts'
 
 /*
  * The simulation is only as good as its model of the database. Here the model and the real statements get the same calls, in an
@@ -96,8 +96,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
       const { modelled, fromReal } = await both(
         'lease',
         () => [request],
-        (lanes) =>
-          lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, exists: webhook !== null })),
+        (lanes) => lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, exists: webhook !== null })),
       )
       for (const { laneId, token, redeliveryRequests } of fromReal) {
         const tokens = { real: token, model: modelled.find((lane) => lane.laneId === laneId)!.token }
@@ -119,7 +118,14 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
       const { fromReal } = await both(
         'fetch',
         () => [requests],
-        (found) => found.map(({ laneId, eventSeq, eventId, attempts, tries }) => ({ laneId, eventSeq, eventId, attempts, tries })),
+        (found) =>
+          found.map(({ laneId, eventSeq, eventId, attempts, tries }) => ({
+            laneId,
+            eventSeq,
+            eventId,
+            attempts,
+            tries,
+          })),
       )
       due.push(...fromReal)
     },
@@ -153,14 +159,18 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     async (draw) => {
       const some = draw.chance(0.8) ? begun.splice(-draw.int(1, 3)) : pickSome(draw, begun.slice(-3))
       const settled = some.map((attempt) => ({ attempt, retryMs: draw.pick([null, 0, 0, elevenDaysMs]) }))
-      await both('settle', (side) => [
-        settled.map(({ attempt, retryMs }) => ({
-          attempt: withToken(attempt, side),
-          outcome: { ...unknownOutcome, status: 'failed' as const },
-          tries: attempt.tries + 1,
-          retryMs,
-        })),
-      ], (count) => [count])
+      await both(
+        'settle',
+        (side) => [
+          settled.map(({ attempt, retryMs }) => ({
+            attempt: withToken(attempt, side),
+            outcome: { ...unknownOutcome, status: 'failed' as const },
+            tries: attempt.tries + 1,
+            retryMs,
+          })),
+        ],
+        (count) => [count],
+      )
     },
     (draw) => {
       const some = pickSome(draw, held)
@@ -169,12 +179,20 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     async (draw) => {
       if (held.length === 0) return
       const lane = draw.pick(held.slice(-6))
-      await both('isHeld', (side) => [withToken(lane, side)], (isHeld) => [isHeld])
+      await both(
+        'isHeld',
+        (side) => [withToken(lane, side)],
+        (isHeld) => [isHeld],
+      )
     },
     async (draw) => {
       const some = pickSome(draw, held.slice(-4)).map((lane) => {
         const current = model.lanes.get(lane.laneId)!.redeliveryRequests
-        return { ...lane, abandon: draw.chance(0.2), redeliveryRequests: draw.chance(0.7) ? current : lane.redeliveryRequests }
+        return {
+          ...lane,
+          abandon: draw.chance(0.2),
+          redeliveryRequests: draw.chance(0.7) ? current : lane.redeliveryRequests,
+        }
       })
       const once = new Map(some.map((lane) => [lane.laneId, lane]))
       const { modelled } = await both('release', (side) => [[...once.values()].map((lane) => withToken(lane, side))])
@@ -229,7 +247,8 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
 })
 
 function modelRows(model: ReturnType<typeof createModel>) {
-  const due = (dueMs: number | null) => dueMs === null ? 'never' : dueMs > 1_700_000_000_000 + elevenDaysMs / 2 ? 'later' : 'now'
+  const due = (dueMs: number | null) =>
+    dueMs === null ? 'never' : dueMs > 1_700_000_000_000 + elevenDaysMs / 2 ? 'later' : 'now'
   return {
     lanes: [...model.lanes.values()].map((lane) => ({
       id: lane.id,
@@ -245,7 +264,14 @@ function modelRows(model: ReturnType<typeof createModel>) {
       return { lane: laneId, seq: eventSeq, attempt, try: tries, due: due(dueMs) }
     }),
     inFlight: [...model.inFlight.values()].map(({ laneId, eventSeq, attempt, tries, attemptId, token }) => {
-      return { lane: laneId, seq: eventSeq, attempt, try: tries, id: attemptId, current: model.lanes.get(laneId)!.token === token }
+      return {
+        lane: laneId,
+        seq: eventSeq,
+        attempt,
+        try: tries,
+        id: attemptId,
+        current: model.lanes.get(laneId)!.token === token,
+      }
     }),
     attempts: [...model.attempts.values()].map(({ laneId, eventSeq, attempt, attemptId, status }) => {
       return { lane: laneId, seq: eventSeq, attempt, id: attemptId, status }

@@ -56,7 +56,19 @@ export function startProcess(world: World, name: string): Process {
 }
 
 const shown = new Set([
-  ...['laneId', 'token', 'eventSeq', 'attempt', 'attemptId', 'attempts', 'status', 'outcome', 'retryMs', 'tries', 'takenOver'],
+  ...[
+    'laneId',
+    'token',
+    'eventSeq',
+    'attempt',
+    'attemptId',
+    'attempts',
+    'status',
+    'outcome',
+    'retryMs',
+    'tries',
+    'takenOver',
+  ],
   ...['abandon', 'free', 'next', 'lanes', 'begun', 'afterSeq', 'redeliveryRequests', 'ended', 'cursorSeq'],
 ])
 const brief = (value: unknown): string =>
