@@ -81,7 +81,8 @@ export function createWork(deps: {
   }
 
   function schedule(): void {
-    if (isScheduled || queue.size === 0 || waiters.length === 0) return
+    // With nothing free to take, the end of a request schedules again.
+    if (isStopped || isScheduled || queue.size === 0 || waiters.length === 0 || inFlight >= deps.inFlightMax) return
     if (waiters.length < beginsMax && queue.size < lanesForSecondBegin) return
     isScheduled = true
     clock.soon(() => {
@@ -152,12 +153,14 @@ export function createWork(deps: {
     ended(lane: Lane): void {
       lane.inFlight -= 1
       inFlight -= 1
+      schedule()
     },
     /** It did not begin: its lane's row is locked, or it had begun before. */
     notBegun({ lane }: Starting): void {
       lane.inFlight -= 1
       lane.unsettled -= 1
       inFlight -= 1
+      schedule()
     },
     /** Tried again later, in the same order. */
     postpone(lane: Lane, theirs: readonly Starting[], ms: number): void {
