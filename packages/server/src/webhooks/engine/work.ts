@@ -121,7 +121,7 @@ export function createWork(deps: {
       eventSeq,
       attempt: attempts + 1,
       tries,
-      attemptId: deps.newAttemptId(nowMs),
+      attemptId: delivery.attemptId ?? deps.newAttemptId(nowMs),
       startedAtMs: nowMs,
     }
     lane.inFlight += 1
@@ -162,11 +162,11 @@ export function createWork(deps: {
       inFlight -= 1
       schedule()
     },
-    /** Tried again later, in the same order. */
+    /** Tried again later, in the same order and with the same ids: an earlier begin whose answer was lost may have written them. */
     postpone(lane: Lane, theirs: readonly Starting[], ms: number): void {
       putBack(
         lane,
-        theirs.map(({ delivery }) => delivery),
+        theirs.map(({ delivery, attempt }) => ({ ...delivery, attemptId: attempt.attemptId })),
       )
       pauseLane(lane, ms)
     },
