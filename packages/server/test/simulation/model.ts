@@ -219,7 +219,8 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
   }
 
   function dueAfterRelease(lane: LaneRow, abandon: boolean): number | null {
-    if (lane.ended) return tables.inFlightOf(lane.id).length > 0 ? now() : null
+    if (tables.inFlightOf(lane.id).length > 0) return now()
+    if (lane.ended) return null
     return abandon ? now() : earliest(tables.retriesOf(lane.id).map((row) => row.dueMs))
   }
 
