@@ -131,8 +131,14 @@ export function createWork(deps: {
   }
 
   function pauseLane(lane: Lane, ms: number): void {
-    lane.pausedUntilMs = Math.max(lane.pausedUntilMs, clock.now() + ms)
-    clock.after(ms, () => consider(lane))
+    const untilMs = clock.now() + ms
+    if (untilMs <= lane.pausedUntilMs) return
+    lane.pausedUntilMs = untilMs
+    clock.after(ms, () => {
+      // By the clock, which counts whole milliseconds, the timer may be early; nothing else would look at the lane soon.
+      if (lane.pausedUntilMs === untilMs) lane.pausedUntilMs = 0
+      consider(lane)
+    })
   }
 
   return {
