@@ -1,4 +1,4 @@
-// Imports run one way: kernel <- domain <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
+// Imports run one way: kernel <- domain <- db <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
 const only = (name, from, allowed) => ({
   name,
@@ -7,24 +7,25 @@ const only = (name, from, allowed) => ({
   to: { path: src, pathNot: allowed.map((room) => `${src}/${room}`) },
 })
 
-const basis = ['kernel/', 'domain/', 'store/', 'embedded/']
+const basis = ['kernel/', 'domain/', 'db/', 'store/', 'embedded/']
 const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'metrics.ts']
 
 const rooms = [
   only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
   only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
   only('embedded-runs-postgresql-and-knows-nobody', 'embedded/', ['embedded/']),
-  only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'store/']),
+  only('db-is-below-store', 'db/', ['kernel/', 'domain/', 'db/']),
+  only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'db/', 'store/']),
   only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
   only('webhooks-are-above-store', 'webhooks/', [...basis, 'log.ts', 'webhooks/']),
-  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publishing/publish']),
+  only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publish.ts']),
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
   only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
   only('settings-know-what-is-valid', 'settings/', [
     'domain/',
     'login/issuer-url',
-    'store/connection/connection-url',
+    'db/connection/connection-url',
     'settings/',
   ]),
   only('config-reads-settings', 'config.ts', ['settings/']),
@@ -46,6 +47,30 @@ module.exports = {
       severity: 'error',
       from: { path: src, pathNot: rooms.map((room) => room.from.path) },
       to: {},
+    },
+    {
+      name: 'http1-has-one-interface',
+      severity: 'error',
+      from: { path: src, pathNot: `${src}/webhooks/sender/http1/` },
+      to: { path: `${src}/webhooks/sender/http1/`, pathNot: 'http1/client.ts$' },
+    },
+    {
+      name: 'http1-is-used-by-the-sender-only',
+      severity: 'error',
+      from: { path: src, pathNot: `${src}/webhooks/sender/` },
+      to: { path: `${src}/webhooks/sender/http1/` },
+    },
+    {
+      name: 'http1-knows-no-sender',
+      severity: 'error',
+      from: { path: `${src}/webhooks/sender/http1/` },
+      to: { path: `${src}/webhooks/`, pathNot: `${src}/webhooks/sender/http1/` },
+    },
+    {
+      name: 'only-db-imports-the-driver',
+      severity: 'error',
+      from: { path: src, pathNot: `${src}/db` },
+      to: { path: '(^|/)node_modules/pg/' },
     },
     {
       name: 'domain-does-no-io',

@@ -27,8 +27,7 @@ function latencies(given: ReadonlyMap<string, number>, arrivals: readonly [strin
 type Publisher = 'itself' | 'another'
 const publishers: Record<Publisher, (world: World, publishing: Publishing) => Promise<Published>> = {
   itself: ({ sender }, publishing) => sender.ask({ publish: publishing }),
-  another: ({ db, masterKeys }, publishing) =>
-    publishAtPace({ db, hints: createHints({ db, masterKeys, onError() {} }) }, publishing),
+  another: ({ db }, publishing) => publishAtPace({ db, hints: createHints({ db, onError() {} }) }, publishing),
 }
 
 /** Publishes at a steady pace, and says how long after its commit each event arrived. */

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../src/db/database.ts'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
+import { createTransact } from '../src/store/publishing-transaction.ts'
 import type { Hints } from '../src/webhooks/hints.ts'
-import { publish } from '../src/webhooks/publishing/publish.ts'
+import { publish } from '../src/webhooks/publish.ts'
 import { now } from './now.ts'
 
 export type Publishing = { orgs: readonly OrgId[]; eventsPerSecond: number; seconds: number }
@@ -17,6 +18,7 @@ export async function publishAtPace(
   { db, hints }: { db: Database; hints: Hints },
   { orgs, eventsPerSecond, seconds }: Publishing,
 ): Promise<Published> {
+  const transact = createTransact(db, hints.give)
   const committed: [string, number][] = []
   const begun = now()
   const lead = Math.round(eventsPerSecond * leadS)
@@ -28,12 +30,9 @@ export async function publishAtPace(
     const orgId = orgs[i % orgs.length]!
     const data = { database_id: newId('db'), name: 'x'.repeat(130) }
     publishing.push(
-      db
-        .begin((tx) => publish(tx, { orgId, type: 'database.created', data }))
-        .then(({ id, announcement }) => {
-          if (i >= lead) committed.push([id, now()])
-          hints.give(announcement && [announcement])
-        }),
+      transact((tx) => publish(tx, { orgId, type: 'database.created', data })).then((id) => {
+        if (i >= lead) committed.push([id, now()])
+      }),
     )
   }
   await Promise.all(publishing)

@@ -2,8 +2,7 @@ import type { Database } from '../src/db/database.ts'
 import { newId, type OrgId } from '../src/kernel/ids.ts'
 import type { MasterKeys } from '../src/kernel/master-keys.ts'
 import { createOrganization, createUser } from '../src/operator/directory.ts'
-import { listAttempts } from '../src/store/delivery/deliveries.ts'
-import { takeSequence } from '../src/store/delivery/events.ts'
+import { listAttempts } from '../src/store/delivery/history.ts'
 import { ensurePartitions } from '../src/store/delivery/partitions.ts'
 import { insertWebhook } from '../src/store/webhooks.ts'
 import type { Peer } from './deliver-peer.ts'
@@ -36,7 +35,10 @@ export async function addOrganization(world: Fillable, webhooks: number, ...path
 export async function fillBacklog({ db }: World, orgId: OrgId, events: number): Promise<void> {
   const count = Math.ceil(events)
   await db.begin(async (tx) => {
-    const last = await takeSequence(tx, orgId, count)
+    const [counter] = await tx<{ last_seq: string }[]>`
+      insert into keyhook.event_counters as c (org_id, last_seq) values (${orgId}, ${count})
+      on conflict (org_id) do update set last_seq = c.last_seq + ${count} returning last_seq`
+    const last = Number(counter!.last_seq)
     await tx`
       insert into keyhook.events (org_id, seq, id, type, body)
       select ${orgId}, n, 'evt_' || lpad(n::text, 26, '0'), 'database.created',

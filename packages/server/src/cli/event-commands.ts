@@ -6,7 +6,7 @@ import { isRawNumber, parseExactly } from '../kernel/exact-json.ts'
 import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/delivery/events.ts'
 import { createHints } from '../webhooks/hints.ts'
-import { publishReport } from '../webhooks/publishing/publish.ts'
+import { createIntake } from '../webhooks/intake.ts'
 import { idOption } from './directory-commands.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
@@ -25,12 +25,12 @@ export function addEventCommands(program: Command, environment: Environment): vo
     .option('--id <id>', 'A name of your own; the same name again is the same event')
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
-      withInstallation(environment, options, async ({ db, masterKeys, config }, output) => {
+      withInstallation(environment, options, async ({ db, config }, output) => {
         const event = eventOf(options, config.eventBytesMax)
         if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
           throw noSuch('organization', event.orgId)
-        const [id] = await db.begin((tx) => publishReport(tx, event.orgId, { actor: operator, events: [event] }))
-        createHints({ db, masterKeys, onError() {} }).give()
+        const { give } = createHints({ db, onError() {} })
+        const [id] = await createIntake({ db, hint: give }).accept({ actor: operator, events: [event] })
         output.result({ id }, `Published ${id}.`)
       }),
     )

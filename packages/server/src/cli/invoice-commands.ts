@@ -4,6 +4,8 @@ import { type Month, monthPeriod } from '../domain/invoice.ts'
 import { issueInvoice, payInvoice } from '../platform/invoices.ts'
 import type { InvoiceRow } from '../store/platform/invoices.ts'
 import { type Prices, pricesInUse } from '../store/platform/nodes.ts'
+import { createTransact } from '../store/publishing-transaction.ts'
+import { createHints } from '../webhooks/hints.ts'
 import { idOption } from './directory-commands.ts'
 import { Mistake } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
@@ -37,7 +39,8 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
     .option(...json)
     .action((options: { invoice: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
-        const paid = await payInvoice(db, operator, idOption('inv', '--invoice', options.invoice))
+        const transact = createTransact(db, createHints({ db, onError() {} }).give)
+        const paid = await payInvoice(transact, operator, idOption('inv', '--invoice', options.invoice))
         output.result(facts(paid), `${paid.id} is paid (${paid.paid_at?.toISOString()}).`)
       }),
     )

@@ -69,7 +69,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   }
   const queue = composeJobQueue(installation, { log, worksOnJobs })
   if (worksOnJobs) {
-    const node = await composePlatformNode(installation, { log, queue, driver })
+    const node = await composePlatformNode(installation, { log, queue, driver, hints })
     parts.defer(() => node.close())
     // Not waited for: bringing back many databases takes a while, and nothing else depends on it.
     node.ready.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))

@@ -10,7 +10,7 @@ import { createLoginTokens } from '../login/login-tokens.ts'
 import { createOpenIdIssuer } from '../login/openid-issuer.ts'
 import type { Metrics } from '../metrics.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
-import type { Installation } from '../startup/open.ts'
+import { type Installation, silentMsMax } from '../startup/open.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import type { Hints } from '../webhooks/hints.ts'
@@ -19,6 +19,8 @@ import { composeRoutes } from './routes.ts'
 
 /** Connections that only authentication uses: a slow list on the shared pool must not hold up who may come in. */
 const accessConnections = 2
+/** Connections that only event intake uses: its publishers may wait for those of other nodes. */
+const intakeConnections = 4
 
 export type Api = { app: FastifyInstance; close(): Promise<void> }
 
@@ -36,7 +38,8 @@ export function composeApi(
     silentMsMax: 10_000,
   })
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
-  const routes = composeRoutes(installation, parts)
+  const intakeDb = connect(target, { name: 'keyhook intake', connectionsMax: intakeConnections, silentMsMax })
+  const routes = composeRoutes(installation, { ...parts, intakeDb })
   const app = createHttpServer({
     routes,
     authenticate: createAuthenticate({
@@ -49,14 +52,14 @@ export function composeApi(
     log,
     onAnswer: metrics.answered,
   })
-  addProbes(app, { config, metrics, pools: [db, accessDb, ...pools] })
+  addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools] })
   addReference(app, createOpenApi(routes, { serviceName: config.serviceName }))
   return {
     app,
     async close() {
       await app.close()
       await keyUses.close()
-      await accessDb.end({ timeout: 5 })
+      await Promise.all([accessDb.end({ timeout: 5 }), intakeDb.end({ timeout: 5 })])
     },
   }
 }

@@ -12,9 +12,9 @@ import { engineSettings } from './engine-settings.ts'
 /** Connections that only the dispatcher uses: for news, reading, beginning and settling. Beside them there is one that listens. */
 const dispatcherConnections = 6
 
-/** "There may be something to deliver": one for the process, between those who publish and the dispatcher. */
-export const composeHints = ({ db, masterKeys }: Installation, log: Logger): Hints =>
-  createHints({ db, masterKeys, onError: (err) => log.debug({ err }, 'hints.not_given') })
+/** One for the process, between what publishes and the dispatcher. */
+export const composeHints = ({ db }: Installation, log: Logger): Hints =>
+  createHints({ db, onError: (err) => log.debug({ err }, 'hints.not_given') })
 
 /** The delivery engine, running until `stop`. */
 export async function composeDispatcher(

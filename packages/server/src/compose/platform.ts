@@ -1,15 +1,16 @@
 import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
-import { hostOf } from '../embedded/host.ts'
+import { foreignOwnerOf } from '../embedded/ownership.ts'
 import { checkArchiveDirectory, createArchiveDirectory } from '../platform/archive/archive-directory.ts'
-import { withCurrentHost } from '../platform/current-host.ts'
 import type { DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
 import { createLocalDriver } from '../platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from '../platform/node.ts'
 import type { Installation } from '../startup/open.ts'
+import { createTransact } from '../store/publishing-transaction.ts'
+import type { Hints } from '../webhooks/hints.ts'
 
 /** Jobs that this process hands out, and works on as well if it says so. Opened by the first who needs it. */
 export const composeJobQueue = (
@@ -39,18 +40,20 @@ export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriv
 /** The databases of this machine, and the jobs about them. It closes its queue. */
 export async function composePlatformNode(
   { config, db }: Installation,
-  { log, queue, driver }: { log: Logger; queue: JobQueue; driver: DatabaseDriver },
+  { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: DatabaseDriver; hints: Hints },
 ): Promise<PlatformNode> {
-  const { node, holdName, dataDir } = await nodeOf(config.dataDir)
-  const [archivesDir, owner] = [config.archivesDir ?? join(dataDir, 'archives'), await hostOf(dataDir)]
+  const { node, lockName, dataDir } = await nodeOf(config.dataDir)
+  const [archivesDir, owner] = [config.archivesDir ?? join(dataDir, 'archives'), await foreignOwnerOf(dataDir)]
   const { problem } = await checkArchiveDirectory(archivesDir, owner)
   if (problem !== null) log.error({ err: problem }, 'archives.cannot_be_used')
   return startPlatformNode({
     db,
+    transact: createTransact(db, hints.give),
     dataDir,
     node,
-    holdName,
-    driver: withCurrentHost(driver, { db, host: publicHostOf(config) }),
+    lockName,
+    publicHost: publicHostOf(config),
+    driver,
     archives: createArchiveDirectory(archivesDir, owner),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,

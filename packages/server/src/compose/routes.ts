@@ -1,3 +1,4 @@
+import type { Database } from '../db/database.ts'
 import { operatorEventRoutes } from '../http/operator/events.ts'
 import { operatorInvoiceRoutes } from '../http/operator/invoices.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
@@ -17,32 +18,31 @@ import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import type { Installation } from '../startup/open.ts'
 import { createHoldOrganization } from '../store/hold-organization.ts'
+import { createTransact } from '../store/publishing-transaction.ts'
 import type { Hints } from '../webhooks/hints.ts'
-import { publish, publishSample } from '../webhooks/publishing/publish.ts'
-import { createReporting } from '../webhooks/publishing/reporting.ts'
+import { createIntake } from '../webhooks/intake.ts'
+import { publish, publishSample } from '../webhooks/publish.ts'
 
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
   { db, masterKeys, config }: Installation,
-  { queue, hints }: { queue: JobQueue; hints: Hints },
+  { queue, hints, intakeDb }: { queue: JobQueue; hints: Hints; intakeDb: Database },
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
-  const hint = hints.give
-  // Half of the connections, so that those who wait for nobody have the other half.
-  const waitingMax = Math.max(1, Math.floor(config.databaseConnections / 2))
-  const { report } = createReporting({ db, waitingMax, hint })
-  const holdOrganization = createHoldOrganization(db)
+  const transact = createTransact(db, hints.give)
+  const { accept } = createIntake({ db: intakeDb, hint: hints.give })
+  const holdOrganization = createHoldOrganization(transact)
   return [
     ...organizationRoutes({ db }),
     ...apiKeyRoutes({ db, holdOrganization, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
-    ...webhookSendingRoutes({ db, holdOrganization, publishSample, hint }),
+    ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
     ...webhookEventRoutes({ db }),
-    ...operatorEventRoutes({ db, report, eventBytesMax: config.eventBytesMax }),
+    ...operatorEventRoutes({ db, accept, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
-    ...databaseRoutes({ db, holdOrganization, enqueue, publish, hint, databasesPerOrgMax }),
+    ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax }),
     ...backupRoutes({
       db,
       begin: (asked) => beginBackup({ db, queue }, { ...asked, origin: 'requested' }),
@@ -50,6 +50,6 @@ export function composeRoutes(
     }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
-    ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(db, actor, id) }),
+    ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),
   ]
 }

@@ -1,189 +1,171 @@
-import { type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResult } from 'pg'
-import { tlsOptions } from './connection/connection-tls.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool, type PoolClient } from 'pg'
+import { type ConnectOptions, clientConfig } from './connection/client-config.ts'
 import type { ConnectionTarget } from './connection/connection-url.ts'
-import { isStalePreparedStatement, isUnavailable } from './errors.ts'
+import { isStalePreparedStatement } from './errors.ts'
 import { listen } from './listen.ts'
+import { type ClientSession, openSession } from './session.ts'
 import { type Compiled, compile, type Fragment, prepared, type Row, type Rows, Statement } from './statement.ts'
 
+export { clientConfig } from './connection/client-config.ts'
 export type { ConnectionTarget } from './connection/connection-url.ts'
 export * from './errors.ts'
 export type { Fragment } from './statement.ts'
 
 /** Sends a statement: `await db<Row[]>\`select …\``. Without `await` the template is a part for another one. */
-type Query = <T extends readonly Row[] = Row[]>(strings: TemplateStringsArray, ...values: unknown[]) => Statement<T>
+type Query = <T extends readonly Row[] = Row[]>(strings: TemplateStringsArray, ...values: Value[]) => Statement<T>
+
+/** Anything but undefined, which the driver would send as null. */
+type Value = NonNullable<unknown> | null
 
 /** A pool or a transaction: what a query needs, and no more. */
 export type Executor = Query & {
   /** Text that is not a template: several statements, or one that was assembled once at start. Prepared when it has values. */
-  unsafe<T extends readonly Row[] = Row[]>(text: string, values?: readonly unknown[]): Promise<Rows<T>>
+  unsafe<T extends readonly Row[] = Row[]>(text: string, values?: readonly Value[]): Promise<Rows<T>>
 }
 
-/** Writes that must stand or fall together ask for this, so that they cannot be called outside a transaction. */
+/** Writes that must succeed or fail together ask for this, so that they cannot be called outside a transaction. */
 export type Transaction = Executor & {
-  /** What fails inside is undone, and the transaction goes on. */
+  /** What fails inside is undone, and the transaction continues. */
   savepoint<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
 }
 
-/** One connection that stays ours until it is released. */
-export type Session = Executor & { release(): void }
+/** One connection for several statements. It is closed on release, with its settings, locks and temporary tables. */
+type Session = Executor & { release(): void }
 
 export type Database = Executor & {
   begin<T>(work: (tx: Transaction) => PromiseLike<T>): Promise<T>
   reserve(): Promise<Session>
-  /** Calls back for every notification, also after the connection was lost and made anew. Returns a function that stops it. */
+  /** Calls back for every notification, also after the connection was lost and made again. Returns a function that stops it. */
   listen(channel: string, onPayload: (payload: string) => void): Promise<() => Promise<void>>
-  /** Waits for running queries up to that many seconds, then closes their connections. */
+  /** Waits for queries up to that many seconds, then closes their connections. */
   end(options?: { timeout?: number }): Promise<void>
   readonly target: ConnectionTarget
 }
 
 /**
- * `silentMsMax`: how long an answer may take before the connection counts as dead. `statementMsMax`: how long before PostgreSQL
- * itself ends the statement. Without them there is no limit.
- */
-export type ConnectOptions = { name: string; connectionsMax: number; silentMsMax?: number; statementMsMax?: number }
-
-/**
- * A transaction whose client froze or vanished would keep its locks until TCP notices, two hours by default. Set in each
- * transaction, because behind a transaction pooler a session is not ours.
+ * A transaction whose client froze or vanished would keep its locks until TCP notices, two hours by default. SET LOCAL, because
+ * behind a transaction pooler a session is not ours.
  */
 const begin = 'begin; set local idle_in_transaction_session_timeout = 5000'
 
-export function connect(target: ConnectionTarget, options: ConnectOptions): Database {
+/**
+ * The time to connect (10 s by default) also limits the wait for a free connection of the pool: a request that waited so long gets
+ * 503, and a queue that grows faster than it drains stays bounded.
+ */
+export function connect(target: ConnectionTarget, options: ConnectOptions & { connectionsMax: number }): Database {
   const config = clientConfig(target, options)
   const isPrepared = target.prepare ?? true
   const pool = new Pool({ ...config, max: options.connectionsMax, idleTimeoutMillis: 0 })
-  const busy = new Set<PoolClient>()
+  const inUse = new Set<PoolClient>()
+  let ended: Promise<void> | undefined
   // Whoever uses the connection gets the error from its query; without listeners the event would end the process.
   pool.on('connect', (client) => void client.on('error', () => {}))
   pool.on('error', () => {})
-  pool.on('acquire', (client) => void busy.add(client))
-  pool.on('release', (_error, client) => void busy.delete(client))
+  pool.on('acquire', (client) => void inUse.add(client))
+  pool.on('release', (_error, client) => void inUse.delete(client))
 
-  async function send(client: PoolClient, { text, name, values }: Compiled, isNamed = isPrepared) {
-    return rowsOf(await client.query(isNamed ? { name, text, values } : { text, values }))
+  async function withSession<T>(work: (session: ClientSession) => Promise<T>): Promise<T> {
+    const session = openSession(await pool.connect())
+    try {
+      return await work(session)
+    } finally {
+      session.release()
+    }
   }
 
-  /** Outside a transaction, a prepared statement that the server has lost is sent again on another connection. */
+  /** Outside a transaction, a prepared statement that the server no longer knows is sent again, unnamed. */
   async function sendAlone(compiled: Compiled): Promise<Rows<Row[]>> {
     try {
-      return await withClient((client) => send(client, compiled))
+      return await withSession((session) => session.send(compiled, isPrepared))
     } catch (error) {
       if (!isStalePreparedStatement(error)) throw error
-      return withClient((client) => send(client, compiled, false))
+      return withSession((session) => session.send(compiled, false))
     }
   }
 
-  async function withClient<T>(work: (client: PoolClient) => Promise<T>): Promise<T> {
-    const client = await pool.connect()
-    try {
-      const result = await work(client)
-      client.release()
-      return result
-    } catch (error) {
-      client.release(isSpoiled(error))
-      throw error
-    }
-  }
-
-  const onPool = executor(
-    (statement) => sendAlone(compile(statement)),
-    (text, values) =>
-      values === undefined ? withClient((client) => sendText(client, text)) : sendAlone(prepared(text, values)),
-  )
-  const on = (client: PoolClient): Executor =>
+  const executorOf = (session: ClientSession): Executor =>
     executor(
-      (statement) => send(client, compile(statement)),
-      (text, values) => (values === undefined ? sendText(client, text) : send(client, prepared(text, values))),
+      (compiled) => session.send(compiled, isPrepared),
+      (text) => session.sendText(text),
     )
 
-  return Object.assign(onPool, {
-    target,
-    begin: <T>(work: (tx: Transaction) => PromiseLike<T>) => withClient((client) => transact(client, on(client), work)),
-    async reserve() {
-      const client = await pool.connect()
-      // Its settings and temporary tables go with it: the connection is closed, not given to others.
-      return Object.assign(on(client), { release: () => client.release(true) })
+  return Object.assign(
+    executor(sendAlone, (text) => withSession((session) => session.sendText(text))),
+    {
+      target,
+      begin: <T>(work: (tx: Transaction) => PromiseLike<T>) =>
+        withSession((session) => transact(session, executorOf(session), work)),
+      async reserve() {
+        const session = openSession(await pool.connect())
+        return Object.assign(executorOf(session), { release: () => session.release({ close: true }) })
+      },
+      listen: (channel: string, onPayload: (payload: string) => void) => listen(config, channel, onPayload),
+      end({ timeout = 5 } = {}) {
+        ended ??= end(pool, inUse, Date.now() + timeout * 1_000)
+        return ended
+      },
     },
-    listen: (channel: string, onPayload: (payload: string) => void) => listen(config, channel, onPayload),
-    async end({ timeout = 5 } = {}) {
-      if (pool.ending) return
-      const late = setTimeout(() => {
-        for (const client of busy) client.release(true)
-      }, timeout * 1_000)
-      await pool.end()
-      clearTimeout(late)
-    },
-  })
+  )
 }
 
-/** A connection is given up when it was lost or hangs, and when what it has prepared differs from what the server knows. */
-const isSpoiled = (error: unknown): boolean =>
-  !(error instanceof DatabaseError) || isUnavailable(error) || isStalePreparedStatement(error)
+async function end(pool: Pool, inUse: ReadonlySet<PoolClient>, deadline: number): Promise<void> {
+  // A pool that is ending serves no one who still waits for a connection.
+  while (pool.waitingCount > 0 && Date.now() < deadline) await sleep(5)
+  const late = new AbortController()
+  const waited = sleep(Math.max(0, deadline - Date.now()), undefined, { signal: late.signal })
+  await Promise.race([pool.end(), waited])
+  late.abort()
+  waited.catch(() => {})
+  for (const client of inUse) void client.end()
+}
 
-async function transact<T>(client: PoolClient, sql: Executor, work: (tx: Transaction) => PromiseLike<T>): Promise<T> {
-  await client.query(begin)
-  const tx: Transaction = Object.assign(sql, { savepoint: (inner: never) => savepoint(client, tx, inner) as never })
+async function transact<T>(
+  session: ClientSession,
+  sql: Executor,
+  work: (tx: Transaction) => PromiseLike<T>,
+): Promise<T> {
+  const tx: Transaction = Object.assign(sql, {
+    savepoint: <U>(inner: (tx: Transaction) => Promise<U>) => savepoint(session, tx, inner),
+  })
+  await session.sendText(begin)
   let result: T
   try {
     result = await work(tx)
   } catch (error) {
-    // When the rollback fails too, the connection is lost, and the transaction with it.
-    await client.query('rollback')
+    // When this fails too, the connection is lost or closed, and the transaction with it.
+    await session.sendLast('rollback').catch(() => {})
     throw error
   }
-  const { command } = await client.query('commit')
+  const command = await session.sendLast('commit')
   if (command !== 'COMMIT') throw new Error('The transaction was rolled back: one of its statements had failed.')
   return result
 }
 
-async function savepoint<T>(client: PoolClient, tx: Transaction, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  await client.query('savepoint keyhook')
+async function savepoint<T>(
+  session: ClientSession,
+  tx: Transaction,
+  work: (tx: Transaction) => Promise<T>,
+): Promise<T> {
+  await session.sendText('savepoint keyhook')
   try {
     const result = await work(tx)
-    await client.query('release savepoint keyhook')
+    await session.sendText('release savepoint keyhook')
     return result
   } catch (error) {
-    await client.query('rollback to savepoint keyhook')
+    await session.sendText('rollback to savepoint keyhook; release savepoint keyhook')
     throw error
   }
 }
 
 function executor(
-  run: (statement: Fragment) => Promise<any>,
-  unsafe: (text: string, values?: readonly unknown[]) => Promise<any>,
+  send: (compiled: Compiled) => Promise<Rows<Row[]>>,
+  sendText: (text: string) => Promise<Rows<Row[]>>,
 ): Executor {
-  const query = (strings: TemplateStringsArray, ...values: unknown[]) => new Statement<any>(run, strings, values)
-  return Object.assign(query, { unsafe })
-}
-
-const sendText = async (client: PoolClient, text: string) => rowsOf(await client.query(text))
-
-/** Several statements in one text answer with a list, of which the last counts. */
-function rowsOf(result: QueryResult<Row> | QueryResult<Row>[]): Rows<Row[]> {
-  const last = Array.isArray(result) ? result.at(-1)! : result
-  return Object.assign(last.rows, { count: last.rowCount ?? 0 })
-}
-
-/** Everything is given: what is missing, the driver would look for in the environment. */
-export function clientConfig(target: ConnectionTarget, options: Omit<ConnectOptions, 'connectionsMax'>): ClientConfig {
-  const { host, port, user, password, database, settings = {}, connectSeconds = 10 } = target
-  const { application_name = options.name, options: sessionOptions, ...rest } = settings
-  const { statementMsMax, silentMsMax } = options
-  const all = { ...(statementMsMax !== undefined && { statement_timeout: String(statementMsMax) }), ...rest }
-  // Settings as -c options: the driver knows few by name, and reads a limit such as 5s as 5 ms.
-  const flags = Object.entries(all).map(([name, value]) => `-c ${name}=${value.replace(/[\\\s]/g, '\\$&')}`)
-  const startOptions = [sessionOptions, ...flags].filter((one) => one !== undefined).join(' ')
-  return {
-    host,
-    port,
-    user,
-    password,
-    database,
-    application_name,
-    ...(startOptions !== '' && { options: startOptions }),
-    ...(silentMsMax !== undefined && { query_timeout: silentMsMax }),
-    ssl: tlsOptions(target),
-    connectionTimeoutMillis: connectSeconds * 1_000,
-  }
+  const run = (statement: Fragment) => send(compile(statement))
+  const query = (strings: TemplateStringsArray, ...values: unknown[]) => new Statement(run, strings, values)
+  const unsafe = (text: string, values?: readonly unknown[]) =>
+    values === undefined ? sendText(text) : send(prepared(text, values))
+  // The caller names the type of the rows.
+  return Object.assign(query, { unsafe }) as Executor
 }

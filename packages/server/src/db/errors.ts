@@ -1,9 +1,10 @@
 import { DatabaseError } from 'pg'
 import { isTlsFailure } from './connection/tls-failure.ts'
 
-/*
- * What an error of PostgreSQL or of the driver means for whoever asked. `SQLSTATE` codes are PostgreSQL's own, the others Node's.
- */
+/* Classes of errors. Five-character codes are PostgreSQL's SQLSTATE, the others are Node's. */
+
+/** PostgreSQL was reached, but cannot be used as it is set up. The message tells the operator what to change. */
+export class UnsuitableDatabase extends Error {}
 
 const connectionCodes = new Set([
   'ECONNREFUSED',
@@ -20,8 +21,19 @@ const connectionCodes = new Set([
 ])
 
 /** Lost connections that the driver reports by a message and no code. */
-const connectionMessages =
-  /^(Connection terminated|timeout exceeded when trying to connect|Client (was closed|has encountered a connection error) and is not queryable|Query read timeout|Cannot use a pool after calling end)/
+const connectionMessages = new RegExp(
+  `^(${[
+    'Connection terminated',
+    'timeout exceeded when trying to connect',
+    'timeout expired',
+    'Query read timeout',
+    'Client has encountered a connection error',
+    'Client was closed and is not queryable',
+    'Cannot use a pool after calling end',
+    'The server does not support SSL connections',
+    'There was an error establishing an SSL connection',
+  ].join('|')})`,
+)
 
 /** True when PostgreSQL could not be reached or is going away: try again later, nothing is wrong with the request. */
 export function isUnavailable(error: unknown): boolean {
@@ -53,6 +65,8 @@ export const wasRejected = (error: unknown): boolean => error instanceof Databas
  * that it does not know or accept.
  */
 export function isLoginRejected(error: unknown): error is Error {
+  // The driver's own errors during the login, such as a missing password, or a server that does not know ours.
+  if (error instanceof Error && error.message.startsWith('SASL: ')) return true
   if (!(error instanceof DatabaseError)) return false
   const code = codeOf(error)
   return /^(28...|3D000|42501)$/.test(code) || (error.severity === 'FATAL' && /^(22023|42704|55P02)$/.test(code))
@@ -79,7 +93,10 @@ export const isStatementTimeout = (error: unknown): boolean => hasCode(error, /^
 /** True when `lock_timeout` has passed: another session holds the lock. */
 export const isLockTimeout = (error: unknown): boolean => hasCode(error, /^55P03$/)
 
-/** True when the server no longer knows a statement that this connection had prepared, or prepared it for other columns. */
+/**
+ * True when the server does not know a statement that this connection had prepared (26000), knows one that it had not (42P05,
+ * behind a pooler), or has prepared it for other columns.
+ */
 export const isStalePreparedStatement = (error: unknown): boolean =>
-  hasCode(error, /^26000$/) ||
+  hasCode(error, /^(26000|42P05)$/) ||
   (hasCode(error, /^0A000$/) && /cached plan must not change result type/.test((error as Error).message))

@@ -4,8 +4,8 @@ import { Client, type ClientConfig } from 'pg'
 const retryMs = 200
 
 /**
- * Notifications of one channel, on a connection of their own that is made anew when it is lost. Rejects when the first connection
- * cannot be made. What was notified in between is missed: notifications are hints.
+ * Notifications of one channel, on their own connection, which is made again when it is lost. Rejects when the first connection
+ * cannot be made. Notifications in between are missed: they are hints.
  */
 export async function listen(
   config: ClientConfig,
@@ -17,7 +17,7 @@ export async function listen(
 
   async function open(): Promise<void> {
     const { promise: lost, resolve: onLost } = Promise.withResolvers<void>()
-    const client = new Client({ ...config, keepAlive: true })
+    const client = new Client(config)
     client.on('error', () => onLost())
     client.on('end', () => onLost())
     client.on('notification', ({ payload }) => onPayload(payload ?? ''))

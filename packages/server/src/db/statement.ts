@@ -1,8 +1,11 @@
+import { createHash } from 'node:crypto'
+
 /** Rows, and how many rows the statement returned or changed. */
 export type Rows<T> = T & { readonly count: number }
+// biome-ignore lint/suspicious/noExplicitAny: columns without a row type may be used as they are.
 export type Row = Record<string, any>
 
-type Run = (statement: Statement<any>) => Promise<any>
+type Run = (statement: Fragment) => Promise<unknown>
 
 /**
  * SQL with its values, made by a tagged template. Awaited, it is sent; used as a value of another template, it becomes a part of
@@ -12,6 +15,7 @@ export class Statement<T> implements Promise<Rows<T>> {
   readonly strings: readonly string[]
   readonly values: readonly unknown[]
   readonly #run: Run
+  #answer: Promise<Rows<T>> | undefined
 
   constructor(run: Run, strings: readonly string[], values: readonly unknown[]) {
     this.#run = run
@@ -19,8 +23,10 @@ export class Statement<T> implements Promise<Rows<T>> {
     this.values = values
   }
 
+  /** Sends it, once however often it is awaited. */
   run(): Promise<Rows<T>> {
-    return this.#run(this)
+    this.#answer ??= this.#run(this) as Promise<Rows<T>>
+    return this.#answer
   }
 
   // biome-ignore lint/suspicious/noThenProperty: a statement is awaited like a promise, and sent only then.
@@ -42,19 +48,23 @@ export class Statement<T> implements Promise<Rows<T>> {
   readonly [Symbol.toStringTag] = 'Statement'
 }
 
-export type Fragment = Statement<any>
+/** A statement that is a part of another one, or whose rows do not matter. */
+export type Fragment = Statement<unknown>
 
 export type Compiled = { text: string; name: string; values: unknown[] }
 
-/** Text and name of templates without parts, which are nearly all of them: they are assembled once. */
+/** Text and name of templates without parts: nearly all of them, so they are assembled once. */
 const whole = new WeakMap<readonly string[], { text: string; name: string }>()
 const names = new Map<string, string>()
 
-/** PostgreSQL keeps a prepared statement by its name, so each text has one name in the whole process. */
+/**
+ * The name under which PostgreSQL keeps the prepared statement. A hash of the text: behind a pooler two processes may share a
+ * connection, and a name must never stand for another text.
+ */
 function nameOf(text: string): string {
   const known = names.get(text)
   if (known !== undefined) return known
-  const name = `keyhook_${names.size}`
+  const name = `keyhook_${createHash('sha256').update(text).digest('hex').slice(0, 40)}`
   names.set(text, name)
   return name
 }

@@ -3,17 +3,17 @@ import { crc32 } from 'node:zlib'
 import { base62, randomBase62 } from './base62.ts'
 
 /*
- * A key is <tag>_<8>_<32>, in base62. The last six characters are the CRC-32 of everything before them, so that a typo
- * or a random string is refused without a query, and secret scanners can tell a leaked key from noise.
+ * A key is <tag>_<8>_<32>, in base62. The last six characters are the CRC-32 of everything before them: typos and random strings
+ * are rejected without a query, and secret scanners recognize leaked keys.
  */
 const prefixLength = 8
 const secretLength = 26
 const checksumLength = 6
 
-/** Any tag is read, not only today's: changing KEYHOOK_KEY_TAG must not lock out keys that were made before. */
+/** Any tag is accepted: changing KEYHOOK_KEY_TAG must not invalidate existing keys. */
 const keyShape = /^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$/
 
-/** No underscore: <tag>_<8> has to stay unambiguous. */
+/** No underscore, so that <tag>_<8> is unambiguous. */
 export const keyTagShape = /^[a-z][a-z0-9]{0,9}$/
 
 export type MintedKey = { apiKey: string; keyPrefix: string; hash: string }
@@ -30,7 +30,7 @@ export function isApiKey(token: string): boolean {
   return checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength)
 }
 
-/** SHA-256 in hex. A fast hash is the right one here: 155 random bits cannot be guessed, and a slow hash would only slow us. */
+/** SHA-256 in hex. A slow hash would add nothing: 155 random bits cannot be guessed. */
 export const hashApiKey = (apiKey: string): string => hash('sha256', apiKey)
 
 function checksum(text: string): string {

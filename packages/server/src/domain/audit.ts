@@ -1,6 +1,6 @@
 import type { Id, KeyId, OrgId, UserId } from '../kernel/ids.ts'
 
-/** Every change that leaves a trace. The name says what happened, not who asked for it. */
+/** Every change that is recorded in the audit log. */
 export const auditActions = [
   'organization.created',
   'member.added',
@@ -25,13 +25,13 @@ export const auditActions = [
 ] as const
 export type AuditAction = (typeof auditActions)[number]
 
-/** Who did it, and with what: an API key, a login token, or the operator's command line. */
+/** Who made the change, and with what: an API key, a login token, or the operator's command line. */
 export type Actor =
   | { kind: 'key'; userId: UserId; keyId: KeyId; address: string }
   | { kind: 'login'; userId: UserId; tokenId: string | null; address: string }
   | { kind: 'operator'; tokenId: string | null; address: string | null }
 
-/** What the operator does without a token to show: at a command line nobody is logged in, and settings do it by themselves. */
+/** The operator without a token: the command line, and changes made by settings. */
 export const operator = { kind: 'operator', tokenId: null, address: null } as const satisfies Actor
 
 export type AuditEntry = {

@@ -1,11 +1,9 @@
-/*
- * The life of a backup. As with databases, null means that the move does not apply.
- */
+/** States of a backup. As for databases, null means that the move does not apply. */
 export const backupStatuses = ['running', 'completed', 'failed', 'deleting', 'deleted'] as const
 export type BackupStatus = (typeof backupStatuses)[number]
 export const firstBackupStatus: BackupStatus = 'running'
 
-/** `complete`: the archive was read back whole. `give_up`: there will be none. `remove`, `clear`: as for databases. */
+/** `complete`: the archive was read back and is whole. `give_up`: it failed for good. `remove`, `clear`: as for databases. */
 export const backupMoves = ['complete', 'give_up', 'remove', 'clear'] as const
 export type BackupMove = (typeof backupMoves)[number]
 

@@ -1,16 +1,14 @@
 import { randomBase62 } from './base62.ts'
 
 /*
- * The life of a database. Every pair of a status and a move has an answer: the next status, or null for a move that does
- * not apply (any more), which is how a step that runs twice finds out that it has nothing left to do. The next status is
- * what is stored: whoever makes the move hands it to the store, which names none of its own.
- * A new row has the first.
+ * States of a database. Every pair of status and move has a result: the next status, or null if the move does not apply. A step that
+ * runs twice gets null the second time.
  */
 export const databaseStatuses = ['provisioning', 'available', 'failed', 'deleting', 'deleted'] as const
 export type DatabaseStatus = (typeof databaseStatuses)[number]
 export const firstDatabaseStatus: DatabaseStatus = 'provisioning'
 
-/** `serve`: it accepts connections. `give_up`: it never will. `remove`: somebody asked for its end. `clear`: nothing is left of it. */
+/** `serve`: it accepts connections. `give_up`: it failed for good. `remove`: its deletion was requested. `clear`: its files are deleted. */
 export const databaseMoves = ['serve', 'give_up', 'remove', 'clear'] as const
 export type DatabaseMove = (typeof databaseMoves)[number]
 
@@ -25,16 +23,16 @@ const table: Record<DatabaseStatus, Partial<Record<DatabaseMove, DatabaseStatus>
 export const moveDatabase = (status: DatabaseStatus, move: DatabaseMove): DatabaseStatus | null =>
   table[status][move] ?? null
 
-/** Why what was under way for a database has failed. */
+/** Why backups and restores of a deleted database failed. */
 export const databaseWasDeleted = 'The database was deleted.'
 
-/** Everything inside an instance belongs to one role and one database of these names; the instance tells tenants apart. */
+/** Every instance has one role and one database, with these names. Tenants are separated by instances. */
 export const ownerRole = 'app'
 export const ownerDatabase = 'app'
 
 /** 190 random bits. */
 export const mintDatabasePassword = (): string => randomBase62(32)
 
-/** What a client needs beside the password. An IPv6 address stands in brackets (RFC 3986). */
+/** All that a client needs except the password. IPv6 addresses are in brackets (RFC 3986). */
 export const connectionString = (host: string, port: number): string =>
   `postgres://${ownerRole}@${host.includes(':') ? `[${host}]` : host}:${port}/${ownerDatabase}`

@@ -4,7 +4,7 @@ import type { EventData } from './events.ts'
 const database_id = 'db_00000000000000000000000000'
 const backup_id = 'bak_00000000000000000000000000'
 
-/** What a test event says: the shape of the real thing, about things that do not exist. */
+/** Data of test events: the real shape, with ids that do not exist. */
 const samples: EventData = {
   'database.created': { database_id, name: 'sample' },
   'database.failed': { database_id, name: 'sample', reason: 'This is a sample.' },

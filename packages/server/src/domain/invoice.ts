@@ -1,7 +1,4 @@
-/*
- * What a month costs. Time is metered in whole seconds and money is counted in whole minor units (cents); nothing in
- * between is ever a fraction.
- */
+/* The cost of a month. Time is in whole seconds and money in whole minor units (cents), without fractions. */
 export const invoiceStatuses = ['issued', 'paid'] as const
 export type InvoiceStatus = (typeof invoiceStatuses)[number]
 export const firstInvoiceStatus: InvoiceStatus = 'issued'
@@ -13,7 +10,7 @@ export type Month = string
 export type Period = { from: Date; to: Date }
 
 export function monthPeriod(month: Month): Period | null {
-  // There is no year 0, and PostgreSQL does not take one.
+  // PostgreSQL has no year 0.
   const match = /^(?!0000)(\d{4})-(0[1-9]|1[0-2])$/.exec(month)
   if (match === null) return null
   const year = Number(match[1])
@@ -21,7 +18,7 @@ export function monthPeriod(month: Month): Period | null {
   return { from: utc(year, index), to: utc(year, index + 1) }
 }
 
-/** Not `new Date(Date.UTC(…))` at once: that reads the years 0 to 99 as 1900 to 1999. */
+/** Not `Date.UTC`: it reads the years 0 to 99 as 1900 to 1999. */
 function utc(year: number, monthIndex: number): Date {
   const date = new Date(0)
   date.setUTCFullYear(year, monthIndex, 1)
@@ -39,14 +36,14 @@ export type InvoiceLine = {
   amountMinor: number
 }
 
-/** Whole seconds of use within the period; what is begun of a second is not counted. */
+/** Whole seconds of use within the period, rounded down. */
 export function usedSeconds(usage: Pick<Usage, 'from' | 'to'>, period: Period): number {
   const from = Math.max(usage.from.getTime(), period.from.getTime())
   const to = Math.min(usage.to?.getTime() ?? Number.POSITIVE_INFINITY, period.to.getTime())
   return Math.max(0, Math.floor((to - from) / 1_000))
 }
 
-/** Rounded once per line, to the nearest minor unit, a half upwards. */
+/** Rounded once per line, to the nearest minor unit, half up. */
 export function amountMinor(seconds: number, hourPriceMinor: number): number {
   return Number((BigInt(seconds) * BigInt(hourPriceMinor) * 2n + 3_600n) / 7_200n)
 }

@@ -1,2 +1,2 @@
-/** Longest that a lane may be leased for without a sign of life from its holder. */
+/** Longest time that a lane may be leased without renewal. */
 export const leaseMsMax = 600_000

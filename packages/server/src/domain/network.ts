@@ -1,9 +1,9 @@
 import ipaddr from 'ipaddr.js'
 
-/** A network as CIDR, parsed. */
+/** A parsed CIDR network. */
 export type Network = [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number]
 
-/** Written in full: what is left out, or octal, could be read as another address than was meant (10/8 as 0.0.0.10/8). */
+/** Full notation only: short or octal forms could mean another address than intended (10/8 as 0.0.0.10/8). */
 export const isAddress = (text: string): boolean =>
   ipaddr.IPv4.isValidFourPartDecimal(text) || (/^[0-9a-f:.]+$/i.test(text) && ipaddr.IPv6.isValid(text))
 

@@ -1,16 +1,15 @@
 import type { BackupId, DatabaseId, OrgId, RestoreId } from '../kernel/ids.ts'
 
 /**
- * Work that outlives the request which asked for it. Ids only: whoever does it reads the row, which may have moved on. It
- * goes to the node that holds the files; only a database that is to be placed goes to any that has room.
- * Where it goes is all that `node` is for, except in provisioning: jobs that earlier versions left in a queue have none.
+ * Background work. It has ids only, because the row may have changed when the job runs. `node` is the node that holds the files and
+ * runs the job; `database.place` runs on any node with room.
  */
 export type PlatformJob =
   | { kind: 'database.place'; orgId: OrgId; databaseId: DatabaseId }
-  /** Its node is compared with the row's: one that was taken for dead must not decide about what another one makes now. */
+  /** The node is compared with the row's: a node that was declared dead must not touch what another one creates now. */
   | { kind: 'database.provision'; orgId: OrgId; databaseId: DatabaseId; node: string }
   | { kind: 'database.remove'; orgId: OrgId; databaseId: DatabaseId; node: string }
-  /** What a node began of a database that has been given to another one since. */
+  /** Files of a database that was moved to another node since. */
   | { kind: 'database.discard'; orgId: OrgId; databaseId: DatabaseId; node: string }
   | { kind: 'backup.take'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'backup.remove'; orgId: OrgId; backupId: BackupId; node: string }

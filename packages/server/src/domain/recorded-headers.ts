@@ -1,9 +1,9 @@
 /*
- * Headers as an attempt's record keeps them: a line each, as they are on the wire. JSON would say the same with a quote at
- * every turn, each of which has to be escaped on its way into the database: a twentieth of all that sending costs.
+ * Headers as they are recorded: one line each, as on the wire. JSON has many quotes, and escaping them for the database cost a
+ * twentieth of all that sending takes.
  */
 
-/** Name, value, name, value; none of them holds the end of a line. */
+/** `flat` is name, value, name, value, without line breaks. */
 export function recordHeaders(flat: readonly string[]): string {
   const lines: string[] = []
   for (let i = 0; i < flat.length; i += 2) lines.push(`${flat[i]}: ${flat[i + 1]}`)
@@ -24,6 +24,6 @@ export function readHeaders(record: string): ReadHeaders {
 function add(headers: ReadHeaders, name: string, value: string): void {
   const earlier = Object.hasOwn(headers, name) ? headers[name]! : null
   const now = earlier === null ? value : [earlier, value].flat()
-  // Not by assignment: a header may be called __proto__.
+  // Not by assignment: a header may be named __proto__.
   Object.defineProperty(headers, name, { value: now, enumerable: true, configurable: true, writable: true })
 }

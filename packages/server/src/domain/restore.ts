@@ -1,4 +1,4 @@
-/** The life of a restore: it runs, and then it has ended one way or the other. */
+/** States of a restore. */
 export const restoreStatuses = ['running', 'completed', 'failed'] as const
 export type RestoreStatus = (typeof restoreStatuses)[number]
 export const firstRestoreStatus: RestoreStatus = 'running'

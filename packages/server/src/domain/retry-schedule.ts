@@ -16,12 +16,12 @@ export function readRetrySchedule(text: string): RetrySchedule | null {
 
 const jitter = 0.1
 
-/** No retry waits longer, by any schedule. */
+/** The longest wait of any schedule. */
 export const retryMsMax = waitDaysMax * 86_400_000 * (1 + jitter)
 
 /**
- * How long to wait after the `tried`-th try has failed, or null when the schedule is used up. What the receiver asks for
- * with Retry-After lengthens the wait, but not beyond the schedule's longest: a receiver cannot park a delivery for a year.
+ * The wait after the `tried`-th try has failed, or null at the end of the schedule. Retry-After lengthens it, up to the longest wait of
+ * the schedule: a receiver cannot postpone a delivery for a year.
  */
 export function retryDelayMs(
   schedule: RetrySchedule,
@@ -34,18 +34,18 @@ export function retryDelayMs(
   return Math.max(spread, Math.min(retryAfterMs ?? 0, Math.max(...schedule)))
 }
 
-/** RFC 9110, 10.2.3: seconds or a date. Anything else is as if it were not there. */
+/** RFC 9110, 10.2.3: seconds or a date. Anything else is ignored. */
 export function readRetryAfter(text: string | undefined, now: number): number | null {
   const value = text?.trim() ?? ''
   if (/^\d+$/.test(value)) return Number(value) * 1_000
-  // Date.parse reads far more than HTTP dates, so the shape is checked first. The one without a zone is UTC as well.
+  // Date.parse accepts more than HTTP dates, so the format is checked first. The form without a zone is UTC too.
   const at = dates.test(value) ? Date.parse(value) : oldDate.test(value) ? Date.parse(`${value} GMT`) : Number.NaN
   return Number.isNaN(at) ? null : Math.max(0, at - now)
 }
 
 const day = '(Mon|Tue|Wed|Thu|Fri|Sat|Sun)'
 const time = '\\d\\d:\\d\\d:\\d\\d'
-/** RFC 9110, 5.6.7: today's form and two of old. */
+/** RFC 9110, 5.6.7: the current format and two obsolete ones. */
 const dates = new RegExp(
   `^(${day}, \\d\\d [A-Z][a-z]{2} \\d{4}|${day}[a-z]{3,6}, \\d\\d-[A-Z][a-z]{2}-\\d\\d) ${time} GMT$`,
 )

@@ -1,6 +1,5 @@
 /*
- * Who may do what: the only place that says so. A route names the permission it needs; this table says how far a role
- * reaches with it. "own" means: only things that the same user made.
+ * The permissions of each role. A route names the permission it needs; "own" limits it to what the same user created.
  */
 export const roles = ['owner', 'admin', 'member'] as const
 export type Role = (typeof roles)[number]

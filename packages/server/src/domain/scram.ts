@@ -7,9 +7,8 @@ const saltBytes = 16
 const hmac = (key: Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest()
 
 /**
- * What PostgreSQL keeps of a password (RFC 5803). It takes such a text in place of the password itself, so the password
- * exists in the answer to its owner and nowhere else: not in a row, not in a job, not in the instance.
- * For ASCII passwords only, where SASLprep changes nothing.
+ * A SCRAM verifier (RFC 5803), which PostgreSQL accepts instead of the password. So the password is in the response to its owner and
+ * is stored nowhere. For ASCII passwords only, which SASLprep does not change.
  */
 export async function scramVerifier(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string> {
   const salted = await promisify(pbkdf2)(password, salt, iterations, 32, 'sha256')

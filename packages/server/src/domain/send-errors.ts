@@ -1,4 +1,4 @@
-/** Every way an attempt can fail, as it stands in `error.code`. The code is part of the interface; the detail is for people. */
+/** Every `error.code` of an attempt. The codes are part of the interface; the detail is for people. */
 export const sendErrorCodes = [
   'dns_failed',
   'dns_timeout',

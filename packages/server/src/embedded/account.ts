@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import type { Account } from './reach.ts'
+import type { Account } from './permissions.ts'
 
 const name = 'keyhook'
 const createAttemptsMax = 20
@@ -10,8 +10,8 @@ const createAttemptsMax = 20
 export const isRoot = (): boolean => process.getuid?.() === 0
 
 /**
- * Who PostgreSQL runs as; undefined means ourselves. PostgreSQL refuses to run as root, so root lends it an account: the
- * one that owns the cluster already, or else a system user of our own.
+ * The account that PostgreSQL runs as; undefined means our own. PostgreSQL does not run as root, so root uses another one:
+ * the owner of the cluster, or else a system user named keyhook.
  */
 export async function accountFor(clusterOwner: Account | undefined): Promise<Account | undefined> {
   if (!isRoot()) return undefined
@@ -45,7 +45,7 @@ async function createAccount(): Promise<Account> {
     )
     const account = await findAccount()
     if (account !== undefined) return account
-    // Another Keyhook that starts at this moment may hold the lock on /etc/passwd; any other reason will not go away.
+    // Another Keyhook that starts at the same time may have locked /etc/passwd. Any other reason is permanent.
     if (attempt === createAttemptsMax || !/lock/.test(problem ?? '')) throw new Error(cannotCreate(problem))
     await sleep(100)
   }

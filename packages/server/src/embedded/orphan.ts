@@ -8,44 +8,42 @@ import { socketName } from './socket-directory.ts'
 const stopMsMax = 60_000
 const answersMin = 20
 
-/** 'elsewhere': a server that we cannot see as a process, in another container say, answers on this cluster. */
-export type Clearing = 'clear' | 'elsewhere'
+/** 'elsewhere': a server answers on this cluster that is not a process here, for example in another container. */
+export type OrphanState = 'stopped' | 'elsewhere'
 
-type ClearOptions = {
+type StopOptions = {
   note: (text: string) => void
   /** The name of its socket. */
   socket?: string
-  /** How long an orderly end may take before it is ended at once. Without it, it is waited for and then reported. */
-  patienceMs?: number
+  /** How long a fast shutdown may take before an immediate one. Without it there is only the fast one. */
+  fastShutdownMsMax?: number
 }
 
 /**
- * A Keyhook that was killed leaves its PostgreSQL running. Whoever holds the data directory next calls this; it ends that
- * server in an orderly way, or at once where that takes too long: its children end with it, and the next start recovers. It
- * is never killed: its children would go on writing beside the new server.
+ * A Keyhook that was killed leaves its PostgreSQL running. The next process with the lock stops that server here.
+ * It is never killed with SIGKILL: its children would go on writing beside the new server.
  */
-export async function clearOrphan(cluster: string, options: ClearOptions): Promise<Clearing> {
+export async function stopOrphan(cluster: string, options: StopOptions): Promise<OrphanState> {
   const socket = options.socket ?? socketName
-  const clearing = await stopOrphan(cluster, socket, options)
-  if (clearing === 'clear') {
-    // Of its lock files PostgreSQL asks only whether the pid is alive. It may be a stranger by now; or, in a container
-    // whose first process reaps nobody, the zombie of the server that was killed. Children that outlive their killed
-    // postmaster still keep a new one out: it finds their shared memory by the directory's inode.
+  const state = await stopServer(cluster, socket, options)
+  if (state === 'stopped') {
+    // PostgreSQL checks only that the pid in its lock file is alive. By now that may be another program, or a zombie in a
+    // container. Children of a killed postmaster still keep a new one out, by their shared memory.
     await rm(lockFilePath(cluster), { force: true })
     await rm(join(cluster, `${socket}.lock`), { force: true })
   }
-  return clearing
+  return state
 }
 
-async function stopOrphan(
+async function stopServer(
   cluster: string,
   socket: string,
-  { note, patienceMs = Number.POSITIVE_INFINITY }: ClearOptions,
-): Promise<Clearing> {
+  { note, fastShutdownMsMax = Number.POSITIVE_INFINITY }: StopOptions,
+): Promise<OrphanState> {
   const lock = await readLockFile(cluster)
-  if (lock === undefined) return 'clear'
+  if (lock === undefined) return 'stopped'
   if (!(await isPostgresOn(cluster, lock.pid))) {
-    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socket))) ? 'elsewhere' : 'clear'
+    return lock.socketDirectory && (await keepsAnswering(join(lock.socketDirectory, socket))) ? 'elsewhere' : 'stopped'
   }
 
   note(`Stopping the PostgreSQL (pid ${lock.pid}) that a killed Keyhook left behind.`)
@@ -56,29 +54,29 @@ async function stopOrphan(
     if (waitedMs > stopMsMax) {
       throw new Error(
         `PostgreSQL (pid ${lock.pid}) still runs on ${cluster} and did not stop within ${stopMsMax / 1000} seconds ` +
-          `of a ${sent}: see what it is busy with, end it, and start again.`,
+          `of a ${sent}: find out what it is waiting for, stop it, and start again.`,
       )
     }
-    const wanted = waitedMs < patienceMs ? 'SIGINT' : 'SIGQUIT'
+    const wanted = waitedMs < fastShutdownMsMax ? 'SIGINT' : 'SIGQUIT'
     if (sent !== wanted) signal(lock.pid, wanted)
     sent = wanted
     await sleep(10)
   }
-  // Its private socket directory, if it had one. Only rmdir: the path comes from a file that root does not control.
+  // Its private socket directory, if it had one. Only rmdir, because the path comes from a file that root does not control.
   if (lock.socketDirectory && lock.socketDirectory !== cluster) await rmdir(lock.socketDirectory).catch(() => {})
-  return 'clear'
+  return 'stopped'
 }
 
 function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)
   } catch (error) {
-    // Already gone is what we want.
+    // It has ended already.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }
 
-/** More than once: a process that is being torn down loses its name a moment before its sockets. */
+/** Asks several times: a process that is ending disappears from /proc shortly before its sockets close. */
 async function keepsAnswering(path: string): Promise<boolean> {
   for (let asked = 0; asked < answersMin; asked++) {
     if (!(await answers(path))) return false

@@ -1,8 +1,8 @@
 import { port } from './socket-directory.ts'
 
-/** Given on the command line rather than in postgresql.conf, so that a new version of Keyhook brings its own. */
+/** On the command line and not in postgresql.conf, so that a new version of Keyhook can change them. */
 const defaults: Readonly<Record<string, string>> = {
-  // No TCP: the socket, in a directory that only its owner enters, is the one way in.
+  // No TCP: the socket is in a directory that only its owner can enter.
   listen_addresses: '',
   port: String(port),
   unix_socket_permissions: '0700',
@@ -12,8 +12,8 @@ const defaults: Readonly<Record<string, string>> = {
   jit: 'off',
   timezone: 'UTC',
   log_timezone: 'UTC',
-  // We own the file and bound it. Failed statements come back to us as errors and are reported there; in
-  // this log their text and details could give away secrets, and anybody's bad requests would fill the disk.
+  // We open the file and limit its size. Failed statements are reported to us as errors; in this log their text could
+  // reveal secrets, and bad requests could fill the disk.
   logging_collector: 'off',
   log_min_messages: 'log',
   log_min_error_statement: 'panic',

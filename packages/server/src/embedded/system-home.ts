@@ -4,10 +4,10 @@ import { join } from 'node:path'
 const home = '/var/lib/keyhook'
 export const clustersHome = join(home, 'clusters')
 
-/** Where root keeps what the account of PostgreSQL must reach and cannot reach in a checkout under /root. */
+/** For files that the account of PostgreSQL needs and cannot reach in a checkout under /root. */
 export async function systemHome(): Promise<string> {
   await mkdir(home, { recursive: true })
-  // Not left to the umask: under 077 the account could not enter, which is the one thing this directory is for.
+  // Set explicitly: under umask 077 the account could not enter.
   await chmod(home, 0o755)
   return home
 }

@@ -1,14 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { constants, setPriority } from 'node:os'
-import type { Account } from './reach.ts'
+import type { Account } from './permissions.ts'
 
 const linesMax = 15
 
-/** Nothing of the caller's environment: PGDATA, LC_* or LD_PRELOAD would change what the server does. */
+/** Not the caller's environment: PGDATA, LC_* or LD_PRELOAD would change what the server does. */
 const environment = { PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
 export const spawnOptions = (account: Account | undefined) => ({
-  // Not our own working directory: PostgreSQL's tools insist on reading it, and the account may not be able to.
+  // PostgreSQL's tools read their working directory, and the account may not have access to ours.
   cwd: '/',
   env: environment,
   ...(account && { uid: account.uid, gid: account.gid }),
@@ -16,10 +16,9 @@ export const spawnOptions = (account: Account | undefined) => ({
 
 export type ToolOptions = {
   account: Account | undefined
-  /** Ends the program early, which is then a failure. */
+  /** Ends the program early, which counts as a failure. */
   signal?: AbortSignal | undefined
-  /** Leaves the processor to others: nobody is waiting for it yet. */
-  unhurried?: boolean | undefined
+  lowPriority?: boolean | undefined
 }
 
 /** Runs one of PostgreSQL's programs to its end. A failure carries the last lines it wrote. */
@@ -32,20 +31,20 @@ export function runTool(
     const child = spawn(program, args, {
       ...spawnOptions(options.account),
       stdio: ['pipe', 'ignore', 'pipe'],
-      // A session of its own: Ctrl-C in the terminal reaches only Keyhook, and not half of what it has under way.
+      // Its own session: Ctrl-C in the terminal reaches only Keyhook.
       detached: true,
       ...(options.signal && { signal: options.signal }),
     })
     child.on('error', (cause) => fail(new Error(`${program} cannot be run: ${cause.message}`, { cause })))
-    // Without a file free for them there are no streams, whatever the types say. The error follows.
+    // Without free file descriptors there are no streams, whatever the types say. The 'error' event follows.
     if (child.stdin === undefined) return
-    endWithUs(child)
-    if (options.unhurried && child.pid !== undefined) yieldToOthers(child.pid)
+    endOnExit(child)
+    if (options.lowPriority && child.pid !== undefined) setLowPriority(child.pid)
     let errors = ''
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       errors = (errors + text).slice(-16_384)
     })
-    // A program that dies early closes its input; its exit says why.
+    // A program that ends early closes its input; its exit code is what counts.
     child.stdin.on('error', () => {})
     child.stdin.end(options.input ?? '')
     child.on('close', (code, signal) => {
@@ -57,8 +56,8 @@ export function runTool(
 
 const running = new Set<ChildProcess>()
 
-/** One listener for all of them: there may be many at a time. */
-function endWithUs(child: ChildProcess): void {
+/** One exit listener for all programs, because many may run at once. */
+function endOnExit(child: ChildProcess): void {
   if (running.size === 0) process.once('exit', endAll)
   running.add(child)
   child.once('close', () => {
@@ -71,7 +70,7 @@ function endAll(): void {
   for (const { pid } of running) if (pid !== undefined) endGroup(pid)
 }
 
-/** With the programs that it runs itself, as initdb does: they would go on for a moment, and leave what it tidies up. */
+/** Includes the programs that it started itself, as initdb does; they would go on writing files. */
 function endGroup(pid: number): void {
   try {
     process.kill(-pid, 'SIGTERM')
@@ -80,11 +79,11 @@ function endGroup(pid: number): void {
   }
 }
 
-function yieldToOthers(pid: number): void {
+function setLowPriority(pid: number): void {
   try {
     setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
   } catch {
-    // It has ended already, or the system has no such thing.
+    // It has ended already, or the system does not support it.
   }
 }
 

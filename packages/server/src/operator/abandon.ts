@@ -6,7 +6,7 @@ import { deleteWebhook } from '../store/webhooks.ts'
 
 const pageRows = 500
 
-/** Deletes every webhook whose secret is sealed under a master key that is lost: nothing can be signed for it any more. */
+/** Deletes every webhook whose secret is encrypted under a lost master key: its deliveries cannot be signed. */
 export async function abandonSecrets(db: Database, keyId: string): Promise<number> {
   let deleted = 0
   let last: SecretPlace | null = null
@@ -14,7 +14,7 @@ export async function abandonSecrets(db: Database, keyId: string): Promise<numbe
     const page: SecretPlace[] = await listSecretsOfKey(db, keyId, last, pageRows)
     for (const { orgId, id } of page) {
       const isDeleted = await db.begin(async (tx) => {
-        // Somebody may have found the key meanwhile, and sealed the secret anew.
+        // The secret may have been sealed under another key in the meantime.
         if (!(await keepSecretUnder(tx, orgId, id, keyId)) || !(await deleteWebhook(tx, orgId, id))) return false
         await recordAudit(tx, { orgId, action: 'webhook.deleted', actor: operator, targetId: id })
         return true

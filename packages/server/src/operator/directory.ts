@@ -16,8 +16,8 @@ import {
 } from '../store/users.ts'
 
 /*
- * Who there is: organizations, users, and who is in what. Members cannot change this; the operator can.
- * Every change in an organization writes its audit entry in the same transaction; a user who is in none has no log to be in.
+ * Organizations, users and memberships, which only the operator can change. Every change in an organization writes its audit
+ * entry in the same transaction. A user without an organization has no audit log.
  */
 
 const labelCharsMax = 255
@@ -53,7 +53,7 @@ export async function createUser(
   if (request.subject !== null) checkLabel('/subject', request.subject)
   const id = newId('usr')
   try {
-    // A savepoint, so that the caller's transaction survives the refusal.
+    // A savepoint, so that the caller's transaction can go on after the error.
     await tx.savepoint((inner) => insertUser(inner, { id, ...request }))
   } catch (error) {
     if (isUniqueViolation(error, 'users_email'))
@@ -65,7 +65,7 @@ export async function createUser(
   return { id, email: request.email }
 }
 
-/** The id is null where that user was removed at this very moment. */
+/** The id is null if that user was removed in the meantime. */
 const taken = (what: string, id: UserId | null): Fault =>
   new Fault('conflict', { public: `There is a user with ${what} already${id === null ? '' : `: ${id}`}.` })
 
@@ -102,7 +102,7 @@ export async function removeMember(
   })
 }
 
-/** Ends the user everywhere. Their keys stop with them; what they made stays with the organizations. */
+/** Removes the user from all organizations. Their keys stop working; their webhooks and databases stay. */
 export async function removeUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<void> {
   await db.begin(async (tx) => {
     if (!(await lockUser(tx, userId))) throw noSuch('user', userId)
@@ -112,6 +112,6 @@ export async function removeUser(db: Database, actor: Actor, { userId }: { userI
   })
 }
 
-/** For operators, who may know what exists; members get the one answer of `notFound`. */
+/** For operators, who may know what exists. Members always get `notFound`. */
 export const noSuch = (what: string, id: string): Fault =>
   new Fault('not_found', { public: `There is no ${what} ${id}.` })

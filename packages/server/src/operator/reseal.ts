@@ -4,7 +4,7 @@ import { listSecretsOfOtherKeys, replaceSecret } from '../store/webhook-secrets.
 
 const pageRows = 500
 
-/** Seals every webhook secret under the current master key, so that the older keys can be taken out of the settings. */
+/** Seals every webhook secret under the current master key, so that older keys can be removed from the settings. */
 export async function resealSecrets(db: Database, masterKeys: MasterKeys): Promise<number> {
   let resealed = 0
   for (;;) {

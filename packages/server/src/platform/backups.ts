@@ -16,19 +16,19 @@ import { restoresReading } from '../store/platform/restores.ts'
 import type { JobQueue } from './jobs/queue.ts'
 
 /*
- * How a backup begins and how its end is asked for, by a person or by the schedule. What cannot be now is refused with a
- * fault, which a person reads and the schedule passes over.
+ * Starts and removes backups, for a person or for the schedule. A request that is not possible now throws a fault, which a
+ * person reads and the schedule skips.
  */
 type Deps = { db: Database; queue: Pick<JobQueue, 'enqueue'> }
 
-/** What the log of changes says beside the change itself. */
+/** For the audit log. */
 type Details = NonNullable<AuditEntry['details']>
 
 type BackupRequest = {
   orgId: OrgId
   databaseId: DatabaseId
   origin: BackupOrigin
-  /** Nobody in person asks for what is scheduled. */
+  /** Null for a scheduled backup. */
   userId: UserId | null
   actor: Actor
   details?: Details
@@ -36,7 +36,7 @@ type BackupRequest = {
 
 export async function beginBackup({ db, queue }: Deps, request: BackupRequest): Promise<BackupRow> {
   const { orgId, databaseId, origin, userId, actor } = request
-  const begun = db.begin(async (tx) => {
+  const starting = db.begin(async (tx) => {
     const source = await lockDatabase(tx, orgId, databaseId)
     if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
     if (source.status !== 'available' || source.node === null) {
@@ -52,7 +52,7 @@ export async function beginBackup({ db, queue }: Deps, request: BackupRequest): 
     await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id, node })
     return row
   })
-  return begun.catch((error: unknown) => {
+  return starting.catch((error: unknown) => {
     if (!isUniqueViolation(error, oneBackupAtATime)) throw error
     throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
   })
@@ -60,7 +60,7 @@ export async function beginBackup({ db, queue }: Deps, request: BackupRequest): 
 
 type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details }
 
-/** Answers with the backup on its way out; whoever comes second changes nothing. */
+/** Returns the backup as it is being removed. A second call changes nothing. */
 export async function removeBackup({ db, queue }: Deps, request: BackupRemoval): Promise<BackupRow> {
   const { orgId, backupId, actor, details = {} } = request
   return db.begin(async (tx) => {

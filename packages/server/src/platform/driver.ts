@@ -1,61 +1,62 @@
 import type { DatabaseId } from '../kernel/ids.ts'
 
-/** Where clients reach an instance. */
+/** Where clients connect to an instance. */
 export type Address = { host: string; port: number }
 
 export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => void
 
 /**
- * Whoever makes databases real: this machine, or an orchestrator. The steps call nothing else.
+ * Runs the customers' databases: on this machine, or through an orchestrator.
  *
- * Everything here may be called twice and ends in the same state; a call that was cut off by a crash is finished by the
- * next one. An `AbortSignal` that fires means that the outcome is no longer wanted: give up at once, whatever it is that is
- * waited for, and tidy up later: whoever removes the database waits for that.
+ * Every call may be repeated and ends in the same state; a call that a crash interrupted is completed by the next one. When
+ * the `AbortSignal` fires the call ends at once, and what it created is cleaned up by `remove`.
  * Calls for one database never overlap; calls for different ones may.
  */
 export type DatabaseDriver = {
-  /** Does ahead of time what the first database would have to wait for. Nobody depends on it. */
+  /** Prepares what the first database would have to wait for. Optional. */
   prepare(): Promise<void>
-  /** Makes an empty instance, and answers when it accepts connections with the password behind the verifier. */
+  /** Creates an empty instance, and returns when it accepts connections with the password of the verifier. */
   provision(id: DatabaseId, options: { passwordVerifier: string; signal: AbortSignal }): Promise<Address>
   /**
-   * The same from an archive that `backup` made of whatever instance. All that was committed when that backup ended is
-   * there; the only password is the new one, from the first connection on. A damaged archive throws `DamagedArchive`.
+   * The same from an archive of `backup`, with everything that was committed when that backup ended. Only the new password
+   * works, from the first connection on. Throws `DamagedArchive` if the archive does not match its checksums.
    */
   restore(
     id: DatabaseId,
     options: {
       archive: AsyncIterable<Uint8Array>
+      /** Of the whole archive. */
+      sha256?: string
       passwordVerifier: string
       onProgress: (bytesDone: number) => void
       signal: AbortSignal
     },
   ): Promise<Address>
-  /** The instance as a stream of archive bytes, taken while clients go on writing. */
+  /** The instance as a stream of archive bytes, while clients go on writing. */
   backup(id: DatabaseId, options: { onProgress: Progress; signal: AbortSignal }): AsyncIterable<Uint8Array>
-  /** Ends the instance and everything that it kept. Nothing to do where there is nothing. */
+  /** Stops the instance and removes its files, if there are any. */
   remove(id: DatabaseId): Promise<void>
-  /** Every instance of which anything exists, whole or in part. */
+  /** Every instance of which any file exists. */
   existing(): Promise<DatabaseId[]>
-  /** Runs an instance that was provisioned earlier, and goes on running it whatever happens to it. */
+  /** Starts an instance that was provisioned earlier, and restarts it whenever it ends. */
   resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
-  /** Lets go of everything in an orderly way; the instances can be resumed later. */
+  /** Stops all instances; they can be resumed later. */
   close(): Promise<void>
 }
 
-/** A failure that its owner may read; the cause is for the log. `lasting`: another attempt would end the same way. */
+/** The message is for the owner of the database, the cause is for the log. `permanent`: a retry would fail again. */
 export class StepFailure extends Error {
-  readonly lasting: boolean
-  constructor(reason: string, options: { cause?: unknown; lasting?: boolean } = {}) {
+  readonly permanent: boolean
+  constructor(reason: string, options: { cause?: unknown; permanent?: boolean } = {}) {
     super(reason, { cause: options.cause })
     this.name = 'StepFailure'
-    this.lasting = options.lasting ?? false
+    this.permanent = options.permanent ?? false
   }
 }
 
 export class DamagedArchive extends StepFailure {
   constructor(detail: string, cause?: unknown) {
-    super(`The archive is damaged: ${detail}.`, { cause, lasting: true })
+    super(`The archive is damaged: ${detail}.`, { cause, permanent: true })
     this.name = 'DamagedArchive'
   }
 }

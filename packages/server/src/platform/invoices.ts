@@ -16,11 +16,12 @@ import {
 } from '../store/platform/invoices.ts'
 import type { Prices } from '../store/platform/nodes.ts'
 import { unbilledMonths, usageOf } from '../store/platform/usage.ts'
-import { publish } from '../webhooks/publishing/publish.ts'
+import type { Transact } from '../store/publishing-transaction.ts'
+import { publish } from '../webhooks/publish.ts'
 
 export type Issued = { invoice: InvoiceRow; isNew: boolean }
 
-/** One invoice per organization and month, made once the month is over. Null when nothing was used in it. */
+/** One invoice per organization and month, once the month is over. Null if nothing was used in it. */
 export async function issueInvoice(
   deps: { db: Database; prices: Prices },
   actor: Actor,
@@ -30,7 +31,7 @@ export async function issueInvoice(
   const period = monthPeriod(month)
   if (period === null) throw invalid([{ pointer: '/month', detail: 'must be a month such as 2026-10' }])
   return deps.db.begin(async (tx) => {
-    // By the clock that wrote down what was used: where ours is fast, a month would be billed before its end, and for good.
+    // By the clock of PostgreSQL, which also recorded the usage: a fast clock here would bill a month before its end.
     if (period.to.getTime() > (await databaseNowMs(tx))) {
       throw new Fault('conflict', { public: `${month} is not over yet (UTC), so what it costs is not known.` })
     }
@@ -53,8 +54,8 @@ export async function issueInvoice(
 }
 
 /**
- * The scheduled job: a bill for every month that is over and has none, however long nobody was there to make it. One that
- * cannot be made keeps nobody else from theirs, and makes the job one that failed.
+ * The scheduled job: an invoice for every month that is over and has none, however long no node was running. One that fails
+ * does not keep the others from being issued, and fails the job at the end.
  */
 export async function issueInvoicesDue(deps: { db: Database; prices: Prices }): Promise<InvoiceId[]> {
   const thisMonth = monthPeriod(monthOf(new Date(await databaseNowMs(deps.db))))!
@@ -65,18 +66,18 @@ export async function issueInvoicesDue(deps: { db: Database; prices: Prices }): 
       const result = await issueInvoice(deps, operator, { orgId, month })
       if (result?.isNew) issued.push(result.invoice.id)
     } catch (cause) {
-      // Nobody's could be made now.
+      // Then the others would fail as well.
       if (isUnavailable(cause)) throw cause
       failed.push(new Error(`no invoice for ${orgId} and ${month}`, { cause }))
     }
   }
-  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} invoices could not be made`)
+  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} invoices could not be issued`)
   return issued
 }
 
-/** Marks it paid, once. Whoever comes second, however soon, is told that it is paid and changes nothing. */
-export async function payInvoice(db: Database, actor: Actor, id: InvoiceId): Promise<InvoiceRow> {
-  return db.begin(async (tx) => {
+/** Marks it paid, once. A second call, even at the same time, returns the paid invoice and changes nothing. */
+export async function payInvoice(transact: Transact, actor: Actor, id: InvoiceId): Promise<InvoiceRow> {
+  return transact(async (tx) => {
     const invoice = await lockInvoiceById(tx, id)
     if (invoice === null) throw new Fault('not_found', { public: `There is no invoice ${id}.` })
     const next = moveInvoice(invoice.status, 'pay')

@@ -1,112 +1,129 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import type { Database } from '../db/database.ts'
-import { acquire } from '../embedded/acquire.ts'
+import { type Database, isUnavailable } from '../db/database.ts'
+import { acquireLock } from '../embedded/acquire-lock.ts'
+import { createKeyedQueue } from '../kernel/keyed-queue.ts'
+import { retryUntilAccepted } from '../kernel/retry.ts'
 import { availableDatabasesOfNode } from '../store/platform/databases.ts'
 import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
+import type { Transact } from '../store/publishing-transaction.ts'
 import type { ArchiveStore } from './archive/archive-store.ts'
-import { bringBack, sweep } from './bring-back.ts'
+import { watchDeadNodes } from './dead-nodes.ts'
 import type { DatabaseDriver } from './driver.ts'
+import { createHeartbeat, forgottenAfterSeconds } from './heartbeat.ts'
 import { issueInvoicesDue } from './invoices.ts'
 import { ensureQueues, type JobQueue } from './jobs/queue.ts'
-import { anyNode, givenUp, invoicing, nodeQueue } from './jobs/queue-names.ts'
+import { anyNode, deadLetter, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
-import { createTurns } from './jobs/turns.ts'
 import { polling, workOn, workOnShort } from './jobs/worker.ts'
-import { createPresence, goneSeconds } from './presence.ts'
+import { removeLeftoverFiles } from './leftover-files.ts'
+import { resumeDatabases } from './resume-databases.ts'
 import { createBackingUp } from './steps/backing-up.ts'
 import { createProvisioning } from './steps/provisioning.ts'
 import { createRemoval } from './steps/removal.ts'
 import { createRestoring } from './steps/restoring.ts'
 import { type BackupSchedule, keepBackupSchedule } from './steps/scheduled-backups.ts'
-import { watchOthers } from './takeover.ts'
-import { untilReachable } from './until-reachable.ts'
 
 const placersMax = 2
 const workersMax = 4
-/** Beside those, which may all be at backups and restores. */
+/** In addition, because the others may all be busy with backups and restores. */
 const shortWorkersMax = 2
-/** Every night rather than once a month: a node that was down on the first makes up for it on the second. */
+/** Every night and not once a month: a node that was down on the first catches up on the second. */
 const invoicingCron = '20 0 * * *'
 
 export type PlatformNode = {
-  /** Every database of this machine is back, and jobs are worked on. Rejects where that will never be. */
+  /** Resolves when every database of this node was started and jobs are worked on. Rejects on a permanent error. */
   ready: Promise<void>
   close(): Promise<void>
 }
 
 export type PlatformNodeOptions = {
   db: Database
+  transact: Transact
   dataDir: string
-  /** This machine's name, and the name under which one process at a time acts for it. */
+  /** The id of this node, and the name of the lock that allows one process at a time to act for it. */
   node: string
-  holdName: string
+  lockName: string
+  /** The name under which clients find this node. */
+  publicHost: string
   driver: DatabaseDriver
   archives: ArchiveStore
   queue: JobQueue
   databasesPerNodeMax: number
-  /** How long work that only one node can do waits for that node to come back. */
+  /** How long a job that only one node can do waits for that node. */
   patienceSeconds: number
   backupSchedule: BackupSchedule | null
   prices: Prices
   log: Logger
 }
 
-/** Brings back every database of this machine, and works on jobs until it is closed. Waits where PostgreSQL is away. */
+/** Starts every database of this node, and works on jobs until it is closed. Waits while PostgreSQL is unreachable. */
 export async function startPlatformNode(options: PlatformNodeOptions): Promise<PlatformNode> {
-  const { db, node, queue, log, driver, archives, databasesPerNodeMax, prices } = options
+  const { db, transact, node, publicHost, queue, log, driver, archives, databasesPerNodeMax, prices } = options
   const note = (text: string) => log.info({ node }, text)
-  const held = await acquire({ dataDir: options.dataDir, name: options.holdName, purpose: 'serve', note })
-  if (held.kind !== 'held') throw new Error('a server never shares a data directory')
-  const turns = createTurns()
+  const acquired = await acquireLock({ dataDir: options.dataDir, name: options.lockName, purpose: 'serve', note })
+  if (acquired.kind !== 'locked') throw new Error('a server never shares a data directory')
+  // One job at a time for each database. Not pg-boss's groups: a removal has to abort the job that is running.
+  const databaseWork = createKeyedQueue()
   const closing = new AbortController()
   const { signal } = closing
-  const common = { db, driver, archives, node, databasesPerNodeMax, queue, turns, log, signal }
+  const common = { db, driver, archives, node, publicHost, databasesPerNodeMax, queue, databaseWork, log, signal }
   const handlers = {
     ...createProvisioning(common),
     ...createBackingUp(common),
     ...createRestoring(common),
     ...createRemoval(common),
   }
-  const onReturn = () => void sweep(common).catch((err) => log.warn({ err }, 'node.not_swept'))
-  const presence = createPresence({ db, node, databasesMax: databasesPerNodeMax, prices, signal, onReturn, log })
-  const work = { db, queue, handlers, isStopping: () => signal.aborted, log }
-  const patiently = <T>(say: () => Promise<T>) =>
-    untilReachable(say, { signal, onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql') })
-  let recovering: Promise<void> | undefined
+  const onReturn = () =>
+    void removeLeftoverFiles(common).catch((err) => log.warn({ err }, 'node.leftover_files_not_removed'))
+  const heartbeat = createHeartbeat({ db, node, databasesMax: databasesPerNodeMax, prices, signal, onReturn, log })
+  const work = { transact, queue, handlers, isStopping: () => signal.aborted, log }
+  const whenReachable = <T>(statement: () => Promise<T>) =>
+    retryUntilAccepted(
+      {
+        signal,
+        isTransient: (error) => isUnavailable(error) || isSchemaRace(error),
+        onRetry: (err) => log.warn({ err }, 'node.waits_for_postgresql'),
+        pause: (ms) => sleep(ms, undefined, { signal }),
+      },
+      statement,
+    )
+  let resuming: Promise<void> | undefined
   let watching: Promise<void> | undefined
   let scheduling: Promise<void> | undefined
 
-  async function begin(): Promise<void> {
+  async function start(): Promise<void> {
     void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
-    const boss = await patiently(queue.boss)
-    const mine = nodeQueue(node)
-    await patiently(() => ensureQueues(boss, mine))
-    // After its queue, into which whoever places a database here puts the job.
-    await patiently(presence.begin)
-    // Every node asks after all the others each second. Machines come and go with restarts, so this is often enough.
-    const gone = await patiently(() => forgetNodes(db, goneSeconds))
-    if (gone.length > 0) log.info({ gone }, 'nodes.forgotten')
-    // Placing twice at the same time is harmless: the row is locked, and placed once.
-    const count = await patiently(() => reclaimAll(boss, [mine, givenUp(mine), anyNode, givenUp(anyNode)]))
+    const boss = await whenReachable(queue.boss)
+    const ownQueue = nodeQueue(node)
+    await whenReachable(() => ensureQueues(boss, ownQueue))
+    // After the queue, because jobs are placed into it as soon as there is a heartbeat.
+    await whenReachable(heartbeat.start)
+    // Every node reads all others each second. Machines come and go with restarts, so once per start is enough.
+    const forgotten = await whenReachable(() => forgetNodes(db, forgottenAfterSeconds))
+    if (forgotten.length > 0) log.info({ nodes: forgotten }, 'nodes.forgotten')
+    // Placing a database twice is harmless: its row is locked, and it is placed once.
+    const reclaimed = [ownQueue, deadLetter(ownQueue), anyNode, deadLetter(anyNode)]
+    const count = await whenReachable(() => reclaimAll(boss, reclaimed))
     if (count > 0) log.info({ count }, 'jobs.reclaimed')
-    const there = await patiently(() => availableDatabasesOfNode(db, node))
-    recovering = bringBack(common, there)
-    // Before any work: where the files cannot be reached at all, that is said once, and no job fails for it.
-    await patiently(() => sweep(common))
-    await workOn(boss, mine, workersMax, work)
-    await workOnShort(boss, mine, shortWorkersMax, work)
+    const available = await whenReachable(() => availableDatabasesOfNode(db, node))
+    resuming = resumeDatabases(common, available)
+    // Before any job: files that cannot be reached are reported once, and no job fails because of them.
+    await whenReachable(() => removeLeftoverFiles(common))
+    await workOn(boss, ownQueue, workersMax, work)
+    await workOnShort(boss, ownQueue, shortWorkersMax, work)
     await workOn(boss, anyNode, placersMax, work)
-    await patiently(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
+    await whenReachable(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
     if (backupSchedule !== null) scheduling = keepBackupSchedule(common, backupSchedule)
-    watching = watchOthers({ ...work, boss, node, presence, patienceSeconds, signal })
-    await recovering
+    watching = watchDeadNodes({ ...work, db, boss, node, heartbeat, patienceSeconds, signal })
+    await resuming
     log.info({ node }, 'platform.ready')
   }
 
-  const ready = begin().catch((error: unknown) => {
+  const ready = start().catch((error: unknown) => {
     if (!signal.aborted) throw error
   })
   ready.catch(() => {})
@@ -114,18 +131,22 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     ready,
     async close() {
       closing.abort()
-      turns.end(new Error('Keyhook is stopping'))
+      databaseWork.close(new Error('Keyhook is stopping'))
       await ready.catch(() => {})
-      await recovering
-      await presence.withdraw().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
+      await resuming
+      await heartbeat.stop().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
       await watching
       await scheduling
       await queue.close()
       await driver.close()
-      await held.hold.release()
+      await acquired.lock.release()
     },
   }
 }
+
+/** Of two nodes that create the schema of jobs at the same time, one gets this error, and can use the other's schema. */
+const isSchemaRace = (error: unknown): boolean =>
+  (error as { constraint?: string } | null)?.constraint === 'pg_namespace_nspname_index'
 
 async function workOnInvoices(boss: PgBoss, options: PlatformNodeOptions): Promise<void> {
   await boss.work(invoicing, polling, async () => {

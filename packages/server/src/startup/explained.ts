@@ -1,7 +1,7 @@
 import { join, resolve } from 'node:path'
 import type { Config } from '../config.ts'
-import { conditionIn } from '../embedded/condition.ts'
-import { unusable } from '../embedded/make-way.ts'
+import { unusable } from '../embedded/ensure-directory.ts'
+import { machineProblem } from '../embedded/machine-problem.ts'
 import { noRoomAt } from './no-room.ts'
 import { openFilesMax } from './open-files.ts'
 
@@ -15,7 +15,7 @@ export async function explained(config: Pick<Config, 'database' | 'dataDir'>, er
   // A server of somebody else's has a machine of its own.
   if (config.database !== null) return error
   const directory = { path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }
-  switch (conditionIn(error)) {
+  switch (machineProblem(error)) {
     case 'no-room':
       // The cluster may be behind a link, on another disk.
       return unusable(directory, await noRoomAt(join(directory.path, 'postgres')), error)

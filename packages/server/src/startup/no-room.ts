@@ -1,5 +1,5 @@
 import { statfs } from 'node:fs/promises'
-import { wayTo } from '../embedded/reach.ts'
+import { pathsFromRoot } from '../embedded/permissions.ts'
 
 /** What a disk has left. `files` is null where it makes them as they are needed, or where nobody says. */
 type Room = { bytes: number; files: number | null }
@@ -10,7 +10,7 @@ const filesWanted = 3_000
 
 /** Why nothing more can be written to the disk of a path, and what to do about it. */
 export async function noRoomAt(path: string): Promise<string> {
-  for (const step of wayTo(path).reverse()) {
+  for (const step of pathsFromRoot(path).reverse()) {
     const found = await statfs(step).catch(() => null)
     if (found === null) continue
     return noRoom({ bytes: found.bavail * found.bsize, files: found.files === 0 ? null : found.ffree })

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import type { Config } from '../config.ts'
 import { settleTls } from '../db/connection/settle-tls.ts'
 import { type ConnectionTarget, connect, type Database } from '../db/database.ts'
@@ -23,7 +24,7 @@ export type Installation = {
   close(): Promise<void>
 }
 
-/** No statement of a running process takes as long, but for a report of a thousand events to thousands of webhooks. */
+/** No statement of a running process takes as long, but for a batch of a thousand events to thousands of webhooks. */
 export const silentMsMax = 120_000
 
 /** Of the embedded server, for what does not share the pool: authentication, deliveries, jobs, and commands beside them. */
@@ -62,7 +63,7 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
   }
   try {
     await checkSuitable(db)
-    const applied = await migrateInPeace(target)
+    const applied = await migrateInPeace(target, config)
     const masterKeys = await openMasterKeys(db, config, options)
     if (options.purpose === 'serve' && config.database === null)
       await rememberKeyId(config.dataDir, masterKeys.currentKeyId)
@@ -74,10 +75,10 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
 }
 
 /** On a connection of its own, which waits for as long as a migration, or another node's, may take. */
-async function migrateInPeace(target: ConnectionTarget): Promise<Migration[]> {
+async function migrateInPeace(target: ConnectionTarget, config: Config): Promise<Migration[]> {
   const db = connect(target, { name: 'keyhook migrate', connectionsMax: 1 })
   try {
-    return await migrate(db, await readMigrations())
+    return await migrate(db, await readMigrations(), config.database === null ? resolve(config.dataDir) : null)
   } finally {
     await db.end({ timeout: 5 })
   }

@@ -37,7 +37,7 @@ export const insertApiKey = async (
 
 export const keyPrefixTaken = 'api_keys_org_id_key_prefix_key'
 
-/** `createdBy` null lists everybody's keys. */
+/** `createdBy` null lists the keys of all members. */
 export const listApiKeys = (
   db: Database,
   orgId: OrgId,
@@ -80,7 +80,7 @@ export const revokeApiKey = async (
 
 export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }
 
-/** Many uses in one statement, in id order, so that two nodes never wait for each other in a circle. */
+/** Many uses in one statement, in id order, so that two nodes cannot deadlock. */
 export const recordKeyUses = async (db: Database, uses: readonly KeyUse[]): Promise<void> => {
   const sorted = uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1))
   await db`

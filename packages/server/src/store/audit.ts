@@ -16,14 +16,11 @@ export type AuditRow = {
 }
 
 /** Takes a transaction and nothing else: an entry stands or falls with the change it reports. */
-export const recordAudit = (tx: Transaction, entry: AuditEntry): Promise<void> => recordAudits(tx, [entry])
-
-/** Many at once, in the order that they are given in. */
-export const recordAudits = async (tx: Transaction, entries: readonly AuditEntry[]): Promise<void> => {
-  await insertAudits(tx, entries)
+export const recordAudit = async (tx: Transaction, entry: AuditEntry): Promise<void> => {
+  await insertAudits(tx, [entry])
 }
 
-/** As a part of a statement that makes the changes, too. */
+/** Many at once, in the given order. Also as a part of the statement that makes the changes. */
 export const insertAudits = (db: Executor, entries: readonly AuditEntry[]) => db`
     insert into keyhook.audit_entries (org_id, id, action, actor_kind, user_id, credential, address, target_id, details)
     select org_id, id, action, actor_kind, user_id, credential, address, target_id, details::jsonb

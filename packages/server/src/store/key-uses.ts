@@ -3,31 +3,31 @@ import type { KeyId, OrgId } from '../kernel/ids.ts'
 import { type KeyUse, recordKeyUses } from './api-keys.ts'
 
 export type KeyUses = {
-  /** Remembers the use in memory and returns at once: no request waits for this write. */
+  /** Remembers the use in memory: no request waits for the write. */
   note(orgId: OrgId, keyId: KeyId): void
-  /** Writes what is remembered and stops the timer. */
+  /** Writes what is remembered and stops the timers. */
   close(): Promise<void>
 }
 
-/** A key that has not been seen for a while is written soon, so that "is it in use at all?" has an answer at once. */
+/** A key that was not used for a while is written soon, so that the list shows at once that it is in use. */
 const soonMs = 2_000
-/** A key in constant use is written this often: every write makes a new version of its row of uses, and an old one to clean up. */
+/** A key in constant use is written this often: every write leaves a dead row version to clean up. */
 const laterMs = 20_000
 /** A burst of distinct keys is written early instead of growing the map. */
 const rememberedMax = 20_000
 const statementMax = 2_000
-/** A key that was noted within this time is not noted again: looking it up costs more than all else that is done here. */
-const justNotedMs = 500
+/** How exact `last_used_at` is. Within this time further uses of a key cost one look-up in a Set (0.15 us). */
+const resolutionMs = 500
 
 export function createKeyUses(deps: { db: Database; now: () => Date; onError: (error: unknown) => void }): KeyUses {
   let soon = new Map<KeyId, KeyUse>()
   let later = new Map<KeyId, KeyUse>()
   let written = new Set<KeyId>()
   let writing: Promise<void> = Promise.resolve()
-  const justNoted = createJustNoted()
+  const justUsed = new Set<KeyId>()
 
   function write(uses: KeyUse[]): Promise<void> {
-    // One after the other: an older batch must not be overtaken.
+    // One after the other: an older batch must not overwrite a newer one.
     writing = writing.then(async () => {
       for (let start = 0; start < uses.length; start += statementMax) {
         await recordKeyUses(deps.db, uses.slice(start, start + statementMax)).catch(deps.onError)
@@ -51,7 +51,7 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
   }
 
   const timers = [
-    setInterval(justNoted.forget, justNotedMs),
+    setInterval(() => justUsed.clear(), resolutionMs),
     setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
     setInterval(() => void writeLater(), laterMs),
   ]
@@ -59,7 +59,8 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
 
   return {
     note(orgId, keyId) {
-      if (justNoted.has(keyId)) return
+      if (justUsed.has(keyId)) return
+      justUsed.add(keyId)
       const uses = written.has(keyId) ? later : soon
       const use = uses.get(keyId)
       if (use === undefined) uses.set(keyId, { orgId, keyId, at: deps.now() })
@@ -71,29 +72,6 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
       for (const timer of timers) clearInterval(timer)
       await writeSoon()
       await writeLater()
-    },
-  }
-}
-
-/**
- * Which keys were noted a moment ago, by six of their random characters. Two keys that are alike in those (one pair in a
- * thousand million) share the moment, and one of them is noted a moment later.
- */
-function createJustNoted() {
-  const places = 16_384
-  const prints = new Int32Array(places)
-  return {
-    /** And from now on it is. */
-    has(keyId: KeyId): boolean {
-      let print = 0
-      for (let at = keyId.length - 6; at < keyId.length; at++) print = (print << 5) ^ keyId.charCodeAt(at)
-      const place = (print ^ (print >>> 14)) & (places - 1)
-      if (prints[place] === print) return true
-      prints[place] = print
-      return false
-    },
-    forget(): void {
-      prints.fill(0)
     },
   }
 }

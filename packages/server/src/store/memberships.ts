@@ -3,8 +3,8 @@ import type { Role } from '../domain/roles.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
 
 /**
- * Adds the member or changes the role; says which role was held before. Keys follow a change of role by their foreign key;
- * to the keys of someone who comes back they are tied again here.
+ * Adds the member or changes the role; returns the role before. Keys follow a change of role by their foreign key; those of a
+ * former member get their role back here.
  */
 export const setMembership = async (
   tx: Transaction,

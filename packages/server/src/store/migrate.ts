@@ -17,23 +17,29 @@ export async function readMigrations(from: URL = directory): Promise<Migration[]
   )
 }
 
-/** The database and this program do not fit together. The message says what to do. */
+/** The database and this program do not match. The message tells the operator what to do. */
 export class SchemaMismatch extends Error {}
 
+type Applied = { version: number; name: string; checksum: string }
+
 /**
- * Brings the schema up to date and says what it applied. All of it is one transaction under one lock: nodes that start
- * together wait for each other, a failed migration leaves nothing behind, and a transaction pooler is no obstacle.
+ * Applies the migrations that are missing and returns them. One transaction under one lock: nodes that start together wait for
+ * each other, a failed migration leaves nothing behind, and a transaction pooler is no obstacle.
+ * `dataDir`: where the server keeps its data if it is the embedded one, for the instructions in an error.
  */
-export async function migrate(db: Database, migrations: readonly Migration[]): Promise<Migration[]> {
-  // As far as we have come to know it before we are refused.
-  let state: { is: string; owned: string } | undefined
-  const newest = migrations.at(-1)?.version
+export async function migrate(
+  db: Database,
+  migrations: readonly Migration[],
+  dataDir: string | null = null,
+): Promise<Migration[]> {
+  /** What this role would have to own, known when its statement is rejected. */
+  let missing: { state: string; owned: string } | undefined
   const migrating = db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.migrate', 0))`
     const [found] = await tx`select to_regclass('keyhook.schema_migrations') as place`
-    // Only then: "if not exists" asks for the right to make it before it looks, and a process may do without that right.
+    // Looked up first: "create … if not exists" needs the right to create, which a node that only reads and writes lacks.
     if (found!.place === null) {
-      state = { is: 'There is no schema yet', owned: 'database' }
+      missing = { state: 'There is no schema yet', owned: 'database' }
       await tx`create schema if not exists keyhook`
       await tx`
         create table if not exists keyhook.schema_migrations (
@@ -41,11 +47,11 @@ export async function migrate(db: Database, migrations: readonly Migration[]): P
           applied_at timestamptz not null default now()
         )`
     }
-    const applied = await tx<{ version: number; checksum: string; name: string }[]>`
+    const applied = await tx<Applied[]>`
       select version, name, checksum from keyhook.schema_migrations order by version`
-    refuseMismatch(applied, migrations)
+    checkApplied(applied, migrations, dataDir)
     const pending = migrations.slice(applied.length)
-    state ??= { is: `The schema is at ${applied.at(-1)?.version}`, owned: 'schema' }
+    missing ??= { state: `The schema is at ${applied.at(-1)?.version}`, owned: 'schema' }
     for (const migration of pending) {
       await tx.unsafe(migration.sql)
       await tx`
@@ -55,30 +61,39 @@ export async function migrate(db: Database, migrations: readonly Migration[]): P
     return [...pending]
   })
   return migrating.catch((error: unknown) => {
-    if (state === undefined || !isLoginRejected(error)) throw error
+    if (missing === undefined || !isLoginRejected(error)) throw error
     throw new SchemaMismatch(
-      `DATABASE_URL: ${state.is}, this Keyhook needs ${newest}, and this role may not change it (${error.message}): run ` +
-        `npx keyhook migrate as the role that owns the ${state.owned}.`,
+      `DATABASE_URL: ${missing.state}, this Keyhook needs ${migrations.at(-1)?.version}, and this role may not change it ` +
+        `(${error.message}): run npx keyhook migrate as the role that owns the ${missing.owned}.`,
       { cause: error },
     )
   })
 }
 
-/** An older program on a newer schema would write what the newer one no longer understands, so it does not start. */
-function refuseMismatch(
-  applied: readonly { version: number; name: string; checksum: string }[],
-  known: readonly Migration[],
-) {
+/** An older program would write rows that a newer one no longer understands, so it does not start. */
+function checkApplied(applied: readonly Applied[], known: readonly Migration[], dataDir: string | null): void {
+  const different = applied.find((row, i) => i < known.length && known[i]?.checksum !== row.checksum)
+  if (different !== undefined && different === applied[0]) throw new SchemaMismatch(oldSchema(dataDir))
+  if (different !== undefined) {
+    throw new SchemaMismatch(
+      `Migration ${different.version} (${different.name}) was applied with other contents than this Keyhook has. ` +
+        'Migrations are append-only: start the version of Keyhook that belongs to this database.',
+    )
+  }
   const newest = applied.at(-1)
   if (newest !== undefined && applied.length > known.length) {
     throw new SchemaMismatch(
-      `The database is at schema ${newest.version} (${newest.name}), this Keyhook knows up to ${known.at(-1)?.version}. Start the newer Keyhook.`,
+      `The database is at schema ${newest.version} (${newest.name}), this Keyhook knows up to ${known.at(-1)?.version}. ` +
+        'Start the newer Keyhook.',
     )
   }
-  applied.forEach((row, i) => {
-    if (known[i]?.checksum === row.checksum) return
-    throw new SchemaMismatch(
-      `Migration ${row.version} (${row.name}) was applied with other contents than this Keyhook has. Migrations are append-only: check out the version that belongs to this database.`,
-    )
-  })
+}
+
+/** Before the first release the schema was rewritten as one file, and there is no way from one to the other. */
+function oldSchema(dataDir: string | null): string {
+  const what = 'the schema of a Keyhook before its first release, which this one cannot use'
+  return dataDir === null
+    ? `DATABASE_URL: the database has ${what}. Use an empty database, or delete the old tables and all their data in ` +
+        'this one: drop schema if exists keyhook, keyhook_jobs cascade'
+    : `The data directory ${dataDir} has ${what}. Move it away and start again with a new one: mv '${dataDir}' '${dataDir}.old'`
 }

@@ -13,13 +13,13 @@ export const countOrganizations = async (db: Executor): Promise<number> => {
   return row?.count ?? 0
 }
 
-/** Serialises writers that count before they insert; readers are not disturbed. */
+/** Serializes writers that count before they insert; readers do not wait. */
 export const lockOrganization = async (tx: Transaction, id: OrgId): Promise<boolean> => {
   const rows = await tx`select 1 from keyhook.organizations where id = ${id} for no key update`
   return rows.length > 0
 }
 
-/** In the order of their ids, which is that of their making. */
+/** In the order of their ids, which is that of their creation. */
 export const listOrganizations = (db: Database, after: string, limit: number) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations where id > ${after} order by id limit ${limit}`
 

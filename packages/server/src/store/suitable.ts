@@ -1,18 +1,10 @@
-import type { Database } from '../db/database.ts'
-
-/** PostgreSQL was reached, and is set up so that what we say to it would mean something else, or be heard by others. */
-export class UnsuitableDatabase extends Error {}
+import { type Database, UnsuitableDatabase } from '../db/database.ts'
 
 type Found = { setting: string; value: string; source: string | null; change: string }
 
 type Need = { setting: string; wanted: string; fits?: (value: string) => boolean }
 
-/*
- * What the driver, pg-boss and our own statements rely on, and a role or a database may have set otherwise: times would be
- * read with days and months exchanged, secrets could not be opened, what waits for a lock would be refused, and what was
- * answered as taken could be gone after a crash. Looked at rather than set: a pooler lets few settings through, and gives every
- * transaction another connection.
- */
+/* What the driver, pg-boss and our statements rely on. Checked and not set: behind a pooler a session is not ours. */
 const needs: readonly Need[] = [
   { setting: 'server_version_num', wanted: '150000 or more', fits: (value) => Number(value) >= 150_000 },
   { setting: 'server_encoding', wanted: 'UTF8', fits: (value) => value === 'UTF8' || value === 'SQL_ASCII' },
@@ -22,15 +14,15 @@ const needs: readonly Need[] = [
   { setting: 'standard_conforming_strings', wanted: 'on' },
   { setting: 'default_transaction_isolation', wanted: 'read committed' },
   { setting: 'default_transaction_read_only', wanted: 'off' },
-  // Otherwise no foreign key cascades: whoever is removed would keep their keys.
+  // With `replica` no foreign key cascades: a removed user would keep the keys.
   { setting: 'session_replication_role', wanted: 'origin' },
-  // Any of its other values waits for the disk at least. Statements that need not wait say so themselves.
+  // All values but `off` wait for the disk. Statements that need not wait set it themselves.
   { setting: 'synchronous_commit', wanted: 'on', fits: (value) => value !== 'off' },
 ]
 
-/** Throws what an operator has to change, all of it at once. */
+/** Throws everything that an operator has to change, at once. */
 export async function checkSuitable(db: Database): Promise<void> {
-  // Of all that an operator can set, what is set for a role in a database goes before everything else.
+  // A setting of a role in a database overrides all others that an operator can make.
   const rows = await db<Found[]>`
     select s.setting, current_setting(s.setting) as value, p.source,
       format('alter role %I in database %I set %s = %L', session_user, current_database(), s.setting, s.wanted) as change
@@ -44,22 +36,22 @@ export async function checkSuitable(db: Database): Promise<void> {
     const value = row?.value ?? ''
     return fits(value)
       ? []
-      : [`DATABASE_URL: ${setting} is "${value}" there, and has to be "${wanted}". ${cure(setting, row)}`]
+      : [`DATABASE_URL: ${setting} is "${value}" and must be "${wanted}". ${remedy(setting, row)}`]
   })
   if (problems.length > 0) throw new UnsuitableDatabase(problems.join('\n'))
 }
 
-const cures: Record<string, string> = {
+const remedies: Record<string, string> = {
   server_version_num: 'Keyhook needs PostgreSQL 15 or newer.',
-  server_encoding: "Make the database with: create database … template template0 encoding 'UTF8'.",
+  server_encoding: "Create the database with: create database … template template0 encoding 'UTF8'.",
 }
 
-function cure(setting: string, found: Found | undefined): string {
-  const known = cures[setting]
+function remedy(setting: string, found: Found | undefined): string {
+  const known = remedies[setting]
   if (known !== undefined) return known
-  if (found?.source === 'client') return 'The connection itself asks for it: take it out of DATABASE_URL.'
-  // Or it would itself be refused as a change.
+  if (found?.source === 'client') return 'DATABASE_URL sets it: remove it there.'
+  // In a read-only transaction the change itself would be rejected.
   const change =
     setting === 'default_transaction_read_only' ? `begin read write; ${found?.change}; commit` : found?.change
-  return `New connections have it right after: ${change}`
+  return `This changes it for new connections: ${change}`
 }

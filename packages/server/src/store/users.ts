@@ -14,7 +14,7 @@ export const userExists = async (db: Executor, id: UserId): Promise<boolean> => 
   return rows.length > 0
 }
 
-/** Who has the address already, by the rule of the index: the case of A to Z makes no difference. */
+/** The user who has the address already. As in the index, the case of A to Z makes no difference. */
 export const findUserByEmail = async (db: Executor, email: string): Promise<UserId | null> => {
   const [row] = await db<{ id: UserId }[]>`
     select id from keyhook.users where lower(email collate "C") = lower(${email}::text collate "C") and removed_at is null`
@@ -29,7 +29,7 @@ export const findUserBySubject = async (db: Executor, subject: string): Promise<
 
 export type UserRow = NewUser & { created_at: Date }
 
-/** In the order of their ids, which is that of their making. */
+/** In the order of their ids, which is that of their creation. */
 export const listUsers = (db: Database, after: string, limit: number) => db<UserRow[]>`
   select id, email, name, subject, created_at from keyhook.users
   where id > ${after} and removed_at is null
@@ -42,7 +42,7 @@ export const lockUser = async (tx: Transaction, id: UserId): Promise<boolean> =>
   return rows.length > 0
 }
 
-/** Ends the user and every membership; says which organizations lost a member. */
+/** Removes the user and every membership; returns the organizations that lost a member. */
 export const removeUser = async (tx: Transaction, id: UserId): Promise<OrgId[]> => {
   const rows = await tx<{ org_id: OrgId }[]>`delete from keyhook.memberships where user_id = ${id} returning org_id`
   await tx`update keyhook.users set removed_at = now() where id = ${id} and removed_at is null`

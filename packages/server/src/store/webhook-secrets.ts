@@ -21,8 +21,8 @@ export const listSecretsOfOtherKeys = async (db: Database, keyId: string, limit:
 const sampleRows = 1_000
 
 /**
- * The master keys that webhook secrets are sealed under, by those that come first and last in the index. There may be millions
- * of webhooks, every start asks, and no index tells the keys apart: looking at all would take seconds.
+ * The master keys that seal webhook secrets, from a sample at both ends of the index. Every start asks, and reading millions of
+ * webhooks would take seconds.
  */
 export const keyIdsInUse = async (db: Database): Promise<string[]> => {
   const rows = await db<{ id: string }[]>`
@@ -35,14 +35,14 @@ export const keyIdsInUse = async (db: Database): Promise<string[]> => {
   return rows.map((row) => row.id)
 }
 
-/** Walks the table where there is none: for when something is amiss. */
+/** Reads the whole table where there is none: only for the case that a key is missing. */
 export const anySecretUnder = async (db: Database, keyIds: readonly string[]): Promise<boolean> => {
   const rows = await db`
     select 1 from keyhook.webhooks where deleted_at is null and secret_key_id = any(${[...keyIds]}::text[]) limit 1`
   return rows.count > 0
 }
 
-/** Walks the table, as whoever deletes them will. */
+/** Reads the whole table, as the deletion after it does. */
 export const countSecretsUnder = async (db: Database, keyId: string): Promise<number> => {
   const [row] = await db<[{ count: number }]>`
     select count(*)::float8 as count from keyhook.webhooks where deleted_at is null and secret_key_id = ${keyId}`
@@ -51,7 +51,7 @@ export const countSecretsUnder = async (db: Database, keyId: string): Promise<nu
 
 export type SecretPlace = { orgId: OrgId; id: WebhookId }
 
-/** In the order of the index, after `last`: what was deleted meanwhile is not walked over again. */
+/** In the order of the index, after `last`: deleted rows are not read again. */
 export const listSecretsOfKey = async (
   db: Database,
   keyId: string,
@@ -66,7 +66,7 @@ export const listSecretsOfKey = async (
   return rows.map((row) => ({ orgId: row.org_id, id: row.id }))
 }
 
-/** That it is sealed under this key; and it is until the transaction ends. */
+/** True if it is sealed under this key; it stays so until the transaction ends. */
 export const keepSecretUnder = async (
   tx: Transaction,
   orgId: OrgId,
@@ -78,7 +78,7 @@ export const keepSecretUnder = async (
   return rows.count > 0
 }
 
-/** Only if nobody else changed or erased it meanwhile. */
+/** Only if it was not changed or erased in between. */
 export const replaceSecret = async (
   db: Database,
   orgId: OrgId,

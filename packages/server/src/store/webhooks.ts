@@ -2,7 +2,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
-import { endLane } from './delivery/lanes.ts'
+import { endLane } from './delivery/lane-requests.ts'
 import type { PageRequest } from './page.ts'
 
 export type NewWebhook = {
@@ -22,7 +22,7 @@ export const insertWebhook = async (
   webhook: NewWebhook,
   webhooksMax: number,
 ): Promise<WebhookRow | null> => {
-  // Its lane comes with it in one statement: a webhook without a queue would miss events in silence.
+  // The lane is created in the same statement: a webhook without one would miss events.
   const [row] = await tx<WebhookRow[]>`
     with made as (
       insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
@@ -48,14 +48,14 @@ export const listWebhooks = (db: Database, orgId: OrgId, { before, limit }: Page
   order by id desc
   limit ${limit}`
 
-/** That it exists; and it does until the transaction ends. */
+/** True if it exists; it stays so until the transaction ends. */
 export const keepWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
   const rows = await tx`
     select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and deleted_at is null for share`
   return rows.count > 0
 }
 
-/** The secret goes with the webhook: what is deleted cannot sign again. */
+/** The secret is erased: a deleted webhook cannot sign again. */
 export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
   const deleted = await tx`
     update keyhook.webhooks set deleted_at = clock_timestamp(), secret_box = null, secret_key_id = null

@@ -10,7 +10,7 @@ import { createDispatcher, type DispatcherLimits } from './engine/dispatcher.ts'
 import type { DispatchObserver } from './engine/observer.ts'
 import { createDispatchStore } from './engine/store.ts'
 import type { Hints } from './hints.ts'
-import { createHousekeeping } from './housekeeping.ts'
+import { createMaintenance } from './maintenance.ts'
 import { createSenders, type SenderSettings } from './sender/senders.ts'
 
 export type DeliverySettings = {
@@ -40,12 +40,12 @@ export async function startEngine(deps: {
     now: Date.now,
     onUnreadable: ({ webhookId }, err) => log.error({ err, webhookId }, 'dispatcher.secret_unreadable'),
   })
-  const housekeeping = createHousekeeping({
+  const maintenance = createMaintenance({
     db,
     retentionDays: settings.retentionDays,
     now: Date.now,
     leaseMs: settings.limits.leaseMs,
-    hint: () => hints.give(),
+    hint: (orgId) => hints.give([orgId]),
     onClockSetBack: (lanes) => log.warn({ lanes }, 'dispatcher.clock_was_set_back'),
     onError,
   })
@@ -58,19 +58,16 @@ export async function startEngine(deps: {
     limits: settings.limits,
     schedule: settings.schedule,
     openSender: senders.open,
-    ensurePartitions: async (attemptIds) => {
-      await housekeeping.ensureRoom(attemptIds).catch((error) => onError(error, 'partitions'))
+    async ensurePartitions() {
+      await maintenance.ensurePartitions().catch((error) => onError(error, 'partitions'))
     },
     isDataError,
     onError,
     observe: deps.observe,
   })
-  await housekeeping.start()
+  await maintenance.start()
   dispatcher.start()
-  const stopHints = hints.hear(() => {
-    dispatcher.hint(null)
-    return false
-  })
+  const stopHints = hints.onHint(dispatcher.hint)
   // Not awaited: a pooler that swallows LISTEN must not keep deliveries from starting.
   const listening = hints.listen().catch((error) => {
     onError(error, 'listen')
@@ -87,7 +84,7 @@ export async function startEngine(deps: {
       stopHints()
       await dispatcher.stop()
       // With PostgreSQL away its statements wait for a connection, and nothing that they do is lost.
-      await within(systemClock, 1_000, housekeeping.stop())
+      await within(systemClock, 1_000, maintenance.stop())
       senders.close()
       const stopped = listening.then((stopListening) => stopListening())
       await within(systemClock, 1_000, stopped).catch(() => {})

@@ -226,12 +226,12 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
       DATABASE_URL: beside.environment.DATABASE_URL + odd,
     })
     expect([ended.code, ended.stdout]).toEqual([2, ''])
-    expect(ended.stderr.match(/^DATABASE_URL: \w+ is "[^"]+" there, and has to be "[^"]+"/gm)).toEqual([
-      'DATABASE_URL: DateStyle is "German, DMY" there, and has to be "ISO"',
-      'DATABASE_URL: bytea_output is "escape" there, and has to be "hex"',
-      'DATABASE_URL: array_nulls is "off" there, and has to be "on"',
-      'DATABASE_URL: default_transaction_isolation is "serializable" there, and has to be "read committed"',
-      'DATABASE_URL: synchronous_commit is "off" there, and has to be "on"',
+    expect(ended.stderr.match(/^DATABASE_URL: \w+ is "[^"]+" and must be "[^"]+"/gm)).toEqual([
+      'DATABASE_URL: DateStyle is "German, DMY" and must be "ISO"',
+      'DATABASE_URL: bytea_output is "escape" and must be "hex"',
+      'DATABASE_URL: array_nulls is "off" and must be "on"',
+      'DATABASE_URL: default_transaction_isolation is "serializable" and must be "read committed"',
+      'DATABASE_URL: synchronous_commit is "off" and must be "on"',
     ])
     // No role and no database is to blame here, and changing one would not help.
     expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(5)

@@ -2,20 +2,17 @@ import { randomBytes } from 'node:crypto'
 import { pino } from 'pino'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import { settleTls } from '../../src/db/connection/settle-tls.ts'
+import { connect } from '../../src/db/database.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { createJobQueue } from '../../src/platform/jobs/queue.ts'
-import { settleTls } from '../../src/db/connection/settle-tls.ts'
-import { connect } from '../../src/db/database.ts'
 import { call } from '../support/client.ts'
 import { keyhook, keyhookHere, type Running, serve } from '../support/processes.ts'
 import { startTcpPostgres } from '../support/tcp-postgres.ts'
 import { caFile, certificateFiles } from '../webhooks/support/receiver.ts'
 
-/*
- * DATABASE_URL, and the drivers of both pools: ours, and that of the job queue, which a process without jobs needs as soon as
- * somebody orders a database. Seen to fail while each of them read the URL for itself.
- */
+/* DATABASE_URL for both pools: ours, and the job queue's, which an API process opens when a database is ordered. */
 let postgres: Awaited<ReturnType<typeof startTcpPostgres>>
 beforeAll(async () => {
   postgres = await startTcpPostgres()
@@ -32,8 +29,8 @@ const environmentOf = (url: string) => ({
 })
 const ownersToken = (server: Running) => issuer.issue({ subject: server.ready.owner_id as never, ttlSeconds: 600 })
 
-/** The whole way, in the two kinds of process that differ in it, and which of their connections were encrypted. */
-async function goTheWholeWay(url: string): Promise<Record<string, boolean>> {
+/** Migrates and serves with the two roles that differ here; returns which of their connections were encrypted. */
+async function migrateAndServe(url: string): Promise<Record<string, boolean>> {
   const environment = environmentOf(url)
   expect(await keyhook(['migrate'], environment)).toMatchObject({ code: 0, stderr: '' })
   const seen: Record<string, boolean> = {}
@@ -55,31 +52,31 @@ test.each([
   ['sslmode=require', '?sslmode=require'],
   ['sslmode=verify-full with its authority', `?sslmode=verify-full&sslrootcert=${caFile}`],
 ])(
-  '%s: migrate, serve and the job queue work, and all that they say is encrypted',
+  '%s: migrate, serve and the job queue work, and all connections are encrypted',
   { timeout },
   async (_, parameters) => {
-    const seen = await goTheWholeWay(postgres.url(parameters))
+    const seen = await migrateAndServe(postgres.url(parameters))
     expect(seen).toMatchObject({ 'keyhook serve': true, 'keyhook jobs': true })
     expect(Object.values(seen)).not.toContain(false)
   },
 )
 
-test('sslmode=prefer works with a server that speaks no TLS', { timeout }, async () => {
+test('sslmode=prefer works with a server without TLS', { timeout }, async () => {
   await postgres.show(null)
-  const seen = await goTheWholeWay(postgres.url('?sslmode=prefer'))
+  const seen = await migrateAndServe(postgres.url('?sslmode=prefer'))
   expect(seen).toMatchObject({ 'keyhook serve': false, 'keyhook jobs': false })
 })
 
-test('a socket is found by its directory, in either form of the URL', { timeout }, async () => {
+test('a socket is found by its directory, in both forms of the URL', { timeout }, async () => {
   const { host, port, user, password, database } = postgres.target
   const login = `${user}:${password}`
-  expect(await goTheWholeWay(`postgresql://${login}@/${database}?host=${host}&port=${port}`)).toEqual({})
-  // As PostgreSQL's own programs do: nobody can listen in on a socket, so it is not encrypted.
+  expect(await migrateAndServe(`postgresql://${login}@/${database}?host=${host}&port=${port}`)).toEqual({})
+  // As in libpq: a socket file is not encrypted.
   const encoded = `postgresql://${login}@${encodeURIComponent(host)}:${port}/${database}?sslmode=require`
   expect(await keyhookHere(['migrate'], environmentOf(encoded))).toMatchObject({ code: 0, stderr: '' })
 })
 
-/** The answer that each of the two drivers gets, as a process has them. */
+/** The answer in each of the two pools. */
 async function ofBoth(environment: Record<string, string>, question: string): Promise<unknown[]> {
   const target = await settleTls(readConfig({ ...environmentOf('postgres://'), ...environment }).database!)
   const db = connect(target, { name: 'test', connectionsMax: 1 })
@@ -91,7 +88,7 @@ async function ofBoth(environment: Record<string, string>, question: string): Pr
   return [ours, theirs.rows[0]]
 }
 
-test('settings in the URL reach both drivers', async () => {
+test('settings in the URL reach both pools', async () => {
   const settings = { statement_timeout: '77s', lock_timeout: '88s', application_name: 'acme one', 'acme.note': 'a\\ b' }
   const { lock_timeout, ...named } = settings
   const parameters = new URLSearchParams({ ...named, options: `-c lock_timeout=${lock_timeout}` })
@@ -100,7 +97,7 @@ test('settings in the URL reach both drivers', async () => {
   expect(answers).toEqual([settings, settings])
 })
 
-test('prepare=false leaves nothing in a session that a pooler would miss', async () => {
+test('with prepare=false no prepared statement stays in a session', async () => {
   const kept = async (parameters: string) => {
     const target = readConfig(environmentOf(postgres.url(parameters))).database!
     const db = connect(target, { name: 'test', connectionsMax: 1 })
@@ -120,19 +117,19 @@ test('the host may be an address, where the certificate has it', async () => {
   expect(await ofBoth({ DATABASE_URL: url }, isEncrypted)).toEqual(encrypted)
 })
 
-test('sslmode=prefer is encrypted where the server speaks TLS', async () => {
+test('sslmode=prefer is encrypted where the server supports TLS', async () => {
   expect(await ofBoth({ DATABASE_URL: postgres.url('?sslmode=prefer') }, isEncrypted)).toEqual(encrypted)
 })
 
-test('what the URL leaves open is read from the variables of PostgreSQL, for both drivers', async () => {
+test('what is not in the URL is read from the variables of PostgreSQL, for both pools', async () => {
   const { user, password, database, port } = postgres.target
   const place = { PGHOST: 'localhost', PGPORT: String(port), PGUSER: user, PGPASSWORD: password, PGDATABASE: database }
   const tls = { PGSSLMODE: 'verify-full', PGSSLROOTCERT: caFile }
   expect(await ofBoth({ ...place, ...tls }, isEncrypted)).toEqual(encrypted)
 })
 
-/** What a command says instead of working: one line, and no password in it. */
-async function refusalOf(url: string): Promise<string> {
+/** The error of a command: one line, without the password. */
+async function rejectionOf(url: string): Promise<string> {
   const ended = await keyhookHere(['migrate'], environmentOf(url))
   expect([ended.code, ended.stdout], ended.stderr).toEqual([2, ''])
   expect(ended.stderr).toMatch(/^DATABASE_URL: [^\n]+\n$/)
@@ -140,51 +137,53 @@ async function refusalOf(url: string): Promise<string> {
   return ended.stderr
 }
 
-test('a certificate of another authority is refused in one line', async () => {
+test('a certificate of another authority is rejected in one line', async () => {
   const stranger = certificateFiles('selfsigned').cert
   for (const mode of ['verify-full', 'verify-ca', 'require']) {
-    const said = await refusalOf(postgres.url(`?sslmode=${mode}&sslrootcert=${stranger}`))
-    expect(said, mode).toMatch(/TLS with PostgreSQL failed: [^\n]+ \((?:SELF_SIGNED|UNABLE_TO)\w+\)\. sslrootcert=FILE/)
+    const error = await rejectionOf(postgres.url(`?sslmode=${mode}&sslrootcert=${stranger}`))
+    expect(error, mode).toMatch(
+      /TLS with PostgreSQL failed: [^\n]+ \((?:SELF_SIGNED|UNABLE_TO)\w+\)\. sslrootcert=FILE/,
+    )
   }
-  // Nor does a public authority know it, unless Node is told of another.
+  // The public authorities do not know it either, unless Node gets another one.
   const url = postgres.url('?sslmode=verify-full')
-  expect(await refusalOf(url)).toMatch(/SELF_SIGNED|UNABLE_TO/)
+  expect(await rejectionOf(url)).toMatch(/SELF_SIGNED|UNABLE_TO/)
   const trusting = { ...environmentOf(url), NODE_EXTRA_CA_CERTS: caFile }
   expect(await keyhook(['migrate'], trusting)).toMatchObject({ code: 0, stderr: '' })
 })
 
-test('a certificate for another host is refused in one line, but for sslmode=verify-ca', async () => {
+test('a certificate for another host is rejected in one line, except with sslmode=verify-ca', async () => {
   await postgres.show('stranger')
-  const said = await refusalOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))
-  expect(said).toMatch(/localhost[^\n]+somewhere\.else[^\n]+The host has to be named as the certificate names it\./)
+  const error = await rejectionOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))
+  expect(error).toMatch(/localhost[^\n]+somewhere\.else[^\n]+The host in the URL has to be a name in the certificate\./)
   const url = postgres.url(`?sslmode=verify-ca&sslrootcert=${caFile}`)
   expect(await keyhookHere(['migrate'], environmentOf(url))).toMatchObject({ code: 0, stderr: '' })
 })
 
-test('a certificate that has expired is refused in one line', async () => {
+test('a certificate that has expired is rejected in one line', async () => {
   await postgres.show('expired')
-  expect(await refusalOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))).toContain('CERT_HAS_EXPIRED')
+  expect(await rejectionOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`))).toContain('CERT_HAS_EXPIRED')
 })
 
-test('a server that speaks no TLS where it is asked for is refused in one line', async () => {
+test('a server without TLS is rejected in one line where TLS is required', async () => {
   await postgres.show(null)
-  const said = await refusalOf(postgres.url('?sslmode=require'))
-  expect(said).toMatch(/the server at localhost:\d+ does not speak TLS, which sslmode=require asks for\.\n$/)
+  const error = await rejectionOf(postgres.url('?sslmode=require'))
+  expect(error).toMatch(/the server at localhost:\d+ does not support TLS, which sslmode=require requires\.\n$/)
 })
 
-test('a setting that the server does not know is refused in one line', async () => {
-  expect(await refusalOf(postgres.url('?schema=public'))).toContain('unrecognized configuration parameter "schema"')
-  expect(await refusalOf(postgres.url('?statement_timeout=soon'))).toContain('"statement_timeout"')
+test('a setting that the server does not know is rejected in one line', async () => {
+  expect(await rejectionOf(postgres.url('?schema=public'))).toContain('unrecognized configuration parameter "schema"')
+  expect(await rejectionOf(postgres.url('?statement_timeout=soon'))).toContain('"statement_timeout"')
 })
 
-test('a client certificate is shown where the server asks for one', async () => {
+test('a client certificate is sent where the server requires one', async () => {
   const { cert, key } = certificateFiles('selfsigned')
   const url = postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`, { user: 'guarded' })
-  expect(await refusalOf(url)).toContain('requires a valid client certificate')
+  expect(await rejectionOf(url)).toContain('requires a valid client certificate')
   expect(await ofBoth({ DATABASE_URL: `${url}&sslcert=${cert}&sslkey=${key}` }, isEncrypted)).toEqual(encrypted)
 })
 
-test('a certificate that a running process cannot accept any more is an outage, which ends with it', {
+test('a certificate that becomes invalid while the process runs is an outage, which ends with a valid one', {
   timeout,
 }, async () => {
   const server = await serve(environmentOf(postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`)), [

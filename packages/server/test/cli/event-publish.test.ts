@@ -56,27 +56,27 @@ test('the same id twice is one event; with other content it is refused, with exi
   expect([other.code, other.stdout, other.stderr]).toEqual([
     2,
     '',
-    'There is an event job:7 already, and it says something else.\n',
+    'There is an event job:7 already, with other content.\n',
   ])
   const otherType = await beside.run(
     ...event('{"a":1,"b":2}', '--id', named.id).map((word) => (word === 'invoice.paid' ? 'backup.failed' : word)),
   )
   expect(otherType.code).toBe(2)
   expect(await stored(named.id)).toEqual([{ type: 'invoice.paid', data: { a: 1, b: 2 } }])
-  // The name is the organization's own: another may use it for something else.
+  // Ids are unique within an organization: another one may use the same id.
   const elsewhere = await beside.api.organization('Elsewhere')
   const words = event('{"a":3}', '--id', named.id).map((word) => (word === orgId ? elsewhere : word))
   expect(await beside.json(...words)).toEqual(named)
 })
 
-test('the dispatchers of other processes are told before the command ends', async () => {
+test('the dispatchers of other processes get a hint before the command ends', async () => {
   const hints = composeHints(beside.api, pino({ level: 'silent' }))
-  const heard: string[] = []
-  hints.hear(({ kind }) => heard.push(kind) < 0)
+  const received: unknown[] = []
+  hints.onHint((orgIds) => void received.push(orgIds))
   onTestFinished(await hints.listen())
   await beside.json(...event('{"invoice_id":"inv_3"}'))
-  await until(() => heard.length > 0)
-  expect(heard).toEqual(['work'])
+  await until(() => received.length > 0)
+  expect(received).toEqual([[orgId]])
 })
 
 test('it reaches a subscribed webhook through the dispatcher of another process, signed like any other', async () => {
@@ -105,7 +105,7 @@ test('an operator’s token from the command line opens the operator’s door, a
   const body = { organization_id: orgId, type: 'invoice.paid', data: { a: 1 }, id: 'over-http' }
   const published = await call<{ id: string }>(`${api.url}/operator/v1/events`, { token, body })
   expect([published.status, published.body.id]).toEqual([202, 'over-http'])
-  // Both doors lead to the same place: the name that one has used is known to the other.
+  // The command line and HTTP share one set of ids.
   expect(await beside.json(...event('{"a":1}', '--id', 'over-http'))).toEqual({ id: 'over-http' })
   expect((await call(`${api.url}/api/v1/organizations`, { token })).status).toBe(401)
   const owner = await api.person([{ orgId, role: 'owner' }])

@@ -154,7 +154,7 @@ test('a server whose database only reads is not ready', async () => {
   const server = await serve({ ...environment, KEYHOOK_LOG_LEVEL: 'silent' }, ['--json', '--role', 'api'])
   const ready = async () => (await call(`${server.url}/readyz`)).status
   const become = async (readOnly: 'on' | 'off') => {
-    await db.unsafe(`alter database ${db.options.database} set default_transaction_read_only = ${readOnly}`)
+    await db.unsafe(`alter database ${db.target.database} set default_transaction_read_only = ${readOnly}`)
     reset()
   }
   await become('on')

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
+import { connect } from '../../src/db/database.ts'
 import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
 import { dataDirectory, open } from '../embedded/support/scratch.ts'
 import { call } from '../support/client.ts'
 import { keyhook, program, serve } from '../support/processes.ts'
@@ -42,7 +42,7 @@ async function postmasterOf(dataDir: string) {
 /** Whoever wants to make an organization or a key waits for as long as the test likes. */
 async function holdOrganizations(dataDir: string) {
   const { connection } = await open(dataDir, 'command')
-  const sql = postgres({ ...connection, max: 2, onnotice: () => {} })
+  const sql = connect(connection, { name: 'test', connectionsMax: 2 })
   // Its server may have gone before it.
   onTestFinished(() => sql.end({ timeout: 0 }).catch(() => {}))
   const held = await sql.reserve()

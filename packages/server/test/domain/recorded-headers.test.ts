@@ -3,10 +3,10 @@ import { expect, test } from 'vitest'
 import { readHeaders, recordHeaders } from '../../src/domain/recorded-headers.ts'
 
 const name = fc.oneof(fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/), fc.constant('__proto__'))
-/** Whatever a header's value may hold on the wire: anything but the end of a line. */
+/** Any value that is possible on the wire: without line breaks. */
 const value = fc.string({ unit: 'binary' }).filter((text) => !/[\r\n\0]/.test(text))
 
-test('what is recorded is read back, repeated headers as a list', () => {
+test('recorded headers are read back, repeated ones as a list', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(name, value), { maxLength: 20 }), (pairs) => {
       const read = readHeaders(recordHeaders(pairs.flat()))

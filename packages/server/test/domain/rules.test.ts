@@ -17,12 +17,12 @@ describe('a duration', () => {
   ])('%s is %i seconds', (text, seconds) => expect(durationSeconds(text)).toBe(seconds))
 
   test.each(['', 's', '5', '5 m', ' 5m', '5m ', '5M', '-5m', '1.5h', '5w', '1h30m', '9999999999s', '5m\n', '٥m'])(
-    '"%s" is none',
+    '"%s" is not a duration',
     (text) => expect(durationSeconds(text)).toBeNull(),
   )
 })
 
-test('what a receiver asks for with Retry-After counts up to the longest wait, however long it is', () => {
+test('Retry-After lengthens a wait, up to the longest of the schedule', () => {
   const schedule = readRetrySchedule('0s,5s,5m')!
   const delay = (text: string) => retryDelayMs(schedule, 1, { retryAfterMs: readRetryAfter(text, 0), random: 0.5 })
   expect(['2', '60', '99999999999999999999', `1${'0'.repeat(400)}`, 'soon', '-1'].map(delay)).toEqual([
@@ -30,7 +30,7 @@ test('what a receiver asks for with Retry-After counts up to the longest wait, h
   ])
 })
 
-// Seen to fail where the old form without a zone is read as local time.
+// Fails if the format without a zone is read as local time.
 test.each([
   ['60', 60],
   ['60 ', 60],
@@ -44,7 +44,7 @@ test.each([
   ['Nov 6 1994', null],
   ['-1', null],
   ['', null],
-])('Retry-After: %j is so many seconds from then: %j', (text, seconds) => {
+])('Retry-After: %j is %j seconds', (text, seconds) => {
   vi.stubEnv('TZ', 'America/New_York')
   onTestFinished(() => void vi.unstubAllEnvs())
   const now = Date.parse('1994-11-06T08:49:00Z')
@@ -60,7 +60,7 @@ describe('a label', () => {
     ...['', ' ', '\u00a0\u3000', '\u2800', '\u3164 '],
     ...['a\tb', 'a\nb', '\u0000', '\u007f', '\u0085', '\ud800', 'x\udc00', '\u001b[31m'],
   ])('may not be %j', (text) => expect(labelProblem(text)).not.toBeNull())
-  test('may have Braille in it, blanks between the words included', () => expect(labelProblem('⠓⠊⠀⠞⠓⠑⠗⠑')).toBeNull())
+  test('may contain Braille with its blanks', () => expect(labelProblem('⠓⠊⠀⠞⠓⠑⠗⠑')).toBeNull())
 })
 
 describe('a webhook URL', () => {
@@ -131,7 +131,7 @@ test('the event types are the six of the published interface, in its order', () 
 })
 
 describe('roles', () => {
-  test('owner and admin reach every key and webhook; a member reads webhooks and has only keys of their own', () => {
+  test('owner and admin have all keys and webhooks; a member reads webhooks and has only their own keys', () => {
     for (const permission of [
       'keys:create',
       'keys:read',
@@ -164,7 +164,7 @@ describe('roles', () => {
     ])
   })
 
-  test('nothing but the three roles is a role, not even names that every object has', () => {
+  test('only the three roles are roles, not names of object properties', () => {
     expect(roles).toEqual(['owner', 'admin', 'member'])
     for (const name of ['Owner', 'superuser', '', 'toString', '__proto__', 'constructor'])
       expect(isRole(name)).toBe(false)

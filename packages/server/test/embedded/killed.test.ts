@@ -4,14 +4,14 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { askHolder, tryHold } from '../../src/embedded/hold.ts'
+import { askLockHolder, tryLock } from '../../src/embedded/data-directory-lock.ts'
 import { DataDirectoryInUse } from '../../src/embedded/index.ts'
 import { isPostgresOn, parseLockFile, readLockFile } from '../../src/embedded/lock-file.ts'
-import { dataDirectory, notes, open, putNote, scratch, startOwner } from './support/scratch.ts'
+import { dataDirectory, notes, open, putNote, scratch, startHolder } from './support/scratch.ts'
 
-test('after kill -9 of its owner the next one stops the orphan and finds every committed row', async () => {
+test('after kill -9 of Keyhook the next start stops the orphan and has every committed row', async () => {
   const dataDir = await dataDirectory()
-  const owner = startOwner(dataDir, 'serve')
+  const owner = startHolder(dataDir, 'serve')
   const { connection } = await owner.until((line) => line.ready === true)
   await putNote(connection!, 'committed')
   const orphan = (await readLockFile(join(dataDir, 'postgres')))!.pid
@@ -19,16 +19,16 @@ test('after kill -9 of its owner the next one stops the orphan and finds every c
   await owner.ended
   expect(await isPostgresOn(join(dataDir, 'postgres'), orphan)).toBe(true)
 
-  const told: string[] = []
-  const next = await open(dataDir, 'serve', { note: (text) => void told.push(text) })
+  const noted: string[] = []
+  const next = await open(dataDir, 'serve', { note: (text) => void noted.push(text) })
   expect(await isPostgresOn(join(dataDir, 'postgres'), orphan)).toBe(false)
-  expect(told).toEqual([expect.stringContaining(`pid ${orphan}`)])
+  expect(noted).toEqual([expect.stringContaining(`pid ${orphan}`)])
   expect(await notes(next.connection)).toEqual(['committed'])
 })
 
-test('after kill -9 of the server as well, its successor recovers every committed row', async () => {
+test('after kill -9 of Keyhook and of PostgreSQL the next start recovers every committed row', async () => {
   const dataDir = await dataDirectory()
-  const owner = startOwner(dataDir, 'serve')
+  const owner = startHolder(dataDir, 'serve')
   const { connection } = await owner.until((line) => line.ready === true)
   await putNote(connection!, 'committed')
   const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
@@ -38,22 +38,22 @@ test('after kill -9 of the server as well, its successor recovers every committe
   expect(await notes((await open(dataDir)).connection)).toEqual(['committed'])
 })
 
-test('an initialisation that was killed half-way is done again', async () => {
+test('an initialisation that was killed is repeated', async () => {
   const dataDir = await dataDirectory()
-  const owner = startOwner(dataDir, 'serve')
+  const owner = startHolder(dataDir, 'serve')
   await owner.until((line) => line.note?.includes('first start only') === true)
   const unfinished = async () => (await readdir(dataDir)).filter((name) => name.includes('.preparing-'))
-  const begun = async () => {
-    const [workshop] = await unfinished()
+  const started = async () => {
+    const [staging] = await unfinished()
     return (
-      workshop !== undefined &&
-      access(join(dataDir, workshop, 'cluster/PG_VERSION')).then(
+      staging !== undefined &&
+      access(join(dataDir, staging, 'cluster/PG_VERSION')).then(
         () => true,
         () => false,
       )
     )
   }
-  while (!(await begun())) await sleep(2)
+  while (!(await started())) await sleep(2)
   owner.child.kill('SIGKILL')
   await owner.ended
   await expect(access(join(dataDir, 'postgres'))).rejects.toThrow()
@@ -62,21 +62,21 @@ test('an initialisation that was killed half-way is done again', async () => {
   await putNote(next.connection, 'works')
   expect(await notes(next.connection)).toEqual(['works'])
   await next.stop()
-  // The initdb that outlived its parent may go on writing for a while; a start after its end sweeps up what is left.
+  // The orphaned initdb may go on writing for a while; a start after its end removes the rest.
   while ((await unfinished()).length > 0) await (await open(dataDir)).stop()
 })
 
-test('a stale lock file whose pid now belongs to a stranger does not block', async () => {
+test('a stale lock file whose pid belongs to another program does not block a start', async () => {
   const dataDir = await dataDirectory()
   await (await open(dataDir)).stop()
-  const stranger = sleeperLike(await stat(join(dataDir, 'postgres')))
-  await writeLock(dataDir, stranger.pid!, '')
+  const other = sleeperLike(await stat(join(dataDir, 'postgres')))
+  await writeLock(dataDir, other.pid!, '')
   expect((await open(dataDir)).owned).toBe(true)
-  expect(stranger.exitCode).toBeNull()
-  expect(stranger.signalCode).toBeNull()
+  expect(other.exitCode).toBeNull()
+  expect(other.signalCode).toBeNull()
 })
 
-test('a server that answers but is no process of ours, as in another container, is not started over', async () => {
+test('a server that answers but is not a local process, as in another container, blocks a start', async () => {
   const dataDir = await dataDirectory()
   await (await open(dataDir)).stop()
   const sockets = await scratch()
@@ -88,24 +88,24 @@ test('a server that answers but is no process of ours, as in another container, 
   expect(await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8')).toContain(sockets)
 })
 
-test('the socket file that a killed holder leaves is taken over, by exactly one of many', async () => {
-  const address = join(await scratch(), 'hold.sock')
-  const hold = "require('net').createServer().listen(process.argv[1], () => console.log('held'))"
-  const dead = spawn(process.execPath, ['-e', hold, address], { stdio: ['ignore', 'pipe', 'inherit'] })
+test('the socket file of a killed holder is taken over by exactly one of many processes', async () => {
+  const address = join(await scratch(), 'lock.sock')
+  const script = "require('net').createServer().listen(process.argv[1], () => console.log('locked'))"
+  const dead = spawn(process.execPath, ['-e', script, address], { stdio: ['ignore', 'pipe', 'inherit'] })
   await new Promise((done) => dead.stdout.once('data', done))
   dead.kill('SIGKILL')
   await new Promise((done) => dead.once('exit', done))
   await access(address)
 
-  const holds = (await Promise.all(Array.from({ length: 8 }, () => tryHold(address, 'serve')))).filter((h) => h)
+  const locks = (await Promise.all(Array.from({ length: 8 }, () => tryLock(address, 'serve')))).filter((lock) => lock)
   onTestFinished(async () => {
-    for (const hold of holds) await hold!.release()
+    for (const lock of locks) await lock!.release()
   })
-  expect(holds).toHaveLength(1)
-  expect(await askHolder(address)).toMatchObject({ pid: process.pid })
+  expect(locks).toHaveLength(1)
+  expect(await askLockHolder(address)).toMatchObject({ pid: process.pid })
 })
 
-test('a lock file is understood at every stage of a start', () => {
+test('a lock file is parsed at every stage of a start', () => {
   const early = parseLockFile('17\n/data\n1700000000\n5432\n')
   expect(early).toEqual({ pid: 17, socketDirectory: undefined, ready: false })
   const ready = parseLockFile('17\n/data\n1700000000\n5432\n/sockets\n\n  123 4\nready   \n')
@@ -123,7 +123,7 @@ async function writeLock(dataDir: string, pid: number, sockets: string): Promise
   }
 }
 
-/** Under the account of the cluster: PostgreSQL itself would take such a pid for a living postmaster. */
+/** Runs as the account of the cluster: PostgreSQL itself would take its pid for a running postmaster. */
 function sleeperLike({ uid, gid }: { uid: number; gid: number }): ChildProcess {
   const sleeper = spawn('sleep', ['600'], { uid, gid, cwd: '/', stdio: 'ignore' })
   onTestFinished(() => void sleeper.kill('SIGKILL'))

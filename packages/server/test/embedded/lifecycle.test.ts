@@ -8,52 +8,60 @@ import { readConfig } from '../../src/config.ts'
 import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
 import { openLog } from '../../src/embedded/log-file.ts'
 import { openInstallation } from '../../src/startup/open.ts'
-import { dataDirectory, notes, open, putNote, query, scratch, startOwner } from './support/scratch.ts'
+import { dataDirectory, notes, open, putNote, query, scratch, startHolder } from './support/scratch.ts'
 
-test('what was committed is there after a stop and a second start', async () => {
+test('committed rows are there after a stop and a second start', async () => {
   const dataDir = await dataDirectory()
-  const told: string[] = []
-  const note = (text: string) => void told.push(text)
+  const noted: string[] = []
+  const note = (text: string) => void noted.push(text)
   const first = await open(dataDir, 'serve', { note })
   await putNote(first.connection, 'kept')
   await first.stop()
-  expect(told).toEqual([expect.stringContaining('first start only')])
+  expect(noted).toEqual([expect.stringContaining('first start only')])
 
   const second = await open(dataDir, 'serve', { note })
   expect(await notes(second.connection)).toEqual(['kept'])
-  expect(told).toHaveLength(1)
+  expect(noted).toHaveLength(1)
 })
 
-test('the server has room for all the connections that a process is allowed', { timeout: 60_000 }, async () => {
+test('the server has room for all the connections that a process may open', { timeout: 60_000 }, async () => {
   const config = readConfig({ KEYHOOK_DATA_DIR: await dataDirectory(), KEYHOOK_DATABASE_CONNECTIONS: '250' })
   const { db, close } = await openInstallation(config, { purpose: 'serve', note() {} })
   onTestFinished(close)
-  await Promise.all(Array.from({ length: 250 }, () => db`select pg_sleep(3)`))
+  const allOpen = Promise.withResolvers<void>()
+  let open = 0
+  const useConnection = () =>
+    db.begin(async (tx) => {
+      await tx`set local idle_in_transaction_session_timeout = 0`
+      open += 1
+      if (open === 250) allOpen.resolve()
+      await allOpen.promise
+    })
+  await Promise.all(Array.from({ length: 250 }, useConnection))
   const [room] = await db`select current_setting('max_connections')::int as connections`
   expect(room!.connections).toBeGreaterThan(250 + 2 + 7 + 5)
 })
 
-/** Of 52 fields the 41st; the second, a name in brackets, may hold anything. */
+/** Field 41. The second field, a name in brackets, may contain spaces. */
 async function policyOf(pid: number | 'self'): Promise<string> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38]!
 }
 
-// Seen to fail without it, with 0.
-test('its sessions take the processor from nobody who is in the middle of something', async () => {
+test('its sessions run with batch scheduling, if the machine allows it', async () => {
   const { connection } = await open(await dataDirectory())
   const ours = () =>
     query(connection, async (sql) => {
       const [session] = await sql`select pg_backend_pid() as pid`
       return policyOf(session!.pid)
     })
-  // Where somebody has chosen how we are scheduled, or it may not be changed, it is as we are.
-  const mayBe = (await policyOf('self')) === '0' && spawnSync('chrt', ['--batch', '0', 'true']).status === 0
+  // Otherwise they have our own policy.
+  const isAllowed = (await policyOf('self')) === '0' && spawnSync('chrt', ['--batch', '0', 'true']).status === 0
   const batch = '3'
-  await expect.poll(ours, { timeout: 5_000 }).toBe(mayBe ? batch : await policyOf('self'))
+  await expect.poll(ours, { timeout: 5_000 }).toBe(isAllowed ? batch : await policyOf('self'))
 })
 
-test('stop leaves no server behind, and may be called again', async () => {
+test('stop ends the server, and can be called again', async () => {
   const dataDir = await dataDirectory()
   const embedded = await open(dataDir)
   const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
@@ -83,12 +91,12 @@ test('the database is UTF-8, checksummed, durable, sorted by code point and reac
   })
 })
 
-test('the socket does not let anybody in without the password', async () => {
+test('the socket requires the password', async () => {
   const { connection } = await open(await dataDirectory())
   await expect(query({ ...connection, password: 'wrong' }, (sql) => sql`select 1`)).rejects.toThrow(/password/)
 })
 
-test('secrets are readable by their owner alone, and so is the socket', async () => {
+test('secrets and the socket are accessible for their owner only', async () => {
   const dataDir = await dataDirectory()
   const before = process.umask(0)
   try {
@@ -105,7 +113,7 @@ test('secrets are readable by their owner alone, and so is the socket', async ()
   }
 })
 
-test('a lost password file is replaced without losing data', async () => {
+test('a lost password file is replaced without loss of data', async () => {
   const dataDir = await dataDirectory()
   const first = await open(dataDir)
   await putNote(first.connection, 'kept')
@@ -117,14 +125,14 @@ test('a lost password file is replaced without losing data', async () => {
   expect(await notes(second.connection)).toEqual(['kept'])
 })
 
-test('a link to a cluster that is gone is an error, not an empty database', async () => {
+test('a link to a missing cluster is an error, and not an empty database', async () => {
   const dataDir = await dataDirectory()
   await mkdir(dataDir)
   await symlink(join(dataDir, 'elsewhere'), join(dataDir, 'postgres'))
   await expect(open(dataDir)).rejects.toThrow(/not there/)
 })
 
-test('a directory that holds something else is left alone', async () => {
+test('a directory with other files is not changed', async () => {
   const dataDir = await dataDirectory()
   await mkdir(join(dataDir, 'postgres'), { recursive: true })
   await writeFile(join(dataDir, 'postgres/thesis.txt'), 'mine')
@@ -132,24 +140,24 @@ test('a directory that holds something else is left alone', async () => {
   expect(await readFile(join(dataDir, 'postgres/thesis.txt'), 'utf8')).toBe('mine')
 })
 
-test('a server that cannot start says why, and frees the data directory', async () => {
+test('a server that cannot start reports the reason, and releases the lock', async () => {
   const dataDir = await dataDirectory()
   await expect(open(dataDir, 'serve', { settings: { shared_buffers: 'plenty' } })).rejects.toThrow(/shared_buffers/)
   expect((await open(dataDir)).owned).toBe(true)
 })
 
-test('a process that exits without a stop takes its server with it', async () => {
+test('a process that exits without a stop ends its server', async () => {
   const dataDir = await dataDirectory()
-  const owner = startOwner(dataDir, 'serve')
+  const owner = startHolder(dataDir, 'serve')
   await owner.until((line) => line.ready === true)
   const cluster = join(dataDir, 'postgres')
   const { pid } = (await readLockFile(cluster))!
   owner.child.kill('SIGUSR2')
   await owner.ended
-  while (await isPostgresOn(cluster, pid)) await sleep(10)
+  await expect.poll(() => isPostgresOn(cluster, pid), { timeout: 20_000 }).toBe(false)
 })
 
-test('the caller learns that the server died', async () => {
+test('the caller is notified if the server ends by itself', async () => {
   const dataDir = await dataDirectory()
   const whys: string[] = []
   await open(dataDir, 'serve', { onExit: (why) => void whys.push(why) })
@@ -158,7 +166,7 @@ test('the caller learns that the server died', async () => {
   expect(whys[0]).toMatch(/stopped by itself: exit code 0.*fast shutdown/s)
 })
 
-test('a log past its limit is moved aside at the next start', async () => {
+test('a log over its limit is renamed at the next start', async () => {
   const dataDir = await dataDirectory()
   await mkdir(dataDir)
   await writeFile(join(dataDir, 'postgres.log'), Buffer.alloc(10 * 1024 * 1024 + 1, '.'))
@@ -168,21 +176,21 @@ test('a log past its limit is moved aside at the next start', async () => {
   await rm(join(dataDir, 'postgres.log.old'))
 })
 
-test('a log that outgrows its limit while the server runs is moved aside, and goes on', async () => {
+test('a log that reaches its limit while the server runs is copied and truncated, and goes on', async () => {
   const dataDir = await scratch()
-  const log = await openLog(dataDir, { lookEveryMs: 10 })
+  const log = await openLog(dataDir, { checkEveryMs: 10 })
   onTestFinished(() => log.close())
-  // As a server writes: through the descriptor that it was given, whose position nobody tells it.
+  // As a server writes: through its own descriptor.
   writeSync(log.fd, 'first\n')
   writeSync(log.fd, Buffer.alloc(10 * 1024 * 1024 + 1, '.'))
   while ((await stat(log.path)).size > 0) await sleep(10)
   expect((await stat(`${log.path}.old`)).size).toBeGreaterThan(10_000_000)
-  writeSync(log.fd, 'last words\n')
-  expect(await readFile(log.path, 'utf8')).toBe('last words\n')
-  expect(await log.tail()).toBe('last words')
+  writeSync(log.fd, 'last line\n')
+  expect(await readFile(log.path, 'utf8')).toBe('last line\n')
+  expect(await log.tail()).toBe('last line')
 })
 
-test('a statement that fails leaves neither its text nor its values in the log', async () => {
+test('the text and the values of a failed statement are not in the log', async () => {
   const dataDir = await dataDirectory()
   const { connection } = await open(dataDir)
   await expect(query(connection, (sql) => sql`select ${'hunter2'}::text::int`)).rejects.toThrow()

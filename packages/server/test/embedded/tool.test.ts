@@ -5,11 +5,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 
-test('Ctrl-C does not reach the programs that Keyhook runs; they end with it, and so do those that they run', async () => {
-  // A number that no other process has among its words.
+test('Ctrl-C does not reach the programs that Keyhook runs; they and their children end with Keyhook', async () => {
+  // A number that no other process has as an argument.
   const marker = `600.${process.pid}`
   const runner = join(import.meta.dirname, 'support/tool-runner.ts')
-  // A group of its own, as the terminal gives to what is started in it.
+  // Its own process group, as in a terminal.
   const child = spawn(process.execPath, [runner, `sleep ${marker} & wait`], { detached: true })
   const ended = once(child, 'close')
   onTestFinished(async () => {

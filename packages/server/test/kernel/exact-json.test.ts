@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { parseExactly } from '../../src/kernel/exact-json.ts'
 
-const again = (text: string) => JSON.stringify(parseExactly(text))
+const rewrite = (text: string) => JSON.stringify(parseExactly(text))
 
 test.each([
   '12345678901234567890',
@@ -23,8 +23,8 @@ test.each([
   '0.0000001',
   '-0.00000015',
   '[12.0000001,0.000001]',
-])('%s is written again as it was', (text) => {
-  expect(again(text)).toBe(text)
+])('%s is written exactly as it was read', (text) => {
+  expect(rewrite(text)).toBe(text)
 })
 
 const digits = (max: number) => fc.stringMatching(new RegExp(`^\\d{1,${max}}$`))
@@ -45,41 +45,40 @@ const number = fc
     [sign, whole, fraction === null ? '' : `.${fraction}`, ...(exponent ?? [])].join(''),
   )
 
-// Seen to fail where small fractions are left to JavaScript.
-test('whatever number it is, it is written again as it was, alone and among others', () => {
+test('any number is written exactly as it was read, alone and in a list', () => {
   fc.assert(
     fc.property(number, fc.array(number, { maxLength: 3 }), (one, others) => {
-      expect(again(one)).toBe(one)
+      expect(rewrite(one)).toBe(one)
       const all = `[${[one, ...others].join()}]`
-      expect(again(all)).toBe(all)
+      expect(rewrite(all)).toBe(all)
     }),
     { numRuns: 2_000 },
   )
 })
 
 test.each(['0.30000000000000004', '-1.5', '1234567890123456', '5e-324', '"1.0"'])(
-  '%s is what JavaScript makes of it',
+  '%s is read as a plain value',
   (text) => {
     expect(parseExactly(text)).toBe(JSON.parse(text))
   },
 )
 
-// Seconds, while comparing numbers took time by the square of their length.
-test('a number of a million digits is read at once', () => {
+// Comparing as BigInt took seconds, because its time grows with the square of the length.
+test('a number of a million digits is read exactly', () => {
   const text = `1${'0'.repeat(1_000_000)}1`
-  expect(again(text)).toBe(text)
+  expect(rewrite(text)).toBe(text)
 })
 
-test('whatever JSON it is, without such numbers it is what JavaScript reads', () => {
+test('any JSON without such numbers is read as JSON.parse does', () => {
   fc.assert(
     fc.property(fc.json(), (text) => {
-      // Every number as JavaScript itself writes it.
+      // With every number as JavaScript writes it.
       const written = JSON.stringify(JSON.parse(text))
       expect(parseExactly(written)).toEqual(JSON.parse(written))
     }),
   )
 })
 
-test('what is not JSON is refused as JavaScript refuses it', () => {
+test('invalid JSON is rejected with a SyntaxError', () => {
   for (const text of ['{"a":12345678901234567890', '-01', '']) expect(() => parseExactly(text)).toThrow(SyntaxError)
 })

@@ -3,57 +3,63 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
+import { type Header, pack } from 'tar-stream'
 import { expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
 import { checkArchiveDirectory, createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
-import { compress } from '../../src/platform/archive/compress.ts'
 import { encodeManifest, manifestPath } from '../../src/platform/archive/manifest.ts'
 import { readArchive } from '../../src/platform/archive/read-archive.ts'
-import { decodeHeader, encodeHeader, endOfArchive, paddingAfter } from '../../src/platform/archive/tar.ts'
+import { type ArchiveWriter, writeArchive } from '../../src/platform/archive/write-archive.ts'
 import { DamagedArchive } from '../../src/platform/driver.ts'
 import { smallDisk } from '../support/small-disk.ts'
 
 type Files = Record<string, Buffer>
-
-function* tarOf(files: Files, manifested: Files = files): Generator<Buffer> {
-  yield encodeHeader({ path: 'base', kind: 'directory', size: 0 })
-  for (const [path, content] of Object.entries(files)) {
-    yield encodeHeader({ path, kind: 'file', size: content.length })
-    yield content
-    yield paddingAfter(content.length)
-  }
-  const described = Object.entries(manifested).map(([path, content]) => ({
-    path,
-    bytes: content.length,
-    sha256: createHash('sha256').update(content).digest('hex'),
-  }))
-  const about = { database_id: 'db', postgres_version: '18', start_lsn: '0/1', stop_lsn: '0/2' }
-  const manifest = encodeManifest({ format: 1, ...about, files: described })
-  yield encodeHeader({ path: manifestPath, kind: 'file', size: manifest.length })
-  yield manifest
-  yield paddingAfter(manifest.length)
-  yield endOfArchive()
-}
+const info = { database_id: 'db', postgres_version: '18', start_lsn: '0/1', stop_lsn: '0/2' }
+const sha256 = (content: Buffer) => createHash('sha256').update(content).digest('hex')
 
 async function* stream(parts: Iterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   yield* parts
 }
 
-async function packed(parts: Iterable<Uint8Array>): Promise<Buffer> {
+async function collect(parts: AsyncIterable<Uint8Array>): Promise<Buffer> {
   const chunks: Uint8Array[] = []
-  for await (const chunk of compress(stream(parts))) chunks.push(chunk)
+  for await (const chunk of parts) chunks.push(chunk)
   return Buffer.concat(chunks)
 }
 
-async function unpacked(archive: Buffer): Promise<Files> {
+const archiveOf = (files: Files): Promise<Buffer> =>
+  collect(
+    writeArchive(async (archive) => {
+      await archive.directory('base')
+      for (const [path, content] of Object.entries(files)) await archive.file(path, content.length, stream([content]))
+      return info
+    }),
+  )
+
+type TarEntry = Partial<Header> & { name: string; content?: Buffer }
+
+/** An archive that our own writer would not make. */
+async function craftedArchive(entries: TarEntry[], listed: Files = {}): Promise<Buffer> {
+  const tar = pack()
+  for (const { content = Buffer.alloc(0), ...header } of entries) tar.entry(header, content)
+  const files = Object.entries(listed).map(([path, content]) => ({
+    path,
+    bytes: content.length,
+    sha256: sha256(content),
+  }))
+  tar.entry({ name: manifestPath }, encodeManifest({ format: 1, ...info, files }))
+  tar.finalize()
+  return zstdCompressSync(await collect(tar as AsyncIterable<Uint8Array>))
+}
+
+async function readBack(archive: Buffer): Promise<Files> {
   const files: [string, Buffer][] = []
   await readArchive(stream([archive]), {
     async directory() {},
     async file(path, body) {
-      const chunks: Buffer[] = []
-      for await (const chunk of body) chunks.push(chunk)
-      files.push([path, Buffer.concat(chunks)])
+      files.push([path, await collect(body)])
     },
   })
   // Not by assignment: a file may be called __proto__.
@@ -66,88 +72,189 @@ const someFiles: Files = {
   PG_VERSION: Buffer.from('18\n'),
 }
 
-test('what goes into an archive comes out of it, byte for byte', async () => {
+test('what is written to an archive is read from it, byte for byte', async () => {
   const name = fc.stringMatching(/^[a-z0-9_]{1,20}(\/[a-z0-9_]{1,20}){0,2}$/)
   const content = fc.uint8Array({ maxLength: 3_000 }).map((bytes) => Buffer.from(bytes))
+  const unusual = ['__proto__', 'constructor', 'é ü 漢', `deep/${'long'.repeat(50)}/file`, 'a"b,c=d']
   await fc.assert(
     fc.asyncProperty(fc.dictionary(name, content, { noNullPrototype: true }), async (files) => {
-      expect(Object.entries(await unpacked(await packed(tarOf(files))))).toEqual(Object.entries(files))
+      expect(Object.entries(await readBack(await archiveOf(files)))).toEqual(Object.entries(files))
     }),
-    { numRuns: 50, examples: [[Object.fromEntries([['__proto__', Buffer.from('a file like others')]])]] },
+    { numRuns: 50, examples: [[Object.fromEntries(unusual.map((path) => [path, Buffer.from(path)]))]] },
   )
 })
 
-test('an archive with any one byte changed, or with its end cut off, is refused', async () => {
-  const archive = await packed(tarOf(someFiles))
+test('an archive with one changed byte, or without its end, is rejected', async () => {
+  const archive = await archiveOf(someFiles)
   await fc.assert(
     fc.asyncProperty(fc.nat(archive.length - 1), fc.integer({ min: 1, max: 255 }), async (place, flip) => {
       const changed = Buffer.from(archive)
       changed[place] = changed[place]! ^ flip
-      // zstd ignores a few bits of its frame header; whatever comes out all the same must be what went in.
-      const outcome = await unpacked(changed).catch((error: unknown) => error)
+      // zstd ignores a few bits of its frame header. If it can be read, it must be what was written.
+      const outcome = await readBack(changed).catch((error: unknown) => error)
       if (outcome instanceof Error) expect(outcome).toBeInstanceOf(DamagedArchive)
       else expect(outcome).toEqual(someFiles)
     }),
     { numRuns: 200 },
   )
   for (const length of [0, 1, 20, archive.length >> 1, archive.length - 1]) {
-    await expect(unpacked(archive.subarray(0, length))).rejects.toBeInstanceOf(DamagedArchive)
+    await expect(readBack(archive.subarray(0, length))).rejects.toBeInstanceOf(DamagedArchive)
   }
 })
 
-test('a file that differs from the manifest, is missing from it or from the archive is damage', async () => {
+test('an archive with another checksum than the stored one is rejected, although it matches its own manifest', async () => {
+  const archive = await archiveOf(someFiles)
+  const receiver = {
+    async directory() {},
+    async file(_path: string, body: AsyncIterable<Buffer>) {
+      for await (const _part of body);
+    },
+  }
+  await expect(readArchive(stream([archive]), receiver, { sha256: sha256(archive) })).resolves.toMatchObject(info)
+  const other = readArchive(stream([archive]), receiver, { sha256: sha256(Buffer.from('another')) })
+  await expect(other).rejects.toThrow('its checksum is not the stored one')
+})
+
+test('a file that differs from the manifest, or is missing there or in the archive, is reported as damage', async () => {
   const different = { ...someFiles, PG_VERSION: Buffer.from('17\n') }
   const { PG_VERSION: _left, ...fewer } = someFiles
-  for (const [inside, named] of [
-    [someFiles, different],
-    [someFiles, fewer],
-    [fewer, someFiles],
+  const entriesOf = (files: Files) => Object.entries(files).map(([name, content]) => ({ name, content }))
+  expect(await readBack(await craftedArchive(entriesOf(someFiles), someFiles))).toEqual(someFiles)
+  for (const [inside, listed, problem] of [
+    [someFiles, different, 'PG_VERSION differs'],
+    [someFiles, fewer, 'files that its manifest does not list'],
+    [fewer, someFiles, 'PG_VERSION is missing'],
   ] as const) {
-    await expect(unpacked(await packed(tarOf(inside, named)))).rejects.toBeInstanceOf(DamagedArchive)
+    const archive = await craftedArchive(entriesOf(inside), listed)
+    await expect(readBack(archive)).rejects.toThrow(`The archive is damaged: `)
+    await expect(readBack(archive)).rejects.toThrow(problem)
   }
 })
 
-test('a large manifest is read in seconds, and not for as long as the square of its size', async () => {
-  const content = Buffer.alloc(128 * 1024 * 1024)
-  const parts = [encodeHeader({ path: manifestPath, kind: 'file', size: content.length }), content, endOfArchive()]
-  await expect(unpacked(await packed(parts))).rejects.toThrow('its manifest cannot be read')
+test('an entry outside of the directory is rejected before its content is read', async () => {
+  const content = Buffer.from('x')
+  for (const name of [
+    '../evil',
+    '/etc/passwd',
+    'base/../../evil',
+    'base//evil',
+    './evil',
+    `${'long/'.repeat(60)}../evil`,
+  ]) {
+    const archive = await craftedArchive([{ name, content }], { [name]: content })
+    await expect(readBack(archive), name).rejects.toThrow('points outside')
+  }
+})
+
+test('links, devices and other entries that are neither files nor directories are rejected', async () => {
+  const entries: TarEntry[] = [
+    { name: 'base/link', type: 'symlink', linkname: '/etc/passwd' },
+    { name: 'base/hard', type: 'link', linkname: 'PG_VERSION' },
+    { name: 'base/device', type: 'character-device', devmajor: 1, devminor: 3 },
+    { name: 'base/pipe', type: 'fifo' },
+  ]
+  for (const entry of entries) {
+    const archive = await craftedArchive([entry])
+    await expect(readBack(archive), entry.name).rejects.toThrow('neither a file nor a directory')
+  }
+})
+
+test('a large manifest is read in linear time', async () => {
+  const archive = await craftedArchive([{ name: manifestPath, content: Buffer.alloc(128 * 1024 * 1024) }])
+  await expect(readBack(archive)).rejects.toThrow('its manifest cannot be read')
 }, 20_000)
 
-test('an entry that points outside the directory is refused', async () => {
-  for (const path of ['../evil', '/etc/passwd', 'base/../../evil']) {
-    await expect(unpacked(await packed(tarOf({ [path]: Buffer.from('x') })))).rejects.toThrow('points outside')
+test('a large file is written and read with little memory', async () => {
+  const part = randomBytes(1024 * 1024)
+  const parts = 200
+  let bytesMax = 0
+  const measure = () => {
+    bytesMax = Math.max(bytesMax, process.memoryUsage().arrayBuffers)
   }
-})
-
-test('a source that fails while nobody reads yet fails whoever reads, and nobody else', async () => {
-  async function* failing(): AsyncGenerator<Uint8Array> {
-    yield await Promise.reject(new Error('the source failed'))
-  }
-  const parts = compress(failing())
-  await sleep(50)
-  await expect(parts.next()).rejects.toThrow('the source failed')
-})
-
-test('an archive that cannot be opened never begins its source; one that is not read on waits until its source has ended', async () => {
-  let stage = 'not begun'
-  async function* source(): AsyncGenerator<Uint8Array> {
-    stage = 'begun'
-    try {
-      for (;;) yield randomBytes(1_000_000)
-    } finally {
-      await sleep(50)
-      stage = 'ended'
+  const before = process.memoryUsage().arrayBuffers
+  let bytes = 0
+  const archive = writeArchive(async (writer) => {
+    async function* content(): AsyncGenerator<Uint8Array> {
+      for (let n = 0; n < parts; n++) yield part
     }
+    await writer.file('large', parts * part.length, content())
+    return info
+  })
+  await readArchive(archive, {
+    async directory() {},
+    async file(_path, body) {
+      for await (const chunk of body) {
+        bytes += chunk.length
+        measure()
+      }
+    },
+  })
+  expect(bytes).toBe(parts * part.length)
+  expect(bytesMax - before).toBeLessThan(60 * 1024 * 1024)
+}, 60_000)
+
+test('errors of the source and of the receiver are passed on, and not reported as damage', async () => {
+  const archive = await archiveOf({ ...someFiles, large: randomBytes(3_000_000) })
+  async function* failing(): AsyncGenerator<Uint8Array> {
+    yield archive.subarray(0, archive.length >> 1)
+    throw new Error('the disk failed')
   }
-  const archives = createArchiveDirectory(import.meta.filename)
-  await expect(archives.write(newId('bak'), compress(source()))).rejects.toThrow()
+  const receiver = {
+    async directory() {},
+    async file(_path: string, body: AsyncIterable<Buffer>) {
+      for await (const _part of body);
+    },
+  }
+  await expect(readArchive(failing(), receiver)).rejects.toThrow('the disk failed')
+  const full = {
+    ...receiver,
+    async file() {
+      throw new Error('the disk is full')
+    },
+  }
+  await expect(readArchive(stream([archive]), full)).rejects.toThrow('the disk is full')
+})
+
+test('an archive whose writer fails, fails its reader', async () => {
+  const failing = async (archive: ArchiveWriter) => {
+    await archive.file('base/1', 4, stream([Buffer.from('four')]))
+    throw new Error('the source failed')
+  }
+  const parts = writeArchive(failing)
   await sleep(50)
-  expect(stage).toBe('not begun')
-  for await (const _part of compress(source())) break
+  await expect(collect(parts)).rejects.toThrow('the source failed')
+  const short = writeArchive(async (archive) => {
+    await archive.file('base/1', 5, stream([Buffer.from('four')]))
+    return info
+  })
+  await expect(collect(short)).rejects.toThrow('Size mismatch')
+})
+
+test('a writer starts with the first read, and has ended when its reader stops early', async () => {
+  let stage = 'not started'
+  const endless = () =>
+    writeArchive(async (archive) => {
+      stage = 'started'
+      async function* content(): AsyncGenerator<Uint8Array> {
+        for (;;) yield randomBytes(1_000_000)
+      }
+      try {
+        await archive.file('endless', 1e12, content())
+        return info
+      } finally {
+        await sleep(50)
+        stage = 'ended'
+      }
+    })
+  const archives = createArchiveDirectory(import.meta.filename)
+  await expect(archives.write(newId('bak'), endless())).rejects.toThrow()
+  await sleep(50)
+  expect(stage).toBe('not started')
+  for await (const _part of endless()) break
   expect(stage).toBe('ended')
 })
 
-test('a directory of archives that is missing is made', async () => {
+test('a missing directory for archives is created with mode 0700', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'keyhook-archives-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   const path = join(folder, 'some', 'where')
@@ -155,7 +262,7 @@ test('a directory of archives that is missing is made', async () => {
   expect((await stat(path)).mode & 0o777).toBe(0o700)
 })
 
-test('a directory of archives that nobody can write to is refused', async (context) => {
+test('a directory for archives on a read-only disk is rejected at the start', async (context) => {
   const disk = await smallDisk('size=1m,ro')
   if (disk === null) return context.skip()
   await expect(checkArchiveDirectory(disk)).rejects.toThrow(
@@ -163,28 +270,19 @@ test('a directory of archives that nobody can write to is refused', async (conte
   )
 })
 
-test('a disk for archives that has no room is a problem to report, and no reason not to start', async (context) => {
+test('a full disk for archives is reported, and the node starts', async (context) => {
   const disk = await smallDisk('size=1m,nr_inodes=1')
   if (disk === null) return context.skip()
   const { problem } = await checkArchiveDirectory(join(disk, 'archives'))
   expect(problem?.message).toContain('cannot be made (ENOSPC)')
 })
 
-test('an archive is not waited for where its directory can never be made', async () => {
+test('writing to a directory that cannot be created fails at once', async () => {
   const archives = createArchiveDirectory('/proc/keyhook/archives')
   await expect(archives.write(newId('bak'), stream([]))).rejects.toThrow('/proc/keyhook cannot be made')
 })
 
-test('a header says back what it was given', () => {
-  for (const entry of [
-    { path: 'base/1/2', kind: 'file', size: 1_073_741_824 },
-    { path: 'pg_wal', kind: 'directory', size: 0 },
-  ] as const) {
-    expect(decodeHeader(encodeHeader(entry))).toEqual(entry)
-  }
-})
-
-test('an archive directory shows whole archives only, and removes what an interrupted write left', async () => {
+test('an archive directory shows complete archives only, and removes what an interrupted write left', async () => {
   const path = await mkdtemp(join(tmpdir(), 'keyhook-archives-'))
   onTestFinished(() => rm(path, { recursive: true }))
   const archives = createArchiveDirectory(join(path, 'in'))
@@ -197,12 +295,12 @@ test('an archive directory shows whole archives only, and removes what an interr
   await expect(archives.write(id, broken())).rejects.toThrow('the source failed')
   expect(await archives.existing()).toEqual([])
   const stored = await archives.write(id, stream([Buffer.from('whole')]))
-  expect(stored).toEqual({ bytes: 5, sha256: createHash('sha256').update('whole').digest('hex') })
+  expect(stored).toEqual({ bytes: 5, sha256: sha256(Buffer.from('whole')) })
   expect((await readFile(join(path, 'in', `${id}.tar.zst`))).toString()).toBe('whole')
-  const killed = newId('bak')
-  await writeFile(join(path, 'in', `${killed}.tar.zst.writing-abc`), 'half')
-  expect((await archives.existing()).sort()).toEqual([id, killed].sort())
-  await archives.remove(killed)
-  await archives.remove(killed)
+  const interrupted = newId('bak')
+  await writeFile(join(path, 'in', `${interrupted}.tar.zst.writing-abc`), 'half')
+  expect((await archives.existing()).sort()).toEqual([id, interrupted].sort())
+  await archives.remove(interrupted)
+  await archives.remove(interrupted)
   expect(await archives.existing()).toEqual([id])
 })

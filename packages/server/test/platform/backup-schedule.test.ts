@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import type { Executor, Transaction } from '../../src/db/database.ts'
 import type { OrgId, UserId } from '../../src/kernel/ids.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import { keepBackupSchedule, runBackupSchedule } from '../../src/platform/steps/scheduled-backups.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import type { Executor, Transaction } from '../../src/db/database.ts'
 import { expiredBackups } from '../../src/store/platform/backups.ts'
 import { databasesDueForBackup } from '../../src/store/platform/databases.ts'
 import { holdOpen } from '../support/hold-open.ts'
@@ -22,8 +22,8 @@ beforeAll(async () => {
 })
 afterAll(() => installation.close())
 
-/** Years of nights: `each` backups of every database, an hour apart, of which all but the last few are deleted. */
-async function nights(each: number): Promise<void> {
+/** Inserts `each` backups for every database, an hour apart. All but the last three are deleted. */
+async function insertBackups(each: number): Promise<void> {
   const { db } = installation
   await db`
     insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256, created_at)
@@ -43,7 +43,7 @@ type Plan = {
   Plans?: Plan[]
 }
 
-/** The same statement, explained instead of answered. */
+/** The plan of the same statement. */
 async function planOf(ask: (db: Executor) => unknown): Promise<Plan[]> {
   const { db } = installation
   const explaining = (strings: TemplateStringsArray, ...values: never[]) => {
@@ -56,7 +56,7 @@ async function planOf(ask: (db: Executor) => unknown): Promise<Plan[]> {
   return all(row['QUERY PLAN'][0].Plan)
 }
 
-/** How many backups were read, and by which indexes. */
+/** How many backups were read, and through which indexes. */
 function reading(plan: Plan[]) {
   const read = (node: Plan) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops']
   return {
@@ -68,8 +68,8 @@ function reading(plan: Plan[]) {
   }
 }
 
-test('which databases are due, and which backups have expired, is found without reading the backups of years', async () => {
-  await nights(1_000)
+test('finding databases that are due and backups that expired does not read deleted backups', async () => {
+  await insertBackups(1_000)
   const due = reading(await planOf((db) => databasesDueForBackup(db, 'here', 24)))
   expect(due.indexes).toContain('backups_scheduled')
   expect(due.rows).toBeLessThanOrEqual(20)
@@ -78,7 +78,7 @@ test('which databases are due, and which backups have expired, is found without 
   expect(expired.rows).toBeLessThanOrEqual(60)
 })
 
-test('a pass over the databases that takes long is not joined by a second one', async () => {
+test('a slow pass of the schedule is never joined by a second one', async () => {
   const { db } = installation
   const closing = new AbortController()
   onTestFinished(() => closing.abort())
@@ -96,11 +96,11 @@ test('a pass over the databases that takes long is not joined by a second one', 
   })
 })
 
-/** A pass that is held up by what was changed after it had looked, and goes on when that is committed. */
+/** Runs a pass that waits for a change which is committed after the pass has read its list. */
 async function passDuring(node: string, change: (tx: Transaction) => Promise<unknown>): Promise<void> {
   const { db } = installation
   const commit = await holdOpen(db, change)
-  // A queue that takes nothing: whoever goes as far as that fails.
+  // Enqueueing a job would throw.
   const pass = runBackupSchedule({ db, queue: {} as JobQueue, node }, { everyHours: 24, keep: 0 })
   pass.catch(() => {})
   const waiting = async () => {
@@ -114,7 +114,7 @@ async function passDuring(node: string, change: (tx: Transaction) => Promise<unk
   await pass
 }
 
-test('what somebody else has begun, deleted or begun to restore since the schedule looked is passed over, and is no failure', async () => {
+test('backups and databases that changed since the pass read its list are skipped, without an error', async () => {
   const { db } = installation
   const database = (id: string, status: string) => db`
     insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
@@ -122,10 +122,10 @@ test('what somebody else has begun, deleted or begun to restore since the schedu
   const backup = (to: Executor, id: string, databaseId: string, status: string) => to`
     insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256)
     values (${orgId}, ${id}, ${databaseId}, 'there', 'scheduled', ${status}, 1, '')`
-  await database('db_begun', 'available')
+  await database('db_started', 'available')
   await passDuring('there', async (tx) => {
-    await tx`select 1 from keyhook.databases where id = 'db_begun' for update`
-    await backup(tx, 'bak_begun', 'db_begun', 'running')
+    await tx`select 1 from keyhook.databases where id = 'db_started' for update`
+    await backup(tx, 'bak_started', 'db_started', 'running')
   })
   await database('db_deleted', 'available')
   await passDuring('there', (tx) => tx`update keyhook.databases set status = 'deleting' where id = 'db_deleted'`)
@@ -141,8 +141,8 @@ test('what somebody else has begun, deleted or begun to restore since the schedu
   })
   const left = await db`select id, status from keyhook.backups where node = 'there' order by id`
   expect(left.map((row) => `${row.id} ${row.status}`)).toEqual([
-    'bak_begun running',
     'bak_deleted deleted',
     'bak_read completed',
+    'bak_started running',
   ])
 })

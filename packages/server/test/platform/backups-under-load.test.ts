@@ -4,8 +4,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { superuser } from '../../src/embedded/cluster.ts'
 import { connect } from '../../src/db/database.ts'
+import { superuser } from '../../src/embedded/cluster.ts'
 import { holdPublishers } from '../support/hold-publishers.ts'
 import { type BackupBody, clientOf, type DatabaseBody, type RestoreBody, until } from './support/customer.ts'
 import { ledgerSums, prepareLedger, startLoad, untilCommitted } from './support/load.ts'
@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 afterAll(() => platform.close())
 
-/** Calls back at the very moment that a step of the platform, which runs in this process, begins. */
+/** Calls back when a step of the platform starts in this process. */
 function onStep(wanted: string, run: () => void): void {
   const listen = (message: unknown) => {
     if ((message as { name: string }).name === wanted) run()
@@ -28,7 +28,7 @@ function onStep(wanted: string, run: () => void): void {
   onTestFinished(() => void unsubscribe('keyhook.platform.step', listen))
 }
 
-/** Checks every table and index page for page, as the superuser over the instance's socket. */
+/** Checks every page of every table and index, as superuser over the instance's socket. */
 async function amcheck(database: DatabaseBody): Promise<number> {
   const host = join(platform.home, database.id, 'cluster')
   const target = { host, port: database.port!, user: superuser, password: '', database: 'app' }
@@ -45,7 +45,7 @@ async function amcheck(database: DatabaseBody): Promise<number> {
   return indexes.length
 }
 
-test('a backup taken under a load of writes restores to a consistent state with every commit that was answered before it ended', async () => {
+test('a backup taken under writes restores to a consistent state with every commit acknowledged before it ended', async () => {
   const sql = clientOf(source, 6)
   await prepareLedger(sql)
   const load = startLoad(sql, 6)
@@ -56,7 +56,7 @@ test('a backup taken under a load of writes restores to a consistent state with 
     beforeItEnded = load.acknowledged()
   })
   const backup = await platform.takeBackup(source.id)
-  // It was written to all the while.
+  // Clients wrote during the backup.
   expect(beforeItEnded.length).toBeGreaterThan(asked)
   await untilCommitted(load, load.committed() + 50)
   expect(backup).toMatchObject({ status: 'completed', failure: null })
@@ -75,7 +75,7 @@ test('a backup taken under a load of writes restores to a consistent state with 
   expect(sums.branches).toBe(sums.accounts)
   expect(sums.history).toBe(sums.accounts)
   expect(await amcheck(database)).toBeGreaterThan(100)
-  // A copy with a life of its own, that takes writes.
+  // The copy accepts writes.
   await copy`insert into history (delta) values (0)`
   const original = await ledgerSums(sql)
   expect(original.rows).toBe(load.committed())
@@ -85,13 +85,13 @@ test('a backup taken under a load of writes restores to a consistent state with 
     { type: 'backup.completed', data: { backup_id: backup.id, database_id: source.id, size_bytes: backup.size_bytes } },
     { type: 'restore.completed', data: { restore_id: restore.id, backup_id: backup.id, database_id: database.id } },
   ])
-  // restore.completed stands for it; a receiver that counts databases by both names would count it twice.
+  // There is no database.created: a receiver that counts both events would count the database twice.
   expect((await platform.eventsAbout('database_id', database.id)).map((event) => event.type)).toEqual([
     'restore.completed',
   ])
 }, 60_000)
 
-test("the same under pgbench's own load, where this machine has it", async ({ skip }) => {
+test('the same under the load of pgbench, if installed', async ({ skip }) => {
   const pgbench = '/usr/lib/postgresql/15/bin/pgbench'
   if (!existsSync(pgbench)) skip()
   const busy = await platform.createDatabase('busy')
@@ -122,32 +122,32 @@ test("the same under pgbench's own load, where this machine has it", async ({ sk
   expect(await amcheck(database)).toBeGreaterThan(100)
 }, 60_000)
 
-/** Without its event, whatever it is to report is not settled. */
-const holdOutcomes = () => holdPublishers(platform.db, platform.orgId)
+/** No outcome is settled without its event, so blocking publishers delays all outcomes. */
+const delayOutcomes = () => holdPublishers(platform.db, platform.orgId)
 
-test('a backup and a restore tell how far they are, in bytes done of bytes known', async () => {
-  const underWay = { status: 'running', bytes_done: expect.any(Number), bytes_total: expect.any(Number) }
-  const letBackupEnd = await holdOutcomes()
+test('a running backup and restore report their progress in bytes', async () => {
+  const running = { status: 'running', bytes_done: expect.any(Number), bytes_total: expect.any(Number) }
+  const settleBackup = await delayOutcomes()
   const body = await platform.askForBackup(source.id)
   const backing = await until(
     () => platform.request<BackupBody>(`/backups/${body.id}`).then((reply) => reply.body),
     (backup) => backup.bytes_done > 0,
   )
-  expect(backing).toMatchObject(underWay)
+  expect(backing).toMatchObject(running)
   expect(backing.bytes_done).toBeLessThan(backing.bytes_total!)
-  await letBackupEnd()
+  await settleBackup()
   const backup = await platform.settledBackup(body.id)
   expect(backup).toMatchObject({ status: 'completed', bytes_done: backup.bytes_total })
   expect(backup.bytes_total).toBeGreaterThanOrEqual(backing.bytes_total!)
 
-  const letRestoreEnd = await holdOutcomes()
+  const settleRestore = await delayOutcomes()
   const asked = await platform.request<{ restore: RestoreBody }>(`/backups/${body.id}/restore`, { body: { name: 'n' } })
   const ofRestore = () =>
     platform.request<RestoreBody>(`/restores/${asked.body.restore.id}`).then((reply) => reply.body)
   const restoring = await until(ofRestore, (restore) => restore.bytes_done > 0)
-  expect(restoring).toMatchObject({ ...underWay, bytes_total: backup.bytes_total })
+  expect(restoring).toMatchObject({ ...running, bytes_total: backup.bytes_total })
   expect(restoring.bytes_done).toBeLessThan(restoring.bytes_total!)
-  await letRestoreEnd()
+  await settleRestore()
   const restore = await until(ofRestore, (one) => one.status !== 'running')
   expect(restore).toMatchObject({ status: 'completed', bytes_done: backup.bytes_total })
 }, 60_000)

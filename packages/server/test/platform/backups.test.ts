@@ -1,18 +1,18 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { createKeyedQueue } from '../../src/kernel/keyed-queue.ts'
 import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
-import { sweep } from '../../src/platform/bring-back.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
-import { createTurns } from '../../src/platform/jobs/turns.ts'
+import { removeLeftoverFiles } from '../../src/platform/leftover-files.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { runBackupSchedule } from '../../src/platform/steps/scheduled-backups.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
-import { createBackupHold } from './support/held-backups.ts'
+import { createPausedBackups } from './support/paused-backups.ts'
 import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
 
-const backups = createBackupHold()
+const backups = createPausedBackups()
 let platform: Platform
 let source: DatabaseBody & { password: string }
 beforeAll(async () => {
@@ -21,7 +21,7 @@ beforeAll(async () => {
 })
 afterAll(() => platform.close())
 
-test('every row that was committed when the backup was asked for is in the copy, whose only password is the new one', async () => {
+test('a restored copy has every row that was committed when the backup was requested, and only the new password', async () => {
   const sql = clientOf(source)
   await sql`create table promised (n int)`
   await sql`insert into promised select generate_series(1, 500)`
@@ -37,19 +37,19 @@ test('every row that was committed when the backup was asked for is in the copy,
   await platform.removeDatabase(database.id)
 })
 
-test('a second backup of one database is refused while the first is being taken', async () => {
+test('a second backup of a database is rejected while the first one runs', async () => {
   const answers = await Promise.all(
     Array.from({ length: 4 }, () =>
       platform.request<BackupBody>(`/databases/${source.id}/backups`, { method: 'POST' }),
     ),
   )
   expect(answers.map((answer) => answer.status).sort()).toEqual([202, 409, 409, 409])
-  const begun = answers.find((answer) => answer.status === 202)!.body
-  expect((await platform.request(`/backups/${begun.id}`, { method: 'DELETE' })).status).toBe(409)
-  expect(await platform.settledBackup(begun.id)).toMatchObject({ status: 'completed' })
+  const started = answers.find((answer) => answer.status === 202)!.body
+  expect((await platform.request(`/backups/${started.id}`, { method: 'DELETE' })).status).toBe(409)
+  expect(await platform.settledBackup(started.id)).toMatchObject({ status: 'completed' })
 })
 
-test('an archive that was damaged on disk does not restore: the new database fails, and nothing is left of it', async () => {
+test('a restore from a damaged archive fails, and leaves no files of the new database', async () => {
   const backup = await platform.takeBackup(source.id)
   const path = join(platform.archives, `${backup.id}.tar.zst`)
   const archive = await readFile(path)
@@ -66,7 +66,7 @@ test('an archive that was damaged on disk does not restore: the new database fai
   expect(await clientOf(source)`select 1 as up`).toEqual([{ up: 1 }])
 })
 
-test('an archive that took another one’s place does not restore, nor does one that something was added to', async () => {
+test('a restore from a swapped archive, or from one with appended bytes, fails', async () => {
   const [backup, other] = [await platform.takeBackup(source.id), await platform.takeBackup(source.id)]
   const path = (id: string) => join(platform.archives, `${id}.tar.zst`)
   const archive = await readFile(path(backup.id))
@@ -77,11 +77,11 @@ test('an archive that took another one’s place does not restore, nor does one 
   }
 })
 
-test('a backup of a database whose server does not answer ends in backup.failed, and nothing else ends', async () => {
+test('a backup of a database whose server does not run ends in backup.failed, and other databases go on', async () => {
   const broken = await platform.createDatabase('broken server')
   const [postmaster] = await postmastersIn(join(platform.home, broken.id))
   process.kill(postmaster!.pid, 'SIGKILL')
-  // It cannot come back, however often it is tried.
+  // Without this file it cannot start again.
   await rm(join(platform.home, broken.id, 'cluster', 'global', 'pg_control'))
   const asked = await platform.askForBackup(broken.id)
   expect(await platform.settledBackup(asked.id)).toMatchObject({ status: 'failed' })
@@ -89,40 +89,40 @@ test('a backup of a database whose server does not answer ends in backup.failed,
   await platform.removeDatabase(broken.id)
 })
 
-test('a backup that cannot be written ends in backup.failed with the reason, after a few attempts, and leaves no archive', async () => {
-  const aside = `${platform.archives}.aside`
-  await rename(platform.archives, aside)
-  await writeFile(platform.archives, 'in the way')
+test('a backup that cannot be written ends in backup.failed with the reason, and leaves no archive', async () => {
+  const renamed = `${platform.archives}.renamed`
+  await rename(platform.archives, renamed)
+  await writeFile(platform.archives, 'not a directory')
   const body = await platform.askForBackup(source.id)
   const failed = await platform.settledBackup(body.id)
   await rm(platform.archives)
-  await rename(aside, platform.archives)
+  await rename(renamed, platform.archives)
   expect(failed).toMatchObject({ status: 'failed', failure: 'Something went wrong on our side.', size_bytes: null })
   expect(await platform.eventsAbout('backup_id', body.id)).toEqual([
     { type: 'backup.failed', data: { backup_id: body.id, database_id: source.id, reason: failed.failure } },
   ])
   expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
-  // And the next one is as good as ever.
+  // The next one works.
   expect(await platform.takeBackup(source.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
 
-test('archives that cannot be read when a node comes up are reported, and keep nothing else from coming up', async () => {
+test('archives that cannot be read or removed when a node starts are reported, and the node starts', async () => {
   const { node } = await nodeOf(join(platform.folder, 'data'))
   const { log, lines } = captureLog()
   const driver = { existing: async () => [] } as unknown as DatabaseDriver
-  const common = { db: platform.db, driver, node, turns: createTurns(), log }
-  await sweep({ ...common, archives: createArchiveDirectory(import.meta.filename) })
+  const common = { db: platform.db, driver, node, databaseWork: createKeyedQueue(), log }
+  await removeLeftoverFiles({ ...common, archives: createArchiveDirectory(import.meta.filename) })
   expect(lines().map((line) => line.msg)).toEqual(['archives.cannot_be_read'])
   const backup = await platform.takeBackup(source.id)
   await platform.db`update keyhook.backups set status = 'failed', failure = 'x' where id = ${backup.id}`
   const remove = async () => {
-    throw new Error('the disk is away')
+    throw new Error('the disk failed')
   }
-  await sweep({ ...common, archives: { ...createArchiveDirectory(platform.archives), remove } })
+  await removeLeftoverFiles({ ...common, archives: { ...createArchiveDirectory(platform.archives), remove } })
   expect(lines().at(-1)).toMatchObject({ msg: 'archive.not_removed', backupId: backup.id })
 })
 
-test('deleting a backup removes its archive; its path answers 404 from then on', async () => {
+test('deleting a backup removes its archive, and its path answers 404 afterwards', async () => {
   const backup = await platform.takeBackup(source.id)
   expect(await readdir(platform.archives)).toContain(`${backup.id}.tar.zst`)
   expect((await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })).status).toBe(202)
@@ -131,28 +131,28 @@ test('deleting a backup removes its archive; its path answers 404 from then on',
   expect((await platform.request(`/backups/${backup.id}/restore`, { body: { name: 'x' } })).status).toBe(404)
 })
 
-test('deleting a database fails the backup that is being taken of it, and keeps the ones that it has', async () => {
-  const database = await platform.createDatabase('doomed')
+test('deleting a database fails its running backup, and keeps its completed backups', async () => {
+  const database = await platform.createDatabase('deleted')
   const kept = await platform.takeBackup(database.id)
-  backups.hold()
-  onTestFinished(backups.release)
+  backups.pause()
+  onTestFinished(backups.resume)
   const body = await platform.askForBackup(database.id)
   await until(
-    async () => backups.held,
-    (held) => held.has(database.id),
+    async () => backups.paused,
+    (paused) => paused.has(database.id),
   )
   await platform.removeDatabase(database.id)
   const failure = 'The database was deleted.'
   expect(await platform.settledBackup(body.id)).toMatchObject({ status: 'failed', failure })
   expect((await platform.eventsAbout('backup_id', body.id)).map((event) => event.type)).toEqual(['backup.failed'])
   expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
-  const { restore, database: copy } = await platform.restoreBackup(kept.id, 'risen')
+  const { restore, database: copy } = await platform.restoreBackup(kept.id, 'copy of a deleted database')
   expect(restore.status).toBe('completed')
   await platform.removeDatabase(copy.id)
   expect((await postmastersIn(platform.home)).filter((one) => one.cluster.includes(database.id))).toEqual([])
 })
 
-test('deleting the new database during a restore ends the restore, and nothing is left', async () => {
+test('deleting the new database during a restore fails the restore, and leaves no files', async () => {
   const backup = await platform.takeBackup(source.id)
   const { body } = await platform.request<{ restore: { id: string }; database: DatabaseBody }>(
     `/backups/${backup.id}/restore`,
@@ -168,7 +168,7 @@ test('deleting the new database during a restore ends the restore, and nothing i
   expect(events.map((event) => event.type)).toEqual(['database.failed'])
 })
 
-test('with a schedule, every database is backed up when it is due, and only the newest are kept', async () => {
+test('with a schedule, every database is backed up when it is due, and only the newest backups are kept', async () => {
   const { node } = await nodeOf(join(platform.folder, 'data'))
   const pass = () => runBackupSchedule({ db: platform.db, queue: platform.queue, node }, { everyHours: 24, keep: 1 })
   const database = await platform.createDatabase('nightly')
@@ -176,7 +176,7 @@ test('with a schedule, every database is backed up when it is due, and only the 
     (await platform.request<(BackupBody & { origin: string })[]>(`/backups?database_id=${database.id}`)).body
   for (let night = 1; night <= 3; night++) {
     await pass()
-    // Twice on one day makes no second one.
+    // A second pass on the same day starts no second backup.
     await pass()
     await until(list, (all) => all.every((one) => one.status === 'completed' || one.status === 'deleting'))
     await platform.db`update keyhook.backups set created_at = created_at - interval '25 hours' where database_id = ${database.id}`

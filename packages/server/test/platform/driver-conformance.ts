@@ -1,12 +1,12 @@
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { type Address, DamagedArchive, type DatabaseDriver } from '../../src/platform/driver.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
+import { customerSqlForTest } from '../support/customer-sql.ts'
 
 /**
- * What every driver has to do, whatever it is made of. `create` gives a driver on an empty place; `reopen` another one
- * on the same place, as after a restart.
+ * The tests that every driver has to pass. `create` opens a driver without databases; `reopen` opens another one on the same
+ * files, as after a restart.
  */
 export function driverConformance(
   name: string,
@@ -14,11 +14,8 @@ export function driverConformance(
 ): void {
   const never = new AbortController().signal
 
-  const client = ({ host, port }: Address, password: string) => {
-    const sql = postgres({ host, port, user: 'app', database: 'app', password, max: 1, onnotice: () => {} })
-    onTestFinished(() => sql.end({ timeout: 1 }))
-    return sql
-  }
+  const client = ({ host, port }: Address, password: string) =>
+    customerSqlForTest(`postgres://app@${host}:${port}/app`, password)
   const provision = async (driver: DatabaseDriver, id: DatabaseId, password: string) =>
     driver.provision(id, { passwordVerifier: await scramVerifier(password), signal: never })
 
@@ -31,7 +28,7 @@ export function driverConformance(
     yield archive
   }
 
-  test(`${name}: a provisioned database takes its password and no other; provisioning twice is provisioning once`, async () => {
+  test(`${name}: a provisioned database accepts only its password, and provisioning can be repeated`, async () => {
     const { driver } = await create()
     const id = newId('db')
     const address = await provision(driver, id, 'first')
@@ -42,7 +39,7 @@ export function driverConformance(
     expect(await driver.existing()).toEqual([id])
   })
 
-  test(`${name}: a removed database is gone, and removing nothing is no mistake`, async () => {
+  test(`${name}: a removed database is gone, and removing can be repeated`, async () => {
     const { driver } = await create()
     const id = newId('db')
     const address = await provision(driver, id, 'secret')
@@ -54,7 +51,7 @@ export function driverConformance(
     await expect(driver.resume(id, { signal: never })).rejects.toThrow()
   })
 
-  test(`${name}: a closed driver's databases come back with another, with their data and at their address`, async () => {
+  test(`${name}: databases of a closed driver can be resumed by another, with their data and address`, async () => {
     const { driver, reopen } = await create()
     const id = newId('db')
     const address = await provision(driver, id, 'secret')
@@ -65,7 +62,7 @@ export function driverConformance(
     expect(await client(address, 'secret')`select n from kept`).toEqual([{ n: 7 }])
   })
 
-  test(`${name}: a restore has what was there when the backup ended, under a new password, and leaves the source alone`, async () => {
+  test(`${name}: a restore has the data of the end of the backup and a new password, and does not change the source`, async () => {
     const { driver } = await create()
     const source = newId('db')
     const from = await provision(driver, source, 'old')
@@ -78,12 +75,12 @@ export function driverConformance(
     expect(await client(to, 'new')`select count(*)::int as n from kept`).toEqual([{ n: 10 }])
     await expect(client(to, 'old')`select 1`).rejects.toThrow('password')
     expect(await client(from, 'old')`select count(*)::int as n from kept`).toEqual([{ n: 11 }])
-    // Twice is once.
+    // Restoring can be repeated.
     expect(await driver.restore(copy, { ...restoring, archive: stream(archive) })).toEqual(to)
     await client(to, 'new')`insert into kept values (12)`
   })
 
-  test(`${name}: a damaged archive is refused, and what it left can be removed`, async () => {
+  test(`${name}: a damaged archive is rejected, and its files can be removed`, async () => {
     const { driver } = await create()
     const source = newId('db')
     await provision(driver, source, 'old')
@@ -96,17 +93,20 @@ export function driverConformance(
     expect(await driver.existing()).toEqual([source])
   })
 
-  test(`${name}: work that is no longer wanted stops, and the database goes on`, async () => {
+  test(`${name}: a backup can be aborted, and the database goes on`, async () => {
     const { driver } = await create()
     const id = newId('db')
     const address = await provision(driver, id, 'secret')
-    const unwanted = new AbortController()
+    const controller = new AbortController()
     const read = async () => {
-      for await (const _chunk of driver.backup(id, { onProgress: () => unwanted.abort(), signal: unwanted.signal }));
+      for await (const _chunk of driver.backup(id, {
+        onProgress: () => controller.abort(),
+        signal: controller.signal,
+      }));
     }
     await expect(read()).rejects.toThrow(/abort/i)
-    await client(address, 'secret')`select 1`
-    // Nothing of the abandoned backup is in the way of the next one.
+    expect(await client(address, 'secret')`select 1 as up`).toEqual([{ up: 1 }])
+    // The aborted backup does not block the next one.
     expect((await archiveOf(driver, id)).length).toBeGreaterThan(0)
   })
 }

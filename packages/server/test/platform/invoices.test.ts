@@ -4,6 +4,7 @@ import { type DatabaseId, newId, type OrgId } from '../../src/kernel/ids.ts'
 import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/platform/invoices.ts'
 import { invoicing } from '../../src/platform/jobs/queue-names.ts'
 import { databaseNowMs } from '../../src/store/clock.ts'
+import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { call } from '../support/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
 import { recordUsage } from '../support/usage.ts'
@@ -32,7 +33,7 @@ async function newOrganization(): Promise<void> {
 
 type Invoice = { id: string; status: string; total_minor: number; lines: object[]; paid_at: string | null }
 
-test('an invoice has a line per database, and asking for it again makes no second one', async () => {
+test('an invoice has a line per database, and issuing it again creates no second one', async () => {
   await newOrganization()
   const id = await used('shop', '2020-10-31T22:00:00Z', null)
   const invoices = await Promise.all(Array.from({ length: 5 }, () => issue('2020-10')))
@@ -48,7 +49,7 @@ test('an invoice has a line per database, and asking for it again makes no secon
   expect((await call(base, { token: member.token })).status).toBe(403)
 })
 
-test('a month that is not over, and one in which nothing was used, get no invoice', async () => {
+test('a month that is not over, and a month without usage, get no invoice', async () => {
   await newOrganization()
   await used('shop', '2020-10-31T22:00:00Z', '2020-10-31T23:00:00Z')
   await expect(issue(await thisMonth())).rejects.toMatchObject({ code: 'conflict' })
@@ -63,13 +64,17 @@ const billed = async () => {
   return rows.map((row) => ({ ...row }))
 }
 
-test('a bill is made for every month that is over and has none, however long nobody was there to make it', async () => {
+test('an invoice is issued for every past month that has none, however long no node was running', async () => {
   await newOrganization()
   await used('shop', '2020-07-31T23:00:00Z', '2020-09-01T00:00:00Z')
   await used('late', '2020-10-01T00:00:00Z', '2020-10-01T01:00:00Z')
   await used('goes on', `${await thisMonth()}-01T00:00:00Z`, null)
   const { invoice } = (await issue('2020-08'))!
-  await payInvoice(api.db, testOperator, invoice.id)
+  await payInvoice(
+    createTransact(api.db, () => {}),
+    testOperator,
+    invoice.id,
+  )
   await issueInvoicesDue({ db: api.db, prices })
   // September, in which nothing was used, has none; nor has this month, which is not over.
   expect(await billed()).toEqual([
@@ -80,7 +85,7 @@ test('a bill is made for every month that is over and has none, however long nob
   expect(await issueInvoicesDue({ db: api.db, prices })).toEqual([])
 })
 
-test('a month is over when PostgreSQL says so, and not when the clock of whoever makes the bill is fast', async () => {
+test('the clock of PostgreSQL decides whether a month is over, and not the clock of the node', async () => {
   await newOrganization()
   const month = await thisMonth()
   await used('goes on', `${month}-01T00:00:00Z`, null)
@@ -91,34 +96,34 @@ test('a month is over when PostgreSQL says so, and not when the clock of whoever
   expect(await billed()).toEqual([])
 })
 
-test('a bill that cannot be made keeps nobody else from theirs', async () => {
+test('an invoice that cannot be issued does not keep others from being issued', async () => {
   await newOrganization()
   const unlucky = orgId
   await used('shop', '2020-10-01T00:00:00Z', '2020-10-01T01:00:00Z')
   await newOrganization()
   await used('shop', '2020-10-01T00:00:00Z', '2020-10-01T01:00:00Z')
-  // Whichever comes first: the one before, and the one after it.
+  // The first one fails, so that there is one after it.
   const both = [unlucky, orgId].sort()
   await api.db.unsafe(`alter table keyhook.invoices add constraint unlucky check (org_id <> '${both[0]}') not valid`)
-  await expect(issueInvoicesDue({ db: api.db, prices })).rejects.toThrow('1 invoices could not be made')
+  await expect(issueInvoicesDue({ db: api.db, prices })).rejects.toThrow('1 invoices could not be issued')
   await api.db`alter table keyhook.invoices drop constraint unlucky`
   const billedOrgs = await api.db`select org_id from keyhook.invoices where org_id = any(${both})`
   expect(billedOrgs.map((row) => row.org_id)).toEqual([both[1]])
 })
 
-test('the job that makes them is scheduled for every night, and does what is due when it comes', async () => {
+test('the invoicing job is scheduled for every night, and issues what is due', async () => {
   const node = await startNode(api, { environment: { KEYHOOK_DATABASE_HOUR_PRICE_MINOR: '7' } })
   await node.ready
   const boss = await node.queue.boss()
   expect(await boss.getSchedules(invoicing)).toMatchObject([{ cron: '20 0 * * *', timezone: 'UTC' }])
   await newOrganization()
   await used('shop', '2020-01-01T00:00:00Z', '2020-01-01T01:00:00Z')
-  // As the schedule does when the time has come.
+  // As the schedule does.
   await boss.send(invoicing)
   expect(await until(billed, (bills) => bills.length > 0)).toEqual([{ month: '2020-01', total_minor: 7 }])
 })
 
-test('an invoice that many pay at the same moment, over HTTP and from the command line, is paid once and told once', async () => {
+test('an invoice that many requests pay at the same time is paid once, with one event and one audit entry', async () => {
   await newOrganization()
   await used('shop', '2020-10-31T22:00:00Z', null)
   const { invoice } = (await issue('2020-10'))!
@@ -126,7 +131,15 @@ test('an invoice that many pay at the same moment, over HTTP and from the comman
   const pay = `${api.url}/operator/v1/invoices/${invoice.id}/pay`
   const [answers, rows] = await Promise.all([
     Promise.all(Array.from({ length: 12 }, () => call<Invoice>(pay, { token, method: 'POST' }))),
-    Promise.all(Array.from({ length: 12 }, () => payInvoice(api.db, testOperator, invoice.id))),
+    Promise.all(
+      Array.from({ length: 12 }, () =>
+        payInvoice(
+          createTransact(api.db, () => {}),
+          testOperator,
+          invoice.id,
+        ),
+      ),
+    ),
   ])
   expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([200]))
   const moments = [...answers.map((a) => a.body.paid_at), ...rows.map((row) => row.paid_at!.toISOString())]

@@ -10,9 +10,9 @@ type Life = {
   moves: readonly string[]
   move: (status: string, move: string) => string | null
   start: string
-  /** Where each move leads, from wherever it applies. */
+  /** The status that each move leads to. */
   targets: Readonly<Record<string, string>>
-  /** What an owner hears of: each may happen once in a life. */
+  /** The published outcomes: at most one of them is ever reached. */
   outcomes: readonly string[]
 }
 
@@ -46,7 +46,7 @@ const lives: Record<string, Life> = {
 }
 
 for (const [name, { statuses, moves, move: moved, start, targets, outcomes }] of Object.entries(lives)) {
-  test(`every status of a ${name} answers every move, with a status or with a refusal`, () => {
+  test(`every status of a ${name} answers every move, with another status or with null`, () => {
     for (const status of statuses) {
       for (const move of moves) {
         const next = moved(status, move)
@@ -56,24 +56,24 @@ for (const [name, { statuses, moves, move: moved, start, targets, outcomes }] of
     }
   })
 
-  test(`each move of a ${name} leads to the one status that it stands for`, () => {
+  test(`each move of a ${name} always leads to the same status`, () => {
     for (const move of moves) {
       const reached = new Set(statuses.map((status) => moved(status, move)).filter((next) => next !== null))
       expect([...reached], move).toEqual([targets[move]])
     }
   })
 
-  test(`a ${name} begins with the one status that no move leads to`, () => {
+  test(`a ${name} starts with the only status that no move leads to`, () => {
     const reached = statuses.flatMap((status) => moves.map((move) => moved(status, move)))
     expect(statuses.filter((status) => !reached.includes(status))).toEqual([start])
   })
 
-  test(`however moves come, a ${name} has at most one outcome, and a move that was made cannot be made again`, () => {
+  test(`a ${name} has at most one outcome, and no move happens twice, in any order of moves`, () => {
     fc.assert(
-      fc.property(fc.array(fc.constantFrom(...moves), { maxLength: 30 }), (wished) => {
+      fc.property(fc.array(fc.constantFrom(...moves), { maxLength: 30 }), (attempted) => {
         let status = start
         const passed: string[] = []
-        for (const move of wished) {
+        for (const move of attempted) {
           const next = moved(status, move)
           if (next === null) continue
           status = next
@@ -81,14 +81,14 @@ for (const [name, { statuses, moves, move: moved, start, targets, outcomes }] of
           expect(moved(status, move)).toBeNull()
         }
         expect(passed.filter((one) => outcomes.includes(one)).length).toBeLessThanOrEqual(1)
-        // No status twice: a life has no circles.
+        // No status is reached twice.
         expect(new Set(passed).size).toBe(passed.length)
       }),
     )
   })
 }
 
-test('from everywhere, a database and a backup can be led to their end', () => {
+test('from every status, a database and a backup can be removed', () => {
   for (const status of databaseStatuses.filter((one) => one !== 'deleted')) {
     const removing = status === 'deleting' ? status : moveDatabase(status, 'remove')
     expect(moveDatabase(removing!, 'clear')).toBe('deleted')

@@ -11,7 +11,7 @@ import { until } from './support/customer.ts'
 import { openDriver } from './support/local-driver.ts'
 import { scratchFolder } from './support/platform.ts'
 
-// One folder for all of them: they share its template, and each removes the databases that it made.
+// One folder for all tests: they share its template, and each removes its own databases.
 const folder = scratchFolder()
 afterAll(async () => rm(await folder, { recursive: true, force: true }))
 
@@ -28,7 +28,7 @@ driverConformance('the local driver', async () => {
   return { driver: open(), reopen: async () => open() }
 })
 
-test('a database that cannot start says why', async () => {
+test('a database that cannot start reports the reason', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const id = newId('db')
   const driver = openDriver(dataDir)
@@ -45,7 +45,7 @@ test('a database that cannot start says why', async () => {
   )
 })
 
-test('strangers who take every connection and show no password put a backup off, and do not make it fail', async () => {
+test('clients without a password that use every connection delay a backup, but do not fail it', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const id = newId('db')
   const driver = openDriver(dataDir)
@@ -59,7 +59,7 @@ test('strangers who take every connection and show no password put a backup off,
   expect(bytes).toBeGreaterThan(0)
 }, 60_000)
 
-/** A connection that is asked for its password, or refused where there is no room for it, and says nothing more. */
+/** A connection that is asked for its password, or rejected for lack of room, and stays silent. */
 async function askedForPassword(host: string, port: number): Promise<void> {
   const words = Buffer.from('user\0app\0database\0app\0\0')
   const head = Buffer.alloc(8)
@@ -71,7 +71,7 @@ async function askedForPassword(host: string, port: number): Promise<void> {
   await once(socket, 'data')
 }
 
-test('the template of another PostgreSQL goes when there is a new one, and what was made from it stays', async () => {
+test('the template of another PostgreSQL is removed when there is a new one, and its databases go on', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const home = join(dataDir, 'databases')
   const templates = async () => (await readdir(home)).filter((name) => name.startsWith('template-'))
@@ -86,26 +86,26 @@ test('the template of another PostgreSQL goes when there is a new one, and what 
   onTestFinished(() => next.remove(id).finally(next.close))
   await next.prepare()
   expect(await templates()).toEqual([current])
-  await next.resume(id, { signal: new AbortController().signal })
+  await expect(next.resume(id, { signal: new AbortController().signal })).resolves.toBeUndefined()
 })
 
-test('closing does not wait for preparations that nobody needs any more, and nothing is left of them', async () => {
+test('closing aborts the preparation of the template, and leaves no files', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'brief'))
   const home = join(dataDir, 'databases')
   const driver = openDriver(dataDir)
   const prepared = driver.prepare().then(
     () => 'prepared',
-    () => 'given up',
+    () => 'aborted',
   )
-  const isUnderWay = async () => {
-    const [workshop] = await readdir(home).catch(() => [])
-    return access(join(home, workshop ?? '', 'cluster/PG_VERSION')).then(
+  const isRunning = async () => {
+    const [staging] = await readdir(home).catch(() => [])
+    return access(join(home, staging ?? '', 'cluster/PG_VERSION')).then(
       () => true,
       () => false,
     )
   }
-  await until(isUnderWay, (begun) => begun)
+  await until(isRunning, (running) => running)
   await driver.close()
-  expect(await prepared).toBe('given up')
+  expect(await prepared).toBe('aborted')
   expect(await readdir(home)).toEqual([])
 })

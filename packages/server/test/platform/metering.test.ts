@@ -5,7 +5,7 @@ import { amountMinor, invoiceLines, monthOf, monthPeriod, totalMinor, usedSecond
 const day = 86_400_000
 const moment = fc.date({ min: new Date('2000-01-01'), max: new Date('2099-12-31'), noInvalidDate: true })
 
-test('a month begins where the one before ends, in UTC, whatever the year', () => {
+test('a month starts where the one before ends, in UTC, in every year', () => {
   fc.assert(
     fc.property(moment, (at) => {
       const period = monthPeriod(monthOf(at))!
@@ -21,7 +21,7 @@ test('a month begins where the one before ends, in UTC, whatever the year', () =
   expect(monthPeriod('0000-12')).toBeNull()
 })
 
-test('the months of a stay add up to the stay: nothing is billed twice, and at most a second per month is lost', () => {
+test('the billed months add up to the usage: nothing is billed twice, and at most a second per month is lost', () => {
   fc.assert(
     fc.property(moment, fc.integer({ min: 0, max: 400 * day }), (from, lengthMs) => {
       const to = new Date(from.getTime() + lengthMs)
@@ -45,12 +45,12 @@ test('an amount is a whole number of minor units, within half a unit of the exac
       expect(Math.abs(amount * 3_600 - seconds * price) * 2).toBeLessThanOrEqual(3_600)
     }),
   )
-  // A half goes upwards.
+  // A half is rounded up.
   expect(amountMinor(1_800, 1)).toBe(1)
   expect(amountMinor(1_799, 1)).toBe(0)
 })
 
-test('an invoice is the sum of its lines, and what was not used has no line', () => {
+test('an invoice is the sum of its lines, and a database without usage has no line', () => {
   const period = monthPeriod('2026-10')!
   const usage = [
     { databaseId: 'a', name: 'whole month', from: new Date('2026-01-01'), to: null },

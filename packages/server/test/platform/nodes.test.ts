@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { composeHints } from '../../src/compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose/platform.ts'
 import { readConfig } from '../../src/config.ts'
 import { DataDirectoryInUse } from '../../src/embedded/index.ts'
@@ -26,16 +27,18 @@ beforeAll(async () => {
 })
 afterAll(() => platform.close())
 
-test('a node tells whoever makes invoices by hand what it bills with', async () => {
+test('a node publishes its prices for invoices that an operator issues', async () => {
   expect(await pricesInUse(platform.db)).toEqual({ currency: 'CHF', hourPriceMinor: 3 })
 })
 
-test('a second process on one data directory is told who has it, and starts nothing', async () => {
-  const parts = { log: testLog(), queue: platform.queue, driver: composeDatabaseDriver(platform.config, testLog()) }
+test('a second process on a data directory is rejected', async () => {
+  const log = testLog()
+  const driver = composeDatabaseDriver(platform.config, log)
+  const parts = { log, queue: platform.queue, driver, hints: composeHints(platform, log) }
   await expect(composePlatformNode(platform, parts)).rejects.toBeInstanceOf(DataDirectoryInUse)
 })
 
-test('a database that does not fit on one node goes to another, and all work on it is done where it is', async () => {
+test('a database that does not fit on one node goes to another, where all its jobs run', async () => {
   const here = await platform.createDatabase('here')
   expect(await namesIn(platform.home)).toEqual([here.id])
   const other = await startNode(platform)
@@ -55,7 +58,7 @@ test('a database that does not fit on one node goes to another, and all work on 
   expect(await namesIn(platform.home)).toEqual([here.id])
 })
 
-/** A node that is closed and started again on one folder. */
+/** A node that can be closed and started again on one folder. */
 async function restartable() {
   const folder = await scratchFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
@@ -70,16 +73,19 @@ async function restartable() {
       const log = testLog()
       const driver = around(composeDatabaseDriver(config, log))
       const queue = composeJobQueue(platform, { log, worksOnJobs: true })
-      node = await composePlatformNode({ ...platform, config }, { log, queue, driver })
+      node = await composePlatformNode(
+        { ...platform, config },
+        { log, queue, driver, hints: composeHints(platform, log) },
+      )
       return node
     },
   }
 }
 
-test('a node that comes back under another name says so in the addresses of its databases, and in no others', async () => {
+test('a node that restarts with another public host updates the addresses of its own databases only', async () => {
   const node = await restartable()
   await (await node.start()).ready
-  // The other node has room for one at most, and it is there before or after this.
+  // The other node has room for one of them at most.
   const made = [await platform.createDatabase('one'), await platform.createDatabase('two')]
   await (await node.start({ KEYHOOK_DATABASES_PUBLIC_HOST: 'databases.example.com' })).ready
   const moved = await node.databases()
@@ -92,7 +98,7 @@ test('a node that comes back under another name says so in the addresses of its 
   }
 })
 
-test('a database that does not come back keeps nobody from theirs, and can be deleted', async () => {
+test('a database that cannot be resumed does not block others, and can be deleted', async () => {
   const node = await restartable()
   await (await node.start()).ready
   const made = [await platform.createDatabase('one'), await platform.createDatabase('two')]
@@ -109,7 +115,7 @@ test('a database that does not come back keeps nobody from theirs, and can be de
   expect(await node.databases()).toEqual([])
 }, 60_000)
 
-test('a machine that is gone for a day is forgotten when another starts, unless databases or backups are there', async () => {
+test('a node without a heartbeat for a day is forgotten when another starts, unless it has databases or backups', async () => {
   const { db, orgId } = platform
   const { userId } = await platform.person()
   await db`

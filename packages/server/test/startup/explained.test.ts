@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { unusable } from '../../src/embedded/make-way.ts'
+import { unusable } from '../../src/embedded/ensure-directory.ts'
 import { explained, MachineUnfit } from '../../src/startup/explained.ts'
 
 const here = { database: null, dataDir: '/data' }

@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { connect, type Database, isUnavailable } from '../../src/db/database.ts'
 import { mintApiKey } from '../../src/domain/api-key.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/operator/directory.ts'
 import { type Access, findAccess } from '../../src/store/access.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
 import { insertApiKey, revokeApiKey } from '../../src/store/api-keys.ts'
-import { type Database, isUnavailable } from '../../src/db/database.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi, testOperator } from '../support/installation.ts'
 
@@ -16,17 +15,17 @@ beforeAll(async () => {
 })
 afterAll(() => api.close())
 
-/** A pool of its own that notes every statement it sends. */
+/** A pool that records every statement that it sends. */
 function counting() {
   const statements: { query: string; parameters: unknown[] }[] = []
-  const { target } = api
-  const db = postgres({
-    ...target,
-    path: `${target.host}/.s.PGSQL.${target.port}`,
-    max: 4,
-    debug: (_connection, query, parameters) => statements.push({ query, parameters }),
-  })
-  onTestFinished(() => db.end())
+  const pool = connect(api.target, { name: 'test', connectionsMax: 4 })
+  onTestFinished(() => pool.end())
+  const db = Object.assign((...given: Parameters<Database>) => pool(...given), pool, {
+    unsafe: (query: string, parameters: string[]) => {
+      statements.push({ query, parameters })
+      return pool.unsafe(query, parameters)
+    },
+  }) as Database
   const lookups = () => statements.filter(({ query }) => query.includes('keyhook.api_keys'))
   /** `asked`: the hashes of each. */
   return { db, lookups: () => lookups().length, asked: () => lookups().map(({ parameters }) => parameters[0]) }
@@ -42,7 +41,7 @@ async function addKey(
   return { id, hash, apiKey }
 }
 
-/** As the server asks, but with promises. */
+/** The lookup of the server, with promises. */
 function askingOf(db: Database) {
   const lookup = createAccessLookup(db)
   type Found = Parameters<typeof lookup.login>[1]
@@ -56,7 +55,7 @@ function askingOf(db: Database) {
   }
 }
 
-test('all tokens of one tick are asked for in one statement', async () => {
+test('all keys of one tick are looked up in one statement', async () => {
   const { db, lookups } = counting()
   const lookup = askingOf(db)
   const orgId = await api.organization()
@@ -72,7 +71,7 @@ test('all tokens of one tick are asked for in one statement', async () => {
   expect(lookups() - before).toBe(2)
 })
 
-test('a key that many requests of one tick show is asked for once, and each of them is answered', async () => {
+test('a key that many requests of one tick present is looked up once, and each of them is answered', async () => {
   const { db, asked } = counting()
   const lookup = askingOf(db)
   const orgId = await api.organization()
@@ -86,7 +85,7 @@ test('a key that many requests of one tick show is asked for once, and each of t
   expect(keyIds).toEqual(tokens.map((_, i) => [one.id, null, other.id][i % 3]))
 })
 
-test('a key that is revoked while its statement is under way is asked for anew by whoever comes then', async () => {
+test('requests that arrive after a revocation are not answered by a statement that was sent before it', async () => {
   const { db, asked } = counting()
   const lookup = askingOf(db)
   const orgId = await api.organization()
@@ -94,7 +93,7 @@ test('a key that is revoked while its statement is under way is asked for anew b
   const { id, apiKey } = await addKey(orgId, userId)
   const held = await api.db.reserve()
   onTestFinished(() => held.release())
-  // The statement cannot come to its end before the lock is gone.
+  // The statement cannot end before the lock is released.
   await held`begin`
   await held`lock table keyhook.organizations in access exclusive mode`
   const early = lookup.key(apiKey)
@@ -107,7 +106,7 @@ test('a key that is revoked while its statement is under way is asked for anew b
   expect(asked()).toHaveLength(2)
 })
 
-test('what cannot be a key is not asked for, and calls nobody back', async () => {
+test('a token that cannot be a key is not looked up, and there is no callback', async () => {
   const { db, lookups } = counting()
   const lookup = createAccessLookup(db)
   const { apiKey } = mintApiKey('kh')
@@ -118,7 +117,7 @@ test('what cannot be a key is not asked for, and calls nobody back', async () =>
   expect(lookups()).toBe(1)
 })
 
-test('more tokens than one statement should carry are asked for in as few as it takes', async () => {
+test('more tokens than the limit of one statement are looked up in as few statements as possible', async () => {
   const { db, lookups } = counting()
   const lookup = askingOf(db)
   const found = await Promise.all(Array.from({ length: 600 }, () => lookup.key(mintApiKey('kh').apiKey)))
@@ -126,7 +125,7 @@ test('more tokens than one statement should carry are asked for in as few as it 
   expect(lookups()).toBe(3)
 })
 
-test('answers never cross: hundreds of keys and logins at once, each sees its own organization', async () => {
+test('answers are never mixed up: hundreds of keys and logins at once, each sees its own organization', async () => {
   const people = await Promise.all(
     Array.from({ length: 40 }, async (_, i) => {
       const orgId = await api.organization(`Org ${i}`)
@@ -156,7 +155,7 @@ test('answers never cross: hundreds of keys and logins at once, each sees its ow
   }
 })
 
-test('a statement that fails fails the requests it was asked for, and the next one works', async () => {
+test('a statement that fails fails its own requests, and the next one works', async () => {
   const { db } = counting()
   const lookup = askingOf(db)
   const orgId = await api.organization()
@@ -168,14 +167,13 @@ test('a statement that fails fails the requests it was asked for, and the next o
   expect(await lookup.login(userId, orgId)).toMatchObject({ userId })
 })
 
-test('a standby, which may not know of a revocation yet, lets nobody in', async () => {
+test('a standby, which may not know of a revocation yet, gives no access', async () => {
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'member' }])
   const { hash } = await addKey(orgId, userId)
-  const target = api.target as Extract<typeof api.target, { host: string }>
-  const path = `${target.host}/.s.PGSQL.${target.port}`
-  // The same server, which says that it is one.
-  const db = postgres({ ...target, path, max: 1, connection: { search_path: 'pretended, pg_catalog' } })
+  // The same server, which reports that it is one.
+  const settings = { search_path: 'pretended, pg_catalog' }
+  const db = connect({ ...api.target, settings }, { name: 'test', connectionsMax: 1 })
   onTestFinished(() => db.end())
   await db.unsafe('create schema pretended')
   await db.unsafe('create function pretended.pg_is_in_recovery() returns boolean return true')
@@ -183,14 +181,14 @@ test('a standby, which may not know of a revocation yet, lets nobody in', async 
     expect(await findAccess(api.db, [presented])).toEqual([expect.objectContaining({ userId })])
     await expect(findAccess(db, [presented])).rejects.toSatisfy(isUnavailable)
   }
-  // It may not know of a new key either, and none of several is better off than one.
+  // The same for unknown keys, and for several at once.
   for (const hashes of [['0'.repeat(64)], [hash, '0'.repeat(64)]]) {
     const presented = hashes.map((one) => ({ kind: 'key', hash: one }) as const)
     await expect(findAccess(db, presented)).rejects.toSatisfy(isUnavailable)
   }
 })
 
-test('access follows the database at once: role, membership, user, key', async () => {
+test('a change of role, membership, user or key has effect on the next look-up', async () => {
   const orgId = await api.organization()
   const elsewhere = await api.organization()
   const { userId } = await api.person([
@@ -203,17 +201,17 @@ test('access follows the database at once: role, membership, user, key', async (
       { kind: 'key', hash: key.hash },
       { kind: 'login', names: { userId }, orgId },
     ])
-    return found.map((access) => (access === null ? 'nobody' : (access.membership?.role ?? 'no member')))
+    return found.map((access) => (access === null ? 'none' : (access.membership?.role ?? 'no member')))
   }
   expect(await roles()).toEqual(['owner', 'owner'])
   await setMember(api.db, testOperator, { orgId, userId, role: 'member' })
   expect(await roles()).toEqual(['member', 'member'])
   await removeMember(api.db, testOperator, { orgId, userId })
-  expect(await roles()).toEqual(['nobody', 'no member'])
+  expect(await roles()).toEqual(['none', 'no member'])
   await setMember(api.db, testOperator, { orgId, userId, role: 'admin' })
   expect(await roles()).toEqual(['admin', 'admin'])
   await api.db.begin((tx) => revokeApiKey(tx, orgId, key.id, null))
-  expect(await roles()).toEqual(['nobody', 'admin'])
+  expect(await roles()).toEqual(['none', 'admin'])
   await removeUser(api.db, testOperator, { userId })
-  expect(await roles()).toEqual(['nobody', 'nobody'])
+  expect(await roles()).toEqual(['none', 'none'])
 })

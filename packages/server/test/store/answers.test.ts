@@ -1,19 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { connect, type Database, isUnavailable, learnTypesOnce } from '../../src/db/database.ts'
+import { connect, type Database, isDataError, isUnavailable } from '../../src/db/database.ts'
 import { createInstallation } from '../support/installation.ts'
 
-/*
- * Every answer is whole, and goes to whoever asked. Without the mends of the driver these fail, but for the one about another type
- * and the last, which hold what the mends must not break.
- */
+/* Every query gets its own answer, and the whole of it. */
 
 async function oneConnection(): Promise<Database> {
   const installation = await createInstallation()
   onTestFinished(() => installation.close())
   const db = connect(installation.target, { name: 'test', connectionsMax: 1 })
   onTestFinished(() => db.end({ timeout: 5 }))
-  await learnTypesOnce(db)
   return db
 }
 
@@ -31,67 +26,52 @@ test('a connection that was lost after some rows leaves none of them in the firs
   expect(await db`select 7 as n`).toEqual([{ n: 7 }])
 })
 
-test('a query whose prepared statement is gone is sent again with what it was given', async () => {
+test('a statement is sent once, however often it is awaited', async () => {
+  const db = await oneConnection()
+  await db.unsafe('create table note (n int)')
+  const insert = db`insert into note values (${1})`
+  await Promise.all([insert, insert])
+  await insert
+  expect(await db`select n from note`).toEqual([{ n: 1 }])
+})
+
+test('a query whose prepared statement is gone is sent again with the same values', async () => {
   const db = await oneConnection()
   const given = { yes: true, bytes: Buffer.from('hi'), json: { a: 1 }, list: ['a', 'b'], at: new Date(0) }
   const ask = () => db`
-    select ${given.yes}::boolean as yes, ${given.bytes}::bytea as bytes, ${db.json(given.json)} as json,
+    select ${given.yes}::boolean as yes, ${given.bytes}::bytea as bytes, ${JSON.stringify(given.json)}::json as json,
       ${given.list}::text[] as list, ${given.at}::timestamptz as at`
   expect(await ask()).toEqual([given])
   await db.unsafe('deallocate all')
   expect(await ask()).toEqual([given])
 })
 
-test('a query that was prepared for a column of another type is sent again, and taken', async () => {
+test('a query that was prepared for a column of another type is sent again, and accepted', async () => {
   const db = await oneConnection()
-  await db.unsafe('create temporary table note (value int)')
+  await db.unsafe('create table note (value int)')
   const note = (value: number) => db`insert into note values (${value}) returning *`
   expect(await note(1)).toEqual([{ value: 1 }])
   await db.unsafe('alter table note alter column value type text')
   expect(await note(2)).toEqual([{ value: '2' }])
   expect(await note(3)).toEqual([{ value: '3' }])
+  expect(await db`select value from note order by value`).toHaveLength(3)
 })
 
-test('what is asked while it is sent again gets its own answer, and so does it', async () => {
+test('a query that is sent again and the queries around it each get their own answer', async () => {
   const db = await oneConnection()
   const ask = (n: number) => db`select ${n}::int as n`
   await ask(0)
   await db.unsafe('deallocate all')
-  const again = ask(1).execute()
-  // It waits behind this one to be sent again.
-  const between = db.unsafe('select 2 as n, pg_sleep(0.5)').execute()
-  await sleep(200)
-  const after = db.unsafe('select 3 as n').execute()
-  const answers = await Promise.all([again, between, after])
-  expect(answers.map(([row]) => row!.n)).toEqual([1, 2, 3])
+  const answers = await Promise.all([
+    ask(1),
+    db`select ${2}::int as n, 'for the first time' as why`,
+    db.unsafe('select 3 as n, pg_sleep(0.2)'),
+    ask(4),
+  ])
+  expect(answers.map(([row]) => row!.n)).toEqual([1, 2, 3, 4])
 })
 
-test('it is not sent again between the two halves of another that is sent for the first time', async () => {
-  const db = await oneConnection()
-  const ask = (n: number) => db`select ${n}::int as n`
-  await ask(0)
-  await db.unsafe('deallocate all')
-  const again = ask(1).execute()
-  const first = db`select ${2}::int as n, 'for the first time' as why`.execute()
-  const after = db.unsafe('select 3 as n').execute()
-  const answers = await Promise.all([again, first, after])
-  expect(answers.map(([row]) => row!.n)).toEqual([1, 2, 3])
-})
-
-test('a value that cannot be written out is the fault of its own query, and of no other on its connection', async () => {
-  const db = await oneConnection()
-  const ask = (at: Date) => db`select ${at}::timestamptz as at`
-  const at = new Date(0)
-  await ask(at)
-  const before = db`select 1 as n, pg_sleep(0.2)`.execute()
-  const impossible = ask(new Date(Number.NaN))
-  await expect(impossible).rejects.toThrow('Invalid time value')
-  expect((await before)[0]!.n).toBe(1)
-  expect(await db`select 2 as n`).toEqual([{ n: 2 }])
-  expect(await ask(at)).toEqual([{ at }])
-})
-
-test('what PostgreSQL says of it the second time is what its asker is told', async () => {
+test('a query that fails when it is sent again reports that second error', async () => {
   const db = await oneConnection()
   const divide = (by: number) => db`select 1 / ${by}::int as n`
   await divide(1)
@@ -99,9 +79,42 @@ test('what PostgreSQL says of it the second time is what its asker is told', asy
   await expect(divide(0)).rejects.toThrow('division by zero')
 })
 
-test('a transaction that says it is committed is, though every prepared statement went before its end', async () => {
+test('the same text has the same statement name in every process, and another text another name', async () => {
   const db = await oneConnection()
-  await db.unsafe('create temporary table note (n int)')
+  await db`select ${1}::int as one`
+  await db`select ${1}::int as two`
+  const named = await db.unsafe('select name, statement from pg_prepared_statements order by statement')
+  expect(named).toEqual([
+    { name: 'keyhook_5931f08e32e319479bf6335803f628494b707755', statement: 'select $1::int as one' },
+    { name: expect.stringMatching(/^keyhook_[0-9a-f]{40}$/), statement: 'select $1::int as two' },
+  ])
+})
+
+test('a value that cannot be sent fails its own query, and no other on its connection', async () => {
+  const db = await oneConnection()
+  const ask = (at: Date) => db`select ${at}::timestamptz as at`
+  const circular: Record<string, unknown> = {}
+  circular.self = circular
+  const at = new Date(0)
+  await ask(at)
+  const [before, invalid, unwritable, after] = await Promise.allSettled([
+    db`select 1 as n, pg_sleep(0.2)`,
+    ask(new Date(Number.NaN)),
+    db`select ${circular}::text as n`,
+    db`select 2 as n`,
+  ])
+  expect(before).toMatchObject({ status: 'fulfilled', value: [{ n: 1 }] })
+  expect(invalid).toMatchObject({ status: 'rejected', reason: expect.toSatisfy(isDataError) })
+  expect(unwritable).toMatchObject({ status: 'rejected', reason: expect.toSatisfy(isCircular) })
+  expect(after).toMatchObject({ status: 'fulfilled', value: [{ n: 2 }] })
+  expect(await ask(at)).toEqual([{ at }])
+})
+
+const isCircular = (error: Error) => /circular/.test(error.message) && !isUnavailable(error)
+
+test('a transaction that reports success is committed, though every prepared statement was gone before its end', async () => {
+  const db = await oneConnection()
+  await db.unsafe('create table note (n int)')
   const note = (n: number, first: string) =>
     db.begin(async (tx) => {
       await tx.unsafe(`${first}; insert into note values (${n})`)
@@ -114,7 +127,7 @@ test('a transaction that says it is committed is, though every prepared statemen
   expect(await db`select n from note order by n`).toEqual([{ n: 1 }, { n: 2 }])
 })
 
-test('a query of a transaction whose prepared statement is gone fails the transaction, and not the next', async () => {
+test('a transaction whose prepared statement is gone fails, and the next one does not', async () => {
   const db = await oneConnection()
   const ask = (n: number, first: string) =>
     db.begin(async (tx) => {
@@ -124,4 +137,32 @@ test('a query of a transaction whose prepared statement is gone fails the transa
   await ask(1, 'select 1')
   await expect(ask(2, 'deallocate all')).rejects.toThrow('does not exist')
   expect(await ask(3, 'select 1')).toEqual([{ n: 3 }])
+})
+
+test('a transaction that ignored a failed statement does not report success', async () => {
+  const db = await oneConnection()
+  await db.unsafe('create table note (n int)')
+  const ignoring = db.begin(async (tx) => {
+    await tx`insert into note values (1)`
+    await tx`select 1 / 0`.catch(() => {})
+  })
+  await expect(ignoring).rejects.toThrow('was rolled back')
+  expect(await db`select n from note`).toEqual([])
+})
+
+test('what fails in a savepoint is undone alone, also in a nested one', async () => {
+  const db = await oneConnection()
+  await db.unsafe('create table note (n int)')
+  await db.begin(async (tx) => {
+    await tx`insert into note values (1)`
+    const outer = tx.savepoint(async (one) => {
+      await one`insert into note values (2)`
+      await one.savepoint((two) => two`insert into note values (1 / 0)`).catch(() => {})
+      await one`insert into note values (3)`
+      throw new Error('undo the outer one')
+    })
+    await expect(outer).rejects.toThrow('undo the outer one')
+    await tx`insert into note values (4)`
+  })
+  expect(await db`select n from note order by n`).toEqual([{ n: 1 }, { n: 4 }])
 })

@@ -15,6 +15,9 @@ test.each<[url: string, parts: Record<string, unknown>]>([
   ['postgres://u%40x:%2F%3A%20%25@h/a%20b', { user: 'u@x', password: '/: %', database: 'a b' }],
   ['postgres://u:p:q@r@h/d', { host: 'h', user: 'u', password: 'p:q@r' }],
   ['postgres://u@h', { host: 'h', user: 'u', password: '', database: 'u' }],
+  ['postgres://u:p w%2Fx@h/d', { password: 'p w/x' }],
+  ['postgres://u:a,b@h/d', { host: 'h', password: 'a,b' }],
+  ['postgres://u:p+q@H.example/d', { host: 'H.example', password: 'p+q' }],
   ['postgres://u:p@[::1]:6432/d', { host: '::1', port: 6432 }],
   ['postgresql:///kh?host=/dir&port=5433&user=u', { host: '/dir', port: 5433, database: 'kh' }],
   ['postgresql://u:p@/kh?host=/dir', { host: '/dir', user: 'u', database: 'kh' }],
@@ -25,11 +28,11 @@ test.each<[url: string, parts: Record<string, unknown>]>([
   ['postgres://u@h/d?DateStyle=ISO&options=-c%20a%3Db', { settings: { DateStyle: 'ISO', options: '-c a=b' } }],
   ['postgres://u@h/d?constructor=x', { settings: { constructor: 'x' } }],
   ['postgres://u@h/d?channel_binding=prefer&gssencmode=disable', { settings: {} }],
-])('%s is read as PostgreSQL would', (url, parts) => {
+])('%s is read as PostgreSQL reads it', (url, parts) => {
   expect(read(url)).toMatchObject({ target: parts })
 })
 
-test('the URL goes before the environment, and the environment before our own defaults', () => {
+test('the URL overrides the environment, and the environment our defaults', () => {
   const environment = {
     PGHOST: '/sockets',
     PGPORT: '7',
@@ -46,7 +49,7 @@ test('the URL goes before the environment, and the environment before our own de
   expect(read('postgres://u@/d')).toMatchObject({ target: { host: 'localhost', port: 5432 } })
 })
 
-test('files that the environment names ask for no check by themselves, as they do not of psql', () => {
+test('certificate files from the environment turn no check on, as in psql', () => {
   const environment = { PGSSLROOTCERT: '/nowhere/ca.pem', PGSSLCERT: '/nowhere/client.pem' }
   for (const url of [
     'postgres://u@h/d',
@@ -79,8 +82,8 @@ test.each<[url: string, problem: string]>([
   ['postgres://u:hunter2@h/d?channel_binding=require', 'has a channel_binding that Keyhook does not take'],
   ['postgres://u:hunter2@h/d?prepare=no', 'has a prepare that is neither true nor false'],
   ['postgres://u:hunter2@h/d?connect_timeout=0', 'has a connect_timeout that is not a number from 1 to 600'],
-  ['postgres://u:hunter2@h/d?sslmode=disable&sslmode=require', 'says one parameter twice'],
-  // Passwords that were not written as a URL needs them: no piece of them is repeated.
+  ['postgres://u:hunter2@h/d?sslmode=disable&sslmode=require', 'has one parameter twice'],
+  // Passwords that are not escaped: no part of them is repeated.
   ['postgres://u:hun/hunter2@h/d', 'is not a URL such as'],
   ['postgres://u:12/hunter2@h/d', 'is not a URL such as'],
   ['postgres://u:12?hunter2@h/d', 'has a parameter without a name or without a value'],
@@ -88,27 +91,27 @@ test.each<[url: string, problem: string]>([
   ['postgres://u:hunter2%@h/d', 'is not a URL such as'],
   ['postgres://u:hunter2%00@h/d', 'is not a URL such as'],
   ['postgres://u@h/d?password=hun&hunter2', 'has a parameter without a name or without a value'],
-])('%s is refused, and no password repeated', (url, problem) => {
-  const said = read(url)
-  expect(said).toEqual({ problems: [expect.stringContaining(problem)] })
-  expect(JSON.stringify(said)).not.toMatch(/hunter2|hun\b/)
+])('%s is rejected, and no password repeated', (url, problem) => {
+  const result = read(url)
+  expect(result).toEqual({ problems: [expect.stringContaining(problem)] })
+  expect(JSON.stringify(result)).not.toMatch(/hunter2|hun\b/)
 })
 
-test('every problem of a URL is named at once', () => {
+test('every problem of a URL is reported at once', () => {
   const url = 'postgres://a/d?host=a,b&port=x&sslmode=on&prepare=no&sslcrl=/x'
   expect(read(url)).toEqual({
     problems: [/several hosts/, /sslmode/, /prepare/, /port/, /sslcrl/].map((one) => expect.stringMatching(one)),
   })
 })
 
-test('a key that is not that of its certificate is refused', async () => {
+test('a key of another certificate is rejected', async () => {
   const [cert, key] = [certificateFiles('receiver').cert, certificateFiles('stranger').key]
   expect(read(`postgres://u@h/d?sslmode=require&sslcert=${cert}&sslkey=${key}`)).toEqual({
     problems: [expect.stringContaining('names an sslkey that cannot be used')],
   })
 })
 
-test('a file without a certificate is refused', async () => {
+test('a file without a certificate is rejected', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'keyhook-url-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   await writeFile(join(folder, 'ca.pem'), 'not a certificate\n')
@@ -126,20 +129,21 @@ test.each([
   [`?sslmode=require&sslrootcert=${caFile}`, 'verify-ca'],
   [`?sslmode=verify-ca&sslrootcert=${caFile}`, 'verify-ca'],
   ['?sslmode=verify-full', 'verify-full'],
-])('%s: what is asked of the server', (parameters, mode) => {
-  const said = read(`postgres://u@h/d${parameters}`)
-  expect('target' in said && said.target.tls?.mode).toBe(mode)
+])('the TLS mode of %s is %s', (parameters, mode) => {
+  const result = read(`postgres://u@h/d${parameters}`)
+  expect('target' in result && result.target.tls?.mode).toBe(mode)
 })
 
-test('sslrootcert=system is what the machine trusts, and looks at the name', () => {
-  const said = read('postgres://u@h/d?sslrootcert=system')
-  const problems = ['says sslrootcert=system, and this machine has no certificate authorities']
-  // A machine without any, as small containers are, says so.
-  if ('problems' in said) expect(said.problems).toEqual(problems)
-  else expect(said.target.tls).toMatchObject({ mode: 'verify-full', ca: expect.stringContaining('BEGIN CERTIFICATE') })
+test('sslrootcert=system trusts the authorities of the machine, and checks the host name', () => {
+  const result = read('postgres://u@h/d?sslrootcert=system')
+  const problems = ['has sslrootcert=system, and this machine has no certificate authorities']
+  // A small container may have none.
+  if ('problems' in result) expect(result.problems).toEqual(problems)
+  else
+    expect(result.target.tls).toMatchObject({ mode: 'verify-full', ca: expect.stringContaining('BEGIN CERTIFICATE') })
 })
 
-test('the name that is compared is the host, whatever a driver says', () => {
+test('the certificate is compared with the host of the URL', () => {
   const shown = { subject: {}, subjectaltname: 'DNS:localhost' } as unknown as PeerCertificate
   const check = (host: string, mode: 'verify-ca' | 'verify-full') => {
     const options = tlsOptions({ host, tls: { mode } })

@@ -1,13 +1,13 @@
+import { DatabaseError } from 'pg'
 import { expect, test } from 'vitest'
-import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/db/database.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
 import { createHoldOrganization } from '../../src/store/hold-organization.ts'
 import { lockOrganization } from '../../src/store/organizations.ts'
-import { postgres } from '../../src/store/postgres-driver.ts'
+import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { startApiForTest } from '../support/installation.ts'
 
-// Seen to fail with a transaction for each request at once: all connections wait for the first organization.
-test('however much is asked of one organization, the others get a connection', async () => {
+test('many requests for one organization leave connections for the others', async () => {
   const api = await startApiForTest()
   const [busy, other] = [await api.organization(), await api.organization()]
   const { token } = await api.person([
@@ -36,11 +36,11 @@ test('however much is asked of one organization, the others get a connection', a
 })
 
 const orgId = 'org_01h455vb4pex5vsknk084sn02q' as OrgId
-const lockTimeout = () => new (postgres.PostgresError as unknown as new (message: string) => Error)('canceled')
+const lockTimeout = () => new DatabaseError('canceled', 8, 'error')
 
-test('one at a time, and what fails fails alone', async () => {
+test('work for one organization runs one at a time, and a failure affects no other', async () => {
   const db = { begin: (work: (tx: unknown) => unknown) => work(async () => []) } as unknown as Database
-  const hold = createHoldOrganization(db)
+  const hold = createHoldOrganization(createTransact(db, () => {}))
   const seen: string[] = []
   const work = (name: string) => async () => {
     seen.push(`${name} begins`)
@@ -56,10 +56,9 @@ test('one at a time, and what fails fails alone', async () => {
 })
 
 test.each([
-  ['the database cannot be reached', Object.assign(new Error('away'), { code: 'CONNECT_TIMEOUT' })],
-  ['somebody holds the organization for too long', Object.assign(lockTimeout(), { code: '55P03' })],
-  // Seen to fail without it: each waits for as long as the first has, one after the other.
-])('where %s, all that wait are told so at once', async (_why, away) => {
+  ['the database cannot be reached', Object.assign(new Error('away'), { code: 'ETIMEDOUT' })],
+  ['the organization is locked for too long', Object.assign(lockTimeout(), { code: '55P03' })],
+])('when %s, all waiting requests fail at once', async (_why, away) => {
   let attempts = 0
   const db = {
     async begin() {
@@ -68,27 +67,19 @@ test.each([
       throw away
     },
   } as unknown as Database
-  const hold = createHoldOrganization(db)
+  const hold = createHoldOrganization(createTransact(db, () => {}))
   const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => hold(orgId, async () => 1)))
   expect(outcomes).toEqual(Array.from({ length: 5 }, () => ({ status: 'rejected', reason: away })))
   expect(attempts).toBe(1)
 })
 
-// Seen to fail with Promise.all: the transaction ends, and what is said in it afterwards is a transaction of its own.
-test('a transaction does not end before its work has, also when the lock fails', async () => {
-  let ended = false
-  let saidAfterwards: boolean | null = null
+test('the work does not start when the lock fails', async () => {
   const tx = () => Promise.reject(new Error('no lock'))
-  const db = {
-    begin: (work: (given: unknown) => Promise<unknown>) =>
-      work(tx).finally(() => {
-        ended = true
-      }),
-  } as unknown as Database
+  const db = { begin: (work: (given: unknown) => Promise<unknown>) => work(tx) } as unknown as Database
+  let hasStarted = false
   const work = async () => {
-    await new Promise((done) => setTimeout(done, 5))
-    saidAfterwards = ended
+    hasStarted = true
   }
-  await expect(createHoldOrganization(db)(orgId, work)).rejects.toThrow('no lock')
-  expect(saidAfterwards).toBe(false)
+  await expect(createHoldOrganization(createTransact(db, () => {}))(orgId, work)).rejects.toThrow('no lock')
+  expect(hasStarted).toBe(false)
 })

@@ -31,7 +31,7 @@ async function addKeys(count: number): Promise<KeyId[]> {
 const lastUsed = async (id: KeyId): Promise<Date | null> =>
   (await api.db`select last_used_at from keyhook.api_key_uses where id = ${id}`)[0]?.last_used_at ?? null
 
-test('a use is shown in the list shortly after, and the request itself writes nothing', async () => {
+test('a use is in the list shortly after, and the request itself writes nothing', async () => {
   const mine = await startApiForTest()
   const id = await mine.organization()
   const { token } = await mine.person([{ orgId: id, role: 'owner' }])
@@ -52,7 +52,7 @@ test('a use is shown in the list shortly after, and the request itself writes no
   expect(Math.abs(Date.parse((await used())!) - before)).toBeLessThan(2_000)
 })
 
-test('a refused key is not noted as used', async () => {
+test('a revoked key is not recorded as used', async () => {
   const made = await call<{ id: KeyId; api_key: string }>(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
     token: owner.token,
     body: { name: 'x' },
@@ -86,7 +86,7 @@ test('last_used_at never goes backwards, whichever node writes last', async () =
   expect(await lastUsed(id!)).toEqual(new Date(later.getTime() + 7_000))
 })
 
-test('nodes that write the same keys in different orders do not wait for each other in a circle', async () => {
+test('nodes that write the same keys in different orders do not deadlock', async () => {
   const ids = await addKeys(300)
   const start = Date.parse('2026-02-01T00:00:00Z')
   const shuffled = () => ids.toSorted(() => Math.random() - 0.5)
@@ -101,7 +101,7 @@ test('nodes that write the same keys in different orders do not wait for each ot
   for (const id of ids.slice(0, 10)) expect(await lastUsed(id)).toEqual(new Date(start + 39))
 })
 
-test('a database that is away costs the note and nothing else', async () => {
+test('an outage of the database loses recorded uses and nothing else', async () => {
   const [id] = await addKeys(1)
   const errors: unknown[] = []
   const uses = createKeyUses({ db: api.db, now: () => new Date(), onError: (error) => errors.push(error) })
@@ -112,7 +112,7 @@ test('a database that is away costs the note and nothing else', async () => {
   expect(errors).toHaveLength(1)
 })
 
-test('a key in constant use is noted again every half second, each of many at once', async () => {
+test('each of many keys in constant use is recorded every half second', async () => {
   const ids = await addKeys(50)
   let at = new Date('2026-01-02T00:00:00Z')
   const uses = createKeyUses({ db: api.db, now: () => at, onError: () => expect.unreachable() })

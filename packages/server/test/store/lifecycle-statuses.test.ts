@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Transaction } from '../../src/db/database.ts'
 import { firstBackupStatus } from '../../src/domain/backup.ts'
 import { firstDatabaseStatus } from '../../src/domain/database.ts'
 import { firstInvoiceStatus } from '../../src/domain/invoice.ts'
 import { firstRestoreStatus } from '../../src/domain/restore.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import type { Transaction } from '../../src/db/database.ts'
 import {
   insertBackup,
   lockBackup,
@@ -55,7 +55,7 @@ async function make(tx: Transaction) {
 const bill = (tx: Transaction, month: string) =>
   insertInvoice(tx, orgId, { id: newId('inv'), month, currency: 'EUR', totalMinor: 1 })
 
-test('what is new is stored with the status that its lifecycle begins with', async () => {
+test('a new row has the first status of its lifecycle', async () => {
   await installation.db.begin(async (tx) => {
     const { statuses } = await make(tx)
     const invoice = await bill(tx, '2025-12')
@@ -69,7 +69,7 @@ test('what is new is stored with the status that its lifecycle begins with', asy
 })
 
 // Each is handed a status that is not its usual one: a store with a word of its own would write that.
-test('what is stored of a move is the status that the lifecycle names, and none that the store has of its own', async () => {
+test('every stored status is one that the lifecycle names', async () => {
   await installation.db.begin(async (tx) => {
     const { databaseId, backupId, restoreId } = await make(tx)
     const database = async () => (await lockDatabase(tx, orgId, databaseId))?.status
@@ -96,7 +96,7 @@ test('what is stored of a move is the status that the lifecycle names, and none 
   })
 })
 
-test('a date of deletion or of payment goes with no other status', async () => {
+test('a deletion or payment time is stored with no other status', async () => {
   const { db } = installation
   const cleared = db.begin(async (tx) => {
     const { databaseId } = await make(tx)

@@ -1,14 +1,11 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { connect, type Database, type Executor, isUnavailable } from '../../src/db/database.ts'
 import { faultOf } from '../../src/http/fault-of.ts'
-import { connect, type Database, type Executor, isUnavailable, learnTypesOnce } from '../../src/db/database.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 
-/*
- * What becomes of queries whose connection is lost. The driver's own ways would end the process here, which the test
- * runner reports as an unhandled error; remove a mend from store/driver-mends to see it.
- */
+/* Queries whose connection is lost. An error without a handler would end the process, which the test runner reports. */
 
 async function pools(connectionsMax: number) {
   const installation = await createInstallation()
@@ -16,15 +13,14 @@ async function pools(connectionsMax: number) {
   await installation.db`create table note (text text)`
   const db = connect(installation.target, { name: 'victim', connectionsMax })
   onTestFinished(() => db.end({ timeout: 5 }))
-  await learnTypesOnce(db)
   return { admin: installation.db, db, target: installation.target }
 }
 
 const killVictims = (admin: Database) => admin`
   select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'victim' and datname = current_database()`
 
-/** Another connection may just be noticing that it was killed as well. */
-async function goesOn(db: Database): Promise<void> {
+/** Another connection may have been killed as well. */
+async function works(db: Database): Promise<void> {
   for (let tries = 0; ; tries++) {
     try {
       await db`select 1`
@@ -36,7 +32,7 @@ async function goesOn(db: Database): Promise<void> {
   }
 }
 
-test('a transaction whose connection is lost fails as unavailable, and the pool goes on', async () => {
+test('a transaction whose connection is lost fails as unavailable, and the pool works on', async () => {
   const { admin, db } = await pools(2)
   for (let round = 0; round < 6; round++) {
     const inTheMiddle = db.begin(async (tx) => {
@@ -45,13 +41,13 @@ test('a transaction whose connection is lost fails as unavailable, and the pool 
       await tx`insert into note values ('lost too')`
     })
     await expect(inTheMiddle).rejects.toSatisfy(isUnavailable)
-    // More at once than there are connections: one that had been spoiled would keep its queries for ever.
-    await Promise.all([goesOn(db), goesOn(db), goesOn(db)])
+    // More at once than there are connections: a broken one that stayed in the pool would be used.
+    await Promise.all([works(db), works(db), works(db)])
   }
   expect(await admin`select 1 from note`).toHaveLength(0)
 })
 
-test('where no new connection is to be had, what is asked is refused and does not wait for ever', async () => {
+test('where no new connection can be made, queries fail and do not wait forever', async () => {
   const { admin, db } = await pools(1)
   const allow = (allowed: boolean) =>
     admin`update pg_database set datallowconn = ${allowed} where datname = current_database()`
@@ -65,16 +61,16 @@ test('where no new connection is to be had, what is asked is refused and does no
   await expect(inTheMiddle).rejects.toSatisfy(isUnavailable)
   for (let n = 0; n < 3; n++) await expect(db`select 1`).rejects.toSatisfy(isUnavailable)
   await allow(true)
-  await goesOn(db)
+  await works(db)
 })
 
-test('what a lost transaction says next is not said outside of it', async () => {
-  const { admin, db } = await pools(1)
+test('the next statement of a lost transaction does not run outside of it', async () => {
+  const { admin, db } = await pools(2)
   const lost = db.begin(async (tx) => {
     await tx`insert into note values ('inside')`
     await killVictims(admin)
-    // Somebody else gets the only connection, made anew.
-    await goesOn(db)
+    // Another query gets a new connection.
+    await works(db)
     await tx`insert into note values ('outside')`
   })
   await expect(lost).rejects.toSatisfy(isUnavailable)
@@ -82,12 +78,11 @@ test('what a lost transaction says next is not said outside of it', async () => 
   expect(await admin`select text from note`).toEqual([])
 })
 
-test('every query is answered, one way or the other, when sockets are reset under a stream of them', async () => {
+test('every query ends, with an answer or an error, when sockets are reset under a stream of them', async () => {
   const { target } = await pools(1)
   const bridge = await bridgeTo(target)
   const db = connect(bridge.target, { name: 'victim', connectionsMax: 4 })
   onTestFinished(() => db.end({ timeout: 1 }))
-  await learnTypesOnce(db)
   let asked = 0
   let answered = 0
   const ask = async () => {
@@ -107,21 +102,18 @@ test('every query is answered, one way or the other, when sockets are reset unde
   expect(answered).toBe(asked)
 })
 
-test('a connection that is lost while the driver asks for types is made anew, and ends nothing', async () => {
-  const { target } = await pools(1)
-  const bridge = await bridgeTo(target, { cutAt: 'pg_catalog.pg_type' })
-  const db = connect(bridge.target, { name: 'victim', connectionsMax: 1 })
-  onTestFinished(() => db.end({ timeout: 1 }))
-  expect(await db`select 1 as one`).toEqual([{ one: 1 }])
-})
-
-test('a connection that says nothing any more is given up; one that has nothing to say is not', async () => {
+/** Through a bridge that can be silenced, with a limit of half a second. */
+async function silentPool() {
   const installation = await createInstallation()
   onTestFinished(() => installation.close())
   const bridge = await bridgeTo(installation.target)
   const db = connect(bridge.target, { name: 'victim', connectionsMax: 1, silentMsMax: 500 })
   onTestFinished(() => db.end({ timeout: 1 }))
-  await learnTypesOnce(db)
+  return { admin: installation.db, bridge, db }
+}
+
+test('a connection that does not answer is closed; an idle one is not', async () => {
+  const { bridge, db } = await silentPool()
   const [before] = await db`select pg_backend_pid() as pid`
   await sleep(1_200)
   expect(await db`select pg_backend_pid() as pid`).toEqual([before])
@@ -130,8 +122,107 @@ test('a connection that says nothing any more is given up; one that has nothing 
   expect(await db`select 1 as one`).toEqual([{ one: 1 }])
 })
 
+test('nothing queues behind a query that hangs: the transaction ends at once, and a new connection serves the next', async () => {
+  const { bridge, db } = await silentPool()
+  await db`select 1`
+  const startedAt = performance.now()
+  const hanging = db.begin(async (tx) => {
+    await tx`select 1`
+    bridge.silence()
+    await tx`select 2`.catch(() => {})
+    await tx`select 3`
+  })
+  const next = db`select 1 as one`
+  await expect(hanging).rejects.toThrow('Query read timeout')
+  expect(performance.now() - startedAt).toBeLessThan(950)
+  expect(await next).toEqual([{ one: 1 }])
+})
+
+test('a statement that is sent after its transaction has ended fails, and does not run', async () => {
+  const { admin, db } = await pools(1)
+  const stray = Promise.withResolvers<void>()
+  const ended = db.begin(async (tx) => {
+    const late = async () => {
+      await sleep(50)
+      await tx`insert into note values ('stray')`
+    }
+    late().then(stray.resolve, stray.reject)
+    stray.promise.catch(() => {})
+    throw new Error('ended early')
+  })
+  await expect(ended).rejects.toThrow('ended early')
+  await expect(stray.promise).rejects.toThrow('The transaction has ended.')
+  expect(await admin`select text from note`).toEqual([])
+})
+
+test('closing waits for queries that run and that wait for a connection', async () => {
+  const { db } = await pools(1)
+  const answers = Promise.all([db`select pg_sleep(0.1), 1 as n`, db`select pg_sleep(0.1), 2 as n`, db`select 3 as n`])
+  await sleep(20)
+  await db.end({ timeout: 5 })
+  expect((await answers).map(([row]) => row!.n)).toEqual([1, 2, 3])
+  await expect(db`select 1`).rejects.toSatisfy(isUnavailable)
+})
+
+test('closing ends queries, transactions and sessions that take too long', async () => {
+  const { db } = await pools(3)
+  const session = await db.reserve()
+  const never = Promise.withResolvers<void>()
+  const work = Promise.allSettled([
+    db`select pg_sleep(30)`,
+    db.begin(async (tx) => {
+      await never.promise
+      await tx`select 1`
+    }),
+  ])
+  await sleep(100)
+  await db.end({ timeout: 0 })
+  await expect(session`select 1`).rejects.toSatisfy(isUnavailable)
+  session.release()
+  never.resolve()
+  for (const outcome of await work)
+    expect(outcome).toMatchObject({ status: 'rejected', reason: expect.toSatisfy(isUnavailable) })
+})
+
+test('a reserved connection is closed on release, with its settings', async () => {
+  const { db } = await pools(1)
+  const session = await db.reserve()
+  await session`select set_config('acme.note', 'ours', false)`
+  session.release()
+  expect(await db`select current_setting('acme.note', true) as note`).toEqual([{ note: null }])
+})
+
+test('a request waits for a free connection only as long as for a new one', async () => {
+  const { target } = await pools(1)
+  const db = connect({ ...target, connectSeconds: 1 }, { name: 'victim', connectionsMax: 1 })
+  onTestFinished(() => db.end({ timeout: 5 }))
+  const busy = db`select pg_sleep(1.5)`.then(() => 'answered')
+  await expect(db`select 1`).rejects.toSatisfy(isUnavailable)
+  expect(await busy).toBe('answered')
+})
+
+test('notifications arrive again after their connection was lost', async () => {
+  const { admin, db } = await pools(1)
+  const received: string[] = []
+  const stop = await db.listen('news', (payload) => received.push(payload))
+  await admin`select pg_notify('news', 'first')`
+  await expect.poll(() => received).toEqual(['first'])
+  await killVictims(admin)
+  await expect
+    .poll(async () => {
+      await admin`select pg_notify('news', 'again')`
+      return received
+    })
+    .toContain('again')
+  await stop()
+  const before = received.length
+  await admin`select pg_notify('news', 'late')`
+  await sleep(50)
+  expect(received).toHaveLength(before)
+})
+
 test.each(['53100', '53200'])(
-  'a server without room (%s) may have some another time, and it is no fault of ours',
+  'a server without disk space or memory (%s) is an outage, not an internal error',
   async (code) => {
     const { db } = await pools(1)
     const error = await db
@@ -141,26 +232,25 @@ test.each(['53100', '53200'])(
   },
 )
 
-test('what a limit of time cut short may be tried again, and is no fault of ours', async () => {
+test('a statement that exceeded a time limit is an outage, not an internal error', async () => {
   const { db } = await pools(1)
-  const cutShort = db.begin(async (tx) => {
+  const tooLong = db.begin(async (tx) => {
     await tx`set local statement_timeout = 20`
     await tx`select pg_sleep(5)`
   })
-  const error = await cutShort.catch((thrown: unknown) => thrown)
+  const error = await tooLong.catch((thrown: unknown) => thrown)
   expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
 })
 
-test('the words of the job queue for a lost connection, and a network that leads nowhere, are an outage like others', () => {
+test('lost connections that have a message and no code, and networks without a route, are an outage', () => {
   for (const words of ['Connection terminated unexpectedly', 'timeout exceeded when trying to connect'])
     expect(faultOf(new Error(words)).status, words).toBe(503)
   for (const code of ['EHOSTUNREACH', 'ENETUNREACH'])
     expect(faultOf(Object.assign(new Error(code), { code })).status, code).toBe(503)
-  expect(faultOf(new Error('connection terminated our patience')).status).toBe(500)
+  expect(faultOf(new Error('connection terminated the discussion')).status).toBe(500)
 })
 
-// Seen to fail without the bound: the other waits for as long as the client says nothing.
-test('a transaction whose client says nothing any more is ended, and what it held is free', async () => {
+test('a transaction whose client is frozen is ended after five seconds, and its locks are released', async () => {
   const { admin, db } = await pools(1)
   await admin`insert into note values ('held')`
   const begun = performance.now()
@@ -177,13 +267,13 @@ test('a transaction whose client says nothing any more is ended, and what it hel
   expect(performance.now() - begun).toBeGreaterThan(4_000)
   await expect(frozen).rejects.toSatisfy(isUnavailable)
   expect(await admin`select text from note`).toEqual([{ text: 'by the other' }])
-  await goesOn(db)
+  await works(db)
 }, 30_000)
 
-test('the bound is of the transaction alone: what follows on its connection is as it was', async () => {
+test('the limit for idle transactions does not outlive its transaction', async () => {
   const { db } = await pools(1)
   const shown = (sql: Executor) => sql`show idle_in_transaction_session_timeout`
   const [before] = await shown(db)
-  expect(await db.begin('isolation level serializable', shown)).toEqual([{ idle_in_transaction_session_timeout: '5s' }])
+  expect(await db.begin(shown)).toEqual([{ idle_in_transaction_session_timeout: '5s' }])
   expect(await shown(db)).toEqual([before])
 })

@@ -1,18 +1,17 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { connect, sendAlone } from '../../src/db/database.ts'
+import { connect } from '../../src/db/database.ts'
 import { holdOpen } from '../support/hold-open.ts'
 import { startApiForTest } from '../support/installation.ts'
 import { until } from '../webhooks/support/delivery-test.ts'
 
-// Seen to fail without the mend of the driver: it is answered after the one that waits.
-test('a query is not sent behind one that waits for somebody, also when no connection is idle', async () => {
+test('a query is not sent behind one that waits for a lock, also when no connection is idle', async () => {
   const api = await startApiForTest()
   const letGo = await holdOpen(api.db, (tx) => tx`select pg_advisory_xact_lock(1)`)
   const db = connect(api.target, { name: 'two', connectionsMax: 2 })
   onTestFinished(() => db.end({ timeout: 1 }))
   await Promise.all([db`select pg_sleep(0.1)`, db`select pg_sleep(0.1)`])
   let isAnswered = false
-  const waiting = sendAlone(db`select pg_advisory_xact_lock(1)`).then(() => {
+  const waiting = db`select pg_advisory_xact_lock(1)`.then(() => {
     isAnswered = true
   })
   const blocked = () => api.db`select from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0`
@@ -25,8 +24,7 @@ test('a query is not sent behind one that waits for somebody, also when no conne
   await waiting
 }, 30_000)
 
-// Seen to fail without the mend of the driver: the query leaves when the callback that was already waiting is over.
-test('a short query leaves at once, whatever the process has to do next', async () => {
+test('a query is sent at once, before other work that the process has queued', async () => {
   const { db } = await startApiForTest()
   const ask = () => db<{ at: Date }[]>`select clock_timestamp() as at`.then(([row]) => row!.at.getTime())
   await ask()

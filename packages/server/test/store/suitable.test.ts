@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Embedded, openEmbedded } from '../../src/embedded/index.ts'
 import { connect, type Database } from '../../src/db/database.ts'
+import { type Embedded, openEmbedded } from '../../src/embedded/index.ts'
 import { checkSuitable } from '../../src/store/suitable.ts'
 import { scratchFolder } from '../platform/support/platform.ts'
 import { removeDataDirectory } from '../support/data-directory.ts'
 
-// A server of its own: what is set for all of it would be set for every other test.
+// Its own server: a setting of the whole server would affect every other test.
 let folder: string
 let embedded: Embedded
 let admin: Database
@@ -25,7 +25,7 @@ afterAll(async () => {
   await removeDataDirectory(folder)
 })
 
-/** On a new connection, which is when such settings are taken up. */
+/** On a new connection, because such settings apply only then. */
 async function asRole<T>(work: (db: Database) => Promise<T>): Promise<T> {
   const target = { ...embedded.connection, user: role, password: 'x', database }
   const db = connect(target, { name: 'test', connectionsMax: 1 })
@@ -59,24 +59,24 @@ const places = [
   ['the whole server', 'alter system'],
 ] as const
 
-describe.each(places)('what %s sets otherwise', (_, place) => {
+describe.each(places)('set for %s', (_, place) => {
   test.each(Object.entries(wrong))(
-    '%s: the refusal says what to run, and the role itself can run it',
+    '%s: the error contains the statement that fixes it, and the role itself can run it',
     async (name, value) => {
-      const say = async (what: string) => {
+      const change = async (clause: string) => {
         await admin.unsafe(`set default_transaction_read_only = off`)
-        await admin.unsafe(`${place} ${what}`)
+        await admin.unsafe(`${place} ${clause}`)
         await admin`select pg_reload_conf()`
       }
-      await say(`set ${name} = '${value}'`)
+      await change(`set ${name} = '${value}'`)
       await expect.poll(problem, { timeout: 10_000 }).not.toBeNull()
-      const said = (await problem())!
-      expect(said).toMatch(new RegExp(`^DATABASE_URL: ${name} is "[^"]+" there, and has to be "[^"]+"\\. [^\\n]+$`))
-      const [, change] = /New connections have it right after: (.+)$/.exec(said)!
-      await asRole((db) => db.unsafe(change!))
+      const message = (await problem())!
+      expect(message).toMatch(new RegExp(`^DATABASE_URL: ${name} is "[^"]+" and must be "[^"]+"\\. [^\\n]+$`))
+      const [, statement] = /This changes it for new connections: (.+)$/.exec(message)!
+      await asRole((db) => db.unsafe(statement!))
       expect(await problem()).toBeNull()
       await admin.unsafe(`alter role "${role}" in database "${database}" reset all`)
-      if (!place.includes(' in database ')) await say(`reset ${name}`)
+      if (!place.includes(' in database ')) await change(`reset ${name}`)
       await expect.poll(problem, { timeout: 10_000 }).toBeNull()
     },
   )

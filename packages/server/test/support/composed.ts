@@ -32,6 +32,7 @@ export const routesOf = (installation: Installation): Route[] =>
   composeRoutes(installation, {
     queue: composeJobQueue(installation, { log: silent, worksOnJobs: false }),
     hints: composeHints(installation, silent),
+    intakeDb: installation.db,
   })
 
 /** What `serve --role dispatcher` runs; `hints` where somebody else in the process gives them. */

@@ -1,8 +1,8 @@
-import type { OrgId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/db/database.ts'
+import type { OrgId } from '../../src/kernel/ids.ts'
 import { holdOpen } from './hold-open.ts'
 
-/** Takes what the organization's publishers take turns with, until the function that it returns is called. */
+/** Locks the organization's event counter, as a publisher does, until the function that it returns is called. */
 export const holdPublishers = (db: Database, orgId: OrgId): Promise<() => Promise<void>> =>
   holdOpen(
     db,

@@ -15,7 +15,7 @@ export async function countRows(db: Database): Promise<Record<string, number>> {
   for (const { schema, name } of await tables(db)) {
     // Written seconds after a request, in the middle of whatever is being counted.
     if (name === 'api_key_uses') continue
-    const [row] = await db<{ n: number }[]>`select count(*)::int as n from ${db(schema)}.${db(name)}`
+    const [row] = await db.unsafe<{ n: number }[]>(`select count(*)::int as n from "${schema}"."${name}"`)
     counts[`${schema}.${name}`] = row!.n
   }
   return counts
@@ -25,7 +25,7 @@ export async function countRows(db: Database): Promise<Record<string, number>> {
 export async function dumpDatabase(db: Database): Promise<string> {
   const lines: string[] = []
   for (const { schema, name } of await tables(db)) {
-    const rows = await db<{ line: string }[]>`select t::text as line from ${db(schema)}.${db(name)} t`
+    const rows = await db.unsafe<{ line: string }[]>(`select t::text as line from "${schema}"."${name}" t`)
     lines.push(`-- ${schema}.${name}`, ...rows.map((row) => row.line))
   }
   return lines.join('\n')

@@ -1,5 +1,5 @@
-import { type DatabaseId, newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { Database } from '../../src/db/database.ts'
+import { type DatabaseId, newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 
 /** A database that was there for so long, as its rows tell it; there never was one. */
 export async function recordUsage(

@@ -1,75 +1,75 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import type { Database } from '../../src/db/database.ts'
 import { leaseMsMax } from '../../src/domain/lease.ts'
 import { retryMsMax } from '../../src/domain/retry-schedule.ts'
-import type { Database } from '../../src/db/database.ts'
-import { leaseLanes, releaseLanes } from '../../src/store/delivery/lanes.ts'
-import { wakeLanes } from '../../src/store/delivery/news.ts'
-import { createHousekeeping } from '../../src/webhooks/housekeeping.ts'
+import { deleteWebhook } from '../../src/store/webhooks.ts'
+import { createMaintenance } from '../../src/webhooks/maintenance.ts'
+import { fetchDue } from '../../src/webhooks/sql/fetch.ts'
+import { releaseLanes } from '../../src/webhooks/sql/lease.ts'
 import { holdOpen } from '../support/hold-open.ts'
-import { deliveryEnvironment, deliveryTest, until } from './support/delivery-test.ts'
-import { eventIdOf, receiverFor } from './support/receiver.ts'
+import { deliveryTest, until } from './support/delivery-test.ts'
+import { begin, deliverDue, lease, leasedLane, leaseMs, settleFailed, wake } from './support/leased-lane.ts'
+import { receiverFor } from './support/receiver.ts'
 
-/** As a dispatcher does every five minutes. Says how many lanes there were whose time was wrong. */
-async function mendTimes(db: Database): Promise<number> {
+/** What a dispatcher does every hour. Returns how many lanes had a wrong time. */
+async function runHourly(db: Database): Promise<number> {
   let found = 0
   const failures: unknown[] = []
-  await createHousekeeping({
+  await createMaintenance({
     db,
     retentionDays: null,
-    leaseMs: Number(deliveryEnvironment.KEYHOOK_DELIVERY_LEASE_MS),
+    leaseMs,
     now: Date.now,
     hint() {},
     onClockSetBack(lanes) {
       found += lanes
     },
     onError: (error) => failures.push(error),
-  }).mendTimes()
+  }).hourly()
   expect(failures).toEqual([])
   return found
 }
 
-/** What was written of lanes was written by a clock that was a year ahead. */
+/** The lanes were written while PostgreSQL's clock was a year ahead. */
 const wasAhead = (db: Database) => db`update keyhook.lanes set due_at = due_at + interval '1 year'`
 
-/** A lane with one delivery, that a dispatcher has taken which is no more. */
-async function orphanedLane() {
-  const world = await deliveryTest()
-  const receiver = await receiverFor()
-  await world.addWebhook(receiver.url)
-  await world.publishOne()
-  await wakeLanes(world.db, 10)
-  const [lane] = await leaseLanes(world.db, { owner: 'dead', lanesMax: 1, leaseMs: 1_000 })
-  return { world, receiver, lane: lane! }
-}
-type Orphaned = Awaited<ReturnType<typeof orphanedLane>>
+type Leased = Awaited<ReturnType<typeof leasedLane>>
+const abandon = ({ db, held }: Leased) => releaseLanes(db, [{ ...held, abandon: true }])
 
-// Seen to fail without: nothing arrives for a year.
-test.each<[string, (orphaned: Orphaned) => Promise<unknown>]>([
-  ['died', async () => {}],
+test.each<[string, (leased: Leased) => Promise<unknown>, number]>([
+  ['dispatcher died', async () => {}, leaseMs],
+  ['dispatcher stopped', abandon, 0],
   [
-    'stopped',
-    ({ world, lane: { laneId, token } }) =>
-      releaseLanes(world.db, [{ laneId, token, asked: 0, begunNo: 0, settled: true, abandon: true }]),
+    'dispatcher stopped with an attempt in flight',
+    async (leased) => {
+      await begin(leased.db, leased.first)
+      await abandon(leased)
+    },
+    0,
   ],
-])(
-  'a webhook whose dispatcher %s while the clock was ahead gets its deliveries once it is right',
-  async (_how, end) => {
-    const orphaned = await orphanedLane()
-    const { world, receiver } = orphaned
-    await end(orphaned)
-    await wasAhead(world.db)
-    await world.startDispatcher()
-    await sleep(1_500)
-    expect(receiver.received).toHaveLength(0)
-    expect(await mendTimes(world.db)).toBe(1)
-    await until(() => receiver.received.length === 1, 'the delivery')
-    expect(await mendTimes(world.db)).toBe(0)
-  },
-)
+  [
+    'webhook was deleted with an attempt in flight',
+    async (leased) => {
+      await begin(leased.db, leased.first)
+      await abandon(leased)
+      await leased.db.begin((tx) => deleteWebhook(tx, leased.world.orgId, leased.webhook.id))
+    },
+    0,
+  ],
+])('a lane whose %s while the clock was ahead is leased once the clock is right', async (_how, end, dueInMs) => {
+  const leased = await leasedLane()
+  const { db } = leased
+  await end(leased)
+  await wasAhead(db)
+  expect(await lease(db)).toEqual([])
+  expect(await runHourly(db)).toBe(1)
+  expect(await runHourly(db)).toBe(0)
+  // A dispatcher that is alive renews the lease in that time; the lane of a dead one becomes due.
+  await db`update keyhook.lanes set due_at = due_at - ${dueInMs} * interval '1 millisecond'`
+  expect(await lease(db)).toHaveLength(1)
+})
 
-// Seen to fail when leased lanes are made due at once: the other dispatcher sends it again.
-test('a dispatcher that is alive loses no lane when the clock is set back', async () => {
+test('a running dispatcher loses no lane when the clock is set back', async () => {
   const world = await deliveryTest({ KEYHOOK_DELIVERY_TIMEOUT_MS: '10000' })
   const receiver = await receiverFor(() => ({ delayMs: 3_500 }))
   await world.addWebhook(receiver.url)
@@ -79,67 +79,77 @@ test('a dispatcher that is alive loses no lane when the clock is set back', asyn
   await until(() => receiver.received.length === 1, 'the request')
   await until(async () => {
     await wasAhead(world.db)
-    // Unless it has been renewed in between.
-    return (await mendTimes(world.db)) === 1
+    // Zero when the lease was renewed in between.
+    return (await runHourly(world.db)) === 1
   })
-  await until(async () => (await world.attempts()).length > 0, 'its outcome')
-  await sleep(500)
+  await until(async () => (await world.db`select from keyhook.lanes where due_at is null`).length === 1, 'the release')
   expect((await world.attempts()).map((one) => one.status)).toEqual(['succeeded'])
   expect(receiver.received).toHaveLength(1)
 })
 
-// Seen to fail without: the event that comes in between arrives, and nothing else does.
-test.each(['free', 'busy'])(
-  'a retry that was put in line while the clock was ahead is sent (its lane is %s)',
-  async (how) => {
-    const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1h' })
-    const receiver = await receiverFor((_request, count) => ({ status: count === 1 ? 500 : 200 }))
-    await world.addWebhook(receiver.url)
-    await world.startDispatcher()
-    const refused = await world.publishOne()
-    const isFree = async () =>
-      (await world.db`select from keyhook.lanes where lease_owner is null and due_at > now()`)[0]
-    await until(isFree, 'the lane to be free')
-    await world.db`update keyhook.retries set due_at = due_at + interval '1 year'`
-    await wasAhead(world.db)
-    await world.publishOne()
-    await until(() => receiver.received.length === 2, 'another event')
-    if (how === 'free') await until(isFree, 'the lane to be free again')
-    expect(await mendTimes(world.db)).toBe(1)
-    await until(() => receiver.received.length === 3, 'the retry')
-    expect(eventIdOf(receiver.received[2]!)).toBe(refused)
-    await until(async () => (await world.attempts()).length === 3, 'its outcome')
-    expect(await world.db`select from keyhook.retries`).toHaveLength(0)
-  },
-)
-
-test('a free lane that waits for a retry until next year, although none waits so long, is due', async () => {
-  const { world, receiver } = await orphanedLane()
-  await world.db`
-    update keyhook.lanes set lease_owner = null, cursor_seq = head_seq, asked = 1, due_at = now() + interval '1 year'`
-  await world.db`insert into keyhook.retries select org_id, id, 1, now(), 1, 0 from keyhook.lanes`
-  await world.startDispatcher()
-  expect(await mendTimes(world.db)).toBe(1)
-  await until(() => receiver.received.length === 1, 'the retry')
+test.each(['free', 'leased'])('a retry written while the clock was ahead is sent (its lane is %s)', async (state) => {
+  const { world, db, first, held } = await leasedLane()
+  await begin(db, first)
+  await settleFailed(db, first, 3_600_000)
+  await db`update keyhook.retries set due_at = due_at + interval '1 year'`
+  if (state === 'free') {
+    expect(await releaseLanes(db, [held])).toEqual([held.laneId])
+    expect(await runHourly(db)).toBe(1)
+    await deliverDue(db)
+    expect((await world.attempts()).map((one) => one.status)).toEqual(['failed', 'succeeded'])
+    return
+  }
+  expect(await runHourly(db)).toBe(1)
+  // The holder is not asked to release the lane without having looked for retries.
+  expect(await releaseLanes(db, [held])).toEqual([])
+  const request = { laneId: held.laneId, orgId: world.orgId, afterSeq: 1, firstsMax: 10, retriesMax: 10 }
+  expect(await fetchDue(db, [request])).toMatchObject([{ eventSeq: 1, attempts: 1 }])
 })
 
-test('the longest lease there is, the longest wait for a retry, and a lane that somebody has locked are left as they are', async () => {
-  const { world } = await orphanedLane()
-  const { db } = world
+test('a free lane that is due next year, although its retry is due now, is corrected', async () => {
+  const { world, db, first, held } = await leasedLane()
+  await begin(db, first)
+  await settleFailed(db, first)
+  await releaseLanes(db, [held])
+  await wasAhead(db)
+  expect(await runHourly(db)).toBe(1)
+  await deliverDue(db)
+  expect((await world.attempts()).map((one) => one.status)).toEqual(['failed', 'succeeded'])
+})
+
+test('the longest lease, the longest wait for a retry, and locked lanes are left alone', async () => {
+  const { db, first, world } = await leasedLane()
   const dueAt = async () => (await db`select due_at from keyhook.lanes`)[0]!.due_at
-  const leftAlone = async () => {
+  const expectLeftAlone = async () => {
     const before = await dueAt()
-    expect(await mendTimes(db)).toBe(0)
+    expect(await runHourly(db)).toBe(0)
     expect(await dueAt()).toEqual(before)
   }
   await db`update keyhook.lanes set due_at = now()`
-  await leaseLanes(db, { owner: 'slow', lanesMax: 1, leaseMs: leaseMsMax })
-  await leftAlone()
+  await lease(db, { leaseMs: leaseMsMax })
+  await expectLeftAlone()
   await wasAhead(db)
   const unlock = await holdOpen(db, (tx) => tx`select from keyhook.lanes for update`)
-  await leftAlone()
+  await expectLeftAlone()
   await unlock()
-  await db`update keyhook.lanes set lease_owner = null, cursor_seq = head_seq, due_at = now() + ${retryMsMax} * interval '1 millisecond'`
-  await db`insert into keyhook.retries select org_id, id, 1, due_at, 1, 1 from keyhook.lanes`
-  await leftAlone()
+  await db`
+    update keyhook.lanes
+    set lease_owner = null, cursor_seq = head_seq, due_at = now() + ${retryMsMax} * interval '1 millisecond'`
+  await db`
+    insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
+    select ${first.laneId}, 1, ${world.orgId}, due_at, 1, 1 from keyhook.lanes`
+  await expectLeftAlone()
+})
+
+test('the lane of a dispatcher that died while the clock was ahead is delivered by another', async () => {
+  const world = await deliveryTest()
+  const receiver = await receiverFor()
+  await world.addWebhook(receiver.url)
+  await world.publishOne()
+  await wake(world.db)
+  await lease(world.db, { owner: 'dead' })
+  await wasAhead(world.db)
+  // It runs what is done every hour when it starts.
+  await world.startDispatcher()
+  await until(() => receiver.received.length === 1, 'the delivery')
 })

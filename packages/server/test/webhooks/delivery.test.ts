@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { readHeaders } from '../../src/domain/recorded-headers.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
-import { publish } from '../../src/webhooks/publishing/publish.ts'
+import { publish } from '../../src/webhooks/publish.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
@@ -124,7 +124,7 @@ test('a publisher that stays open for long holds up nobody but its own organizat
   const held = new Promise<void>((done) => {
     release = done
   })
-  const slow = world.db.begin(async (tx) => {
+  const slow = world.transact(async (tx) => {
     await publish(tx, { orgId: world.orgId, type: 'database.created', data: { database_id: 'db_1', name: 'slow' } })
     await held
   })
@@ -132,7 +132,7 @@ test('a publisher that stays open for long holds up nobody but its own organizat
   await until(() => receiver.received.length === 1, 'the other organization')
   release()
   await slow
-  await until(() => receiver.received.length === 2, 'the commit, which no hint announced')
+  await until(() => receiver.received.length === 2, 'the event of the publisher that stayed open')
 })
 
 // Invariant 6. Seen to fail when a lane does not become narrower with failures.

@@ -2,43 +2,25 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
+import { connect } from '../../src/db/database.ts'
 import { readNetwork } from '../../src/domain/network.ts'
 import type { WebhookId } from '../../src/kernel/ids.ts'
-import type { Database } from '../../src/db/database.ts'
-import { connect } from '../../src/db/database.ts'
-import { redeliver } from '../../src/store/delivery/redeliveries.ts'
+import { redeliver } from '../../src/store/delivery/redelivery.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { startEngine } from '../../src/webhooks/engine.ts'
 import { call } from '../support/client.ts'
 import { apiAlone } from '../support/composed.ts'
 import { deliveryTest, until } from './support/delivery-test.ts'
+import { findLostDeliveries } from './support/lost-deliveries.ts'
 import { caFile, type Reply, receiverFor } from './support/receiver.ts'
 
 const silent = pino({ level: 'silent' })
 
-/** Deliveries that are not finished and that nobody would ever look at again, in one snapshot of the database. */
-const limbo = (db: Database) => db`
-  select 'a retry without a time' as why, r.lane_id, r.event_seq
-  from keyhook.retries r join keyhook.lanes l on l.id = r.lane_id and l.org_id = r.org_id
-  where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(r.due_at, now())))
-  union all
-  select 'an attempt on its way that nobody would look for', s.lane_id, s.event_seq
-  from keyhook.in_flight s join keyhook.lanes l on l.id = s.lane_id and l.org_id = s.org_id
-  where l.due_at is null or (l.lease_owner is null and l.due_at > now())
-  union all
-  select 'a first attempt that no lane was told of', d.lane_id, d.event_seq
-  from keyhook.deliveries d join keyhook.lanes l on l.id = d.lane_id and l.org_id = d.org_id
-  where l.ended_at is null and d.event_seq > l.cursor_seq and (l.due_at is null or l.head_seq < d.event_seq)
-    and not exists (
-      select 1 from keyhook.wakes w
-      where w.org_id = d.org_id and d.event_seq >= w.first_seq and d.event_seq <= w.last_seq
-    )`
-
 /*
- * Invariant 5. Seen to fail when: a lane is given back with `due_at` null; a lane is woken without `due_at`; a redelivery
- * does not ask its lane.
+ * Invariant 5. Fails when a lane is released with `due_at` null, when a lane is woken without `due_at`, and when a redelivery
+ * does not make its lane due.
  */
-test('a delivery that is not finished is due at some time, at every moment of a busy life', async () => {
+test('a delivery that is not finished is due at some time, at every moment', async () => {
   const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,3s', KEYHOOK_DELIVERY_LEASE_MS: '500' })
   let count = 0
   const receiver = await receiverFor(() => ({ status: ++count % 3 === 0 ? 500 : 200, delayMs: count % 7 }))
@@ -46,11 +28,11 @@ test('a delivery that is not finished is due at some time, at every moment of a 
   for (let i = 0; i < 5; i++) webhooks.push(await world.addWebhook(receiver.url))
   let engine = await world.startDispatcher()
   await world.startDispatcher()
-  let over = false
+  let isOver = false
   const found: unknown[] = []
   const watching = (async () => {
-    while (!over && found.length === 0) {
-      found.push(...(await limbo(world.db)))
+    while (!isOver && found.length === 0) {
+      found.push(...(await findLostDeliveries(world.db)))
       await sleep(3)
     }
   })()
@@ -67,7 +49,7 @@ test('a delivery that is not finished is due at some time, at every moment of a 
     }
     await sleep(i % 4)
   }
-  /** Nothing to do, and nobody holds a lane: retries that wait for seconds have let their lanes go in between. */
+  /** Everything is finished and no lane is leased. */
   const rest = () =>
     until(async () => {
       const busy = await world.db`
@@ -80,18 +62,18 @@ test('a delivery that is not finished is due at some time, at every moment of a 
     limit 1`
   const before = receiver.received.length
   await world.db.begin((tx) => redeliver(tx, world.orgId, last!.webhook_id, last!.id))
-  await until(() => found.length > 0 || receiver.received.length > before, 'a redelivery to a lane at rest')
+  await until(() => found.length > 0 || receiver.received.length > before, 'a redelivery in a released lane')
   await rest()
-  over = true
+  isOver = true
   await watching
   expect(found).toEqual([])
 })
 
 /*
- * Invariant 7. Seen to fail when a transaction is opened before a request and committed after its answer: with one
- * connection everything stands still, and `idle in transaction` shows.
+ * Invariant 7. Fails when a transaction is opened before a request and committed after its answer: with one connection nothing
+ * else can be delivered, and the session is `idle in transaction`.
  */
-test('no connection is held across a request: with one connection and receivers that hang, all others go on', async () => {
+test('no connection is held across a request: with one connection, receivers that hang hold up no others', async () => {
   const world = await deliveryTest()
   const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
   const healthy = await receiverFor()
@@ -136,7 +118,7 @@ test('no connection is held across a request: with one connection and receivers 
   onTestFinished(() => engine.stop())
   await world.publishOne(sick)
   await until(() => hanging.received.length === 10, 'ten requests that hang')
-  // The interface, on the same single connection.
+  // The API, on the same single connection.
   const shared = { ...world, db: only }
   const api = apiAlone(shared)
   onTestFinished(() => api.close())

@@ -3,18 +3,23 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { operator } from '../../src/domain/audit.ts'
 import type { NewEvent } from '../../src/domain/events.ts'
 import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
+import { createTransact, type Transact } from '../../src/store/publishing-transaction.ts'
 import { deleteWebhook, insertWebhook } from '../../src/store/webhooks.ts'
-import { publish, publishReport } from '../../src/webhooks/publishing/publish.ts'
+import { createIntake } from '../../src/webhooks/intake.ts'
+import { publish, publishSample } from '../../src/webhooks/publish.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 import { until } from './support/delivery-test.ts'
 
 let api: TestApi
 let orgId: OrgId
 let userId: UserId
+let transact: Transact
+let hinted: OrgId[] = []
 
 beforeAll(async () => {
   api = await startApi()
   orgId = await api.organization()
+  transact = createTransact(api.db, (orgIds) => void hinted.push(...orgIds))
   userId = (await api.person([{ orgId, role: 'owner' }])).userId
 })
 afterAll(() => api.close())
@@ -41,8 +46,25 @@ const deliveriesOf = async (eventId: string): Promise<string[]> => {
 test('an event goes to the webhooks that are subscribed to its type, once each', async () => {
   const subscribed = await addWebhook(['database.created', 'invoice.paid'])
   await addWebhook(['backup.failed'])
-  const { id } = await api.db.begin((tx) => publish(tx, created()))
+  hinted = []
+  const id = await transact((tx) => publish(tx, created()))
   expect(await deliveriesOf(id)).toEqual([subscribed])
+  expect(hinted).toEqual([orgId])
+})
+
+test('a test event goes to one webhook, subscribed or not, is marked in its body, and is hinted', async () => {
+  const webhookId = await addWebhook(['backup.failed'])
+  hinted = []
+  const type = 'database.created'
+  const id = await transact((tx) => publishSample(tx, { orgId, webhookId }, { type, data: { name: 'main' } }))
+  expect(await deliveriesOf(id)).toEqual([webhookId])
+  expect(hinted).toEqual([orgId])
+  const [event] = await api.db<{ body: string; sample: boolean; seq: string }[]>`
+    select body, sample, seq from keyhook.events where org_id = ${orgId} and id = ${id}`
+  expect(event!.sample).toBe(true)
+  expect(JSON.parse(event!.body)).toMatchObject({ id, type, data: { test: true, name: 'main' } })
+  const wakes = await api.db`select last_seq from keyhook.wakes where org_id = ${orgId} and first_seq = ${event!.seq}`
+  expect(wakes).toEqual([{ last_seq: event!.seq }])
 })
 
 /*
@@ -52,15 +74,15 @@ test('an event goes to the webhooks that are subscribed to its type, once each',
 test('a transaction that rolls back leaves neither event nor delivery, nor a gap in the sequence', async () => {
   const last = async () =>
     (await api.db<{ seq: string }[]>`select max(seq) as seq from keyhook.events where org_id = ${orgId}`)[0]?.seq
-  await api.db.begin((tx) => publish(tx, created()))
+  await transact((tx) => publish(tx, created()))
   const before = Number(await last())
-  const failing = api.db.begin(async (tx) => {
+  const failing = transact(async (tx) => {
     await publish(tx, created())
     throw new Error('the job failed after all')
   })
   await expect(failing).rejects.toThrow('after all')
   expect(Number(await last())).toBe(before)
-  await api.db.begin((tx) => publish(tx, created()))
+  await transact((tx) => publish(tx, created()))
   expect(Number(await last())).toBe(before + 1)
 })
 
@@ -79,7 +101,7 @@ test('whoever sees an event sees all its deliveries, at any moment', async () =>
       )
     }
   })()
-  for (let i = 0; i < 100; i++) await api.db.begin((tx) => publish(tx, created()))
+  for (let i = 0; i < 100; i++) await transact((tx) => publish(tx, created()))
   over = true
   await watching
   expect(incomplete).toEqual([])
@@ -89,21 +111,21 @@ test('whoever sees an event sees all its deliveries, at any moment', async () =>
  * Seen to fail when the sequence is taken and the deliveries are written in one statement: `added` then gets the event
  * before and misses the one after it, and `removed` gets one that is newer than its deletion.
  */
-test('an event goes to the webhooks that there are when its turn comes, not when its publisher began to wait', async () => {
+test('an event goes to the webhooks that exist once its publisher has the lock, not when it began to wait', async () => {
   const removed = await addWebhook(['database.created'])
-  let waiting: Promise<{ id: string }> | undefined
-  const { added, before } = await api.db.begin(async (tx) => {
+  let waiting: Promise<string> | undefined
+  const { added, before } = await transact(async (tx) => {
     await publish(tx, created())
-    waiting = api.db.begin((other) => publish(other, created()))
+    waiting = transact((other) => publish(other, created()))
     await until(async () => (await blocked()).length === 1, 'the second publisher to wait')
     const added = await addWebhook(['database.created'])
     await api.db.begin((other) => deleteWebhook(other, orgId, removed))
     return { added, before: await publish(tx, created()) }
   })
   const after = await waiting!
-  expect(await deliveriesOf(before.id)).toContain(added)
-  expect(await deliveriesOf(after.id)).toContain(added)
-  expect(await deliveriesOf(after.id)).not.toContain(removed)
+  expect(await deliveriesOf(before)).toContain(added)
+  expect(await deliveriesOf(after)).toContain(added)
+  expect(await deliveriesOf(after)).not.toContain(removed)
 })
 
 const blocked = () => api.db`
@@ -111,7 +133,7 @@ const blocked = () => api.db`
 
 // Invariant 2. Seen to fail without the primary key of `deliveries`.
 test('the unique key refuses a second delivery of one event to one webhook', async () => {
-  const { id } = await api.db.begin((tx) => publish(tx, created()))
+  const id = await transact((tx) => publish(tx, created()))
   const again = api.db`
     insert into keyhook.deliveries (org_id, event_seq, lane_id)
     select d.org_id, d.event_seq, d.lane_id from keyhook.deliveries d
@@ -119,17 +141,16 @@ test('the unique key refuses a second delivery of one event to one webhook', asy
   await expect(again).rejects.toMatchObject({ code: '23505' })
 })
 
-test('the same reported id twice is one event; with other content it is a conflict', async () => {
-  const report = (data: object) =>
-    api.db.begin((tx) =>
-      publishReport(tx, orgId, { actor: operator, events: [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }] }),
-    )
-  expect(await report({ a: 1, b: [2] })).toEqual(['inv-7'])
-  expect(await report({ b: [2], a: 1 })).toEqual(['inv-7'])
-  await expect(report({ a: 2 })).rejects.toMatchObject({ code: 'conflict' })
+test('the same id twice is one event; with other content it is a conflict', async () => {
+  const { accept } = createIntake({ db: api.db, hint() {} })
+  const send = (data: object) =>
+    accept({ actor: operator, events: [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }] })
+  expect(await send({ a: 1, b: [2] })).toEqual(['inv-7'])
+  expect(await send({ b: [2], a: 1 })).toEqual(['inv-7'])
+  await expect(send({ a: 2 })).rejects.toMatchObject({ code: 'conflict' })
   const [row] = await api.db`select count(*)::int as count from keyhook.events where id = 'inv-7'`
   expect(row?.count).toBe(1)
-  // What was said again has changed nothing.
+  // The second request changed nothing.
   const audit = await api.db`select details from keyhook.audit_entries where target_id = 'inv-7'`
   expect(audit).toEqual([{ details: { events: 1 } }])
 })
@@ -144,7 +165,7 @@ test('one event goes to 10,000 webhooks at once', async () => {
       from generate_series(1, 10000) n returning id, lane_id
     ) insert into keyhook.lanes (id, org_id, webhook_id) select lane_id, ${org}, id from made`
   const begun = performance.now()
-  const { id } = await api.db.begin((tx) => publish(tx, { ...created(), orgId: org }))
+  const id = await transact((tx) => publish(tx, { ...created(), orgId: org }))
   const ms = performance.now() - begun
   const [row] = await api.db`
     select count(*)::int as count from keyhook.deliveries d

@@ -1,11 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import type { WebhookId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
-import { redeliver } from '../../src/store/delivery/redeliveries.ts'
+import { redeliver } from '../../src/store/delivery/redelivery.ts'
 import { call } from '../support/client.ts'
 import { bridgeTo, serve } from '../support/processes.ts'
 import { deliveryEnvironment, deliveryTest, until } from './support/delivery-test.ts'
+import { begin, leasedLane, settleFailed } from './support/leased-lane.ts'
 import { eventIdOf, receiverFor } from './support/receiver.ts'
 
 const masterKey = Buffer.alloc(32, 5).toString('base64')
@@ -15,7 +16,7 @@ const gate = 4_711
 
 type World = Awaited<ReturnType<typeof deliveryTest>>
 
-/** Deliveries that have used up their schedule in vain, as a receiver that was away for a day leaves them. */
+/** Deliveries whose schedule ended without success, as after a receiver's outage of a day. */
 async function failedDeliveries({ db, orgId }: World): Promise<void> {
   await ensurePartitions(db, Date.now())
   await db`
@@ -23,7 +24,7 @@ async function failedDeliveries({ db, orgId }: World): Promise<void> {
     select ${orgId}, n, 'e-' || n, 'database.created', '{"id":"e-' || n || '"}' from generate_series(1, ${failures}) n`
   await db`insert into keyhook.event_counters values (${orgId}, ${failures})`
   await db`
-    insert into keyhook.deliveries select ${orgId}, n, l.id from keyhook.lanes l, generate_series(1, ${failures}) n`
+    insert into keyhook.deliveries (org_id, event_seq, lane_id) select ${orgId}, n, l.id from keyhook.lanes l, generate_series(1, ${failures}) n`
   await db`update keyhook.lanes set head_seq = ${failures}, cursor_seq = ${failures}`
   const ids = Array.from({ length: failures }, () => uuid7(Date.now()))
   await db`
@@ -32,13 +33,13 @@ async function failedDeliveries({ db, orgId }: World): Promise<void> {
     from keyhook.lanes l, unnest(${ids}::uuid[]) with ordinality as i (id, n)`
 }
 
-// Seen to fail when a step does not remember how far it came.
-test('a recovery that is killed half-way goes on after the restart, and sends everything exactly once more', async () => {
+// Fails when a step does not store how far it came.
+test('a recovery that is killed half-way continues after the restart and sends everything exactly once more', async () => {
   const world = await deliveryTest({ KEYHOOK_MASTER_KEY: masterKey })
   const receiver = await receiverFor((request) => ({ status: eventIdOf(request) === 'e-7' ? 500 : 200 }))
   const webhook = await world.addWebhook(receiver.url)
   await failedDeliveries(world)
-  // The second step comes to a gate at its end, with everything done and nothing committed.
+  // The second step waits at its end, with everything written and nothing committed.
   await world.db.unsafe(`
     create function gate() returns trigger language plpgsql as $$ begin
       if new.redelivered > 500 then perform pg_advisory_xact_lock(${gate}); end if;
@@ -87,7 +88,8 @@ test('a recovery that is killed half-way goes on after the restart, and sends ev
   expect((await shown()).body.redelivered).toBe(failures)
   await until(
     async () =>
-      (await world.db`select event_seq from keyhook.in_flight union select event_seq from keyhook.retries`).length === 0,
+      (await world.db`select event_seq from keyhook.in_flight union select event_seq from keyhook.retries`).length ===
+      0,
     'everything to be settled',
   )
   const again = await world.db<{ id: string; outcomes: string[] }[]>`
@@ -96,7 +98,7 @@ test('a recovery that is killed half-way goes on after the restart, and sends ev
     where a.attempt > 1 group by e.id`
   expect(again.length).toBe(failures)
   for (const { id, outcomes } of again) {
-    // What the kill cut off is interrupted; beside that there is one attempt each, and the one that fails again is left.
+    // The kill interrupts some attempts. Apart from these there is one each.
     expect(
       outcomes.filter((one) => one !== 'interrupted'),
       id,
@@ -104,32 +106,34 @@ test('a recovery that is killed half-way goes on after the restart, and sends ev
   }
 })
 
-/*
- * Seen to fail when the delivery is put back first: the two then wait for each other, and PostgreSQL ends one of them after
- * a second, with the beginnings of a whole group behind it.
- */
-test('sending again locks the lane before the delivery, as beginning an attempt does', async () => {
-  const world = await deliveryTest({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1d' })
-  const receiver = await receiverFor(() => ({ status: 500 }))
-  const webhook = await world.addWebhook(receiver.url)
-  const engine = await world.startDispatcher()
-  await world.publishOne()
-  const [attempt] = await until(async () => {
-    const rows = await world.attempts()
-    return rows.length > 0 && rows
-  })
-  await engine.stop()
-  let asking = Promise.resolve('')
-  await world.db.begin(async (tx) => {
-    await tx`select 1 from keyhook.lanes for no key update`
-    asking = world.db.begin((other) => redeliver(other, world.orgId, webhook.id, attempt!.id))
-    await until(async () => {
-      const [row] = await world.db`select count(*)::int as n from pg_locks where not granted`
-      return row!.n > 0
-    }, 'the redelivery to wait for the lane')
-    await sleep(20)
+// Fails when the retry is written first: the two would wait for each other, and PostgreSQL would end one of them.
+test('a redelivery request locks the lane before the retry, as beginning an attempt does', async () => {
+  const { world, db, webhook, first } = await leasedLane()
+  await begin(db, first)
+  await settleFailed(db, first)
+  let requested = Promise.resolve('')
+  await db.begin(async (tx) => {
+    await tx`select from keyhook.lanes for no key update`
+    requested = db.begin((other) => redeliver(other, world.orgId, webhook.id, first.attemptId))
+    await until(
+      async () => (await db`select from pg_locks where not granted`).length > 0,
+      'the redelivery request to wait for the lane',
+    )
     await tx`set local lock_timeout = '2s'`
     await tx`update keyhook.retries set due_at = due_at`
   })
-  expect(await asking).toBe('asked')
+  expect(await requested).toBe('requested')
+})
+
+test('a redelivery request is refused while an attempt is in flight, and for an attempt of another webhook', async () => {
+  const { world, db, webhook, first } = await leasedLane()
+  const other = await world.addWebhook('https://example.com/')
+  const request = (webhookId: WebhookId) => db.begin((tx) => redeliver(tx, world.orgId, webhookId, first.attemptId))
+  expect(await request(webhook.id)).toBe('not_found')
+  await begin(db, first)
+  expect(await request(webhook.id)).toBe('in_flight')
+  expect(await request(other.id)).toBe('not_found')
+  await settleFailed(db, first, null)
+  expect(await request(webhook.id)).toBe('requested')
+  expect(await db`select attempt, try from keyhook.retries where due_at <= now()`).toEqual([{ attempt: 1, try: 0 }])
 })

@@ -19,7 +19,7 @@ import { until } from './support/delivery-test.ts'
 import type { Reply } from './support/receiver.ts'
 
 /*
- * A sample, one delivery again, or everything that never arrived.
+ * Test events, redelivery and recovery.
  */
 
 test('a test event goes to one webhook, marked, signed and recorded', async () => {
@@ -39,7 +39,7 @@ test('a test event goes to one webhook, marked, signed and recorded', async () =
   expect((await call(`${platform}/webhooks/${webhook.id}/test`, refused)).status).toBe(403)
 })
 
-test('a delivery can be sent again, and everything that never arrived can be recovered', async () => {
+test('a delivery can be redelivered, and everything that never arrived can be recovered', async () => {
   let broken = true
   const { receiver, webhook, deliveries } = await webhookTo(() => ({ status: broken ? 500 : 200 }))
   const since = new Date(Date.now() - 60_000).toISOString()
@@ -52,11 +52,11 @@ test('a delivery can be sent again, and everything that never arrived can be rec
   const first = failed.find((one) => one.event_id === 'r-1')!
   const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${first.id}/redeliver`
   expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)
-  // An id that has the shape of one, and is none that anybody made.
-  const nobodys = 'dlv_30000000000000000000000000'
-  const missing = `${platform}/webhooks/${webhook.id}/deliveries/${nobodys}/redeliver`
+  // A valid id that does not exist.
+  const unknownId = 'dlv_30000000000000000000000000'
+  const missing = `${platform}/webhooks/${webhook.id}/deliveries/${unknownId}/redeliver`
   expect((await call(missing, { method: 'POST', token: owner.token })).status).toBe(404)
-  const cursor = Buffer.from(nobodys).toString('base64url')
+  const cursor = Buffer.from(unknownId).toString('base64url')
   expect((await call(`${deliveries}?limit=1&cursor=${cursor}`, { token: owner.token })).status).toBe(200)
   const again = await settledHistory(deliveries, 4)
   expect(again[0]).toMatchObject({ event_id: 'r-1', attempt: 2, status: 'succeeded' })
@@ -86,13 +86,13 @@ test('a delivery can be sent again, and everything that never arrived can be rec
   }
 })
 
-// Seen to fail where the webhook is looked for first.
+// The body is checked before the webhook is looked up.
 test.each([
   [{ since: 'yesterday' }, '/since'],
   [{ since: '2026-01-31T12:00:00Z', until: 'today' }, '/until'],
   [{ since: '2026-01-31T12:00:00Z', until: '2026-01-31T12:00:00Z' }, '/until'],
   [{ since: '2999-01-01T00:00:00Z' }, '/since'],
-])('a recovery of %j is refused for its body, also where there is no such webhook', async (body, pointer) => {
+])('a recovery with the body %j is rejected, whether or not the webhook exists', async (body, pointer) => {
   for (const id of ['wh_01h455vb4pex5vsknk084sn02q', 'nothing']) {
     const recover = `${platform}/webhooks/${id}/recover`
     const refused = await call(recover, { token: owner.token, body })
@@ -102,7 +102,7 @@ test.each([
   }
 })
 
-test('an attempt that is on its way is not sent again beside it', async () => {
+test('a redelivery is refused while an attempt of the delivery is in flight', async () => {
   const answer = Promise.withResolvers<Reply>()
   const { webhook, deliveries } = await webhookTo(() => answer.promise)
   await report(created('busy-1'))
@@ -120,11 +120,11 @@ test('an attempt that is on its way is not sent again beside it', async () => {
   await settledHistory(deliveries, 2)
 })
 
-// Seen to fail where the webhook is only looked for before the transaction.
+// The webhook is looked up inside the transaction.
 test.each([
   ['test', { event_type: 'backup.failed' }],
   ['recover', { since: '2026-01-01T00:00:00Z' }],
-])('%s of a webhook that is deleted before its turn is refused, and leaves nothing', async (what, body) => {
+])('%s of a webhook that is deleted meanwhile is refused and stores nothing', async (what, body) => {
   const { webhook } = await webhookTo()
   const deleting = Promise.withResolvers<void>()
   const mayCommit = Promise.withResolvers<void>()
@@ -146,7 +146,7 @@ test.each([
   expect(await countRows(api.db)).toEqual(before)
 })
 
-test('a recovery ends where the database says that it is now, whatever this node believes', async () => {
+test('a recovery without an end lasts until now by the clock of the database, not of this node', async () => {
   const { webhook, deliveries } = await webhookTo(() => ({ status: 500 }))
   await report(created())
   await settledHistory(deliveries, 1)

@@ -4,7 +4,7 @@ import { type ConnectionOptions, checkServerIdentity, createSecureContext, getCA
 
 const modes = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'] as const
 
-/** `prefer` is settled when the server has been asked; until then it stands for `require`. The files are here as their text. */
+/** `prefer` becomes `require` or no TLS when the server has been asked. Files are here as their text. */
 export type Tls = {
   mode: 'prefer' | 'require' | 'verify-ca' | 'verify-full'
   ca?: string
@@ -15,8 +15,8 @@ export type Tls = {
 type Given = Record<'sslmode' | 'sslrootcert' | 'sslcert' | 'sslkey', string | undefined>
 
 /**
- * What PostgreSQL's own programs mean by these parameters, with three differences: without sslmode there is no TLS, files that
- * nobody named are not looked for, and what would ask for a check without making sure of it is refused.
+ * The parameters mean what they mean to libpq, with three differences: without sslmode there is no TLS, there are no default
+ * file names, and a combination that looks like a check but makes none is rejected.
  */
 export function readTls(given: Given): { tls: Tls | null } | { problems: string[] } {
   const { sslrootcert, sslcert, sslkey } = given
@@ -36,7 +36,7 @@ export function readTls(given: Given): { tls: Tls | null } | { problems: string[
   if (sslrootcert === 'system' && sslmode !== 'verify-full')
     problems.push('needs sslmode=verify-full with sslrootcert=system')
   if (sslrootcert === undefined && sslmode === 'verify-ca') {
-    problems.push('needs sslrootcert with sslmode=verify-ca: a public authority signs for everybody')
+    problems.push('needs sslrootcert with sslmode=verify-ca: a public authority signs for everyone')
   }
   if ((sslcert === undefined) !== (sslkey === undefined))
     problems.push('names one of sslcert and sslkey, and needs both')
@@ -50,18 +50,18 @@ export function readTls(given: Given): { tls: Tls | null } | { problems: string[
     }
   }
   const ca = sslrootcert === 'system' ? systemAuthorities() : read('sslrootcert', (pem) => new X509Certificate(pem))
-  if (ca === '') problems.push('says sslrootcert=system, and this machine has no certificate authorities')
+  if (ca === '') problems.push('has sslrootcert=system, and this machine has no certificate authorities')
   const cert = read('sslcert', (pem) => new X509Certificate(pem))
   const key = read('sslkey', (pem) => createSecureContext({ key: pem, ...(cert && { cert }) }))
   if (problems.length > 0) return { problems }
-  // A file of authorities makes `require` look at the certificate: so it is with PostgreSQL's own programs.
+  // As in libpq: with a file of authorities `require` checks the certificate.
   const mode = sslmode === 'require' && ca !== undefined ? 'verify-ca' : (sslmode as Tls['mode'])
   return { tls: { mode, ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) } }
 }
 
 const systemAuthorities = (): string => getCACertificates('system').join('\n')
 
-/** For either driver. Both would compare an address with other names than its own, each in its own way. */
+/** The host is compared by us: the driver would compare an IP address with `localhost`. */
 export function tlsOptions({ host, tls }: { host: string; tls?: Tls }): ConnectionOptions | false {
   if (tls === undefined) return false
   const { mode, ...files } = tls

@@ -1,10 +1,8 @@
 import { userInfo } from 'node:os'
+import { parse } from 'pg-connection-string'
 import { readTls, type Tls } from './connection-tls.ts'
 
-/**
- * Where PostgreSQL is and how it is spoken to, in plain data: both drivers are told from this. A host that begins with a slash
- * is the directory of a socket.
- */
+/** Where PostgreSQL is and how to connect. A host that begins with a slash is the directory of a socket. */
 export type ConnectionTarget = {
   host: string
   port: number
@@ -13,7 +11,7 @@ export type ConnectionTarget = {
   database: string
   /** Absent: without TLS. */
   tls?: Tls
-  /** Settings that every session begins with, `application_name` and `options` among them. */
+  /** Settings of every session, `application_name` and `options` among them. */
   settings?: Readonly<Record<string, string>>
   prepare?: boolean
   connectSeconds?: number
@@ -21,7 +19,7 @@ export type ConnectionTarget = {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** What the URL leaves open is read from these, as by PostgreSQL's own programs. */
+/** Variables for what is not in the URL, as PostgreSQL's own programs use them. */
 const fallbacks: Readonly<Record<string, string>> = {
   host: 'PGHOST',
   port: 'PGPORT',
@@ -35,8 +33,8 @@ const fallbacks: Readonly<Record<string, string>> = {
   sslkey: 'PGSSLKEY',
 }
 
-/** Parameters of PostgreSQL's own programs with the values that say what is done here anyway. */
-const doneAnyway: ReadonlyMap<string, readonly string[]> = new Map([
+/** Parameters of libpq that are accepted with these values, which describe what Keyhook does anyway. */
+const acceptedValues: ReadonlyMap<string, readonly string[]> = new Map([
   ['channel_binding', ['prefer', 'disable']],
   ['client_encoding', ['UTF8', 'utf8']],
   ['gssencmode', ['prefer', 'disable']],
@@ -44,15 +42,15 @@ const doneAnyway: ReadonlyMap<string, readonly string[]> = new Map([
   ['target_session_attrs', ['any']],
 ])
 
-/** Theirs as well, and not ours. No setting of a session is called so: sent to the server, they would mean nothing. */
-const notTaken =
+/** Other parameters of libpq. They are not settings of a session, so the server would reject them. */
+const notAccepted =
   /^(ssl|gss|krb|keepalives|oauth_|require|service|hostaddr|passfile|replication|load_balance_hosts|fallback_|database$)/
 
-const taken = 'host, port, user, password, dbname, sslmode, sslrootcert, sslcert, sslkey, connect_timeout, prepare'
+const accepted = 'host, port, user, password, dbname, sslmode, sslrootcert, sslcert, sslkey, connect_timeout, prepare'
 
 /**
- * Reads DATABASE_URL, once for both drivers, which would each read it in a way of its own. The problems continue a sentence
- * about the URL, and repeat nothing that may be a piece of a password.
+ * Reads DATABASE_URL. Each problem continues a sentence that begins with the name of the URL, and repeats nothing that may be a
+ * part of a password.
  */
 export function readConnectionUrl(
   url: string,
@@ -66,7 +64,7 @@ export function readConnectionUrl(
     given.delete(name)
     return value
   }
-  // Files that the environment names are for whoever checks, and ask for no check by themselves; `system` does, also of psql.
+  // As in psql: certificate files from the environment count only where certificates are checked; `system` turns that on.
   const checks = /^(require|verify-)/.test(given.get('sslmode') || environment.PGSSLMODE || '')
   const takeFile = (name: string): string | undefined => {
     const named = given.has(name)
@@ -81,8 +79,8 @@ export function readConnectionUrl(
   }
 
   const host = take('host') ?? 'localhost'
-  if (host.includes(',')) problems.push(several)
-  const user = take('user') ?? ownName()
+  if (host.includes(',')) problems.push(severalHosts)
+  const user = take('user') ?? systemUser()
   if (user === null) problems.push('names no user')
   const isSocket = host.startsWith('/')
   const tls = readTls({
@@ -102,63 +100,61 @@ export function readConnectionUrl(
     database: take('dbname') ?? user ?? '',
     prepare: prepare === 'true',
     connectSeconds: number('connect_timeout', 10, 600),
-    // A socket is not encrypted, whatever is asked for: nobody can listen in, and PostgreSQL would refuse to.
+    // PostgreSQL does not encrypt a socket file, which cannot be read by others on the network.
     ...('tls' in tls && tls.tls !== null && !isSocket && { tls: tls.tls }),
   }
   const options = take('options')
   for (const [name, value] of given) {
     const problem = settingProblem(name, value)
     if (problem !== null) problems.push(problem)
-    else if (doneAnyway.has(name)) given.delete(name)
+    else if (acceptedValues.has(name)) given.delete(name)
   }
   if (problems.length > 0) return { problems }
   return { target: { ...target, settings: { ...Object.fromEntries(given), ...(options && { options }) } } }
 }
 
-const urlShape = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^?#@]*))?(?:\?([^#]*))?$/
-const hostShape = /^(\[[^\]]*\]|[^:]*)(?::([^:]*))?$/
-const several = 'names several hosts, and Keyhook takes one: a name or a proxy that leads to the right one'
-const notOne =
+const severalHosts = 'names several hosts, and Keyhook takes one: a name or a proxy that leads to the primary'
+const notUrl =
   'is not a URL such as postgres://user:password@host:5432/database (in a password write % / ? # @ as %25 %2F %3F %23 %40)'
 
-/** Everything that the URL says, by the names that the parameters have, or what is wrong with it. */
+/** Everything in the URL by the names of the parameters, or what is wrong with it. */
 function parametersOf(url: string): Map<string, string> | string {
-  const parts = urlShape.exec(url)
-  if (parts === null) return notOne
-  const [, login = '', authority = '', path = '', query = ''] = parts
-  if (authority.includes(',')) return several
-  const place = hostShape.exec(authority)
-  if (place === null || !/^\d*$/.test(place[2] ?? '')) return notOne
-  const colon = login.indexOf(':')
-  const [user, password] = colon < 0 ? [login, ''] : [login.slice(0, colon), login.slice(colon + 1)]
-  const host = place[1]!.replace(/^\[(.*)\]$/, '$1')
+  const [address = '', query = ''] = url.split(/\?(.*)/s)
+  // The parser repairs an incomplete % escape, and would change a password.
+  if (!/^postgres(ql)?:\/\/[^#]*$/.test(address) || query.includes('#') || /%(?![\da-f]{2})/i.test(address))
+    return notUrl
+  if (address.split('/')[2]!.split('@').at(-1)!.includes(',')) return severalHosts
   const parameters = new Map<string, string>()
   try {
-    for (const [name, text] of Object.entries({ host, port: place[2] ?? '', user, password, dbname: path })) {
-      if (text !== '') parameters.set(name, decodeURIComponent(text))
+    // Without the query: the parser would read the certificate files named there.
+    const { host, port, user, password, database } = parse(address.replaceAll(' ', '%20'))
+    for (const [name, value] of Object.entries({ host, port, user, password, dbname: database })) {
+      if (value) parameters.set(name, value)
     }
   } catch {
-    return notOne
+    return notUrl
   }
   const named = [...new URLSearchParams(query)]
-  if (new Set(named.map(([name]) => name)).size < named.length) return 'says one parameter twice'
+  if (new Set(named.map(([name]) => name)).size < named.length) return 'has one parameter twice'
+  // An @ in the path was part of a password with an unescaped slash.
+  if (parameters.get('dbname')?.includes('@')) return notUrl
   for (const [name, value] of named) parameters.set(name, value)
-  return [...parameters.values()].some((value) => value.includes('\0')) ? notOne : parameters
+  return [...parameters.values()].some((value) => value.includes('\0')) ? notUrl : parameters
 }
 
 function settingProblem(name: string, value: string): string | null {
-  // Either may be a piece of a password in which ? or & was not written as %3F or %26.
+  // Either may be a part of a password in which ? or & was not written as %3F or %26.
   if (!/^[A-Za-z_][\w.]*$/.test(name) || value === '') return 'has a parameter without a name or without a value'
-  const values = doneAnyway.get(name)
+  const values = acceptedValues.get(name)
   if (values !== undefined) {
     return values.includes(value) ? null : `has a ${name} that Keyhook does not take (it takes ${values.join(', ')})`
   }
-  if (!notTaken.test(name)) return null
-  return `has the parameter ${name}, which Keyhook does not take (it takes ${taken}, and settings of a session)`
+  if (!notAccepted.test(name)) return null
+  return `has the parameter ${name}, which Keyhook does not take (it takes ${accepted}, and settings of a session)`
 }
 
-/** Whom PostgreSQL's own programs take where none is named. In a container there may be no name to the user's id. */
-function ownName(): string | null {
+/** The default of PostgreSQL's own programs. In a container the user id may have no name. */
+function systemUser(): string | null {
   try {
     return userInfo().username
   } catch {

@@ -2,7 +2,7 @@ import Type from 'typebox'
 import type { Database } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
-import { eventIdPattern, levelsMax, measureData, type ReportedEvent } from '../../domain/events.ts'
+import { eventIdPattern, type IntakeEvent, levelsMax, measureData } from '../../domain/events.ts'
 import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
@@ -15,9 +15,9 @@ const here = chosen(41)
 const eventsMax = 1_000
 const requestBytesMax = 32 * 1_024 * 1_024
 
-type Reported = { organization_id: OrgId; type: EventType; data: object; id?: string }
+type EventBody = { organization_id: OrgId; type: EventType; data: object; id?: string }
 
-const reported = Type.Object(
+const newEvent = Type.Object(
   {
     organization_id: mark(here, id('org', 'Whose event it is.')),
     type: mark(here, Type.Enum([...eventTypes], { description: 'What happened.' })),
@@ -45,20 +45,20 @@ const reported = Type.Object(
   { additionalProperties: false },
 )
 
-const body = Type.Unsafe<Reported | Reported[]>({
+const body = Type.Unsafe<EventBody | EventBody[]>({
   examples: [
     { organization_id: 'org_01h455vb4pex5vsknk084sn02q', type: 'invoice.paid', data: { invoice: '2026-0042' } },
   ],
   if: { type: 'array' },
   // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema; nobody awaits a schema.
-  then: { type: 'array', minItems: 1, maxItems: eventsMax, items: reported },
-  else: reported,
+  then: { type: 'array', minItems: 1, maxItems: eventsMax, items: newEvent },
+  else: newEvent,
 })
 
 export function operatorEventRoutes(deps: {
   db: Database
   eventBytesMax: number
-  report(reporting: { actor: Actor; events: readonly ReportedEvent[]; bytes: number }): Promise<string[]>
+  accept(request: { actor: Actor; events: readonly IntakeEvent[] }): Promise<string[]>
 }): Route[] {
   return [
     operatorRoute({
@@ -67,12 +67,12 @@ export function operatorEventRoutes(deps: {
       needs: 'operator',
       audit: 'event.reported',
       basis: here,
-      summary: 'Report events',
+      summary: 'Publish events',
       description: `Takes one event, or an array of up to ${eventsMax}: all of them or none. Each goes to the webhooks of its organization that are subscribed to its type.`,
       body,
       bodyBytesMax: requestBytesMax,
       passesOnNumbers: true,
-      faults: [conflict(41, 'if an `id` is taken by an event that says something else')],
+      faults: [conflict(41, 'if an `id` is taken by an event with other content')],
       success: {
         status: 202,
         description: 'The events are on disk and will be delivered. An object for an object, an array for an array.',
@@ -82,12 +82,10 @@ export function operatorEventRoutes(deps: {
         const list = Array.isArray(given) ? given : [given]
         const events = list.map(({ organization_id: orgId, type, data, id = null }) => ({ orgId, type, data, id }))
         const measured = list.map(({ data }) => measureData(data, deps.eventBytesMax))
-        const refuse = () => refuseFaulty(deps.db, list, measured, (i) => (Array.isArray(given) ? `/${i}` : ''))
-        const isOfSeveral = events.some(({ orgId }) => orgId !== events[0]!.orgId)
-        if (isOfSeveral || measured.some(({ fault }) => fault !== null)) await refuse()
-        const bytes = measured.reduce((sum, one) => sum + one.bytes, 0)
-        const ids = await deps.report({ actor, events, bytes }).catch(async (error) => {
-          if (error instanceof UnknownOrganization) await refuse()
+        const check = () => checkEvents(deps.db, list, measured, (i) => (Array.isArray(given) ? `/${i}` : ''))
+        if (measured.some(({ fault }) => fault !== null)) await check()
+        const ids = await deps.accept({ actor, events }).catch(async (error) => {
+          if (error instanceof UnknownOrganization) await check()
           throw error
         })
         const answer = ids.map((eventId) => ({ id: eventId }))
@@ -104,10 +102,10 @@ function accepted() {
   )
 }
 
-/** Throws if there is anything wrong, and says all that is, up to the number that is shown of any body. */
-async function refuseFaulty(
+/** Throws all problems of the events together, up to the number that is shown for any body. */
+async function checkEvents(
   db: Database,
-  list: readonly Reported[],
+  list: readonly EventBody[],
   measured: readonly { fault: string | null }[],
   pointer: (i: number) => string,
 ): Promise<void> {

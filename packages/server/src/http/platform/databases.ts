@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { Database, Transaction } from '../../db/database.ts'
+import type { Database } from '../../db/database.ts'
 import {
   connectionString,
   mintDatabasePassword,
@@ -14,7 +14,6 @@ import { Fault, notFound } from '../../kernel/faults.ts'
 import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
-import type { Announcement } from '../../store/delivery/announcements.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import {
   type DatabaseRow,
@@ -26,6 +25,7 @@ import {
   markDatabaseRemoving,
 } from '../../store/platform/databases.ts'
 import { endUsage } from '../../store/platform/usage.ts'
+import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
@@ -37,9 +37,9 @@ const path = '/platform/v1/organizations/:orgId/databases'
 export function databaseRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
+  transact: Transact
   enqueue: Enqueue
-  publish(tx: Transaction, event: NewEvent): Promise<{ announcement: Announcement | null }>
-  hint(announcements: readonly Announcement[] | null): void
+  publish(tx: PublishingTransaction, event: NewEvent): Promise<unknown>
   databasesPerOrgMax: number
 }): Route[] {
   return [
@@ -114,11 +114,11 @@ export function databaseRoutes(deps: {
       faults: ['not_found'],
       success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
       async handler({ orgId, actor, params: { databaseId: id } }) {
-        const { row, published } = await deps.db.begin(async (tx) => {
+        const row = await deps.transact(async (tx) => {
           const database = await lockDatabase(tx, orgId, id)
           if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
           const next = moveDatabase(database.status, 'remove')
-          if (next === null) return { row: database, published: null }
+          if (next === null) return database
           await markDatabaseRemoving(tx, orgId, id, next)
           await endUsage(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
@@ -129,10 +129,9 @@ export function databaseRoutes(deps: {
           // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
           const data = { database_id: id, name, reason: wasDeleted }
           const isAwaited = moveDatabase(status, 'give_up') !== null
-          const published = isAwaited ? await deps.publish(tx, { orgId, type: 'database.failed', data }) : null
-          return { row: { ...database, status: next }, published }
+          if (isAwaited) await deps.publish(tx, { orgId, type: 'database.failed', data })
+          return { ...database, status: next }
         })
-        if (published !== null) deps.hint(published.announcement && [published.announcement])
         return { status: 202, body: databaseOf(row) }
       },
     }),

@@ -5,13 +5,13 @@ import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
+import { findEvent } from '../../store/delivery/events.ts'
 import {
   type EventAttemptRow,
   type EventWebhookRow,
   listAttemptsOfEvent,
   listWebhooksOfEvent,
-} from '../../store/delivery/deliveries.ts'
-import { findEvent } from '../../store/delivery/events.ts'
+} from '../../store/delivery/history.ts'
 import { chosen, mark } from '../basis.ts'
 import { attemptStatuses } from '../published/delivery-schemas.ts'
 import { type Route, route } from '../route.ts'

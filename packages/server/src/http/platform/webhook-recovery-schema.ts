@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { isoTime } from '../../kernel/iso-time.ts'
-import type { RecoveryRow } from '../../store/delivery/recoveries.ts'
+import type { RecoveryRow } from '../../store/delivery/recovery.ts'
 import { chosen, mark } from '../basis.ts'
 import { createdAt, id, moment } from '../schemas.ts'
 

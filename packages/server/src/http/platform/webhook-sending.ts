@@ -6,10 +6,11 @@ import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { databaseNowMs } from '../../store/clock.ts'
-import { findLane } from '../../store/delivery/deliveries.ts'
-import { countRecoverable, findRecovery, insertRecovery } from '../../store/delivery/recoveries.ts'
-import { redeliver } from '../../store/delivery/redeliveries.ts'
+import { findLane } from '../../store/delivery/history.ts'
+import { countRecoverable, findRecovery, insertRecovery } from '../../store/delivery/recovery.ts'
+import { redeliver } from '../../store/delivery/redelivery.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
+import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
 import { conflict, type Route, route } from '../route.ts'
@@ -22,12 +23,12 @@ const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 export function webhookSendingRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
+  transact: Transact
   publishSample(
-    tx: Transaction,
+    tx: PublishingTransaction,
     webhook: { orgId: OrgId; webhookId: WebhookId },
     sample: { type: EventType; data: object },
-  ): Promise<{ id: Id<'evt'> }>
-  hint(): void
+  ): Promise<Id<'evt'>>
 }): Route[] {
   const { db } = deps
 
@@ -66,15 +67,14 @@ export function webhookSendingRoutes(deps: {
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body }) {
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
-        // Publishers of one organization take turns anyway.
-        const event = await deps.holdOrganization(orgId, async (tx) => {
+        // Publishers of one organization wait for each other in any case, and this way with one connection.
+        const eventId = await deps.holdOrganization(orgId, async (tx) => {
           await keep(tx, orgId, hook)
           const details = { event_type: body.event_type }
           await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
           return deps.publishSample(tx, { orgId, webhookId: hook }, sample)
         })
-        deps.hint()
-        return { status: 202, body: { event_id: event.id } }
+        return { status: 202, body: { event_id: eventId } }
       },
     }),
     route({
@@ -96,15 +96,15 @@ export function webhookSendingRoutes(deps: {
         ),
       },
       async handler({ orgId, actor, params: { webhookId: hook, deliveryId: attempt } }) {
-        await db.begin(async (tx) => {
+        await deps.transact(async (tx) => {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
-          if (outcome === 'no_such_delivery') throw notFound(`${attempt} is not one of ${hook}'s`)
-          if (outcome === 'on_its_way') {
+          if (outcome === 'not_found') throw notFound(`${attempt} is not one of ${hook}'s`)
+          if (outcome === 'in_flight') {
             throw new Fault('conflict', { public: 'An attempt of this delivery is on its way right now.' })
           }
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
+          tx.hintAfterCommit(orgId)
         })
-        deps.hint()
         return { status: 202, body: { delivery_id: attempt } }
       },
     }),
@@ -172,11 +172,12 @@ export function webhookSendingRoutes(deps: {
         const matching = await countRecoverable(db, stretch)
         if (isDry) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
-        await db.begin(async (tx) => {
+        await deps.transact(async (tx) => {
           await keep(tx, orgId, hook)
           await insertRecovery(tx, { id: recovery, ...stretch })
           const details = { since: since.toISOString(), until: until.toISOString(), recovery }
           await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })
+          tx.hintAfterCommit(orgId)
         })
         return { status: 202, body: { id: recovery, matching } }
       },

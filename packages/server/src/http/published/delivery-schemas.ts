@@ -4,7 +4,7 @@ import { readHeaders } from '../../domain/recorded-headers.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import type { HistoryRow } from '../../store/delivery/deliveries.ts'
+import type { HistoryRow } from '../../store/delivery/history.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
 import { id, moment } from '../schemas.ts'
 
@@ -19,8 +19,8 @@ const request = Type.Object(
     url: mark(here, Type.String({ description: 'Where it was sent, as it was called.' })),
     headers: mark(
       here,
-      nullable(headers('What was sent with it, the signature included. Null while it is on its way.')),
-      choice(44, 'Of an interrupted attempt: made again when it was recorded, by the settings of then.'),
+      nullable(headers('What was sent with it, the signature included. Null while it is in flight.')),
+      choice(44, 'Null also for an attempt whose dispatcher ended before it could record them.'),
     ),
     address: mark(
       here,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
-import { isSending } from '../../store/delivery/deliveries.ts'
+import { hasAttemptInFlight } from '../../store/delivery/history.ts'
 
 const lookMs = 20
 /** What has begun leaves sooner than that or not at all (webhooks/dispatching/leaving.ts); most are over in a few milliseconds. */
@@ -14,6 +14,6 @@ const waitMsMax = 500
 export async function untilNothingIsOnItsWay(db: Database, orgId: OrgId, webhookId: WebhookId): Promise<void> {
   const until = performance.now() + waitMsMax
   // The deletion has happened. While nobody can say what is on its way, something may be.
-  const mayBe = () => isSending(db, orgId, webhookId).catch(() => true)
+  const mayBe = () => hasAttemptInFlight(db, orgId, webhookId).catch(() => true)
   while ((await mayBe()) && performance.now() < until) await sleep(lookMs)
 }

@@ -3,22 +3,22 @@ import { constants } from 'node:fs'
 import { access, lchown, open, readdir, rename, rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { syncDirectory } from '../../embedded/data-directory.ts'
-import { DirectoryUnusable, makeWay, unusable } from '../../embedded/make-way.ts'
-import type { Account } from '../../embedded/reach.ts'
+import { DirectoryUnusable, ensureDirectory, unusable } from '../../embedded/ensure-directory.ts'
+import type { Account } from '../../embedded/permissions.ts'
 import { type BackupId, isId } from '../../kernel/ids.ts'
 import { DamagedArchive } from '../driver.ts'
 import type { ArchiveStore } from './archive-store.ts'
 
 const suffix = '.tar.zst'
 
-/** Archives as files of one directory, readable by nobody else; they belong to `owner` where root works for somebody else. */
+/** Archives as files of one directory with mode 0600. Root gives them to `owner`. */
 export function createArchiveDirectory(path: string, owner?: Account): ArchiveStore {
-  const place = (id: BackupId) => join(path, `${id}${suffix}`)
+  const pathOf = (id: BackupId) => join(path, `${id}${suffix}`)
 
   return {
     async write(id, content) {
-      await makeDirectory(path, owner)
-      const draft = `${place(id)}.writing-${randomBytes(6).toString('hex')}`
+      await prepareDirectory(path, owner)
+      const draft = `${pathOf(id)}.writing-${randomBytes(6).toString('hex')}`
       const file = await open(draft, 'wx', 0o600)
       const hash = createHash('sha256')
       let bytes = 0
@@ -34,7 +34,7 @@ export function createArchiveDirectory(path: string, owner?: Account): ArchiveSt
         } finally {
           await file.close()
         }
-        await rename(draft, place(id))
+        await rename(draft, pathOf(id))
         await syncDirectory(path)
       } catch (error) {
         await rm(draft, { force: true })
@@ -43,7 +43,7 @@ export function createArchiveDirectory(path: string, owner?: Account): ArchiveSt
       return { bytes, sha256: hash.digest('hex') }
     },
     async *read(id) {
-      const file = await open(place(id), 'r').catch((error: NodeJS.ErrnoException) => {
+      const file = await open(pathOf(id), 'r').catch((error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT') throw new DamagedArchive('it is missing', error)
         throw error
       })
@@ -63,31 +63,41 @@ export function createArchiveDirectory(path: string, owner?: Account): ArchiveSt
 }
 
 /**
- * Refuses a directory in which no archive can ever be kept, before anybody relies on it. A disk that is away or full may come
- * back, and until then it costs backups and restores and nothing else: that is answered, and not thrown.
+ * Throws if the directory can never store an archive. A disk that is missing or full is returned as a problem and not thrown,
+ * because it may come back, and databases run without it.
  */
 export async function checkArchiveDirectory(path: string, owner?: Account): Promise<{ problem: Error | null }> {
   try {
-    await makeDirectory(path, owner)
+    await prepareDirectory(path, owner)
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK).catch((error: NodeJS.ErrnoException) => {
-      throw unusable(chosen(path), `archives cannot be written and read there (${error.code})`, error)
+      throw unusable(configured(path), `archives cannot be written and read there (${error.code})`, error)
     })
     return { problem: null }
   } catch (error) {
     const cause = error instanceof DirectoryUnusable ? (error.cause as NodeJS.ErrnoException | undefined) : undefined
-    if (!passing.has(cause?.code ?? '')) throw error
+    if (!temporary.has(cause?.code ?? '')) throw error
     return { problem: error as Error }
   }
 }
 
-/** What the disk says of itself, and not of the setting that names it. */
-const passing = new Set(['EIO', 'ESTALE', 'ENOTCONN', 'ENODEV', 'ENXIO', 'ETIMEDOUT', 'EHOSTDOWN', 'ENOSPC', 'EDQUOT'])
+/** Errors of the disk, and not of the setting that names it. */
+const temporary = new Set([
+  'EIO',
+  'ESTALE',
+  'ENOTCONN',
+  'ENODEV',
+  'ENXIO',
+  'ETIMEDOUT',
+  'EHOSTDOWN',
+  'ENOSPC',
+  'EDQUOT',
+])
 
-const chosen = (path: string) => ({ path: resolve(path), setting: 'KEYHOOK_ARCHIVES_DIR' })
+const configured = (path: string) => ({ path: resolve(path), setting: 'KEYHOOK_ARCHIVES_DIR' })
 
-async function makeDirectory(path: string, owner: Account | undefined): Promise<void> {
-  const made = await makeWay(chosen(path), 0o700)
-  if (owner && made) await lchown(path, owner.uid, owner.gid)
+async function prepareDirectory(path: string, owner: Account | undefined): Promise<void> {
+  const created = await ensureDirectory(configured(path), 0o700)
+  if (owner && created) await lchown(path, owner.uid, owner.gid)
 }
 
 const namesIn = (path: string): Promise<string[]> =>

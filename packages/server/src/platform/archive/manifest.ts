@@ -1,11 +1,11 @@
-/** The last entry of an archive: what is in it, and the SHA-256 of each file. */
+/** The last entry of an archive: where it comes from, and the SHA-256 of each file. */
 export const manifestPath = 'keyhook-manifest.json'
 
 export type Manifest = {
   format: 1
   database_id: string
   postgres_version: string
-  /** The WAL that has to be replayed, and is in the archive, before the files are consistent. */
+  /** The archive contains the WAL between the two positions. Replaying it makes the files consistent. */
   start_lsn: string
   stop_lsn: string
   files: { path: string; bytes: number; sha256: string }[]

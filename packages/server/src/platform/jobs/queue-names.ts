@@ -1,53 +1,51 @@
 import type { PlatformJob } from '../../domain/platform-job.ts'
 
 export const schema = 'keyhook_jobs'
-/** Work that any node may take. */
+/** Jobs that any node may do. */
 export const anyNode = 'any-node'
 export const invoicing = 'invoicing'
-/** Work on files, for the one node that has them. */
+/** Jobs on files, for the one node that has them. */
 export const nodeQueue = (node: string): string => `node-${node}`
-/** Where a job goes after its last attempt, however that ended: its outcome is settled from there. */
-export const givenUp = (queue: string): string => `${queue}-given-up`
+/** Where pg-boss moves a job after its last attempt. Its failure is settled from there. */
+export const deadLetter = (queue: string): string => `${queue}-dead-letter`
 
 const seconds = { hour: 3_600, day: 86_400 }
 
-/** pg-boss's least, and only the last resort: the nodes themselves notice sooner whose signs of life are missing. */
+/** The minimum of pg-boss, and only the last resort: the nodes themselves detect a dead node after five seconds. */
 export const heartbeatSeconds = 10
 
-/** How often it may fail by itself. Attempts that the end of a process cut off do not count, or a few restarts would fail it. */
+/** How often a job may fail. Attempts that ended with their process do not count, or a few restarts would fail the job. */
 export const failuresMax = 3
 const attempts = { retryLimit: 20, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
-/** Asked for and promised: tried until it is done, once a minute in the end. */
+/** For what we have promised: retried until it succeeds, at least once a minute. */
 export const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
-/** Room may come free, and a node that is being restarted comes back: half a minute of patience. */
+/** About half a minute: another database may be deleted, or a node that restarts may come back. */
 const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 
 /**
- * Who goes first in a node's queue. Backups and restores take as long as a database is large, and a schedule asks for
- * many at once: whoever makes or removes a database does not wait for them. For a restore somebody waits.
+ * The order in a node's queue. Backups and restores take as long as a database is large, and a schedule starts many at
+ * once: creating and removing databases does not wait for them. A restore has a person who waits for it.
  */
 export const priorities = { backup: 0, restore: 1, short: 2 } as const
 
 const priorityOf = (kind: PlatformJob['kind']): number =>
   kind === 'backup.take' ? priorities.backup : kind === 'restore.run' ? priorities.restore : priorities.short
 
-/** Work that takes as long as a database is large, or as its sessions let it. */
-const takesLong = (kind: PlatformJob['kind']): boolean => priorityOf(kind) < priorities.short
+const isLong = (kind: PlatformJob['kind']): boolean => priorityOf(kind) < priorities.short
 
-const removesSomething = (kind: PlatformJob['kind']): boolean =>
+const isRemoval = (kind: PlatformJob['kind']): boolean =>
   kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
 
-/** Those that are not tried for ever, nor until room comes free. */
-export const mayFail = (kind: PlatformJob['kind']): boolean => !removesSomething(kind) && kind !== 'database.place'
+/** Removals are retried for ever, and placing is limited by `searching`. */
+export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => !isRemoval(kind) && kind !== 'database.place'
 
 export function policyOf({ kind, orgId }: PlatformJob) {
-  const removes = removesSomething(kind)
-  // A job that has waited for so long is deleted. Removals are promised, and a node may be away for a very long time.
-  const retentionSeconds = (removes ? 3_650 : 30) * seconds.day
+  // pg-boss deletes a job that has waited for so long. Removals are promised, and a node may be down for months.
+  const retentionSeconds = (isRemoval(kind) ? 3_650 : 30) * seconds.day
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
-  const patience = removes ? always : mayFail(kind) ? attempts : searching
-  // Of one organization's long work a node does so much at a time; short work is not counted.
-  const group = takesLong(kind) ? { group: { id: orgId } } : {}
-  return { ...common, ...patience, ...group, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
+  const retries = isRemoval(kind) ? always : hasFailureLimit(kind) ? attempts : searching
+  // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
+  const group = isLong(kind) ? { group: { id: orgId } } : {}
+  return { ...common, ...retries, ...group, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
 }

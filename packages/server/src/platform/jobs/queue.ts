@@ -1,31 +1,30 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
-import type { ConnectionTarget, Transaction } from '../../db/database.ts'
+import { type ConnectionTarget, clientConfig, type Transaction } from '../../db/database.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
-import { connectionOf } from './connection.ts'
-import { always, anyNode, givenUp, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
+import { always, anyNode, deadLetter, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
-/** pg-boss looks for jobs whose node went silent this often; what it finds is tried again at once. */
+/** How often pg-boss looks for jobs without a heartbeat, which it retries at once. */
 const superviseSeconds = 5
 const connectionsMax = 4
 const stopMsMax = 20_000
 
 export type JobQueue = {
-  /** In the caller's transaction: the job exists if, and only if, the row that it is about does. */
+  /** In the caller's transaction: the job exists if and only if the row that it is about does. */
   enqueue(tx: Transaction, job: PlatformJob): Promise<void>
-  /** In the caller's transaction again: the outcome and the end of the job are one. */
+  /** In the caller's transaction, together with the outcome of the job. */
   complete(tx: Transaction, queue: string, job: { id: string; retryCount: number }): Promise<void>
-  /** The same for a job that its own node will not do any more, whether that has begun it or not. */
+  /** The same for a job of a dead node, started or not. */
   cancel(tx: Transaction, queue: string, id: string): Promise<void>
-  /** For whoever works on jobs. */
+  /** For workers. */
   boss(): Promise<PgBoss>
   close(): Promise<void>
 }
 
 /**
- * pg-boss in a schema of its own, with a small pool of its own. It is started by the first one who needs it, so a
- * process that is never asked for a database does not even open a connection.
+ * pg-boss with its own schema and a small pool. It starts on first use, so a process that never needs it opens no
+ * connection.
  */
 export function createJobQueue(deps: { target: ConnectionTarget; supervise: boolean; log: Logger }): JobQueue {
   let starting: Promise<PgBoss> | undefined
@@ -48,21 +47,21 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
     boss,
     async enqueue(tx, job) {
       const queue = job.kind === 'database.place' ? anyNode : nodeQueue(job.node)
-      // The first one waits for connections to be made and the schema to be looked at, and the transaction with it.
+      // The first call waits for pg-boss to start, and the open transaction waits with it.
       if (!isReady) await tx`set local idle_in_transaction_session_timeout = '60s'`
-      const sent = await (await boss()).send(queue, job, { ...policyOf(job), db: within(tx) })
-      if (sent === null) throw new Error(`pg-boss did not take ${job.kind}`)
+      const sent = await (await boss()).send(queue, job, { ...policyOf(job), db: inTransaction(tx) })
+      if (sent === null) throw new Error(`pg-boss did not accept ${job.kind}`)
     },
     async complete(tx, queue, job) {
-      await (await boss()).complete(queue, { id: job.id, retryCount: job.retryCount }, null, { db: within(tx) })
+      await (await boss()).complete(queue, { id: job.id, retryCount: job.retryCount }, null, { db: inTransaction(tx) })
     },
     async cancel(tx, queue, id) {
-      await (await boss()).cancel(queue, id, { db: within(tx) })
+      await (await boss()).cancel(queue, id, { db: inTransaction(tx) })
     },
     async close() {
       const started = await starting?.catch(() => undefined)
       if (started === undefined) return
-      await endWork(started)
+      await stopWorkers(started)
       await started.stop({ graceful: false })
     },
   }
@@ -70,7 +69,7 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
 
 async function start({ target, supervise, log }: Parameters<typeof createJobQueue>[0]): Promise<PgBoss> {
   const boss = new PgBoss({
-    ...connectionOf(target),
+    ...clientConfig(target, { name: 'keyhook jobs' }),
     schema,
     max: connectionsMax,
     supervise,
@@ -86,7 +85,7 @@ async function start({ target, supervise, log }: Parameters<typeof createJobQueu
     await ensureQueues(boss, anyNode)
     await ensureQueue(boss, invoicing, { heartbeatSeconds })
   } catch (error) {
-    // Half started it has timers and connections, and whoever tries again makes another one.
+    // It may have timers and connections already, and the next attempt creates another instance.
     await boss.stop({ graceful: false }).catch(() => {})
     throw error
   }
@@ -94,31 +93,31 @@ async function start({ target, supervise, log }: Parameters<typeof createJobQueu
 }
 
 /**
- * Whoever is at work was told to stop before, and gets a moment to say so. Queue by queue, because pg-boss's own graceful
- * stop looks only twice a second whether they have.
+ * Waits for jobs that were aborted before. Queue by queue, because pg-boss's own graceful stop checks only twice a second
+ * whether they have ended.
  */
-async function endWork(boss: PgBoss): Promise<void> {
+async function stopWorkers(boss: PgBoss): Promise<void> {
   const queues = new Set(boss.getWipData().map((worker) => worker.name))
-  const enough = new AbortController()
+  const timeout = new AbortController()
   const ended = Promise.all([...queues].map((queue) => boss.offWork(queue, { wait: true })))
-  // One that fails after we have stopped waiting is no news.
+  // A failure after the timeout is ignored.
   ended.catch(() => {})
-  await Promise.race([ended, sleep(stopMsMax, undefined, { signal: enough.signal }).catch(() => {})])
-  enough.abort()
+  await Promise.race([ended, sleep(stopMsMax, undefined, { signal: timeout.signal }).catch(() => {})])
+  timeout.abort()
 }
 
-/** A queue, and beside it the one that its jobs go to after their last attempt. */
+/** A queue and its dead letter queue. */
 export async function ensureQueues(boss: PgBoss, name: string): Promise<void> {
-  await ensureQueue(boss, givenUp(name), { ...always, heartbeatSeconds })
-  await ensureQueue(boss, name, { deadLetter: givenUp(name) })
+  await ensureQueue(boss, deadLetter(name), { ...always, heartbeatSeconds })
+  await ensureQueue(boss, name, { deadLetter: deadLetter(name) })
 }
 
 async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'name'>): Promise<void> {
   if ((await boss.getQueue(name)) === null) await boss.createQueue(name, { ...options, notify: true })
 }
 
-/** pg-boss's statements, on the caller's own connection. */
-const within = (tx: Transaction): PgBossDb => ({
+/** Runs pg-boss's statements on the caller's connection. */
+const inTransaction = (tx: Transaction): PgBossDb => ({
   executeSql: async (text, values) => ({ rows: [...(await tx.unsafe(text, (values ?? []) as never[]))] }),
 })
 

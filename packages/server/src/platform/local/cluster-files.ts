@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 
 const chunkBytes = 256 * 1024
 
-/** Contents that the next start makes anew, or that must not travel (PostgreSQL manual, "Backing Up The Data Directory"). */
+/** Contents that the next start creates, or that must not be copied (PostgreSQL manual, "Backing Up The Data Directory"). */
 const emptied = new Set([
   'pg_dynshmem',
   'pg_notify',
@@ -13,23 +13,23 @@ const emptied = new Set([
   'pg_snapshots',
   'pg_stat_tmp',
   'pg_subtrans',
-  // Taken one by one after the rest, once it is known which of it is needed.
+  // Copied at the end, when it is known which segments are needed.
   'pg_wal',
 ])
-const leftOut = /^(postmaster\.(pid|opts)|\.s\.PGSQL\..*|backup_label(\.old)?|tablespace_map(\.old)?|backup_manifest)$/
-const leftOutAnywhere = /^(pgsql_tmp.*|pg_internal\.init.*)$/
+const excluded = /^(postmaster\.(pid|opts)|\.s\.PGSQL\..*|backup_label(\.old)?|tablespace_map(\.old)?|backup_manifest)$/
+const excludedAnywhere = /^(pgsql_tmp.*|pg_internal\.init.*)$/
 
 export const controlFile = 'global/pg_control'
 
 export type ClusterFiles = { directories: string[]; files: string[]; bytes: number }
 
-/** What of a cluster's directory belongs into a backup. Files may come and go while we look: WAL replay makes that good. */
+/** The files that belong in a backup. Files may appear and disappear meanwhile, which WAL replay corrects. */
 export async function listCluster(cluster: string): Promise<ClusterFiles> {
   const found: ClusterFiles = { directories: [], files: [], bytes: 0 }
   async function walk(relative: string): Promise<void> {
     for (const entry of await readdir(join(cluster, relative), { withFileTypes: true })) {
       const path = relative === '' ? entry.name : `${relative}/${entry.name}`
-      if (leftOutAnywhere.test(entry.name) || (relative === '' && leftOut.test(entry.name))) continue
+      if (excludedAnywhere.test(entry.name) || (relative === '' && excluded.test(entry.name))) continue
       if (entry.isDirectory()) {
         found.directories.push(path)
         if (!emptied.has(path)) await walk(path)
@@ -37,8 +37,8 @@ export async function listCluster(cluster: string): Promise<ClusterFiles> {
         found.files.push(path)
         found.bytes += await sizeOf(join(cluster, path))
       } else if (entry.isSymbolicLink()) {
-        // Only a superuser can make a tablespace, and no customer is one.
-        throw new Error(`${path} lies outside the data directory, which a backup does not follow`)
+        // Only a superuser can create a tablespace, and customers are not superusers.
+        throw new Error(`${path} is a link to outside of the data directory, which a backup does not follow`)
       }
     }
   }
@@ -53,7 +53,7 @@ const sizeOf = (path: string): Promise<number> =>
     () => 0,
   )
 
-/** Undefined when the file is gone, as that of a dropped table. */
+/** Undefined if the file does not exist any more, for example of a dropped table. */
 export async function openSource(path: string): Promise<{ handle: FileHandle; size: number } | undefined> {
   const handle = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined
@@ -64,8 +64,8 @@ export async function openSource(path: string): Promise<{ handle: FileHandle; si
 }
 
 /**
- * Exactly `size` bytes. A file that was truncated meanwhile is filled up with zeros, and one that grew is cut: the WAL
- * of the backup holds what is needed to put either right.
+ * Exactly `size` bytes. A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the
+ * WAL of the backup corrects both.
  */
 export async function* readExactly(handle: FileHandle, size: number): AsyncGenerator<Buffer> {
   let done = 0
@@ -79,7 +79,7 @@ export async function* readExactly(handle: FileHandle, size: number): AsyncGener
   }
 }
 
-/** Read until two readings agree: PostgreSQL writes it in place, and half an old one is worth nothing. */
+/** Reads until two reads are equal: PostgreSQL writes the file in place, so one read may see half of a write. */
 export async function readControlFile(cluster: string): Promise<Buffer> {
   const path = join(cluster, controlFile)
   let last = await readFile(path)

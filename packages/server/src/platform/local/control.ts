@@ -3,13 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, type Database, isOutOfConnections } from '../../db/database.ts'
 import { ownerRole } from '../../domain/database.ts'
 import { isScramVerifier } from '../../domain/scram.ts'
+import { retryUntilAccepted } from '../../kernel/retry.ts'
 import { StepFailure } from '../driver.ts'
 import type { Control } from './instance.ts'
 
-/** Far more than a checkpoint takes on a busy disk, and little enough for whoever waits for the same worker. */
+/** Much more than a checkpoint takes on a busy disk. Another job may wait for the same worker. */
 const statementMsMax = 5 * 60_000
 const silentMsMore = 30_000
-/** Several times as long as strangers may have a connection without a password. */
+/** Several times the authentication timeout of 10 s, after which connections without a password are closed. */
 const connectMsMax = 60_000
 
 export type ControlOptions = { name: string; signal: AbortSignal; statementMsMax?: number | undefined }
@@ -17,23 +18,22 @@ export type ControlOptions = { name: string; signal: AbortSignal; statementMsMax
 type ControlSession = { sql: Database; close(): Promise<void> }
 
 /**
- * One session of the superuser's, to be closed by whoever opened it. A customer's session may hold up what it waits for, so
- * it waits for nothing for ever: it ends with the signal; a statement that takes too long is cancelled; and where even
- * that does not help, the connection is given up.
+ * A session as superuser, which the caller closes. A customer's session may block it, so every wait is limited: the signal
+ * ends the session, a slow statement is cancelled, and if that does not help the connection is closed.
  */
 export async function openControl(control: Control, options: ControlOptions): Promise<ControlSession> {
   const { name, signal } = options
   signal.throwIfAborted()
   const ms = options.statementMsMax ?? statementMsMax
   const sql = connect(control, { name, connectionsMax: 1, statementMsMax: ms, silentMsMax: ms + silentMsMore })
-  const cut = () => void sql.end({ timeout: 0 })
-  signal.addEventListener('abort', cut, { once: true })
+  const end = () => void sql.end({ timeout: 0 })
+  signal.addEventListener('abort', end, { once: true })
   const close = async () => {
-    signal.removeEventListener('abort', cut)
+    signal.removeEventListener('abort', end)
     await sql.end({ timeout: 5 })
   }
   try {
-    await untilConnected(sql, signal)
+    await waitForConnection(sql, signal)
   } catch (error) {
     await close()
     signal.throwIfAborted()
@@ -42,22 +42,23 @@ export async function openControl(control: Control, options: ControlOptions): Pr
   return { sql, close }
 }
 
-/** Clients, and strangers without a password, may have every connection at the moment: not all of them will for long. */
-async function untilConnected(sql: Database, signal: AbortSignal): Promise<void> {
+/** Clients may use every connection at the moment, also those that have not shown a password. */
+async function waitForConnection(sql: Database, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + connectMsMax
-  for (;;) {
-    try {
-      await sql`select 1`
-      return
-    } catch (error) {
-      if (!isOutOfConnections(error)) throw error
-      if (Date.now() > deadline) throw new StepFailure('All connections of the database are taken.', { cause: error })
-      await sleep(100, undefined, { signal })
-    }
-  }
+  await retryUntilAccepted(
+    {
+      isTransient: isOutOfConnections,
+      onRetry(cause) {
+        if (Date.now() > deadline) throw new StepFailure('All connections of the database are taken.', { cause })
+      },
+      pause: (ms) => sleep(ms, undefined, { signal }),
+      pauseMsMax: 100,
+    },
+    async () => sql`select 1`,
+  )
 }
 
-/** The verifier goes into the text of the statement, where no parameter may stand; so its shape is checked first. */
+/** ALTER ROLE takes no parameters, so the verifier becomes part of the text and its format is checked first. */
 export async function setOwnerPassword(control: Control, passwordVerifier: string, signal: AbortSignal): Promise<void> {
   if (!isScramVerifier(passwordVerifier)) throw new Error('not a SCRAM verifier')
   const { sql, close } = await openControl(control, { name: 'keyhook platform', signal })
@@ -72,23 +73,23 @@ export async function setOwnerPassword(control: Control, passwordVerifier: strin
 }
 
 const acceptMsMax = 10_000
-/** PostgreSQL's SSLRequest; any answer at all says that somebody accepts connections there. */
-const question = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
+/** PostgreSQL's SSLRequest. Any answer shows that connections are accepted. */
+const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 
-/** Asks over TCP, the way a client comes, and not over our own socket. */
-export async function untilAccepting(address: { host: string; port: number }, signal: AbortSignal): Promise<void> {
+/** Checks over TCP, as clients connect, and not over our own socket. */
+export async function waitUntilAccepting(address: { host: string; port: number }, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + acceptMsMax
   const host = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '::1' : address.host
   while (!(await answers(host, address.port))) {
     signal.throwIfAborted()
-    if (Date.now() > deadline) throw new Error(`nobody accepts connections on ${address.host}:${address.port}`)
+    if (Date.now() > deadline) throw new Error(`no connections are accepted on ${address.host}:${address.port}`)
     await sleep(20)
   }
 }
 
 function answers(host: string, port: number): Promise<boolean> {
   return new Promise((done) => {
-    const socket = open({ host, port }, () => socket.write(question))
+    const socket = open({ host, port }, () => socket.write(sslRequest))
     socket.setTimeout(1_000, () => socket.destroy())
     socket.once('data', () => {
       done(true)

@@ -1,18 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { giveTo } from '../../embedded/cluster.ts'
 import { syncDirectory, writeSecret } from '../../embedded/data-directory.ts'
-import { leaveToHost } from '../../embedded/host.ts'
+import { giveClusterTo, giveToDirectoryOwner } from '../../embedded/ownership.ts'
 import { type DatabaseId, isId } from '../../kernel/ids.ts'
 import type { Home } from './home.ts'
 
 /*
  * One directory per instance:
- *   <home>/<database id>/cluster        what PostgreSQL owns
- *                        port           where it listens, for as long as it exists
+ *   <home>/<database id>/cluster        the data directory of PostgreSQL
+ *                        port           its TCP port, which never changes
  *                        postgres.log
- *   <home>/<database id>.removed-…      on its way out
+ *   <home>/<database id>.removed-…      being removed
  */
 export type InstanceDirectory = { path: string; cluster: string }
 
@@ -28,39 +27,39 @@ const exists = async (path: string): Promise<boolean> =>
   )
 
 /**
- * Makes the cluster unless it is there. `fill` works on an empty directory beside the final place, and the rename comes
- * last: a cluster under its own name is whole, no matter when a predecessor was killed.
+ * Creates the cluster if it does not exist. `fill` works on a staging directory, which is renamed at the end: a cluster under
+ * its final name is complete, whenever a process was killed.
  */
-export async function makeCluster(
+export async function createCluster(
   home: Home,
   { path, cluster }: InstanceDirectory,
-  fill: (workshop: string) => Promise<void>,
+  fill: (staging: string) => Promise<void>,
 ): Promise<void> {
   await mkdir(path, { recursive: true })
-  await leaveToHost(path)
+  await giveToDirectoryOwner(path)
   await chmod(path, home.account === undefined ? 0o700 : 0o711)
   for (const name of await readdir(path)) {
     if (name.startsWith('preparing-')) await rm(join(path, name), { recursive: true, force: true })
   }
   if (await exists(cluster)) return
-  const workshop = join(path, `preparing-${randomBytes(6).toString('hex')}`)
-  await mkdir(workshop, { mode: 0o700 })
+  const staging = join(path, `preparing-${randomBytes(6).toString('hex')}`)
+  await mkdir(staging, { mode: 0o700 })
   try {
-    await fill(workshop)
-    await rename(workshop, cluster)
+    await fill(staging)
+    await rename(staging, cluster)
     await syncDirectory(path)
   } catch (error) {
-    await rm(workshop, { recursive: true, force: true })
+    await rm(staging, { recursive: true, force: true })
     throw error
   }
 }
 
-/** To the account that is about to run it: root may have restored it with a plain copy, or somebody else run it before. */
-export async function handOver({ account }: Home, { path, cluster }: InstanceDirectory): Promise<void> {
-  // Nothing of ours is a link; what is behind one is not touched.
+/** Gives the cluster to the account that will run it: root may have restored it with a plain copy. */
+export async function giveInstanceToAccount({ account }: Home, { path, cluster }: InstanceDirectory): Promise<void> {
+  // We create no links here, so a link is not followed.
   if (account === undefined || !(await lstat(path)).isDirectory()) return
   await chmod(path, 0o711)
-  await giveTo(account, cluster)
+  await giveClusterTo(account, cluster)
 }
 
 export const hasCluster = ({ cluster }: InstanceDirectory): Promise<boolean> => exists(join(cluster, 'PG_VERSION'))
@@ -80,7 +79,7 @@ export const writePort = (directory: string, port: number): Promise<void> =>
 
 export const forgetPort = (directory: string): Promise<void> => rm(portPath(directory), { force: true })
 
-/** Out of the way in one step, so that a removal which is cut off never leaves half an instance under its name. */
+/** Renamed first, so that an interrupted removal never leaves an incomplete instance under its name. */
 export async function removeDirectory(home: Home, id: DatabaseId): Promise<void> {
   const { path } = instanceDirectory(home, id)
   if (await exists(path)) await rename(path, `${path}.removed-${randomBytes(6).toString('hex')}`)

@@ -1,6 +1,6 @@
 /**
- * What one instance may take of a machine that it shares with many: little when idle, bounded under load.
- * Anything an owner may change for a session or a role, they still can.
+ * Limits for an instance on a machine that many share: little memory when idle, bounded under load. Owners can still change
+ * what PostgreSQL lets them change for a session or a role.
  */
 const shared: Readonly<Record<string, string>> = {
   max_connections: '60',
@@ -13,18 +13,18 @@ const shared: Readonly<Record<string, string>> = {
   max_parallel_workers: '2',
   max_parallel_workers_per_gather: '1',
   max_wal_size: '512MB',
-  // Of a session at a time. Only a superuser may raise it.
+  // Per session. Only a superuser may raise it.
   temp_file_limit: '2GB',
   // Backups need both: WAL that can be replayed, and a slot that keeps it until it has been copied.
   wal_level: 'replica',
   max_replication_slots: '4',
   max_wal_senders: '0',
-  // Why a server ends or cannot start is FATAL or PANIC. Up to LOG, anybody who may connect could write gigabytes.
+  // The reasons of a failed start are FATAL or PANIC. With LOG, any client could write gigabytes.
   log_min_messages: 'fatal',
   password_encryption: 'scram-sha-256',
-  // Whoever connects and says nothing more has one of few connections for so long, without a password.
+  // A client without a password may keep one of few connections for so long.
   authentication_timeout: '10s',
-  // A client that vanished would keep its locks and one of few connections for hours.
+  // A client that disappeared would keep its locks and its connection for hours.
   tcp_keepalives_idle: '60',
   tcp_keepalives_interval: '10',
   tcp_keepalives_count: '6',
@@ -36,7 +36,7 @@ export const instanceSettings = (instance: {
   port: number
 }): Readonly<Record<string, string>> => ({
   ...shared,
-  // Null: nobody but us comes in. A restored database starts like this until the old password is gone.
+  // Null: no TCP. A restored database starts like this until the old password is replaced.
   listen_addresses: instance.host ?? '',
   port: String(instance.port),
   cluster_name: instance.id,

@@ -1,36 +1,36 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { superuser } from '../../embedded/cluster.ts'
-import { clearOrphan } from '../../embedded/orphan.ts'
+import { stopOrphan } from '../../embedded/orphan.ts'
 import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { Home } from './home.ts'
-import { handOver, type InstanceDirectory } from './instance-directory.ts'
+import { giveInstanceToAccount, type InstanceDirectory } from './instance-directory.ts'
 import { instanceSettings } from './instance-settings.ts'
 
 const backoffMsMin = 500
 const backoffMsMax = 60_000
-/** One that ran for so long has earned a fresh start of the backoff. */
+/** The backoff is reset after a run of this length. */
 const steadyMs = 60_000
-/** For the orderly end of one that a killed predecessor left. A customer's session may never let it come to that. */
-const orphanMsMax = 5_000
+/** For the fast shutdown of an orphan. A session that cannot be cancelled would delay it for ever. */
+const orphanShutdownMsMax = 5_000
 
-/** The way in for us: the socket, as superuser. */
+/** Our own connection: through the socket, as superuser. */
 export type Control = { host: string; port: number; user: string; password: string; database: string }
 
 export type Instance = {
-  /** Resolves when it accepts connections; rejects when the first start fails. */
+  /** Resolves when it accepts connections; rejects if the first start fails. */
   ready: Promise<void>
-  /** Where its socket is right now. */
+  /** Throws while it is not running. */
   control(): Control
-  /** `atOnce`: one session that cannot be cancelled would keep an orderly end waiting. */
-  stop(options?: { atOnce?: boolean }): Promise<void>
+  /** `immediate` does not wait for sessions. */
+  stop(options?: { immediate?: boolean }): Promise<void>
 }
 
 export type InstanceOptions = {
   home: Home
   id: string
   directory: InstanceDirectory
-  /** Null keeps it private to us. */
+  /** Null: no TCP. */
   host: string | null
   port: number
   onEvent: (event: InstanceEvent) => void
@@ -43,21 +43,24 @@ export type InstanceEvent =
   | { kind: 'orphan'; note: string }
 
 /**
- * One running server, and somebody who looks after it: if it ends by itself it is started again, more patiently each
- * time. Whatever a killed predecessor left running on the directory is ended first, so there is never a second one.
+ * Runs one server and restarts it with a growing backoff if it ends by itself. An orphan of a killed process is stopped
+ * first, so there are never two servers on one directory.
  */
 export function runInstance(options: InstanceOptions): Instance {
   const stopping = new AbortController()
-  const hurrying = new AbortController()
+  const immediately = new AbortController()
   let current: Postmaster | undefined
 
   async function start(onExit: (why: string) => void): Promise<void> {
     const { directory, home, id, host, port } = options
     const note = (text: string) => options.onEvent({ kind: 'orphan', note: text })
-    const clearing = await clearOrphan(directory.cluster, { note, socket: socketNameOf(port), patienceMs: orphanMsMax })
-    if (clearing === 'elsewhere')
-      throw new Error(`${directory.cluster} is served by a process that cannot be seen here`)
-    await handOver(home, directory)
+    const orphan = await stopOrphan(directory.cluster, {
+      note,
+      socket: socketNameOf(port),
+      fastShutdownMsMax: orphanShutdownMsMax,
+    })
+    if (orphan === 'elsewhere') throw new Error(`${directory.cluster} is in use by a process outside of this machine`)
+    await giveInstanceToAccount(home, directory)
     stopping.signal.throwIfAborted()
     current = await startPostmaster({
       dataDir: directory.path,
@@ -67,30 +70,30 @@ export function runInstance(options: InstanceOptions): Instance {
       settings: instanceSettings({ id, host, port }),
       note: () => {},
       onExit,
-      signal: hurrying.signal,
+      signal: immediately.signal,
     })
   }
 
-  /** Runs the server over and over until it is to stop. `ready` hears of the first start only. */
-  async function look(after: PromiseWithResolvers<void>): Promise<void> {
+  /** Restarts the server until `stop`. `firstStart` is settled by the first start only. */
+  async function keepRunning(firstStart: PromiseWithResolvers<void>): Promise<void> {
     let backoffMs = backoffMsMin
-    const told = aborted(stopping.signal)
+    const stopped = aborted(stopping.signal)
     for (let first = true; !stopping.signal.aborted; first = false) {
       const ended = Promise.withResolvers<string>()
       const began = Date.now()
       try {
         await start(ended.resolve)
       } catch (error) {
-        if (first) return after.reject(error)
+        if (first) return firstStart.reject(error)
         options.onEvent({ kind: 'restart_failed', why: String(error), restartInMs: backoffMs })
         backoffMs = await pause(backoffMs)
         continue
       }
-      if (first) after.resolve()
+      if (first) firstStart.resolve()
       else options.onEvent({ kind: 'restarted' })
-      const why = await Promise.race([ended.promise, told])
+      const why = await Promise.race([ended.promise, stopped])
       if (why === null) break
-      // It has ended; this lets go of its log and of its socket's directory.
+      // It has ended; this closes its log and removes its socket directory.
       await current?.stop()
       current = undefined
       if (Date.now() - began > steadyMs) backoffMs = backoffMsMin
@@ -105,9 +108,9 @@ export function runInstance(options: InstanceOptions): Instance {
   }
 
   const readiness = Promise.withResolvers<void>()
-  // Whoever asks gets the rejection; with nobody asking it must not end the process.
+  // Without a caller that waits for it, the rejection must not end the process.
   readiness.promise.catch(() => {})
-  const running = look(readiness)
+  const running = keepRunning(readiness)
 
   return {
     ready: readiness.promise,
@@ -116,11 +119,11 @@ export function runInstance(options: InstanceOptions): Instance {
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
     },
-    async stop({ atOnce = false } = {}) {
+    async stop({ immediate = false } = {}) {
       stopping.abort()
-      if (atOnce) hurrying.abort()
+      if (immediate) immediately.abort()
       await running
-      await current?.stop({ atOnce })
+      await current?.stop({ immediate })
       current = undefined
     },
   }

@@ -1,23 +1,24 @@
 import { chown } from 'node:fs/promises'
 import { isStatementTimeout } from '../../db/database.ts'
-import { clearOrphan } from '../../embedded/orphan.ts'
+import { syncCluster } from '../../embedded/cluster.ts'
+import { stopOrphan } from '../../embedded/orphan.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import { runTool } from '../../embedded/tool.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
-import { compress } from '../archive/compress.ts'
+import { writeArchive } from '../archive/write-archive.ts'
 import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
-import { step } from '../steps/step.ts'
+import { traceStep } from '../steps/trace-step.ts'
 import { baseBackup } from './base-backup.ts'
-import { openControl, setOwnerPassword, untilAccepting } from './control.ts'
+import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
 import {
+  createCluster,
   forgetPort,
   hasCluster,
   type InstanceDirectory,
   instanceDirectory,
   instancesIn,
-  makeCluster,
   readPort,
   removeDirectory,
 } from './instance-directory.ts'
@@ -26,23 +27,23 @@ import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
 
 export type LocalDriverOptions = {
-  /** Opened when the first database is asked for: an installation without databases pays nothing. */
+  /** Called on first use, so that an installation without databases has no cost. */
   home: () => Promise<Home>
   host: string
-  /** The name under which clients find this machine, where that is not the address it listens on. */
+  /** The name under which clients find this node. */
   publicHost: string
   ports: PortRange
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
-  /** How long a backup waits for one answer of its database. */
+  /** Limit for each statement of a backup. */
   backupStatementMsMax?: number
 }
 
-/** A host that is null keeps it private to us. */
-type Where = { port: number; host?: string | null }
+/** A host of null: no TCP. */
+type Listen = { port: number; host?: string | null }
 
 const listenersSpare = 20
-const heldUp =
-  'The database did not come to a checkpoint in time, and a backup begins with one. One of its sessions may hold it up.'
+const noCheckpoint =
+  'The database did not finish a checkpoint in time, which a backup starts with. One of its sessions may block it.'
 
 /** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
 export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
@@ -63,18 +64,18 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
     const instance = runInstance({ home, id, directory, host, port, onEvent })
     running.set(id, instance)
-    // Each server has a listener for the end of this process; many of them are no leak.
+    // Each server has a listener for the exit of this process, so many listeners are not a leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
     return instance
   }
 
-  async function run(home: Home, id: DatabaseId, where: Where, signal: AbortSignal): Promise<Instance> {
+  async function run(home: Home, id: DatabaseId, listen: Listen, signal: AbortSignal): Promise<Instance> {
     signal.throwIfAborted()
-    const { port, host = options.host } = where
+    const { port, host = options.host } = listen
     const instance = running.get(id) ?? launch(home, id, port, host)
-    // After a crash it may replay its log for minutes: whoever removes it does not wait for that.
-    const giveUp = () => void instance.stop({ atOnce: true })
-    signal.addEventListener('abort', giveUp, { once: true })
+    // After a crash it may replay its log for minutes, and a removal does not wait for that.
+    const stop = () => void instance.stop({ immediate: true })
+    signal.addEventListener('abort', stop, { once: true })
     try {
       await instance.ready
     } catch (error) {
@@ -82,20 +83,20 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       signal.throwIfAborted()
       throw error
     } finally {
-      signal.removeEventListener('abort', giveUp)
+      signal.removeEventListener('abort', stop)
     }
     signal.throwIfAborted()
     return instance
   }
 
-  async function halt(id: DatabaseId, how?: { atOnce: boolean }): Promise<void> {
+  async function halt(id: DatabaseId, how?: { immediate: boolean }): Promise<void> {
     const instance = running.get(id)
     running.delete(id)
     await instance?.stop(how)
   }
 
   async function address(port: number, signal: AbortSignal): Promise<Address> {
-    await untilAccepting({ host: options.host, port }, signal)
+    await waitUntilAccepting({ host: options.host, port }, signal)
     return { host: options.publicHost, port }
   }
 
@@ -108,31 +109,31 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     async provision(id, { passwordVerifier, signal }) {
       const { home, template, ports } = await parts()
       const directory = instanceDirectory(home, id)
-      await makeCluster(home, directory, async (workshop) => copyTemplate(home, await template.path(), workshop, id))
+      await createCluster(home, directory, async (staging) => copyTemplate(home, await template.path(), staging, id))
       signal.throwIfAborted()
-      step('provision.starting', id)
+      traceStep('provision.starting', id)
       const port = await ports.portFor(directory.path)
       const instance = await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
-      step('provision.setting_password', id)
+      traceStep('provision.setting_password', id)
       await setOwnerPassword(instance.control(), passwordVerifier, signal)
       return address(port, signal)
     },
 
-    async restore(id, { archive, passwordVerifier, onProgress, signal }) {
+    async restore(id, { archive, sha256, passwordVerifier, onProgress, signal }) {
       const { home, ports } = await parts()
       const directory = instanceDirectory(home, id)
-      step('restore.unpacking', id)
-      await makeCluster(home, directory, async (workshop) => {
-        await unpack(home, archive, workshop, { onProgress, signal })
+      traceStep('restore.unpacking', id)
+      await createCluster(home, directory, async (staging) => {
+        await unpack(home, { content: archive, sha256 }, staging, { onProgress, signal })
       })
       signal.throwIfAborted()
       const port = await ports.portFor(directory.path)
-      step('restore.recovering', id)
-      // Private until the password of the source is gone: nobody who knows that one ever gets in here.
+      traceStep('restore.recovering', id)
+      // No TCP until the password of the source is replaced, so that it never works here.
       await halt(id)
       const instance = await run(home, id, { port, host: null }, signal)
       await setOwnerPassword(instance.control(), passwordVerifier, signal)
-      step('restore.restarting', id)
+      traceStep('restore.restarting', id)
       await halt(id)
       await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
       return address(port, signal)
@@ -141,39 +142,34 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     backup(id, { onProgress, signal }) {
       const instance = running.get(id)
       if (instance === undefined) throw new StepFailure('The database is not running.')
-      async function* bytes(): AsyncGenerator<Uint8Array> {
-        const { cluster } = await directoryOf(id)
+      return writeArchive(async (archive) => {
+        const { cluster } = instanceDirectory((await parts()).home, id)
         const statementMsMax = options.backupStatementMsMax
-        const { sql, close } = await openControl(instance!.control(), {
-          name: 'keyhook backup',
-          signal,
-          statementMsMax,
-        })
+        const { sql, close } = await openControl(instance.control(), { name: 'keyhook backup', signal, statementMsMax })
         try {
-          yield* baseBackup({ id, cluster, sql, onProgress, signal })
+          return await baseBackup(archive, { id, cluster, sql, onProgress, signal })
         } catch (error) {
-          // A connection that was cut says so in words of its own.
+          // An aborted connection has an error of its own; the reason of the signal is the better one.
           signal.throwIfAborted()
-          throw isStatementTimeout(error) ? new StepFailure(heldUp, { cause: error, lasting: true }) : error
+          throw isStatementTimeout(error) ? new StepFailure(noCheckpoint, { cause: error, permanent: true }) : error
         } finally {
           await close()
         }
-      }
-      return compress(bytes())
+      })
     },
 
     async remove(id) {
       const { home } = await parts()
-      step('remove.stopping', id)
-      // Nobody needs an orderly end of files that are deleted next, and a session may keep it waiting for ever.
-      await halt(id, { atOnce: true })
+      traceStep('remove.stopping', id)
+      // The files are deleted next, and a session could delay a fast shutdown for ever.
+      await halt(id, { immediate: true })
       const directory = instanceDirectory(home, id)
       if (await hasCluster(directory)) {
         const port = await readPort(directory.path)
         const socket = socketNameOf(port ?? options.ports.first)
-        await clearOrphan(directory.cluster, { note() {}, socket, patienceMs: 0 })
+        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 })
       }
-      step('remove.deleting_files', id)
+      traceStep('remove.deleting_files', id)
       await removeDirectory(home, id)
     },
 
@@ -195,13 +191,9 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       await Promise.all([...running.keys()].map((id) => halt(id)))
     },
   }
-
-  async function directoryOf(id: DatabaseId): Promise<InstanceDirectory> {
-    return instanceDirectory((await parts()).home, id)
-  }
 }
 
-/** Somebody was faster between our look and the start. Nobody knows this port yet, so the next attempt takes another. */
+/** Another program took the port after our check. No client knows it yet, so the next attempt takes another. */
 const forgetTakenPort =
   ({ path }: InstanceDirectory) =>
   async (error: unknown): Promise<never> => {
@@ -218,16 +210,13 @@ async function open(options: LocalDriverOptions, signal: AbortSignal) {
   }
 }
 
-/**
- * By `cp`, as the account that will own the copy: it shares blocks where the file system can (reflink), and does the
- * rest in one process of its own, away from our event loop.
- */
-async function copyTemplate(home: Home, template: string, workshop: string, id: DatabaseId): Promise<void> {
-  step('provision.copying', id)
+/** With `cp`, as the account that will own the copy: it shares blocks if the file system can, and leaves our event loop free. */
+async function copyTemplate(home: Home, template: string, staging: string, id: DatabaseId): Promise<void> {
+  traceStep('provision.copying', id)
   const { account, binaries } = home
-  if (account) await chown(workshop, account.uid, account.gid)
+  if (account) await chown(staging, account.uid, account.gid)
   const share = process.platform === 'darwin' ? ['-c'] : []
-  // Not join(), which would drop the dot, and with it "the contents of".
-  await runTool('cp', ['-R', '-p', ...share, `${template}/.`, workshop], { account })
-  await runTool(binaries.initdb, ['-D', workshop, '--sync-only'], { account })
+  // Not join(), which would drop the dot that means "the contents of".
+  await runTool('cp', ['-R', '-p', ...share, `${template}/.`, staging], { account })
+  await syncCluster(staging, { binaries, account })
 }

@@ -1,14 +1,15 @@
 import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { createKeyedQueue } from '../../kernel/keyed-queue.ts'
 import { StepFailure } from '../driver.ts'
 import type { Home } from './home.ts'
 import { instancesIn, readPort, writePort } from './instance-directory.ts'
 
 export type PortRange = { first: number; last: number }
 
-/** Gives each instance a port that it keeps. One at a time, or two would find the same one free. */
+/** Gives each instance a port that it keeps. One request at a time, or two could get the same port. */
 export function createPorts(deps: { home: Home; host: string; range: PortRange }) {
-  let turn: Promise<unknown> = Promise.resolve()
+  const requests = createKeyedQueue()
 
   async function take(directory: string): Promise<number> {
     const kept = await readPort(directory)
@@ -20,19 +21,15 @@ export function createPorts(deps: { home: Home; host: string; range: PortRange }
       await writePort(directory, port)
       return port
     }
-    throw new StepFailure('No port is free for it on its node.', { lasting: true })
+    throw new StepFailure('No port is free for it on its node.', { permanent: true })
   }
 
   return {
-    portFor(directory: string): Promise<number> {
-      const result = turn.then(() => take(directory))
-      turn = result.catch(() => {})
-      return result
-    },
+    portFor: (directory: string): Promise<number> => requests.run('port', () => take(directory)),
   }
 }
 
-/** Some other program of this machine may listen there. */
+/** Another program of this machine may use the port. */
 function isFree(host: string, port: number): Promise<boolean> {
   return new Promise((done) => {
     const probe = createServer()

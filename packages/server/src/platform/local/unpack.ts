@@ -1,24 +1,23 @@
 import { mkdir, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { giveTo } from '../../embedded/cluster.ts'
-import { runTool } from '../../embedded/tool.ts'
-import type { Manifest } from '../archive/manifest.ts'
+import { syncCluster } from '../../embedded/cluster.ts'
+import { giveClusterTo } from '../../embedded/ownership.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import type { Home } from './home.ts'
 
-/** Writes an archive out as a cluster's directory, checked, on disk, and owned by whoever will run it. */
+/** Unpacks an archive into a cluster directory: verified, synced to disk, and owned by the account that will run it. */
 export async function unpack(
-  home: Home,
-  archive: AsyncIterable<Uint8Array>,
+  { account, binaries }: Home,
+  archive: { content: AsyncIterable<Uint8Array>; sha256?: string | undefined },
   into: string,
   options: { onProgress: (bytesDone: number) => void; signal: AbortSignal },
-): Promise<Manifest> {
+): Promise<void> {
   let bytesDone = 0
-  const manifest = await readArchive(archive, {
-    async directory(path) {
+  const receiver = {
+    async directory(path: string) {
       await mkdir(join(into, path), { recursive: true, mode: 0o700 })
     },
-    async file(path, body) {
+    async file(path: string, body: AsyncIterable<Buffer>) {
       await mkdir(dirname(join(into, path)), { recursive: true, mode: 0o700 })
       const file = await open(join(into, path), 'wx', 0o600)
       try {
@@ -32,8 +31,8 @@ export async function unpack(
         await file.close()
       }
     },
-  })
-  if (home.account) await giveTo(home.account, into)
-  await runTool(home.binaries.initdb, ['-D', into, '--sync-only'], { account: home.account })
-  return manifest
+  }
+  await readArchive(archive.content, receiver, archive.sha256 === undefined ? {} : { sha256: archive.sha256 })
+  if (account) await giveClusterTo(account, into)
+  await syncCluster(into, { binaries, account })
 }

@@ -1,85 +1,85 @@
 import type { Database } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import type { BackupId } from '../../kernel/ids.ts'
+import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
-import { publish } from '../../webhooks/publishing/publish.ts'
+import { publish } from '../../webhooks/publish.ts'
 import type { ArchiveStore, StoredArchive } from '../archive/archive-store.ts'
-import { asWritten } from '../archive/as-written.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
-import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
-import { giveUpBackup } from './giving-up.ts'
 import { createProgressWriter } from './progress.ts'
-import { step } from './step.ts'
+import { failBackup } from './settle-failure.ts'
+import { traceStep } from './trace-step.ts'
 
-type Deps = { db: Database; driver: DatabaseDriver; archives: ArchiveStore; turns: Turns }
+type Deps = { db: Database; driver: DatabaseDriver; archives: ArchiveStore; databaseWork: KeyedQueue }
 
-/** From a running database to an archive that was read back whole. */
+/** From a running database to an archive that was read back and verified. */
 export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
   const { db, driver, archives } = deps
 
   return {
     'backup.take': {
       async run({ orgId, backupId }, settle) {
-        const asked = await findBackup(db, orgId, backupId)
-        if (asked === null) return
-        const databaseId = asked.database_id
-        await deps.turns.take(databaseId, async (signal) => {
+        const requested = await findBackup(db, orgId, backupId)
+        if (requested === null) return
+        const databaseId = requested.database_id
+        await deps.databaseWork.run(databaseId, async (signal) => {
           const backup = await findBackup(db, orgId, backupId)
           if (backup?.status !== 'running') return
           const database = await findDatabase(db, orgId, databaseId)
           if (database?.status !== 'available') {
-            throw new StepFailure('The database is not available.', { lasting: true })
+            throw new StepFailure('The database is not available.', { permanent: true })
           }
-          // What an attempt that was cut off has left.
+          // Left by an interrupted attempt.
           await archives.remove(backupId)
           const progress = createProgressWriter((bytes) => recordBackupProgress(db, orgId, backupId, bytes))
           const content = driver.backup(databaseId, { onProgress: progress.report, signal })
           const stored = await archives.write(backupId, content)
-          step('backup.verifying', databaseId)
+          traceStep('backup.verifying', databaseId)
           const contentBytes = await verify(archives, backupId, stored, signal)
           await progress.settle()
-          step('backup.settling', databaseId)
-          let givenUp = false
+          traceStep('backup.settling', databaseId)
+          let hasFailed = false
           await settle(async (tx) => {
             const current = await lockBackup(tx, orgId, backupId)
-            givenUp = current?.status === 'failed'
+            hasFailed = current?.status === 'failed'
             const next = current && moveBackup(current.status, 'complete')
             if (next === null) return
             await markBackupCompleted(tx, orgId, backupId, next, { ...stored, contentBytes })
             const data = { backup_id: backupId, database_id: databaseId, size_bytes: stored.bytes }
             await publish(tx, { orgId, type: 'backup.completed', data })
           })
-          step('backup.settled', databaseId)
-          // This node was taken for dead, and the failure told: what came all the same is nobody's.
-          if (givenUp) await archives.remove(backupId)
+          traceStep('backup.settled', databaseId)
+          // This node counted as dead and the failure was published, so the archive is not needed.
+          if (hasFailed) await archives.remove(backupId)
         })
       },
-      async giveUp({ orgId, backupId }, reason, settle, tidy) {
+      async fail({ orgId, backupId }, reason, settle, cleanUp) {
         const before = await findBackup(db, orgId, backupId)
         if (before !== null && moveBackup(before.status, 'give_up') !== null)
-          await tidy(() => archives.remove(backupId))
-        step('backup.giving_up', backupId)
-        await settle((tx) => giveUpBackup(tx, orgId, backupId, reason))
+          await cleanUp(() => archives.remove(backupId))
+        traceStep('backup.failing', backupId)
+        await settle((tx) => failBackup(tx, orgId, backupId, reason))
       },
     },
   }
 }
 
-/** Everything is read again from where it is kept: the archive as a whole, and each file in it against the manifest. */
+/** Reads the stored archive again: checks its checksum, and each file against the manifest. */
 async function verify(
   archives: ArchiveStore,
   id: BackupId,
   stored: StoredArchive,
   signal: AbortSignal,
 ): Promise<number> {
-  const manifest = await readArchive(asWritten(archives.read(id), stored.sha256), {
+  const receiver = {
     async directory() {},
-    async file(_path, body) {
+    async file(_path: string, body: AsyncIterable<Buffer>) {
       for await (const _part of body) signal.throwIfAborted()
     },
-  })
+  }
+  const manifest = await readArchive(archives.read(id), receiver, { sha256: stored.sha256 })
   return manifest.files.reduce((sum, file) => sum + file.bytes, 0)
 }

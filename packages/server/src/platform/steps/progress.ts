@@ -2,11 +2,11 @@ const writeMs = 500
 
 export type ProgressWriter = {
   report(bytes: { bytesDone: number; bytesTotal: number }): void
-  /** Resolves when nothing is being written any more: the outcome is written after the last step on the way to it. */
+  /** Waits for a write in flight, so that the outcome is written after it. */
   settle(): Promise<void>
 }
 
-/** Many small steps forward, a write every half second. A write that fails is one that nobody sees; the next one counts. */
+/** Writes progress at most every half second. A failed write is ignored, because the next one replaces it. */
 export function createProgressWriter(
   write: (bytes: { bytesDone: number; bytesTotal: number }) => Promise<void>,
 ): ProgressWriter {

@@ -1,5 +1,6 @@
 import type { Database } from '../../db/database.ts'
 import { moveDatabase } from '../../domain/database.ts'
+import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import {
   countDatabasesOfNode,
   lockDatabase,
@@ -9,34 +10,33 @@ import {
 } from '../../store/platform/databases.ts'
 import { nodesWithRoom } from '../../store/platform/nodes.ts'
 import { startUsage } from '../../store/platform/usage.ts'
-import { publish } from '../../webhooks/publishing/publish.ts'
+import { publish } from '../../webhooks/publish.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
+import { deadAfterSeconds } from '../heartbeat.ts'
 import type { JobQueue } from '../jobs/queue.ts'
-import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
-import { silentSeconds } from '../presence.ts'
-import { giveUpDatabase } from './giving-up.ts'
-import { step } from './step.ts'
+import { failDatabase } from './settle-failure.ts'
+import { traceStep } from './trace-step.ts'
 
 type Deps = {
   db: Database
   driver: DatabaseDriver
   queue: JobQueue
-  turns: Turns
+  databaseWork: KeyedQueue
 }
 
-/** From a row that somebody asked for to an instance that accepts connections, or to a reason why there is none. */
+/** From a requested row to an instance that accepts connections, or to a failure with its reason. */
 export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' | 'database.provision'> {
   const { db, driver } = deps
 
   return {
     'database.place': {
       async run({ orgId, databaseId }, settle) {
-        step('place.settling', databaseId)
+        traceStep('place.settling', databaseId)
         await settle(async (tx) => {
           const database = await lockDatabase(tx, orgId, databaseId)
           if (database?.status !== 'provisioning' || database.node !== null) return
-          for (const { id: node, databases_max } of await nodesWithRoom(tx, silentSeconds)) {
+          for (const { id: node, databases_max } of await nodesWithRoom(tx, deadAfterSeconds)) {
             await lockNode(tx, node)
             if ((await countDatabasesOfNode(tx, node)) >= databases_max) continue
             await placeDatabase(tx, orgId, databaseId, node)
@@ -46,27 +46,26 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           throw new StepFailure('No node has room for it.')
         })
       },
-      giveUp: ({ orgId, databaseId }, reason, settle) =>
+      fail: ({ orgId, databaseId }, reason, settle) =>
         settle(async (tx) => {
           const database = await lockDatabase(tx, orgId, databaseId)
-          // One that has a node was placed after all, by another that was slower than its heartbeat.
-          if (database?.node === null) await giveUpDatabase(tx, orgId, database, reason)
+          // With a node it was placed after all, by a process that was slower than its heartbeat.
+          if (database?.node === null) await failDatabase(tx, orgId, database, reason)
         }),
     },
 
     'database.provision': {
       run: ({ orgId, databaseId, node }, settle) =>
-        deps.turns.take(databaseId, async (signal) => {
+        deps.databaseWork.run(databaseId, async (signal) => {
           const database = await db.begin((tx) => lockDatabase(tx, orgId, databaseId))
           if (database?.status !== 'provisioning' || database.node !== node) return
           if (database.password_verifier === null) return
-          step('provision.making', databaseId)
+          traceStep('provision.creating', databaseId)
           const address = await driver.provision(databaseId, { passwordVerifier: database.password_verifier, signal })
-          step('provision.settling', databaseId)
+          traceStep('provision.settling', databaseId)
           await settle(async (tx) => {
             const current = await lockDatabase(tx, orgId, databaseId)
-            // Deleted meanwhile, or another node's because this one was not heard of: there is a job of its own that
-            // removes what was made here.
+            // Deleted, or placed on another node because this one counted as dead: another job removes what was created.
             if (current?.node !== node) return
             const next = moveDatabase(current.status, 'serve')
             if (next === null) return
@@ -75,18 +74,18 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
             const data = { database_id: databaseId, name: current.name }
             await publish(tx, { orgId, type: 'database.created', data })
           })
-          step('provision.settled', databaseId)
+          traceStep('provision.settled', databaseId)
         }),
-      giveUp: ({ orgId, databaseId, node }, reason, settle, tidy) =>
-        deps.turns.take(databaseId, async () => {
+      fail: ({ orgId, databaseId, node }, reason, settle, cleanUp) =>
+        deps.databaseWork.run(databaseId, async () => {
           const before = await db.begin((tx) => lockDatabase(tx, orgId, databaseId))
-          // First the files, then the word: who hears of the failure finds nothing left of it.
+          // Before the event, so that its receiver finds no files left.
           if (before?.node === node && moveDatabase(before.status, 'give_up') !== null)
-            await tidy(() => driver.remove(databaseId))
-          step('provision.giving_up', databaseId)
+            await cleanUp(() => driver.remove(databaseId))
+          traceStep('provision.failing', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
-            if (database?.node === node) await giveUpDatabase(tx, orgId, database, reason)
+            if (database?.node === node) await failDatabase(tx, orgId, database, reason)
           })
         }),
     },

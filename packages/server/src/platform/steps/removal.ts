@@ -1,76 +1,76 @@
 import type { Database } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import { databaseWasDeleted, moveDatabase } from '../../domain/database.ts'
+import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { lockBackup, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
 import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
 import { runningRestoreInto } from '../../store/platform/restores.ts'
 import type { ArchiveStore } from '../archive/archive-store.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
-import type { Turns } from '../jobs/turns.ts'
 import type { Handlers } from '../jobs/worker.ts'
-import { giveUpBackup, giveUpRestore } from './giving-up.ts'
-import { step } from './step.ts'
+import { failBackup, failRestore } from './settle-failure.ts'
+import { traceStep } from './trace-step.ts'
 
-/** The end of a database or of an archive. What is under way for it is told to stop, and its outcome is failure. */
+/** Removes a database or an archive. A job that runs for the database is aborted, and its outcome is failure. */
 export function createRemoval(deps: {
   db: Database
   driver: DatabaseDriver
   archives: ArchiveStore
   node: string
-  turns: Turns
+  databaseWork: KeyedQueue
 }): Pick<Handlers, 'database.remove' | 'database.discard' | 'backup.remove'> {
   const never = async (_job: unknown, reason: string) => {
-    throw new Error(`a removal is not given up: ${reason}`)
+    throw new Error(`a removal never fails for good: ${reason}`)
   }
 
   return {
     'database.remove': {
       async run({ orgId, databaseId }, settle) {
-        deps.turns.interrupt(databaseId, new StepFailure(databaseWasDeleted, { lasting: true }))
-        await deps.turns.take(databaseId, async () => {
+        deps.databaseWork.abort(databaseId, new StepFailure(databaseWasDeleted, { permanent: true }))
+        await deps.databaseWork.run(databaseId, async () => {
           await deps.driver.remove(databaseId)
-          step('remove.settling', databaseId)
+          traceStep('remove.settling', databaseId)
           await settle(async (tx) => {
             const database = await lockDatabase(tx, orgId, databaseId)
             const next = database && moveDatabase(database.status, 'clear')
             if (next === null) return
             await markDatabaseCleared(tx, orgId, databaseId, next)
             const restoreId = await runningRestoreInto(tx, orgId, databaseId)
-            if (restoreId !== null) await giveUpRestore(tx, orgId, restoreId, databaseWasDeleted)
+            if (restoreId !== null) await failRestore(tx, orgId, restoreId, databaseWasDeleted)
             for (const backupId of await runningBackupsOf(tx, orgId, databaseId)) {
-              await giveUpBackup(tx, orgId, backupId, databaseWasDeleted)
+              await failBackup(tx, orgId, backupId, databaseWasDeleted)
             }
           })
-          step('remove.settled', databaseId)
+          traceStep('remove.settled', databaseId)
         })
       },
-      giveUp: never,
+      fail: never,
     },
 
     'database.discard': {
       async run({ orgId, databaseId }, settle) {
-        await deps.turns.take(databaseId, async () => {
+        await deps.databaseWork.run(databaseId, async () => {
           const database = await deps.db.begin((tx) => lockDatabase(tx, orgId, databaseId))
-          // It may have come back here, as to the only node with room.
+          // It may have been placed here again, on the only node with room.
           if (database !== null && database.node !== deps.node) await deps.driver.remove(databaseId)
         })
         await settle(async () => {})
       },
-      giveUp: never,
+      fail: never,
     },
 
     'backup.remove': {
       async run({ orgId, backupId }, settle) {
-        step('remove_backup.deleting', backupId)
+        traceStep('remove_backup.deleting', backupId)
         await deps.archives.remove(backupId)
-        step('remove_backup.settling', backupId)
+        traceStep('remove_backup.settling', backupId)
         await settle(async (tx) => {
           const backup = await lockBackup(tx, orgId, backupId)
           const next = backup && moveBackup(backup.status, 'clear')
           if (next !== null) await setBackupStatus(tx, orgId, backupId, next)
         })
       },
-      giveUp: never,
+      fail: never,
     },
   }
 }

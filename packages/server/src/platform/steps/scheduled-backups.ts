@@ -15,41 +15,38 @@ const origin = 'scheduled' as const
 
 export type BackupSchedule = { everyHours: number; keep: number }
 
-/**
- * Passes until it is told to stop, with a pause after each: one that takes longer than the pause must not be joined by a
- * second, which would make both slower.
- */
+/** Repeats the pass until the signal aborts. The pause comes after each pass, so that two never overlap. */
 export async function keepBackupSchedule(
   deps: Deps & { signal: AbortSignal; log: Logger; pauseMs?: number },
   settings: BackupSchedule,
 ): Promise<void> {
   const { signal, log, pauseMs = passEveryMs } = deps
   while (!signal.aborted) {
-    await runBackupSchedule(deps, settings).catch((err) => log.warn({ err }, 'backups.not_scheduled'))
+    await runBackupSchedule(deps, settings).catch((err) => log.warn({ err }, 'backups.schedule_failed'))
     await sleep(pauseMs, undefined, { signal }).catch(() => {})
   }
 }
 
 /**
- * One pass over the databases of this node: begins the backups that are due and lets go of those beyond the number kept. What
- * fails keeps no other from its turn, and is told at the end.
+ * One pass over the databases of this node: starts the backups that are due and removes those beyond the number kept. A
+ * failure does not stop the pass, and is thrown at the end.
  */
 export async function runBackupSchedule(deps: Deps, { everyHours, keep }: BackupSchedule): Promise<void> {
   const failed: unknown[] = []
-  const remember = (error: unknown) => {
-    // Deleted, begun or read from by somebody since we looked: there is nothing left to do.
+  const collect = (error: unknown) => {
+    // The backup or database was changed since the query, so there is nothing left to do.
     if (error instanceof Fault) return
-    // None could be begun or removed now.
+    // Then the others would fail as well.
     if (isUnavailable(error)) throw error
     failed.push(error)
   }
   for (const { org_id: orgId, id: databaseId } of await databasesDueForBackup(deps.db, deps.node, everyHours)) {
-    const asked = { orgId, databaseId, origin, userId: null, actor: operator, details: { origin } }
-    await beginBackup(deps, asked).catch(remember)
+    const request = { orgId, databaseId, origin, userId: null, actor: operator, details: { origin } }
+    await beginBackup(deps, request).catch(collect)
   }
   for (const { org_id: orgId, id: backupId } of await expiredBackups(deps.db, deps.node, keep)) {
-    const asked = { orgId, backupId, actor: operator, details: { origin, why: 'retention' } }
-    await removeBackup(deps, asked).catch(remember)
+    const request = { orgId, backupId, actor: operator, details: { origin, why: 'retention' } }
+    await removeBackup(deps, request).catch(collect)
   }
-  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} backups could not be begun or removed`)
+  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} backups could not be started or removed`)
 }

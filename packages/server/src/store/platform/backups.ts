@@ -99,7 +99,7 @@ export const markBackupGivenUp = async (
     where org_id = ${orgId} and id = ${id}`
 }
 
-/** For moves of which nothing but the status is written down. */
+/** For transitions that change nothing but the status. */
 export const setBackupStatus = async (
   tx: Transaction,
   orgId: OrgId,
@@ -115,7 +115,7 @@ export const runningBackupsOf = async (tx: Transaction, orgId: OrgId, databaseId
   return rows.map((row) => row.id)
 }
 
-/** How these backups stand, so that a node knows which archives to keep. Ids that are nobody's are not in it. */
+/** The status of these backups, so that a node knows which archives to keep. Unknown ids are not in it. */
 export const backupStatusesOf = async (
   db: Executor,
   ids: readonly BackupId[],
@@ -125,7 +125,7 @@ export const backupStatusesOf = async (
   return new Map(rows.map((row) => [row.id, row.status]))
 }
 
-/** Scheduled backups beyond the newest `keep` completed ones of their database, and none that a restore is reading. */
+/** Scheduled backups beyond the newest `keep` completed ones of their database, except those that a restore reads. */
 export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
   select org_id, id from (
     select b.org_id, b.id, row_number() over (partition by b.org_id, b.database_id order by b.id desc) as n

@@ -55,7 +55,7 @@ export const findDatabase = async (db: Executor, orgId: OrgId, id: DatabaseId): 
 
 export type LockedDatabase = DatabaseRow & { password_verifier: string | null }
 
-/** Deleted ones too: a step that runs twice has to see what became of its row. */
+/** Deleted ones too: a step that runs twice has to see the current state of its row. */
 export const lockDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<LockedDatabase | null> => {
   const [row] = await tx<LockedDatabase[]>`
     select id, name, status, node, host, port, failure, created_at, password_verifier
@@ -71,26 +71,26 @@ export const placeDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseI
     where org_id = ${orgId} and id = ${id} and status = 'provisioning' and node is null`
 }
 
-/** Back to where no node has it: the one that was to make it cannot be reached. */
+/** The node that was to create it cannot be reached: it is free for another one. */
 export const unplaceDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
   await tx`
     update keyhook.databases set node = null
     where org_id = ${orgId} and id = ${id} and status = 'provisioning'`
 }
 
-/** Serialises the placements of one node, which count before they take room. */
+/** Serializes the placements of one node, which count before they insert. */
 export const lockNode = async (tx: Transaction, node: string): Promise<void> => {
   await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.node.' || ${node}, 0))`
 }
 
-/** What takes up room on a node: everything except what failed, whose files are gone, and what is deleted. */
+/** The databases that use space on a node: not failed ones, whose files are gone, nor deleted ones. */
 export const countDatabasesOfNode = async (tx: Transaction, node: string): Promise<number> => {
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count from keyhook.databases where node = ${node} and status not in ('failed', 'deleted')`
   return row?.count ?? 0
 }
 
-/** The verifier is with the instance from here on, and nowhere else. */
+/** From now on only the instance has the password verifier. */
 export const markDatabaseServing = async (
   tx: Transaction,
   orgId: OrgId,
@@ -104,7 +104,7 @@ export const markDatabaseServing = async (
     where org_id = ${orgId} and id = ${id}`
 }
 
-/** Where its node is found may change with the node's settings; a row that says so already is not written. */
+/** The address of a node may change with its settings. A row that is right already is not written. */
 export const correctDatabaseHost = async (db: Executor, id: DatabaseId, host: string): Promise<void> => {
   await db`
     update keyhook.databases set host = ${host}
@@ -145,7 +145,7 @@ export const markDatabaseCleared = async (
     where org_id = ${orgId} and id = ${id}`
 }
 
-/** What the rows say about things found on a node's disk. */
+/** The status of databases whose files were found on a node. */
 export const databaseStatuses = async (
   db: Executor,
   ids: readonly DatabaseId[],
@@ -162,8 +162,8 @@ export const availableDatabasesOfNode = async (db: Executor, node: string): Prom
 }
 
 /**
- * Databases of this node that want a scheduled backup: the last one, however it ended, began longer ago than `hours`.
- * Asked in two parts, because each has an index that answers it from one row; as one, all backups were read per database.
+ * Databases of this node that need a scheduled backup: the last one, whatever its result, started more than `hours` ago.
+ * Two conditions, because each has an index that answers it from one row; as one, all backups of a database would be read.
  */
 export const databasesDueForBackup = (db: Executor, node: string, hours: number) => db<
   { org_id: OrgId; id: DatabaseId }[]
@@ -180,7 +180,7 @@ export const databasesDueForBackup = (db: Executor, node: string, hours: number)
     ) > clock_timestamp() - make_interval(hours => ${hours}) is not true
   order by d.id`
 
-/** False on a node that never held a database, which then need not look for any. */
+/** False on a node that never had a database, and need not look for any. */
 export const nodeWasUsed = async (db: Executor, node: string): Promise<boolean> => {
   const rows = await db`select 1 from keyhook.databases where node = ${node} limit 1`
   return rows.length > 0

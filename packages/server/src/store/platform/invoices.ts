@@ -83,7 +83,7 @@ export const linesOfInvoice = (db: Executor, orgId: OrgId, id: InvoiceId) => db<
   where org_id = ${orgId} and invoice_id = ${id}
   order by database_id`
 
-/** For the operator, who names an invoice by its id alone. Locked: of two who pay at once, one waits and sees it paid. */
+/** For the operator, who has the id alone. Locked: the second of two concurrent payments sees it paid. */
 export const lockInvoiceById = async (tx: Transaction, id: InvoiceId): Promise<InvoiceRow | null> => {
   const [row] = await tx<InvoiceRow[]>`select ${columns(tx)} from keyhook.invoices where id = ${id} for update`
   return row ?? null

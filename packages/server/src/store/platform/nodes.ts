@@ -2,7 +2,7 @@ import type { Executor, Transaction } from '../../db/database.ts'
 
 export type Prices = { currency: string; hourPriceMinor: number }
 
-/** Said every second by every node: losing one of these to a power cut costs nothing, so it does not wait for the disk. */
+/** Every node does this every second. It does not wait for the disk: losing one in a power failure costs nothing. */
 export const announceNode = async (
   db: Executor,
   id: string,
@@ -16,7 +16,7 @@ export const announceNode = async (
       hour_price_minor = excluded.hour_price_minor, seen_at = clock_timestamp()`
 }
 
-/** Of the node that was heard of last; null where there was none. */
+/** The prices of the node that was seen last; null if there was none. */
 export const pricesInUse = async (db: Executor): Promise<Prices | null> => {
   const [row] = await db<Prices[]>`
     select currency, hour_price_minor::float8 as "hourPriceMinor" from keyhook.nodes
@@ -26,12 +26,12 @@ export const pricesInUse = async (db: Executor): Promise<Prices | null> => {
   return row ?? null
 }
 
-/** Its databases stay its own; it only takes no new ones, and is silent from here on. */
+/** It keeps its databases, but takes no new ones. */
 export const withdrawNode = async (db: Executor, id: string): Promise<void> => {
   await db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
 }
 
-/** The emptiest first. A look without a lock: count again, with the node locked, before taking the room. */
+/** The emptiest first. Read without a lock: count again with the node locked before placing a database. */
 export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<{ id: string; databases_max: number }[]>`
   select n.id, n.databases_max
   from keyhook.nodes n
@@ -41,7 +41,7 @@ export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<{
   where n.seen_at > clock_timestamp() - make_interval(secs => ${silentSecondsMax}) and d.taken < n.databases_max
   order by d.taken, n.id`
 
-/** The others who were not heard of for longer than that, by the database's own clock. */
+/** The other nodes that were not seen for longer than that, by the database's clock. */
 export const silentNodes = (db: Executor, self: string, silentSeconds: number) => db<
   { id: string; silent_seconds: number }[]
 >`
@@ -50,16 +50,13 @@ export const silentNodes = (db: Executor, self: string, silentSeconds: number) =
   where id <> ${self} and seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
   order by id`
 
-/**
- * Machines that are gone for good: not heard of for so long, and nothing of anybody's is there. One that comes back all
- * the same says its name again, and finds its queue as it was.
- */
+/** Deletes nodes that were not seen for so long and have no data. One that comes back adds its row again, and its queue is kept. */
 export const forgetNodes = async (db: Executor, silentSeconds: number): Promise<string[]> => {
   const rows = await db<{ id: string }[]>`
     delete from keyhook.nodes n
     where n.seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
       and not exists (select 1 from keyhook.databases d where d.node = n.id and d.status <> 'deleted')
-      -- A restore goes to where its backup is, and whoever waits for one has to learn that the node is away.
+      -- A restore runs where its backup is, and has to be able to report that this node is away.
       and not exists (select 1 from keyhook.backups b where b.node = n.id and b.status <> 'deleted')
     returning n.id`
   return rows.map((row) => row.id)

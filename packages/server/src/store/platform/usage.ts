@@ -9,7 +9,7 @@ export const startUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId):
 }
 
 export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  // Not before its start: a clock that was set back meanwhile must not keep anything from being deleted.
+  // Not before its start: a clock that was set back must not block a deletion.
   await tx`
     update keyhook.database_usage set ended_at = greatest(started_at, clock_timestamp())
     where org_id = ${orgId} and database_id = ${id} and ended_at is null`
@@ -30,13 +30,13 @@ export const usageOf = async (tx: Executor, orgId: OrgId, period: { from: Date; 
   }))
 }
 
-/** Every month that began before `until` in which an organization used something and for which it has no invoice. */
+/** Every month that began before `until` with usage of an organization and without an invoice. */
 export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId; month: string }[]>`
   select distinct u.org_id, to_char(m.begins, 'YYYY-MM') as month
   from keyhook.database_usage u
   cross join lateral generate_series(
     date_trunc('month', u.started_at at time zone 'UTC'),
-    -- What ended with a month is not in the next one.
+    -- Usage that ended exactly with a month is not in the next one.
     least(u.ended_at, ${until}) at time zone 'UTC' - interval '1 microsecond',
     interval '1 month'
   ) as m (begins)

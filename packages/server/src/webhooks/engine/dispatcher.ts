@@ -62,8 +62,8 @@ export function createDispatcher(deps: {
   limits: DispatcherLimits
   schedule: RetrySchedule
   openSender: OpenSender
-  /** Creates missing partitions for these attempts. */
-  ensurePartitions(attemptIds: readonly string[]): Promise<void>
+  /** Creates partitions for attempts that are in flight, where they are missing. */
+  ensurePartitions(): Promise<void>
   /** The database cannot store what it was given: sending it again changes nothing. */
   isDataError(error: unknown): boolean
   onError(error: unknown, step: string): void

@@ -22,7 +22,7 @@ export function createSettler(deps: {
   clock: Clock
   retry: Retry
   isDataError(error: unknown): boolean
-  ensurePartitions(attemptIds: readonly string[]): Promise<void>
+  ensurePartitions(): Promise<void>
   observe(size: number, recorded: number): void
 }): Settler {
   /** Attempts that could not be stored even alone; retried beside the others, so that they hold up nobody. */
@@ -46,7 +46,7 @@ export function createSettler(deps: {
         () => deps.store.settle(attempts),
         async (error) => {
           if (!deps.isDataError(error)) return
-          await deps.ensurePartitions(attempts.map(({ attempt }) => attempt.attemptId))
+          await deps.ensurePartitions()
           dataErrors += 1
           if (dataErrors > 1) throw error
         },
@@ -65,9 +65,8 @@ export function createSettler(deps: {
   /** Without what the receiver sent, which may be what cannot be stored. */
   function writeAside({ attempt, done }: Waiting): void {
     const plain = withoutResponse(attempt)
-    const repair = () => deps.ensurePartitions([attempt.attempt.attemptId])
     const written = deps
-      .retry('settle', () => deps.store.settle([plain]), repair)
+      .retry('settle', () => deps.store.settle([plain]), deps.ensurePartitions)
       .then(done, () => {})
       .finally(() => setAside.delete(written))
     setAside.add(written)

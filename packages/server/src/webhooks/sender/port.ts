@@ -16,7 +16,7 @@ export type SignedContent = {
 
 /** One attempt as the sender needs it. */
 export type SendRequest = SignedContent & {
-  /** The request leaves by then (wall clock) or not at all: whoever deletes a webhook waits until then. */
+  /** The request leaves by then (wall clock) or not at all: deleting a webhook waits until then. */
   sendByMs: number
   /** Asked when connecting took longer than `sendByMs` allows: is the lane still ours and its webhook there? */
   mayStillSend(): Promise<boolean>
@@ -49,8 +49,6 @@ export type Sender = {
   send(request: SendRequest, done: (exchange: Exchange) => void): void
   /** Ends what is in flight as `interrupted`. */
   interrupt(): void
-  /** The headers that `send` records: for attempts of a crashed process, whose outcome is unknown. */
-  requestHeaders(content: SignedContent): string
 }
 
 export type WebhookTarget = { laneId: number; orgId: OrgId; webhookId: WebhookId; url: string; secret: Sealed }

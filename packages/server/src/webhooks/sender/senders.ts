@@ -73,7 +73,6 @@ export function createSenders(deps: {
         })
       },
       interrupt: () => client.interrupt(),
-      requestHeaders: (content) => recordHeaders(headersOf(signer, content)),
     }
     return sender
   }

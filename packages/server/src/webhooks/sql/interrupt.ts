@@ -14,9 +14,11 @@ export const interruptAttempts = async (db: Database, held: readonly HeldLane[])
       from unnest(
         ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[]
       ) as h (id, token)
-      join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
-      where l.lease_server = pg_postmaster_start_time()
-      order by l.id for no key update of l skip locked
+      cross join lateral (
+        select l.id, l.lease_token, l.ended_at from keyhook.lanes l
+        where l.id = h.id and l.lease_token = h.token and l.lease_server = pg_postmaster_start_time()
+        for no key update of l skip locked
+      ) l
     ), stale as (
       delete from keyhook.in_flight f using lane l where f.lane_id = l.id and f.lease_token <> l.lease_token
       returning f.*, case when l.ended_at is null then now() end as next_attempt_at

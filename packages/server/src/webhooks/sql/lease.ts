@@ -8,8 +8,11 @@ import { plainArray } from './arrays.ts'
  * granted it: a standby that takes over may lack the last commits and give the same numbers to other events, so nothing that a
  * holder remembers may outlive its server.
  *
- * No statement waits for a locked lane (`skip locked`), and those that lock several do so in the order of their ids. None of them
- * waits for the disk (`synchronous_commit = off`): what a crash of the server takes back is found again by polling.
+ * No statement waits for a locked lane (`skip locked`), so no two of them can deadlock. None of them waits for the disk
+ * (`synchronous_commit = off`): what a crash of the server takes back is found again by polling.
+ *
+ * Lanes are looked up one by one (`lateral` with `for update` or `offset 0`): a plan that was made while there were few lanes would
+ * otherwise read all of them for ever.
  */
 
 export type LeasedLane = {
@@ -103,13 +106,18 @@ export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseM
       from async cross join unnest(
         ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[]
       ) as h (id, token)
-      join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
-      where l.lease_owner is not null and l.lease_server = pg_postmaster_start_time()
+      cross join lateral (
+        select l.* from keyhook.lanes l
+        where l.id = h.id and l.lease_token = h.token and l.lease_owner is not null
+          and l.lease_server = pg_postmaster_start_time()
+        offset 0
+      ) l
     ), locked as materialized (
       -- The token again: the row that gets locked may be newer than the one that was read.
-      select l.id from keyhook.lanes l join held h on h.id = l.id and h.token = l.lease_token
-      where l.lease_owner is not null
-      order by l.id for no key update of l skip locked
+      select l.id from held h cross join lateral (
+        select l.id from keyhook.lanes l where l.id = h.id and l.lease_token = h.token and l.lease_owner is not null
+        for no key update of l skip locked
+      ) l
     ), renewed as (
       update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond' from locked k where l.id = k.id
     )
@@ -135,7 +143,8 @@ export type ReleasedLane = HeldLane & { redeliveryRequests: number; abandon: boo
 
 /**
  * Gives lanes back and says which. One that was woken or has a new redelivery request since is not given back: both are compared
- * in the locked row, so that nothing is missed between two reads.
+ * in the locked row, so that nothing is missed between two reads. Nor is one with an attempt in flight: then this statement comes
+ * late, from a connection that was given up, and the attempt would be in a lane that is never due.
  */
 export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
@@ -146,14 +155,17 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
         ${plainArray(held.map((lane) => lane.redeliveryRequests))}::int[],
         ${plainArray(held.map((lane) => lane.abandon))}::boolean[]
       ) as h (id, token, redelivery_requests, abandon)
-      join keyhook.lanes l on l.id = h.id and l.lease_token = h.token
-      where h.abandon or (
-        l.lease_server = pg_postmaster_start_time() and (
-          l.ended_at is not null
-          or (l.head_seq <= l.cursor_seq and l.redelivery_requests = h.redelivery_requests)
+      cross join lateral (
+        select l.id from keyhook.lanes l
+        where l.id = h.id and l.lease_token = h.token and (
+          h.abandon or (
+            l.lease_server = pg_postmaster_start_time()
+            and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.redelivery_requests = h.redelivery_requests))
+            and not exists (select from keyhook.in_flight f where f.lane_id = h.id)
+          )
         )
-      )
-      order by l.id for no key update of l skip locked
+        for no key update of l skip locked
+      ) l
     )
     update keyhook.lanes l
     set lease_owner = null, due_at = case

@@ -41,7 +41,7 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
   const text = (column: (outcome: AttemptOutcome) => string | null) => settled.map(({ outcome }) => column(outcome))
   const [row] = await db<{ count: number }[]>`
     with given as materialized (
-      select * from unnest(
+      select g.*, l.ended_at from unnest(
         ${plain(({ attempt }) => attempt.laneId)}::bigint[], ${plain(({ attempt }) => attempt.eventSeq)}::bigint[],
         ${plain(({ attempt }) => attempt.attemptId)}::uuid[], ${plain(({ attempt }) => attempt.token)}::bigint[],
         ${plain(({ tries }) => tries)}::int[], ${plain(({ retryMs }) => retryMs)}::bigint[],
@@ -56,12 +56,15 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
         lane_id, event_seq, id, token, tries, retry_ms, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
         request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail
       )
+      -- "offset 0" and the comparison of tokens outside of it: the planner looks lanes up one by one and expects few rows, so it
+      -- looks up in_flight by its index too. Otherwise a plan made while these tables were small would read all of them.
+      cross join lateral (select l.lease_token, l.ended_at from keyhook.lanes l where l.id = g.lane_id offset 0) l
+      where l.lease_token = g.token
     ), ended as (
-      delete from keyhook.in_flight f using given g, keyhook.lanes l
+      delete from keyhook.in_flight f using given g
       where f.lane_id = g.lane_id and f.event_seq = g.event_seq and f.id = g.id
-        and l.id = g.lane_id and l.lease_token = g.token
       returning g.*, f.org_id, f.attempt, f.started_at,
-        case when l.ended_at is null then now() + g.retry_ms * interval '1 millisecond' end as next_attempt_at
+        case when g.ended_at is null then now() + g.retry_ms * interval '1 millisecond' end as next_attempt_at
     ), recorded as (
       insert into keyhook.attempts (
         lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,

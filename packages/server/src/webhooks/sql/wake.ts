@@ -47,11 +47,15 @@ export const wakeLanes = async (db: Database, after: WakeCursor, wakesMax: numbe
       ) d
       group by d.lane_id, t.org_id
     ), behind as materialized (
-      select h.lane_id, h.org_id, h.head_seq from heads h join keyhook.lanes l on l.id = h.lane_id
-      where l.head_seq < h.head_seq and l.ended_at is null
+      select h.lane_id, h.org_id, h.head_seq from heads h cross join lateral (
+        select from keyhook.lanes l where l.id = h.lane_id and l.head_seq < h.head_seq and l.ended_at is null offset 0
+      ) l
     ), locked as materialized (
-      select l.id, b.head_seq from async cross join behind b join keyhook.lanes l on l.id = b.lane_id
-      order by l.id for no key update of l skip locked
+      select l.id, b.head_seq from async cross join behind b cross join lateral (
+        select l.id, l.org_id from keyhook.lanes l where l.id = b.lane_id for no key update of l skip locked
+      ) l
+      -- Always true. With it the planner expects few rows, and updates them by the index instead of reading all lanes.
+      where l.org_id = b.org_id
     ), woken as (
       update keyhook.lanes l
       set head_seq = greatest(l.head_seq, k.head_seq), due_at = case

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Sql } from 'postgres'
 import { onTestFinished } from 'vitest'
+import { connect, type Database } from '../../../src/db/database.ts'
 import {
   type Embedded,
   type EmbeddedConnection,
@@ -14,11 +14,10 @@ import {
 } from '../../../src/embedded/index.ts'
 import { isPostgresOn, readLockFile } from '../../../src/embedded/lock-file.ts'
 import { clustersHome } from '../../../src/embedded/system-home.ts'
-import { postgres } from '../../../src/store/postgres-driver.ts'
 
 export const asRoot = process.getuid?.() === 0
 
-/** A folder that others may enter, gone after the test together with every server and cluster that grew out of it. */
+/** A folder that other accounts may enter, removed after the test. */
 export async function scratch(mode = 0o755): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
   await chmod(folder, mode)
@@ -26,8 +25,8 @@ export async function scratch(mode = 0o755): Promise<string> {
   return folder
 }
 
-/** Must be named before the data directory is used, so that what it leaves is removed last. */
-export function sweepAfterwards(dataDir: string): void {
+/** Stops the server and removes a cluster outside of the data directory. Call it first, so that it runs last. */
+export function removeClusterAfterwards(dataDir: string): void {
   onTestFinished(async () => {
     const home = join(dataDir, 'postgres')
     const lock = await readLockFile(home).catch(() => undefined)
@@ -42,7 +41,7 @@ export function sweepAfterwards(dataDir: string): void {
 
 export async function dataDirectory(): Promise<string> {
   const dataDir = join(await scratch(), 'data')
-  sweepAfterwards(dataDir)
+  removeClusterAfterwards(dataDir)
   return dataDir
 }
 
@@ -56,8 +55,8 @@ export async function open(
   return embedded
 }
 
-export async function query<T>(connection: EmbeddedConnection, run: (sql: Sql) => Promise<T>): Promise<T> {
-  const sql = postgres({ ...connection, max: 1, connect_timeout: 5, onnotice: () => {} })
+export async function query<T>(connection: EmbeddedConnection, run: (sql: Database) => Promise<T>): Promise<T> {
+  const sql = connect({ ...connection, connectSeconds: 5 }, { name: 'test', connectionsMax: 1 })
   try {
     return await run(sql)
   } finally {
@@ -75,10 +74,14 @@ export const notes = (connection: EmbeddedConnection): Promise<string[]> =>
   query(connection, async (sql) => (await sql<{ text: string }[]>`select text from note order by 1`).map((r) => r.text))
 
 type Line = { note?: string; ready?: boolean; owned?: boolean; connection?: EmbeddedConnection; error?: string }
-export type Owner = { child: ChildProcess; until(wanted: (line: Line) => boolean): Promise<Line>; ended: Promise<void> }
+export type HolderProcess = {
+  child: ChildProcess
+  until(wanted: (line: Line) => boolean): Promise<Line>
+  ended: Promise<void>
+}
 
-/** Another process that opens the data directory. */
-export function startOwner(dataDir: string, purpose: string, account?: { uid: number; gid: number }): Owner {
+/** Another process that opens and locks the data directory. */
+export function startHolder(dataDir: string, purpose: string, account?: { uid: number; gid: number }): HolderProcess {
   const script = join(import.meta.dirname, 'owner.ts')
   const child = spawn(process.execPath, [script, dataDir, purpose], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Sql } from 'postgres'
-import { onTestFinished } from 'vitest'
+import type { Database } from '../../../src/db/database.ts'
 import type { OrgId } from '../../../src/kernel/ids.ts'
-import { postgres } from '../../../src/store/postgres-driver.ts'
 import type { Reply } from '../../support/client.ts'
+import { customerSqlForTest } from '../../support/customer-sql.ts'
 
 export type DatabaseBody = {
   id: string
@@ -33,7 +32,7 @@ export type RestoreBody = {
   bytes_total: number | null
 }
 
-/** Asks until the answer is what is wanted. The deadline is for a noisy machine; nothing waits for it when all is well. */
+/** Repeats `ask` until its answer is the wanted one. The deadline only matters on a busy machine. */
 export async function until<T>(ask: () => Promise<T>, wanted: (value: T) => boolean, msMax = 40_000): Promise<T> {
   const deadline = Date.now() + msMax
   for (;;) {
@@ -46,7 +45,7 @@ export async function until<T>(ask: () => Promise<T>, wanted: (value: T) => bool
 
 export type Request = <T>(path: string, more?: { method?: string; body?: unknown; token?: string }) => Promise<Reply<T>>
 
-/** What a customer does, over HTTP alone, and waits for. */
+/** What a customer does over HTTP, and waits for. */
 export function customerOf(request: Request) {
   const get = async <T>(path: string): Promise<T> => (await request<T>(path)).body
 
@@ -113,24 +112,16 @@ export function customerOf(request: Request) {
 type AskedRestore = { restore: RestoreBody; database: DatabaseBody & { password: string } }
 
 /** An ordinary client with the printed string. Ended with the test. */
-export function clientOf(database: { connection_string: string | null; password: string }, max = 1): Sql {
-  const sql = postgres(database.connection_string!, {
-    password: database.password,
-    max,
-    onnotice: () => {},
-    connect_timeout: 5,
-  })
-  onTestFinished(() => sql.end({ timeout: 1 }))
-  return sql
-}
+export const clientOf = (database: { connection_string: string | null; password: string }, max = 1): Database =>
+  customerSqlForTest(database.connection_string!, database.password, max)
 
 /** The event types of an organization, oldest first, with what each is about. */
-export async function eventsOf(db: Sql, orgId: OrgId | string) {
+export async function eventsOf(db: Database, orgId: OrgId | string) {
   const rows = await db<{ type: string; body: string }[]>`
     select type, body from keyhook.events where org_id = ${orgId} order by seq`
   return rows.map((row) => ({ type: row.type, data: JSON.parse(row.body).data as Record<string, unknown> }))
 }
 
 /** The types of the events about one thing, oldest first. */
-export const eventsAbout = async (db: Sql, orgId: OrgId | string, key: string, id: string) =>
+export const eventsAbout = async (db: Database, orgId: OrgId | string, key: string, id: string) =>
   (await eventsOf(db, orgId)).filter((event) => event.data[key] === id)

@@ -1,5 +1,4 @@
-// Loaded before Keyhook by the tests that kill it: ends or freezes the process at the step that the file names, as
-// `kill -9` and `kill -STOP` would.
+// Loaded before Keyhook by the tests that kill it: kills or freezes the process at the step that the file names.
 import { subscribe } from 'node:diagnostics_channel'
 import { readFileSync, rmSync } from 'node:fs'
 

@@ -1,18 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type postgres from 'postgres'
+import { connect, type Database } from '../../../src/db/database.ts'
 import { readSecret } from '../../../src/embedded/data-directory.ts'
 import { readLockFile } from '../../../src/embedded/lock-file.ts'
 import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
-import { connect } from '../../../src/db/database.ts'
 import { call } from '../../support/client.ts'
 import { customerOf, until } from './customer.ts'
 import { namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
 import { createProgram, inTime } from './program.ts'
 
-/** The real program, embedded PostgreSQL and all, on one data directory, to be killed and started again. */
+/** The real program with its embedded PostgreSQL on one data directory, to be killed and started again. */
 export async function createKillable() {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
@@ -40,7 +39,7 @@ export async function createKillable() {
       killable.orgId = ready.organization_id
     },
     ...customerOf((path, more) => call(`${base}${path}`, { token, ...more })),
-    /** Does something that ends in the process being killed at `step`. Whoever asked may see the connection break. */
+    /** Runs `act` and waits until the process is killed at `step`. The connection of `act` may break. */
     async killedAt(step: string, act: () => Promise<unknown>): Promise<void> {
       await program.failAt(step)
       await act().catch(() => {})
@@ -48,8 +47,8 @@ export async function createKillable() {
       if (how !== 'SIGKILL') throw new Error(`the step ${step} did not kill the process: ${how}`)
     },
     stop: program.stop,
-    /** The installation's own database, beside the program. */
-    async withDb<T>(work: (db: postgres.Sql) => Promise<T>): Promise<T> {
+    /** Connects to the installation's database from outside of the program. */
+    async withDb<T>(work: (db: Database) => Promise<T>): Promise<T> {
       const lock = await readLockFile(join(dataDir, 'postgres'))
       const password = await readSecret(join(dataDir, 'postgres.password'))
       const target = {
@@ -66,10 +65,10 @@ export async function createKillable() {
         await db.end({ timeout: 1 })
       }
     },
-    /** Processes, directories, archives and rows, each against the others. */
+    /** Processes, directories, archives and rows, to compare them with each other. */
     async inventory() {
       return killable.withDb(async (db) => {
-        // One statement, one snapshot: what has come to its end here has done so in every list.
+        // One statement is one snapshot.
         const [rows] = await db<{ available: string[]; archived: string[]; unsettled: Record<string, number> }[]>`
           select array(select id from keyhook.databases where status = 'available' order by id) as available,
             array(select id from keyhook.backups where status = 'completed' order by id) as archived,
@@ -88,13 +87,13 @@ export async function createKillable() {
           directories: await namesIn(killable.home),
           archived: archived.map((id) => `${id}.tar.zst`),
           archives: await namesIn(killable.archives),
-          // Those of a killed predecessor, which this process has not got round to yet.
+          // Servers of a killed process that this one has not replaced yet.
           orphans: servers.filter((one) => one.parent !== program.pid).length,
           unsettled,
         }
       })
     },
-    /** Waits until everything under way has come to its end. */
+    /** Waits until every job has an outcome and every database runs. */
     async settled() {
       const quiet = (counts: Record<string, number>) => Object.values(counts).every((count) => count === 0)
       return until(
@@ -106,14 +105,15 @@ export async function createKillable() {
       await killable.stop()
       await rm(folder, { recursive: true, force: true })
       const left = await readdir(folder).catch(() => [])
-      if (left.length > 0) throw new Error(`${folder} is not gone`)
+      if (left.length > 0) throw new Error(`${folder} was not removed`)
     },
   }
   return killable
 }
 export type Killable = Awaited<ReturnType<typeof createKillable>>
 
-export const nothingAmiss = (found: Awaited<ReturnType<Killable['inventory']>>) => ({
+/** What the lists of an inventory have to be, given its rows. */
+export const consistent = (found: Awaited<ReturnType<Killable['inventory']>>) => ({
   processes: found.available,
   directories: found.available,
   archives: found.archived,

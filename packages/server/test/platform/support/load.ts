@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type postgres from 'postgres'
+import type { Database } from '../../../src/db/database.ts'
 
 /*
- * pgbench's own bargain, in postgres.js so that it runs everywhere: every transaction moves an amount between an account,
- * a teller and a branch, and writes it down. In any consistent state the three sums and the history agree.
+ * The same transactions as pgbench, without needing it: each moves an amount between an account, a teller and a branch, and
+ * records it. In a consistent state the three sums and the history are equal.
  */
-export async function prepareLedger(sql: postgres.Sql): Promise<void> {
+export async function prepareLedger(sql: Database): Promise<void> {
   await sql`create table branches (id int primary key, balance bigint not null)`
   await sql`create table tellers (id int primary key, balance bigint not null)`
   await sql`create table accounts (id int primary key, balance bigint not null, filler text not null)`
@@ -18,12 +18,12 @@ export async function prepareLedger(sql: postgres.Sql): Promise<void> {
 
 export type Load = {
   committed(): number
-  /** The rows of the history whose commits were answered by now, as the clients saw it. */
+  /** The rows of the history whose commits were acknowledged by now. */
   acknowledged(): number[]
   stop(): Promise<number>
 }
 
-export function startLoad(sql: postgres.Sql, clients: number): Load {
+export function startLoad(sql: Database, clients: number): Load {
   let running = true
   const rows: number[] = []
   async function work(): Promise<void> {
@@ -56,7 +56,7 @@ export async function untilCommitted(load: Load, count: number): Promise<void> {
   while (load.committed() < count) await sleep(5)
 }
 
-export async function ledgerSums(sql: postgres.Sql) {
+export async function ledgerSums(sql: Database) {
   const [row] = await sql<[{ accounts: string; tellers: string; branches: string; history: string; rows: number }]>`
     select (select sum(balance) from accounts)::text as accounts, (select sum(balance) from tellers)::text as tellers,
       (select sum(balance) from branches)::text as branches, (select coalesce(sum(delta), 0) from history)::text as history,

@@ -2,10 +2,10 @@ import { openHome } from '../../../src/platform/local/home.ts'
 import { createLocalDriver, type LocalDriverOptions } from '../../../src/platform/local/local-driver.ts'
 import { portRange } from './platform.ts'
 
-/** Of the test file: whoever opens a directory again finds its databases where they were. */
+/** One range for the test file, so that a directory that is opened again has the same ports. */
 const [first, last] = portRange().split('-').map(Number)
 
-/** The databases of a data directory, without a node around them. */
+/** A driver on a data directory, without a node. */
 export const openDriver = (dataDir: string, more: Partial<LocalDriverOptions> = {}) =>
   createLocalDriver({
     home: () => openHome(dataDir),

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
+import { composeHints } from '../../../src/compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../../src/compose/platform.ts'
 import { readConfig } from '../../../src/config.ts'
 import type { DatabaseDriver } from '../../../src/platform/driver.ts'
@@ -21,16 +22,16 @@ export async function scratchFolder(): Promise<string> {
   return realpath(folder)
 }
 
-/** Ports that no other test file of the run is likely to use at the same time. */
+/** Random, so that test files that run at the same time rarely get the same ports. */
 export function portRange(count = 40): string {
   const first = 20_000 + randomInt(250) * 40
   return `${first}-${first + count - 1}`
 }
 
-// TEST_LOG=info shows what a node does.
+// TEST_LOG=info shows the log of a node.
 export const testLog = (): Logger => pino({ level: process.env.TEST_LOG ?? 'silent' })
 
-/** The API of an installation in this process, and the owner of an organization who uses it. */
+/** The API of an installation in this process, and a client for the owner of an organization. */
 export async function serveCustomer(installation: Installation, queue?: JobQueue) {
   const api = queue ? apiBeside(installation, queue, testLog()) : apiAlone(installation, testLog())
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
@@ -45,14 +46,14 @@ export async function serveCustomer(installation: Installation, queue?: JobQueue
   return {
     ...who,
     ...customer,
-    /** The owner of another organization. */
+    /** A client for the owner of another organization. */
     another: signUp,
     eventsAbout: (key: string, id: string) => eventsAbout(installation.db, customer.orgId, key, id),
     close: api.close,
   }
 }
 
-/** A whole platform in this process: API, jobs, and real PostgreSQL instances on loopback. */
+/** A complete platform in this process: API, jobs, and real PostgreSQL instances on loopback. */
 export async function startPlatform(
   more: Record<string, string> = {},
   around: (driver: DatabaseDriver) => DatabaseDriver = (driver) => driver,
@@ -68,7 +69,7 @@ export async function startPlatform(
   const log = testLog()
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
   const driver = around(composeDatabaseDriver(installation.config, log))
-  const node = await composePlatformNode(installation, { log, queue, driver })
+  const node = await composePlatformNode(installation, { log, queue, driver, hints: composeHints(installation, log) })
   await node.ready
   const customer = await serveCustomer(installation, queue)
   return {
@@ -88,7 +89,7 @@ export async function startPlatform(
 }
 export type Platform = Awaited<ReturnType<typeof startPlatform>>
 
-/** One more machine: a node with a data directory of its own on the same PostgreSQL. Closed with the test. */
+/** Another node with its own data directory on the same PostgreSQL. Closed with the test. */
 export async function startNode(
   installation: Installation,
   { log = testLog(), ...more }: { log?: Logger; environment?: Record<string, string> } = {},
@@ -99,7 +100,10 @@ export async function startNode(
   const config = readConfig(environment)
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
   const driver = composeDatabaseDriver(config, log)
-  const node = await composePlatformNode({ ...installation, config }, { log, queue, driver })
+  const node = await composePlatformNode(
+    { ...installation, config },
+    { log, queue, driver, hints: composeHints(installation, log) },
+  )
   onTestFinished(async () => {
     await node.close()
     await rm(folder, { recursive: true, force: true })
@@ -107,7 +111,7 @@ export async function startNode(
   return { ...node, queue, home: join(dataDir, 'databases'), archives: join(dataDir, 'archives') }
 }
 
-/** Postmasters that work in this home: those whose parent is not a postgres themselves. */
+/** The postmasters of this home: postgres processes whose parent is not a postgres process. */
 export async function postmastersIn(home: string): Promise<{ pid: number; cluster: string; parent: number }[]> {
   const found: { pid: number; cluster: string; parent: number }[] = []
   for (const name of await readdir('/proc')) {
@@ -122,6 +126,6 @@ export async function postmastersIn(home: string): Promise<{ pid: number; cluste
   return found.filter((one) => !pids.has(one.parent))
 }
 
-/** What lies in a directory, templates aside. */
+/** The names in a directory, without templates. */
 export const namesIn = async (path: string): Promise<string[]> =>
   (await readdir(path).catch(() => [])).filter((name) => !name.startsWith('template-')).sort()

@@ -8,7 +8,7 @@ const failpoint = import.meta.resolve('./failpoint.ts')
 
 export type ReadyLine = { url: string; organization_id: string; owner_id: string }
 
-/** `keyhook serve`, to be killed or frozen at any step that it announces, and started again. */
+/** `keyhook serve`, to be killed or frozen at any traced step, and started again. */
 export function createProgram(options: { folder: string; environment: Record<string, string>; words?: string[] }) {
   const failpointFile = join(options.folder, 'failpoint')
   const environment = {
@@ -42,7 +42,7 @@ export function createProgram(options: { folder: string; environment: Record<str
       return JSON.parse(line)
     },
     async failAt(step: string, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
-      // In one step: the program may look at any moment.
+      // Atomically, because the program may read it at any time.
       await writeFile(`${failpointFile}.draft`, JSON.stringify({ step, signal }))
       await rename(`${failpointFile}.draft`, failpointFile)
     },
@@ -58,7 +58,7 @@ export function createProgram(options: { folder: string; environment: Record<str
   }
 }
 
-/** Waits for what is to happen, but not for ever. */
+/** Rejects if the promise is not settled in time. */
 export async function inTime<T>(promise: Promise<T>, what: string, msMax = 40_000): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(() => reject(new Error(`${what}: not within ${msMax} ms`)), msMax)

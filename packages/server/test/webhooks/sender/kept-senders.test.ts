@@ -54,15 +54,3 @@ test('a webhook whose secret no master key opens has no sender, and is reported'
   expect(unreadable).toEqual(['wh_1'])
   senders.close()
 })
-
-test('the recorded headers of an attempt can be computed again after a crash', async () => {
-  const receiver = await receiverFor()
-  const sender = sendersForTest().open(receiver.url)
-  const content = {
-    eventId: 'evt_1',
-    eventType: 'database.created' as const,
-    body: Buffer.from('{}'),
-    startedAtMs: 1_800_000_000_000,
-  }
-  expect((await sendWith(sender, content)).requestHeaders).toBe(sender.requestHeaders(content))
-})

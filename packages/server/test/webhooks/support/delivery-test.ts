@@ -4,12 +4,12 @@ import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
 import { composeHints } from '../../../src/compose/dispatcher.ts'
 import type { EventType } from '../../../src/domain/event-types.ts'
+import { eventBody } from '../../../src/domain/events.ts'
 import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
 import type { Installation } from '../../../src/startup/open.ts'
-import type { AttemptOutcome } from '../../../src/store/delivery/attempts.ts'
-import type { HistoryRow } from '../../../src/store/delivery/deliveries.ts'
+import type { HistoryRow } from '../../../src/store/delivery/history.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
-import { publish } from '../../../src/webhooks/publishing/publish.ts'
+import type { AttemptOutcome } from '../../../src/webhooks/sql/settle.ts'
 import { dispatcherAlone } from '../../support/composed.ts'
 import { createInstallation, people } from '../../support/installation.ts'
 import { caFile } from './receiver.ts'
@@ -29,9 +29,10 @@ type AttemptRow = Omit<HistoryRow, 'event_id' | 'event_type' | 'request_headers'
   request_headers: string
 }
 
-/** What is recorded of an attempt that failed without a word from its receiver. */
-const failed: AttemptOutcome = {
+/** The outcome of an attempt that failed without any response. */
+export const failedOutcome: AttemptOutcome = {
   status: 'failed',
+  requestHeaders: '',
   durationUs: null,
   dnsUs: null,
   connectUs: null,
@@ -41,7 +42,6 @@ const failed: AttemptOutcome = {
   response: null,
   error: null,
 }
-export const failedSilently = { requestHeaders: '', outcome: failed }
 
 /** A database of its own with an organization in it, and dispatchers that the test starts and stops. */
 export async function deliveryTest(environment: Record<string, string> = {}) {
@@ -70,9 +70,10 @@ async function deliveryWorld(installation: Installation) {
   }
 
   const publishOne = async (org: OrgId = orgId, name = 'main') => {
-    const event = { orgId: org, type: 'database.created' as const, data: { database_id: newId('db'), name } }
-    const { id, announcement } = await db.begin((tx) => publish(tx, event))
-    hints.give(announcement && [announcement])
+    const id = newId('evt')
+    const event = { id, type: 'database.created' as const, data: { database_id: newId('db'), name } }
+    await db`select keyhook.publish(${org}, ${[id]}, ${[event.type]}, ${[eventBody({ ...event, at: new Date() })]}, '{}')`
+    hints.give()
     return id
   }
 
@@ -97,16 +98,16 @@ async function deliveryWorld(installation: Installation) {
   }
 }
 
-/** Waits until it is so. Generous: the machine may be busy, and nothing here measures speed. */
+/** Waits until the condition holds. The limit is long, because the machine may be busy. */
 export async function until<T>(
   look: () => Promise<T | false | undefined | null> | T | false | undefined | null,
-  what = 'it',
+  what = 'a condition',
 ) {
   const end = Date.now() + 20_000
   for (;;) {
     const found = await look()
     if (found) return found
-    if (Date.now() > end) throw new Error(`waited in vain for ${what}`)
+    if (Date.now() > end) throw new Error(`timed out waiting for ${what}`)
     await sleep(20)
   }
 }

@@ -32,7 +32,7 @@ export type Http1Limits = PostLimits & {
   idleMax: number
 }
 
-export type PostRequest = {
+type PostRequest = {
   body: Buffer
   /** The request is written by then (wall clock); later only if `mayStillSend` resolves to true. */
   sendByMs: number
@@ -89,8 +89,8 @@ export function createHttp1Clients(options: {
         if (post.isDone) return void socket!.destroy()
         const connection = new Connection(socket!, facts.address, connectionLimits, forget)
         post.connection = connection
-        whenAllowed(given, (refused) => {
-          if (refused !== null) post.onError(refused)
+        whenAllowed(given, (tooLate) => {
+          if (tooLate !== null) post.onError(tooLate)
           else if (connection.isClosed) post.onError(closedBeforeRequest())
           else connection.send(request, post)
         })
@@ -98,11 +98,11 @@ export function createHttp1Clients(options: {
     }
 
     /** Asks when it has become late. If the database cannot answer, the attempt does not leave. */
-    function whenAllowed(given: PostRequest, then: (refused: SendError | null) => void): void {
+    function whenAllowed(given: PostRequest, then: (tooLate: SendError | null) => void): void {
       if (now() <= given.sendByMs) then(null)
       else {
         const allowed = given.mayStillSend().catch(() => false)
-        void allowed.then((isAllowed) => then(isAllowed ? null : tooLate()))
+        void allowed.then((isAllowed) => then(isAllowed ? null : sendByPassed()))
       }
     }
 
@@ -196,6 +196,7 @@ const factsOf = (address: string | null): ConnectionFacts => ({ address, dnsUs: 
 const isFailure = (error: SendError | null): boolean => error !== null && error.code !== 'interrupted'
 
 const stopping = () => new SendError('interrupted', 'The dispatcher is stopping.')
-const tooLate = () => new SendError('interrupted', 'Connecting took so long that the attempt may not leave any more.')
+const sendByPassed = () =>
+  new SendError('interrupted', 'Connecting took too long: the attempt may not be sent any more.')
 const closedBeforeRequest = () =>
   new SendError('connection_reset', 'The receiver closed the connection before it was sent anything.')

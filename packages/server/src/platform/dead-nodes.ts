@@ -1,0 +1,112 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { PgBoss } from 'pg-boss'
+import type { Database } from '../db/database.ts'
+import type { PlatformJob } from '../domain/platform-job.ts'
+import { lockDatabase, unplaceDatabase } from '../store/platform/databases.ts'
+import { silentNodes } from '../store/platform/nodes.ts'
+import { deadAfterSeconds, type Heartbeat } from './heartbeat.ts'
+import { anyNode, deadLetter, invoicing, nodeQueue } from './jobs/queue-names.ts'
+import { reclaimWithoutHeartbeat, type UnsettledJob, unsettledJobs } from './jobs/reclaim.ts'
+import { handlerOf, reasonFrom, type Settle, type WorkDeps } from './jobs/worker.ts'
+
+const checkMs = 1_000
+const deadNodeReason = 'The node that worked on it stopped and did not come back.'
+
+type Deps = WorkDeps & {
+  db: Database
+  boss: PgBoss
+  node: string
+  heartbeat: Pick<Heartbeat, 'steadySeconds'>
+  /** How long a job that only one node can do waits for that node. */
+  patienceSeconds: number
+  signal: AbortSignal
+}
+
+/** Takes over the jobs of dead nodes until the signal aborts. */
+export async function watchDeadNodes(deps: Deps): Promise<void> {
+  while (!deps.signal.aborted) {
+    await sleep(checkMs, undefined, { signal: deps.signal }).catch(() => {})
+    if (deps.signal.aborted) return
+    await checkNodes(deps).catch((err) => deps.log.warn({ err }, 'nodes.check_failed'))
+  }
+}
+
+async function checkNodes(deps: Deps): Promise<void> {
+  const { boss, log } = deps
+  const steadySeconds = deps.heartbeat.steadySeconds()
+  // After PostgreSQL was unreachable every node looks dead.
+  if (steadySeconds < deadAfterSeconds) return
+  const count = await reclaimWithoutHeartbeat(boss, [anyNode, deadLetter(anyNode), invoicing], deadAfterSeconds)
+  if (count > 0) log.info({ count }, 'jobs.reclaimed')
+  const queues = new Map<string, DeadQueue>()
+  for (const { id, silent_seconds } of await silentNodes(deps.db, deps.node, deadAfterSeconds)) {
+    const dead = { node: id, deadSeconds: Math.min(silent_seconds, steadySeconds) }
+    queues.set(nodeQueue(id), { ...dead, attemptsLeft: true })
+    queues.set(deadLetter(nodeQueue(id)), { ...dead, attemptsLeft: false })
+  }
+  if (queues.size === 0) return
+  for (const job of await unsettledJobs(boss, [...queues.keys()])) {
+    await takeOver(deps, job, queues.get(job.queue)!).catch((err) =>
+      log.error({ ...job.data, err }, 'job.takeover_failed'),
+    )
+  }
+}
+
+/** A queue of a dead node. In a dead letter queue no attempts are left and only the failure has to be settled. */
+type DeadQueue = { node: string; deadSeconds: number; attemptsLeft: boolean }
+
+export type TakeoverAction = 'place_again' | 'fail' | 'wait'
+
+/** What to do with a job of a dead node. */
+export function takeoverAction(
+  kind: PlatformJob['kind'],
+  { deadSeconds, attemptsLeft, patienceSeconds }: Omit<DeadQueue, 'node'> & { patienceSeconds: number },
+): TakeoverAction {
+  switch (kind) {
+    // It has no customer data yet, so any other node can start from scratch.
+    case 'database.provision':
+      return attemptsLeft ? 'place_again' : 'fail'
+    // These need files that only the dead node has.
+    case 'backup.take':
+    case 'restore.run':
+      return attemptsLeft && deadSeconds < patienceSeconds ? 'wait' : 'fail'
+    // The files exist until that node removes them, so reporting them as removed would be wrong.
+    case 'database.remove':
+    case 'database.discard':
+    case 'backup.remove':
+    // Never in the queue of one node.
+    case 'database.place':
+      return 'wait'
+  }
+}
+
+async function takeOver(deps: Deps, job: UnsettledJob, from: DeadQueue): Promise<void> {
+  const action = takeoverAction(job.data.kind, { ...from, patienceSeconds: deps.patienceSeconds })
+  if (action === 'wait') return
+  const settle: Settle = async (write) => {
+    await deps.transact(async (tx) => {
+      await write(tx)
+      await deps.queue.cancel(tx, job.queue, job.id)
+    })
+  }
+  if (action === 'place_again') await placeAgain(deps, job.data, from.node, settle)
+  else {
+    const reason = from.attemptsLeft ? deadNodeReason : reasonFrom(job.sourceOutput)
+    // No cleanup here: the dead node removes its files when it is back.
+    await handlerOf(deps, job.data).fail(job.data, reason, settle, async () => {})
+  }
+  deps.log.warn({ ...job.data, action, node: from.node }, 'job.taken_over')
+}
+
+async function placeAgain({ queue }: Deps, job: PlatformJob, from: string, settle: Settle): Promise<void> {
+  if (job.kind !== 'database.provision') throw new Error(`${job.kind} cannot be placed again`)
+  const { orgId, databaseId } = job
+  await settle(async (tx) => {
+    const database = await lockDatabase(tx, orgId, databaseId)
+    if (database?.status !== 'provisioning' || database.node !== from) return
+    await unplaceDatabase(tx, orgId, databaseId)
+    await queue.enqueue(tx, { kind: 'database.place', orgId, databaseId })
+    // The dead node may have created files, which it removes when it is back.
+    await queue.enqueue(tx, { kind: 'database.discard', orgId, databaseId, node: from })
+  })
+}

@@ -1,0 +1,37 @@
+import type { Transaction } from '../../db/database.ts'
+import type { OrgId, WebhookId } from '../../kernel/ids.ts'
+
+/**
+ * Ends the lane of a deleted webhook. Beginning an attempt locks the same row and looks at `ended_at`: once this is committed, no
+ * process begins anything. The lock is a statement of its own, so that the next one sees everything that was written before it.
+ *
+ * Attempts in flight may still be settled. While the lane is leased its due time stays, so that a dispatcher's crash is noticed.
+ */
+export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookId): Promise<void> => {
+  const [lane] = await tx<{ id: string }[]>`
+    select id from keyhook.lanes
+    where org_id = ${orgId} and webhook_id = ${webhookId} and ended_at is null
+    for no key update`
+  if (lane === undefined) return
+  await tx`
+    update keyhook.lanes l
+    set ended_at = clock_timestamp(), due_at = case
+      when l.lease_owner is not null then l.due_at
+      else (select now() from keyhook.in_flight f where f.lane_id = l.id limit 1)
+    end
+    where l.id = ${lane.id}`
+  await tx`delete from keyhook.retries where lane_id = ${lane.id}`
+}
+
+/**
+ * Locks the lane, and has its holder look for retries that are due; a free lane becomes due itself. False when the webhook is
+ * deleted. Call it before reading the lane's deliveries: while the lane is locked, no attempt of them begins.
+ */
+export const requestRedelivery = async (tx: Transaction, laneId: number): Promise<boolean> => {
+  const requested = await tx`
+    update keyhook.lanes
+    set redelivery_requests = redelivery_requests + 1,
+      due_at = case when lease_owner is null then least(due_at, now()) else due_at end
+    where id = ${laneId} and ended_at is null`
+  return requested.count > 0
+}

@@ -1,0 +1,29 @@
+import type { EventType } from '../domain/event-types.ts'
+import { eventBody, type NewEvent } from '../domain/events.ts'
+import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
+import type { PublishingTransaction } from '../store/publishing-transaction.ts'
+import { publishEvents, publishSampleEvent } from './sql/publish.ts'
+
+/**
+ * Writes the event and one delivery per subscribed webhook in the transaction that changes the state it reports. The next
+ * publisher of the organization waits until this transaction ends, so publish last.
+ */
+export async function publish(tx: PublishingTransaction, { orgId, type, data }: NewEvent): Promise<Id<'evt'>> {
+  const id = newId('evt')
+  await publishEvents(tx, orgId, [{ id, type, body: eventBody({ id, type, at: new Date(), data }) }])
+  tx.hintAfterCommit(orgId)
+  return id
+}
+
+/** A test event for one webhook. The signed body marks it, so that no receiver mistakes it for a real one. */
+export async function publishSample(
+  tx: PublishingTransaction,
+  { orgId, webhookId }: { orgId: OrgId; webhookId: WebhookId },
+  { type, data }: { type: EventType; data: object },
+): Promise<Id<'evt'>> {
+  const id = newId('evt')
+  const body = eventBody({ id, type, at: new Date(), data: { test: true, ...data } })
+  await publishSampleEvent(tx, orgId, webhookId, { id, type, body })
+  tx.hintAfterCommit(orgId)
+  return id
+}

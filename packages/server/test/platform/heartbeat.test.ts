@@ -1,0 +1,34 @@
+import { pino } from 'pino'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { createHeartbeat } from '../../src/platform/heartbeat.ts'
+import { createInstallation } from '../support/installation.ts'
+
+// Without the check the steady time was minus one hour, and no node was declared dead until the hour had passed.
+test('a clock that was ahead and was set back does not stop the detection of dead nodes', async () => {
+  const installation = await createInstallation()
+  onTestFinished(() => installation.close())
+  vi.useFakeTimers({ toFake: ['Date'], shouldAdvanceTime: true })
+  onTestFinished(() => void vi.useRealTimers())
+  const ending = new AbortController()
+  onTestFinished(() => ending.abort())
+  const heartbeat = createHeartbeat({
+    db: installation.db,
+    node: 'a',
+    databasesMax: 1,
+    prices: { currency: 'EUR', hourPriceMinor: 1 },
+    signal: ending.signal,
+    onReturn() {},
+    log: pino({ enabled: false }),
+  })
+  const seenAt = async () => (await installation.db`select seen_at from keyhook.nodes where id = 'a'`)[0]!.seen_at
+  const nextHeartbeat = async () => {
+    const before = await seenAt()
+    await expect.poll(seenAt, { timeout: 10_000 }).not.toEqual(before)
+  }
+  await heartbeat.start()
+  const hourMs = 3_600_000
+  vi.setSystemTime(Date.now() + hourMs)
+  await nextHeartbeat()
+  vi.setSystemTime(Date.now() - hourMs)
+  await expect.poll(() => heartbeat.steadySeconds(), { timeout: 10_000 }).toBeGreaterThan(0)
+})
