@@ -67,7 +67,11 @@ export type Lane = {
   isQueued: boolean
 }
 
-export const openLane = (lease: LeasedLane, sender: Sender | null, nowMs: number): Lane => ({
+export const openLane = (
+  lease: LeasedLane,
+  sender: Sender | null,
+  { nowMs, concurrencyMax }: { nowMs: number; concurrencyMax: number },
+): Lane => ({
   lease,
   sender,
   state: 'ready',
@@ -76,7 +80,7 @@ export const openLane = (lease: LeasedLane, sender: Sender | null, nowMs: number
   firsts: [],
   readSeq: lease.cursorSeq,
   redeliveryRequests: lease.redeliveryRequests,
-  concurrency: firstConcurrency,
+  concurrency: Math.min(firstConcurrency, concurrencyMax),
   inFlight: 0,
   unsettled: 0,
   bodyBytes: 0,
