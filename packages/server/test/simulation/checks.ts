@@ -50,7 +50,8 @@ export function createChecks(
         unsent.set(keyOf(host, laneId, eventSeq), { attemptId, token })
         if (attempt > 1) continue
         const next = model.deliveries.get(laneId)!.find((seq) => seq > (newestFirst.get(laneId) ?? 0))
-        if (eventSeq !== next) fail(`lane ${laneId}: the first attempt of event ${eventSeq} begins, but ${next} is next`)
+        if (eventSeq !== next)
+          fail(`lane ${laneId}: the first attempt of event ${eventSeq} begins, but ${next} is next`)
         newestFirst.set(laneId, eventSeq)
       }
     },
@@ -58,7 +59,8 @@ export function createChecks(
     sent(host: Host, laneId: number, eventId: string): Request {
       const key = keyOf(host, laneId, Math.floor(Number(eventId)))
       const attempt = unsent.get(key)
-      if (attempt === undefined) fail(`${host.name} sends event ${eventId} to lane ${laneId} without an attempt on disk`)
+      if (attempt === undefined)
+        fail(`${host.name} sends event ${eventId} to lane ${laneId} without an attempt on disk`)
       unsent.delete(key)
       const request = { host, laneId, eventId, attemptId: '', token: 0, ...attempt }
       requests.push(request)

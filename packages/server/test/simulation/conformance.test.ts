@@ -1,14 +1,14 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { interrupted } from '../../src/webhooks/engine/outcome.ts'
 import { createDispatchStore, type DispatchStore } from '../../src/webhooks/engine/store.ts'
 import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
 import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
 import { wakeLanes } from '../../src/webhooks/sql/wake.ts'
-import { unknownOutcome } from './exchanges.ts'
+import { createDatabaseTables } from './database-tables.ts'
 import { createModel, type Statements } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
-import { createDatabaseTables } from './database-tables.ts'
 
 /*
  * The simulation is only as good as its model of the database. Here the model and the real statements get the same calls, in an
@@ -17,14 +17,17 @@ import { createDatabaseTables } from './database-tables.ts'
  */
 
 const elevenDaysMs = 1_000_000_000
-const steps = 400
+const steps = 300
 const wakesMax = 2
 
 type Tokens = { model: number; real: number }
 type Held = { laneId: number; redeliveryRequests: number; tokens: Tokens }
 type Begun = Omit<NewAttempt, 'token'> & { tokens: Tokens }
 
-test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements (seed %i)', async (seed) => {
+const counts = new Map<string, number>()
+const count = (what: string, times: number) => void counts.set(what, (counts.get(what) ?? 0) + times)
+
+test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed %i)', async (seed) => {
   const random = seededRandom(seed)
   const real = await createDatabaseTables()
   onTestFinished(real.close)
@@ -39,8 +42,6 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
   const due: DueDelivery[] = []
   const begun: Begun[] = []
   const cursors = [{ orgId: '', firstSeq: 0 }]
-  const counts = new Map<string, number>()
-  const count = (what: string, times: number) => void counts.set(what, (counts.get(what) ?? 0) + times)
 
   const storeWith = (ms: number): DispatchStore => ({
     ...createDispatchStore(db, ms),
@@ -96,8 +97,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
       const { modelled, fromReal } = await both(
         'lease',
         () => [request],
-        (lanes) =>
-          lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, exists: webhook !== null })),
+        (lanes) => lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, exists: webhook !== null })),
       )
       for (const { laneId, token, redeliveryRequests } of fromReal) {
         const tokens = { real: token, model: modelled.find((lane) => lane.laneId === laneId)!.token }
@@ -119,7 +119,14 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
       const { fromReal } = await both(
         'fetch',
         () => [requests],
-        (found) => found.map(({ laneId, eventSeq, eventId, attempts, tries }) => ({ laneId, eventSeq, eventId, attempts, tries })),
+        (found) =>
+          found.map(({ laneId, eventSeq, eventId, attempts, tries }) => ({
+            laneId,
+            eventSeq,
+            eventId,
+            attempts,
+            tries,
+          })),
       )
       due.push(...fromReal)
     },
@@ -153,14 +160,18 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     async (draw) => {
       const some = draw.chance(0.8) ? begun.splice(-draw.int(1, 3)) : pickSome(draw, begun.slice(-3))
       const settled = some.map((attempt) => ({ attempt, retryMs: draw.pick([null, 0, 0, elevenDaysMs]) }))
-      await both('settle', (side) => [
-        settled.map(({ attempt, retryMs }) => ({
-          attempt: withToken(attempt, side),
-          outcome: { ...unknownOutcome, status: 'failed' as const },
-          tries: attempt.tries + 1,
-          retryMs,
-        })),
-      ], (count) => [count])
+      await both(
+        'settle',
+        (side) => [
+          settled.map(({ attempt, retryMs }) => ({
+            attempt: withToken(attempt, side),
+            outcome: { ...interrupted, status: 'failed' as const },
+            tries: attempt.tries + 1,
+            retryMs,
+          })),
+        ],
+        (count) => [count],
+      )
     },
     (draw) => {
       const some = pickSome(draw, held)
@@ -169,12 +180,20 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     async (draw) => {
       if (held.length === 0) return
       const lane = draw.pick(held.slice(-6))
-      await both('isHeld', (side) => [withToken(lane, side)], (isHeld) => [isHeld])
+      await both(
+        'isHeld',
+        (side) => [withToken(lane, side)],
+        (isHeld) => [isHeld],
+      )
     },
     async (draw) => {
       const some = pickSome(draw, held.slice(-4)).map((lane) => {
         const current = model.lanes.get(lane.laneId)!.redeliveryRequests
-        return { ...lane, abandon: draw.chance(0.2), redeliveryRequests: draw.chance(0.7) ? current : lane.redeliveryRequests }
+        return {
+          ...lane,
+          abandon: draw.chance(0.2),
+          redeliveryRequests: draw.chance(0.7) ? current : lane.redeliveryRequests,
+        }
       })
       const once = new Map(some.map((lane) => [lane.laneId, lane]))
       const { modelled } = await both('release', (side) => [[...once.values()].map((lane) => withToken(lane, side))])
@@ -198,8 +217,8 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     },
     async (draw) => {
       if (model.attempts.size === 0) return
-      const { laneId, eventSeq } = draw.pick([...model.attempts.values()])
-      expect(model.redeliver(laneId, eventSeq)).toBe(await real.redeliver(laneId, eventSeq))
+      const { laneId, eventSeq, attemptId } = draw.pick([...model.attempts.values()])
+      expect(model.redeliver(laneId, eventSeq)).toBe(await real.redeliver(laneId, attemptId))
     },
     async (draw) => {
       if (draw.chance(0.9)) return
@@ -223,13 +242,17 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     }
   }
   for (const { status } of model.attempts.values()) count(status, 1)
+})
+
+test('the runs above begin, settle, interrupt, retry, wake and release', () => {
   for (const what of ['woken', 'first attempts', 'retries', 'begun again', 'failed', 'interrupted', 'released']) {
-    expect(counts.get(what), what).toBeGreaterThan(0)
+    expect(counts.get(what), what).toBeGreaterThan(5)
   }
 })
 
 function modelRows(model: ReturnType<typeof createModel>) {
-  const due = (dueMs: number | null) => dueMs === null ? 'never' : dueMs > 1_700_000_000_000 + elevenDaysMs / 2 ? 'later' : 'now'
+  const due = (dueMs: number | null) =>
+    dueMs === null ? 'never' : dueMs > 1_700_000_000_000 + elevenDaysMs / 2 ? 'later' : 'now'
   return {
     lanes: [...model.lanes.values()].map((lane) => ({
       id: lane.id,
@@ -245,7 +268,14 @@ function modelRows(model: ReturnType<typeof createModel>) {
       return { lane: laneId, seq: eventSeq, attempt, try: tries, due: due(dueMs) }
     }),
     inFlight: [...model.inFlight.values()].map(({ laneId, eventSeq, attempt, tries, attemptId, token }) => {
-      return { lane: laneId, seq: eventSeq, attempt, try: tries, id: attemptId, current: model.lanes.get(laneId)!.token === token }
+      return {
+        lane: laneId,
+        seq: eventSeq,
+        attempt,
+        try: tries,
+        id: attemptId,
+        current: model.lanes.get(laneId)!.token === token,
+      }
     }),
     attempts: [...model.attempts.values()].map(({ laneId, eventSeq, attempt, attemptId, status }) => {
       return { lane: laneId, seq: eventSeq, attempt, id: attemptId, status }

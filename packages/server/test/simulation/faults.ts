@@ -69,14 +69,11 @@ export function addFaults(deps: {
   }
   // PostgreSQL crashes and loses its last asynchronous commits.
   upTo(2, () => {
-    model.crash(
-      (commits) => {
-        const lost = random.int(0, commits)
-        trace(`PostgreSQL crashes and loses ${lost} commits`)
-        return lost
-      },
-      random.chance(0.5),
-    )
+    model.crash((commits) => {
+      const lost = random.int(0, commits)
+      trace(`PostgreSQL crashes and loses ${lost} commits`)
+      return lost
+    }, random.chance(0.5))
     outage(random.int(1, 2 * leaseMs))
   })
   // A standby takes over that had not received the last commits.

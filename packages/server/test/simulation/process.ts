@@ -1,7 +1,7 @@
 import { createDispatcher, type Dispatcher } from '../../src/webhooks/engine/dispatcher.ts'
+import { interrupted } from '../../src/webhooks/engine/outcome.ts'
 import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
 import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/port.ts'
-import { unknownOutcome } from './exchanges.ts'
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'
 
@@ -56,7 +56,19 @@ export function startProcess(world: World, name: string): Process {
 }
 
 const shown = new Set([
-  ...['laneId', 'token', 'eventSeq', 'attempt', 'attemptId', 'attempts', 'status', 'outcome', 'retryMs', 'tries', 'takenOver'],
+  ...[
+    'laneId',
+    'token',
+    'eventSeq',
+    'attempt',
+    'attemptId',
+    'attempts',
+    'status',
+    'outcome',
+    'retryMs',
+    'tries',
+    'takenOver',
+  ],
   ...['abandon', 'free', 'next', 'lanes', 'begun', 'afterSeq', 'redeliveryRequests', 'ended', 'cursorSeq'],
 ])
 const brief = (value: unknown): string =>
@@ -188,7 +200,7 @@ function createSender(world: World, host: Host, laneId: number): Sender {
 }
 
 const exchangeOf = (status: Exchange['status'], ms: number): Exchange => ({
-  ...unknownOutcome,
+  ...interrupted,
   status,
   durationUs: ms * 1_000,
   error: status === 'succeeded' ? null : { code: status === 'failed' ? 'timeout' : 'interrupted', detail: '' },

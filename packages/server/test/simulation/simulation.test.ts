@@ -44,12 +44,16 @@ test('the same seed gives the same run', async () => {
   for (const seed of [7, 8]) expect(await linesOf(seed)).toEqual(await linesOf(seed))
 })
 
-test.each(Object.entries(plantedBugs))('the checks find a planted bug: %s', { timeout: 120_000 }, async (_name, plant) => {
-  const runAll = async () => {
-    for (const seed of upTo(500)) await runSeed(seed, { plant })
-  }
-  await expect(runAll()).rejects.toThrow()
-})
+test.each(Object.entries(plantedBugs))(
+  'the checks find a planted bug: %s',
+  { timeout: 120_000 },
+  async (_name, plant) => {
+    const runAll = async () => {
+      for (const seed of upTo(500)) await runSeed(seed, { plant })
+    }
+    await expect(runAll()).rejects.toThrow()
+  },
+)
 
 test('an organization whose receivers all hang delays other organizations by one deadline at most', {
   timeout: 60_000,

@@ -30,5 +30,9 @@ export async function requestsAtOnceMax(seed: number): Promise<number> {
   kill()
   if (checks.violation !== null) throw new Error(checks.violation)
   if (later.length < lanes) throw new Error(`only ${later.length} second requests`)
-  return Math.max(...Map.groupBy(later, (tenth) => tenth).values().map((requests) => requests.length))
+  return Math.max(
+    ...Map.groupBy(later, (tenth) => tenth)
+      .values()
+      .map((requests) => requests.length),
+  )
 }

@@ -32,5 +32,9 @@ export async function withMissingKey(): Promise<{ leases: number; waitedMs: numb
   const isDelivered = () => [...model.attempts.values()].some((one) => one.status === 'succeeded')
   await timeline.run(isDelivered, 120_000)
   for (const one of [without, having]) one.kill()
-  return { leases, waitedMs: timeline.now() - startMs, attempts: Array.from(model.attempts.values(), (one) => one.status) }
+  return {
+    leases,
+    waitedMs: timeline.now() - startMs,
+    attempts: Array.from(model.attempts.values(), (one) => one.status),
+  }
 }

@@ -34,7 +34,8 @@ export async function attemptsAfterRedelivery(): Promise<number> {
   const lane = model.addLane(org)
   for (let event = 1; event <= 2; event++) model.publish(org)
   const { kill } = startProcess(world, 'process')
-  const attemptsOf = (eventSeq: number) => [...model.attempts.values()].filter((one) => one.eventSeq === eventSeq).length
+  const attemptsOf = (eventSeq: number) =>
+    [...model.attempts.values()].filter((one) => one.eventSeq === eventSeq).length
   await timeline.run(() => attemptsOf(2) === 1, 10_000)
   for (const retry of model.retries.values()) retry.dueMs = timeline.now()
   const isFirstInFlight = () => model.inFlightOf(lane).some((one) => one.eventSeq === 1 && one.attempt === 2)
