@@ -4,11 +4,12 @@ import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
 import { composeHints } from '../../../src/compose/dispatcher.ts'
 import type { EventType } from '../../../src/domain/event-types.ts'
-import { eventBody } from '../../../src/domain/events.ts'
 import { newId, type OrgId, type UserId, type WebhookId } from '../../../src/kernel/ids.ts'
 import type { Installation } from '../../../src/startup/open.ts'
 import type { HistoryRow } from '../../../src/store/delivery/history.ts'
+import { createTransact } from '../../../src/store/publishing-transaction.ts'
 import { insertWebhook } from '../../../src/store/webhooks.ts'
+import { publish } from '../../../src/webhooks/publish.ts'
 import type { AttemptOutcome } from '../../../src/webhooks/sql/settle.ts'
 import { dispatcherAlone } from '../../support/composed.ts'
 import { createInstallation, people } from '../../support/installation.ts'
@@ -57,6 +58,7 @@ async function deliveryWorld(installation: Installation) {
   const owner = await world.person([{ orgId, role: 'owner' }])
   const log: Logger = pino({ level: process.env.TEST_LOG ?? 'silent' })
   const hints = composeHints(installation, log)
+  const transact = createTransact(db, hints.give)
 
   const addWebhook = async (
     url: string,
@@ -70,11 +72,8 @@ async function deliveryWorld(installation: Installation) {
   }
 
   const publishOne = async (org: OrgId = orgId, name = 'main') => {
-    const id = newId('evt')
-    const event = { id, type: 'database.created' as const, data: { database_id: newId('db'), name } }
-    await db`select keyhook.publish(${org}, ${[id]}, ${[event.type]}, ${[eventBody({ ...event, at: new Date() })]}, '{}')`
-    hints.give()
-    return id
+    const event = { orgId: org, type: 'database.created', data: { database_id: newId('db'), name } } as const
+    return transact((tx) => publish(tx, event))
   }
 
   const attempts = async () => db<AttemptRow[]>`
@@ -87,6 +86,7 @@ async function deliveryWorld(installation: Installation) {
     orgId,
     owner,
     hints,
+    transact,
     addWebhook,
     publishOne,
     attempts,
