@@ -1,130 +1,133 @@
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerOptions,
+} from 'fastify'
 import type { Logger } from 'pino'
 import { Fault, notFound } from '../kernel/faults.ts'
-import { readJson } from './body.ts'
+import { trackConnections } from './connections.ts'
+import { createValidatorCompiler, readJson } from './decode.ts'
 import {
-  createBrokenHttp,
-  hostFault,
-  isHost,
-  isTarget,
-  noProxy,
+  createMalformedRequests,
+  proxyRequested,
+  requestLineFault,
   requestMsMax,
   skipBody,
-  targetFault,
-} from './broken-http.ts'
-import { watchConnections } from './connections.ts'
-import { faultOf } from './fault-of.ts'
-import { createMethodTable } from './methods.ts'
-import { sendProblem } from './problems.ts'
+} from './malformed-requests.ts'
+import { sendProblem, toFault } from './problems.ts'
 import { createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'
-import { createValidatorCompiler } from './validation.ts'
 
 export type HttpLimits = { requestBytesMax: number; requestMsMax?: number }
 
-/** A server without routes: how requests arrive, and how everything that is not served is refused. */
+/** A server without routes: how requests arrive, and how everything that is not served is answered. */
 export function createApp(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
-  /** Is told the status of every answer of an operation, and of every refusal of what was a request. */
+  /** Called with the status of every answer. */
   onAnswer?: (status: number) => void
 }): { app: FastifyInstance; log: RequestLog } {
   const log = createRequestLog(deps.log, deps.onAnswer)
-  const refuse = refusal(log)
-  const answerError = errorAnswer(log, refuse)
-  const { answerBroken, answerExpectation } = createBrokenHttp({ log })
+  const refuse = (reply: FastifyReply, fault: Fault): void => {
+    skipBody(reply.request, reply.raw)
+    sendProblem(reply, fault)
+    log.answered(reply)
+  }
+  const answerError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const fault = toFault(error)
+    log.refused(request, fault, error)
+    refuse(reply, fault)
+  }
+  const app = createFastify(deps, {
+    frameworkErrors: answerError,
+    clientErrorHandler: (error, socket) => malformed.answerError(error, socket),
+  })
+  app.setValidatorCompiler(createValidatorCompiler())
+  // A route's own record function decides what it answers; the conformance tests check it against the document.
+  app.setSerializerCompiler(() => JSON.stringify)
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, readJson)
+  app.decorateRequest('caller', null)
+  app.decorateRequest('arrivedMs', 0)
+  app.decorateRequest('isBodyPending', false)
+  app.setErrorHandler(answerError)
+
+  const methods = createMethodTable()
+  app.addHook('onRoute', methods.add)
+  const connections = trackConnections(app)
+  app.addHook('onRequest', (request, reply, done) => {
+    const fault = prepare(request, reply)
+    connections.inTurn(reply, () => {
+      if (fault !== null) done(fault)
+      // Here and not in Fastify's handler for it, which runs after the body has been read.
+      else if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
+      else done()
+    })
+  })
+  const malformed = createMalformedRequests({ connections, log })
+  handleSpecialRequests(app, malformed)
+  return { app, log }
+}
+
+function createFastify(
+  deps: { limits: HttpLimits; trustedProxies: readonly string[] | null },
+  errorHandlers: Pick<FastifyServerOptions, 'frameworkErrors' | 'clientErrorHandler'>,
+): FastifyInstance {
   const arriveMsMax = deps.limits.requestMsMax ?? requestMsMax
-  const app: FastifyInstance = fastify({
+  return fastify({
     bodyLimit: deps.limits.requestBytesMax,
     requestTimeout: arriveMsMax,
     http: {
-      // Node's own is a minute, and of the two limits it takes the larger one for the whole request.
+      // Node's default is a minute, and it uses the larger of the two limits for the whole request.
       headersTimeout: arriveMsMax,
-      // Slow requests are looked for this often; Node's own half minute would double how long they may take.
+      // How often Node looks for slow requests; its default of 30 seconds would double the time limit.
       connectionsCheckingInterval: Math.ceil(arriveMsMax / 10),
-      // Node refuses a request without a Host with an empty body; `prepare` says the same as a problem.
+      // Node answers a missing Host with an empty body; `prepare` answers with a problem.
       requireHostHeader: false,
-      // Of two Authorization headers Node would take the first and whoever stands in front of us perhaps the second.
+      // Of two Authorization headers Node would use the first, and a proxy in front of us perhaps the second.
       joinDuplicateHeaders: true,
-      // A request without a body gets a stream that has ended, instead of one that has to be read to its end.
+      // A request without a body gets a stream that has ended, so nothing has to read it.
       optimizeEmptyRequests: true,
     },
     trustProxy: deps.trustedProxies === null ? false : [...deps.trustedProxies],
     genReqId: createRequestIds(),
     forceCloseConnections: 'idle',
-    // While we stop, what still arrives on an open connection is served and the connection closed after it.
+    // While stopping, a request on an open connection is still served, and the connection closed after it.
     return503OnClosing: false,
-    clientErrorHandler: answerBroken,
-    frameworkErrors: answerError,
-    // As long as a whole header: an id that is too long is an id that does not exist, and answers like one.
+    // As long as a header may be: an id that is too long is answered like one that does not exist.
     routerOptions: { maxParamLength: 16 * 1024 },
+    ...errorHandlers,
   })
-  app.setValidatorCompiler(createValidatorCompiler())
-  // What a route answers is decided by its own record function; see the conformance tests for the proof.
-  app.setSerializerCompiler(() => JSON.stringify)
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, readJson)
-  app.decorateRequest('admitted', null)
-  app.decorateRequest('arrivedMs', 0)
-  app.decorateRequest('isBodyLate', false)
-  const methods = createMethodTable()
-  app.addHook('onRoute', methods.add)
-  const { inTurn } = watchConnections(app)
-  app.addHook('onRequest', (request, reply, done) => {
-    const fault = prepare(request, reply)
-    inTurn(reply, () => {
-      if (fault !== null) done(fault)
-      // Not as Fastify's handler for it, which comes after the body has been read.
-      else if (request.is404) refuse(reply, noRoute(methods.at(request.url)))
-      else done()
-    })
-  })
-  app.setErrorHandler(answerError)
-  // A client may say that it is done before it has its answer: what it has asked for is done, so it has to hear of it.
-  Object.assign(app.server, { httpAllowHalfOpen: true })
+}
+
+/** What Node reports by another event than `request`. */
+function handleSpecialRequests(
+  app: FastifyInstance,
+  { answerError, answerExpectation }: ReturnType<typeof createMalformedRequests>,
+): void {
+  app.server.on('connect', ({ socket }) => answerError(proxyRequested, socket))
   app.server.on('checkExpectation', answerExpectation)
-  app.server.on('connect', (_request, socket) => answerBroken(noProxy, socket))
-  // Not answered yet: whoever waits for it is to hear first whether the body will be read at all.
+  // 100 Continue is sent later, when it is known that the body will be read.
   app.server.on('checkContinue', (request, response) => {
-    // To Node it is enough that it occurs in what is expected.
+    // Node also reports a longer expectation that contains "100-continue".
     if (/^100-continue$/i.test(request.headers.expect!)) app.server.emit('request', request, response)
     else answerExpectation(request, response)
   })
-  return { app, log }
+  // A client may close its sending side before it has its answer. Node has no documented option for this.
+  Object.assign(app.server, { httpAllowHalfOpen: true })
 }
-
-type Refuse = (reply: FastifyReply, fault: Fault) => void
-
-const refusal =
-  (log: RequestLog): Refuse =>
-  (reply, fault) => {
-    skipBody(reply.request, reply.raw)
-    sendProblem(reply, fault)
-    log.answered(reply)
-  }
-
-const errorAnswer =
-  (log: RequestLog, refuse: Refuse) =>
-  (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    const fault = faultOf(error)
-    log.refused(request, fault, error)
-    refuse(reply, fault)
-  }
 
 export const isRead = (method: string): boolean => method === 'GET' || method === 'HEAD'
 
 function prepare(request: FastifyRequest, reply: FastifyReply): Fault | null {
   request.arrivedMs = performance.now()
-  // Secrets pass through here once, and answers change with every revocation: nothing may be kept on the way.
+  // Answers carry secrets once, and change with every revocation: no cache may keep them.
   reply.header('cache-control', 'no-store')
-  const { host, upgrade } = request.headers
-  // There is nothing else to speak here, and Node loses what came in one packet with such a request.
-  if (upgrade !== undefined) reply.header('connection', 'close')
+  // We speak no other protocol, and Node drops what arrived in one packet with such a request.
+  if (request.headers.upgrade !== undefined) reply.header('connection', 'close')
   if (isRead(request.method)) skipBody(request, reply.raw)
-  // Only HTTP/1.0 may do without one.
-  const hostIsGood = host === undefined ? request.raw.httpVersion === '1.0' : isHost(host)
-  if (!hostIsGood) return hostFault()
-  return isTarget(request.method, request.raw.url!) ? null : targetFault()
+  return requestLineFault(request)
 }
 
 const noRoute = (allowed: readonly string[]): Fault =>
@@ -134,3 +137,32 @@ const noRoute = (allowed: readonly string[]): Fault =>
         public: `This path takes ${allowed.join(', ')}.`,
         headers: { allow: allowed.join(', ') },
       })
+
+/** Collects the methods of every registered path, for 405 and its Allow header. */
+function createMethodTable() {
+  const registered: { method: string; parts: string[] }[] = []
+  const matches = (pattern: readonly string[], path: readonly string[]): boolean =>
+    pattern.length === path.length &&
+    pattern.every((part, i) => (part.startsWith(':') ? path[i] !== '' : part === path[i]))
+  return {
+    add({ method, url }: { method: string | string[]; url: string }): void {
+      for (const one of [method].flat()) registered.push({ method: one, parts: url.split('/') })
+    },
+    /** Empty when no route has the path. */
+    at(url: string): string[] {
+      // A proxy may send the whole URL as the target (RFC 9112, 3.2.2).
+      const path = url.replace(/^https?:\/\/[^/?]*/i, '').split('?', 1)[0]!
+      const parts = path.split('/').map(decoded)
+      return [...new Set(registered.filter((route) => matches(route.parts, parts)).map(({ method }) => method))]
+    },
+  }
+}
+
+/** The router decodes a path only for methods that some route has, so this one may be invalid. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}

@@ -1,6 +1,6 @@
 import type { Actor } from '../domain/audit.ts'
 import type { OrgId } from '../kernel/ids.ts'
-import { type Login, localIssuerName } from '../login/login.ts'
+import { type Login, localIssuerName } from '../login/login-tokens.ts'
 import type { Access, NamedUser } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
@@ -14,10 +14,10 @@ export type Authenticate = {
   operator(authorization: string | undefined, address: string): Promise<OperatorActor>
 }
 
-/** Throws at what it can refuse at once, and calls back with what the database says. */
+/** Throws for a token that is invalid by its form; otherwise calls back after the database lookup. */
 type AuthenticateMember = (
   authorization: string | undefined,
-  asksFor: { orgId: OrgId | null; address: string },
+  target: { orgId: OrgId | null; address: string },
   done: Done,
 ) => void
 
@@ -32,13 +32,13 @@ export function createAuthenticate(deps: {
   loginTokens: { verify(token: string): Promise<Login | null> }
 }): Authenticate {
   function asKey(token: string, address: string, done: Done): void {
-    const isAsked = deps.lookup.key(token, (error, access) => {
+    const isLookedUp = deps.lookup.key(token, (error, access) => {
       if (error !== null) done(error, null)
       else if (access?.kind !== 'key') {
         done(invalidToken('no such active key, or its user has left the organization'), null)
       } else done(null, { access, actor: { kind: 'key', userId: access.userId, keyId: access.keyId, address } })
     })
-    if (!isAsked) throw invalidToken('neither a key by its checksum nor a JWT')
+    if (!isLookedUp) throw invalidToken('neither a key by its checksum nor a JWT')
   }
 
   async function accessOf(login: Login, orgId: OrgId | null): Promise<Access> {
@@ -72,7 +72,7 @@ export function createAuthenticate(deps: {
       const login = await deps.loginTokens.verify(bearerToken(authorization))
       if (login === null) throw invalidToken('not a valid token')
       if (!login.operator) {
-        // Of somebody who is gone it is as worthless here as anywhere.
+        // The token of a removed user is answered 401 here too.
         await accessOf(login, null)
         throw operatorOnly()
       }
@@ -81,11 +81,10 @@ export function createAuthenticate(deps: {
   }
 }
 
-/** User ids are shown to members and in the audit log: at an issuer whose subjects people choose, anybody could be one. */
+/** Only our own issuer may name a user id: at another one, users might choose their subject, and user ids are no secret. */
 const namedUser = ({ issuer, subject, verifiedEmail }: Login): NamedUser =>
   issuer === localIssuerName ? { userId: subject } : { subject, verifiedEmail }
 
-/** What stands behind the scheme. */
 export function bearerToken(authorization: string | undefined): string {
   const token = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
   if (token !== undefined) return token

@@ -1,17 +1,20 @@
 import type { TSchema } from 'typebox'
 
-/** Something that was left open inside of a thing, such as the longest value of a field that the text shows. */
+/** A part of the OpenAPI document. */
+export type Json = { [key: string]: unknown }
+
+/** A detail that the published interface leaves open, such as the maximum length of a field that it shows. */
 export type Choice = { description: string; 'x-basis': 'chosen'; 'x-decision': number }
 
 /**
- * Where a piece of the interface comes from: the published text shows it, or the text leaves it open and a numbered
- * decision in docs/decisions fills the gap. The OpenAPI document carries this on every operation, field and header.
+ * Where a part of the interface comes from: the published interface shows it, or it was chosen by a numbered decision in
+ * docs/decisions. The OpenAPI document has this on every operation, field and header.
  */
 export type Basis = ({ 'x-basis': 'specified' } | { 'x-basis': 'chosen'; 'x-decision': number }) & {
   'x-chosen'?: readonly Choice[]
 }
 
-/** The names under which a schema carries all this; to a validator they mean nothing. */
+/** The keywords of this module; validators ignore them. */
 export const basisMarks = ['x-basis', 'x-decision', 'x-chosen']
 
 export const specified: Basis = { 'x-basis': 'specified' }
@@ -25,7 +28,7 @@ export const choice = (decision: number, description: string): Choice => ({
 export const withChoices = (basis: Basis, choices: readonly Choice[]): Basis =>
   choices.length === 0 ? basis : { ...basis, 'x-chosen': [...(basis['x-chosen'] ?? []), ...choices] }
 
-/** Adds to what the schema says of itself already. */
+/** Adds a basis and choices to those that the schema has. */
 export const mark = <T extends TSchema>(basis: Basis, schema: T, ...choices: Choice[]): T => {
   const { 'x-chosen': own = [] } = schema as { 'x-chosen'?: readonly Choice[] }
   return Object.assign(schema, withChoices(basis, [...own, ...choices]))

@@ -1,64 +1,74 @@
-import type { ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
-/** Requests that a client may send ahead on one connection. More is nobody's pipeline, and each of them takes memory. */
+/** Pipelined requests that may wait on one connection. Each takes memory. */
 const waitingMax = 200
 
-type Connection = { lastAnswer: ServerResponse | null; waiting: number }
+/** The last two responses of a connection: Node finishes responses in order, so these say whether any is unfinished. */
+type Connection = { last: ServerResponse | null; beforeLast: ServerResponse | null; waiting: number }
 
-/** What the connections of a server are busy with. */
-export function watchConnections(app: FastifyInstance) {
+const unused: Readonly<Connection> = { last: null, beforeLast: null, waiting: 0 }
+
+export type Connections = ReturnType<typeof trackConnections>
+
+/** Knows the responses of every open connection of a server. */
+export function trackConnections(app: FastifyInstance) {
   const connections = new Map<Socket, Connection>()
   app.server.on('connection', (socket: Socket) => {
-    // Node takes its own listener off the socket of a CONNECT: a client that is gone by then would end the process.
+    // Node removes its own listener from the socket of a CONNECT; without one, an error would end the process.
     socket.on('error', () => {})
-    connections.set(socket, { lastAnswer: null, waiting: 0 })
+    connections.set(socket, { last: null, beforeLast: null, waiting: 0 })
     socket.once('close', () => connections.delete(socket))
   })
+  app.server.prependListener('request', track)
   app.addHook('preClose', (done) => {
-    hangUp()
+    closeUnused()
     const sweep = setInterval(() => app.server.closeIdleConnections(), 50)
     app.server.once('close', () => clearInterval(sweep))
     done()
   })
 
+  function track(request: IncomingMessage, response: ServerResponse): void {
+    const connection = connections.get(request.socket)
+    if (connection === undefined) return
+    connection.beforeLast = connection.last
+    connection.last = response
+  }
+
   /**
-   * Stopping waits for what is in flight and for nothing else. Node hangs up on connections that are idle at that moment;
-   * not on those that become idle a moment later, nor on those that have not said a word yet, such as a browser's spare.
+   * Stopping waits for requests in flight only. Node closes the connections that are idle at that moment; not those that
+   * become idle later, nor those without a request yet, such as a browser's spare.
    */
-  function hangUp(): void {
-    for (const [socket, { lastAnswer }] of connections) {
+  function closeUnused(): void {
+    for (const [socket, { last }] of connections) {
       if (socket.bytesRead === 0) socket.destroy()
-      // Its client must not send another request meanwhile. Only the last says so: Node hangs up after an answer that does.
-      else if (lastAnswer !== null) lastAnswer.shouldKeepAlive = false
+      // Only on the last response: Node closes the connection after the first that has this header.
+      else if (last !== null && !last.headersSent) last.setHeader('Connection', 'close')
     }
   }
 
   return {
+    /** For a response that Node does not report by a `request` event. */
+    track,
+    of: (socket: Socket): Readonly<Connection> => connections.get(socket) ?? unused,
     /**
-     * Requests of one connection are seen to one after the other: RFC 9112, 9.3.2 wants it of those that change something,
-     * and nobody gets more done at a time by sending them ahead. Of a client that has left, what it had sent ahead is
-     * not done any more.
+     * Runs `next` when the responses before this one have left: RFC 9112, 9.3.2 requires this of requests that change
+     * something. When the client has disconnected, its waiting requests are dropped.
      */
-    inTurn({ raw: answer }: FastifyReply, go: () => void): void {
-      const { socket } = answer.req
+    inTurn({ raw: response }: FastifyReply, next: () => void): void {
+      const { socket } = response.req
       const connection = connections.get(socket)
-      if (connection === undefined) {
-        go()
-        return
-      }
-      const before = connection.lastAnswer
-      connection.lastAnswer = answer
-      if (before === null || before.writableFinished) {
-        go()
+      const before = connection?.beforeLast ?? null
+      if (connection === undefined || before === null || before.writableFinished) {
+        next()
         return
       }
       connection.waiting += 1
       if (connection.waiting > waitingMax) socket.destroy()
       before.once('close', () => {
         connection.waiting -= 1
-        if (!socket.destroyed) go()
+        if (!socket.destroyed) next()
       })
     },
   }

@@ -3,10 +3,10 @@ import type { FastifyInstance } from 'fastify'
 import type { Database } from '../db/database.ts'
 import { unavailable } from './problems.ts'
 
-/** How long the database may take to say that it is there. Whoever waits longer is not ready to serve anybody. */
+/** How long the database may take to answer; with a slower one the process is not ready. */
 const answerMsMax = 3_000
 
-/** Alive: the process answers. Ready: the database does too, on every pool that requests need, and takes what is written. */
+/** Alive: the process answers. Ready: the database accepts writes, on every pool that requests use. */
 export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Database[] }): void {
   app.get('/healthz', async () => ({ status: 'ok' }))
   app.get('/readyz', async () => {
@@ -21,7 +21,7 @@ export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Da
   })
 }
 
-/** One that only reads is a standby, or was made one: nothing can be created there, and nothing delivered. */
+/** A read-only database is a standby: nothing can be created or delivered there. */
 async function checkWritable(db: Database): Promise<void> {
   const [row] = await db<{ only: string }[]>`select current_setting('transaction_read_only') as only`
   if (row!.only === 'on') throw new Error('the database is read-only')

@@ -6,11 +6,11 @@ import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
 import { chosen, mark } from './basis.ts'
 import type { Answer, Listing } from './route.ts'
 
-/** Rows fetched at a time, of most lists. Memory is bounded by this, not by the list. */
-const usualRowsAtOnce = 500
-/** What is sent at a time, and up to what a list is sent in one piece. */
-const pieceBytes = 64 * 1024
-/** A page that has so much has no more: its records may be large, and it is made before it is sent. */
+/** Rows per query. Memory is bounded by this, not by the length of the list. */
+const defaultRowsAtOnce = 500
+/** The size of a chunk. A list below this size is sent at once. */
+const chunkBytes = 64 * 1024
+/** A page ends at this size, because it is built in memory. */
 const pageBytesMax = 1024 * 1024
 const limitMax = 1_000
 const limitWithCursorOnly = 100
@@ -37,10 +37,10 @@ export const pageQuery = {
   ),
 }
 
-/** Of a list that takes nothing else. */
+/** For a list without filters. */
 export const onlyPageQuery = Type.Object(pageQuery, { additionalProperties: false })
 
-/** The answer of a list whose rows come by their ids, newest first, as most do. */
+/** A list in the order of ids, newest first. */
 export const listById = <P extends IdPrefix, Row extends { id: Id<P> }>(
   prefix: P,
   record: (row: Row) => object,
@@ -60,12 +60,12 @@ function decodeCursor(cursor: string, isKey: (text: string) => boolean): string 
   throw invalid([{ parameter: 'cursor', detail: 'must be a cursor that a Link header of this list gave you' }])
 }
 
-/** `mayGoOn` fails when the caller has lost the right to read: a long list to a slow reader takes its time. */
-type WholeList = { mayGoOn(): Promise<void>; onBrokenOff(error: unknown): void }
+/** `recheckAccess` rejects when the caller has lost access: a long list to a slow client takes minutes. */
+type WholeList = { recheckAccess(): Promise<void>; onAborted(error: unknown): void }
 
 /**
- * Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. What goes wrong before
- * the first page is there is thrown; later it can no longer be answered, only told to `onBrokenOff`.
+ * Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. An error before the first
+ * page is thrown; a later one can no longer be answered and goes to `onAborted`.
  */
 export async function sendList<Row>(
   reply: FastifyReply,
@@ -83,7 +83,7 @@ async function sendPage<Row>(reply: FastifyReply, listing: Listing<Row>, query: 
   const before = query.cursor === undefined ? null : decodeCursor(query.cursor, listing.isKey)
   const { records, next } = await gather(listing, before, limit)
   if (next !== null) {
-    // Path and every other parameter stay as the caller sent them; RFC 8288 lets the target be relative.
+    // Path and other parameters stay as they were sent; RFC 8288 allows a relative target.
     const url = new URL(reply.request.url, 'http://relative.invalid')
     url.searchParams.set('limit', String(limit))
     url.searchParams.set('cursor', encodeCursor(next))
@@ -92,18 +92,18 @@ async function sendPage<Row>(reply: FastifyReply, listing: Listing<Row>, query: 
   return reply.send(`[${records.join(',')}]`)
 }
 
-/** Up to so many records, and where the next page starts. */
+/** Up to `limit` records, and the key where the next page starts. */
 async function gather<Row>(
   listing: Listing<Row>,
   before: string | null,
   limit: number,
 ): Promise<{ records: string[]; next: string | null }> {
-  const rowsAtOnce = listing.rowsAtOnce ?? usualRowsAtOnce
+  const rowsAtOnce = listing.rowsAtOnce ?? defaultRowsAtOnce
   const records: string[] = []
   let bytes = 0
   let last = before
   for (;;) {
-    // One row more than asked for says whether there is a next page.
+    // One more row than needed shows whether there is a next page.
     const asked = Math.min(limit - records.length + 1, rowsAtOnce)
     const rows = await listing.page({ before: last, limit: asked })
     for (const row of rows) {
@@ -120,24 +120,24 @@ async function gather<Row>(
 async function sendWhole<Row>(
   reply: FastifyReply,
   listing: Listing<Row>,
-  { mayGoOn, onBrokenOff }: WholeList,
+  { recheckAccess, onAborted }: WholeList,
 ): Promise<FastifyReply> {
-  const rowsAtOnce = listing.rowsAtOnce ?? usualRowsAtOnce
+  const rowsAtOnce = listing.rowsAtOnce ?? defaultRowsAtOnce
   const first = await listing.page({ before: null, limit: rowsAtOnce })
   const next = async (last: Row) => {
-    await mayGoOn()
+    await recheckAccess()
     return listing.page({ before: listing.keyOf(last), limit: rowsAtOnce })
   }
-  const pieces = inPieces(first, listing, rowsAtOnce, next)
-  const start: string = first.length < rowsAtOnce ? (await pieces.next()).value! : ''
-  if (start !== '' && Buffer.byteLength(start) < pieceBytes) return reply.send(start)
-  // The client has left. Fastify would take a stream that its socket ends before the first byte for a failure of ours.
+  const chunks = listChunks(first, listing, rowsAtOnce, next)
+  const start: string = first.length < rowsAtOnce ? (await chunks.next()).value! : ''
+  if (start !== '' && Buffer.byteLength(start) < chunkBytes) return reply.send(start)
+  // The client has disconnected. Fastify would report a stream that ends before its first byte as our error.
   if (reply.raw.destroyed) return reply.hijack()
-  // Nothing of the body leaves for HEAD: the rest of the list would be read for nobody.
+  // HEAD has no body, so the rest of the list is not read.
   if (reply.request.method === 'HEAD') return reply.send(Readable.from([]))
-  const stream = Readable.from(startedWith(start, pieces), { objectMode: false, highWaterMark: pieceBytes })
-  // A client that hangs up ends the stream without an error.
-  return reply.send(stream.on('error', onBrokenOff))
+  const stream = Readable.from(startedWith(start, chunks), { objectMode: false, highWaterMark: chunkBytes })
+  // A client that disconnects ends the stream without an error.
+  return reply.send(stream.on('error', onAborted))
 }
 
 async function* startedWith(start: string, rest: AsyncGenerator<string>): AsyncGenerator<string> {
@@ -146,28 +146,28 @@ async function* startedWith(start: string, rest: AsyncGenerator<string>): AsyncG
 }
 
 /**
- * Page after page by keyset, each fetched when the socket has taken the one before. No connection is held while a slow
- * client reads, and newest-first means that records made meanwhile cannot make the list endless.
+ * Pages by keyset, each fetched when the socket has taken the one before: no database connection is held while a slow client
+ * reads. New records come before the first page, so the list always ends.
  */
-async function* inPieces<Row>(
+async function* listChunks<Row>(
   first: readonly Row[],
   listing: Listing<Row>,
   rowsAtOnce: number,
   next: (last: Row) => Promise<readonly Row[]>,
 ): AsyncGenerator<string> {
   let rows = first
-  let piece = '['
+  let chunk = '['
   let bytes = 0
   let lead = ''
   for (;;) {
     for (const row of rows) {
       const record = JSON.stringify(listing.record(row))
-      piece += lead + record
+      chunk += lead + record
       bytes += Buffer.byteLength(record)
       lead = ','
-      if (bytes >= pieceBytes) {
-        yield piece
-        piece = ''
+      if (bytes >= chunkBytes) {
+        yield chunk
+        chunk = ''
         bytes = 0
       }
     }
@@ -175,5 +175,5 @@ async function* inPieces<Row>(
     if (rows.length < rowsAtOnce || last === undefined) break
     rows = await next(last)
   }
-  yield `${piece}]`
+  yield `${chunk}]`
 }

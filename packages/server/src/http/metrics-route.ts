@@ -5,8 +5,8 @@ import { bearerToken } from './authenticate.ts'
 import { invalidToken } from './problems.ts'
 
 /**
- * `/metrics`, for whoever has the token. Without a token only callers on the same machine are answered, and not through a
- * proxy, which would make everybody look like one: the numbers say how busy an installation is, and that is not public.
+ * `/metrics`, for callers with the token. Without a token only callers on this machine are answered, and not through a proxy,
+ * behind which every caller looks local: how busy an installation is, is not public.
  */
 export function addMetricsRoute(
   app: FastifyInstance,

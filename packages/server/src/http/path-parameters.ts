@@ -5,7 +5,7 @@ import { type Basis, chosen } from './basis.ts'
 
 type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
 
-/** What may stand behind a colon in the path of a route. Its name says whose ids they are; handlers see no others. */
+/** The parameters of route paths. Handlers get ids of the named kind only. */
 const known = {
   orgId: { name: 'org_id', description: 'The organization.', prefix: 'org' },
   keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key' },
@@ -26,7 +26,7 @@ type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infe
     ? Name
     : never
 
-/** The ids of a path, by their names in it. */
+/** The ids of a path, by parameter name. */
 export type PathParams<Path extends string> = {
   readonly [Name in NamesIn<Path> & keyof Known]: Known[Name] extends { prefix: infer P extends IdPrefix }
     ? Id<P>
@@ -40,15 +40,15 @@ export const pathParameterNames = (path: string): string[] => [...path.matchAll(
 export const patternOf = (parameter: PathParameter): string =>
   'prefix' in parameter ? idPattern(parameter.prefix) : parameter.pattern
 
-/** Made once for a route. What cannot be an id is answered as one that nobody has, so that ids cannot be probed. */
+/** An id with the wrong form is answered like one that does not exist, so that ids cannot be probed. */
 export function createIdCheck(path: string): (params: Readonly<Record<string, string>>) => void {
-  const shapes = pathParameterNames(path).map((name) => {
+  const checks = pathParameterNames(path).map((name) => {
     const parameter = pathParameter(name)
     return { name, shown: parameter.name, pattern: new RegExp(patternOf(parameter)) }
   })
   return (params) => {
-    for (const { name, shown, pattern } of shapes) {
-      if (!pattern.test(params[name]!)) throw notFound(`the ${shown} is not one by its shape`)
+    for (const { name, shown, pattern } of checks) {
+      if (!pattern.test(params[name]!)) throw notFound(`the ${shown} has the wrong form`)
     }
   }
 }

@@ -1,5 +1,8 @@
+import type { ErrorObject } from 'ajv'
 import type { FastifyReply } from 'fastify'
-import { Fault, type FaultCode, type FieldError, faultCatalogue } from '../kernel/faults.ts'
+import { isTransient, isUnavailable } from '../db/database.ts'
+import { Fault, type FaultCode, type FieldError, faultCatalogue, invalid } from '../kernel/faults.ts'
+import { fieldErrors } from './decode.ts'
 
 export type Problem = {
   type: string
@@ -13,7 +16,7 @@ export type Problem = {
 
 const problemType = (code: FaultCode): string => `urn:keyhook:problem:${code}`
 
-/** RFC 9457. Nothing of the request is echoed: another organization's id and a made-up one must read the same. */
+/** RFC 9457. Nothing of the request is repeated: another organization's id and an invented one get the same answer. */
 export const problemOf = (fault: Fault, requestId?: string): Problem => ({
   type: problemType(fault.code),
   title: faultCatalogue[fault.code].title,
@@ -21,7 +24,7 @@ export const problemOf = (fault: Fault, requestId?: string): Problem => ({
   code: fault.code,
   detail: fault.public,
   ...(fault.errors && { errors: fault.errors }),
-  // Only where we are at fault ourselves: it is what a person quotes when they ask us about it.
+  // Only for our own errors: the caller quotes it to the operator.
   ...(fault.code === 'internal' && requestId && { request_id: requestId }),
 })
 
@@ -42,7 +45,7 @@ export const authenticationRequired = (): Fault =>
     headers: { 'www-authenticate': realm },
   })
 
-/** One answer for revoked, unknown, expired and malformed: which of them it was is nobody's business. */
+/** One answer for revoked, unknown, expired and malformed tokens, so that tokens cannot be probed. */
 export const invalidToken = (internal: string): Fault =>
   new Fault('auth.invalid_token', {
     public: 'The token is malformed, expired, revoked or unknown.',
@@ -70,3 +73,43 @@ export const unavailable = (internal: string, cause?: unknown): Fault =>
     headers: { 'retry-after': '2' },
     cause,
   })
+
+/** Errors of Fastify itself. */
+const fastifyErrors: Record<string, { code: FaultCode; public: string }> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: { code: 'request.too_large', public: 'The body is larger than this service takes.' },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: {
+    code: 'request.unsupported_media_type',
+    public: 'Send the body as JSON, with "Content-Type: application/json".',
+  },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
+    code: 'request.malformed',
+    public: 'The body is not as long as Content-Length says.',
+  },
+  // For example the first line of HTTP/2, whose target is no path.
+  FST_ERR_NOT_FOUND: { code: 'request.malformed', public: 'The target of the request is not a path.' },
+  FST_ERR_BAD_URL: { code: 'request.malformed', public: 'The path is not a valid URL path.' },
+}
+
+/** Turns any error into a fault. Of an unexpected error the caller learns only that it happened. */
+export function toFault(error: unknown): Fault {
+  if (error instanceof Fault) return error
+  const { validation, validationContext, code, statusCode } = error as {
+    validation?: ErrorObject[]
+    validationContext?: string
+    code?: string
+    statusCode?: number
+  }
+  if (validation !== undefined) {
+    return invalid(fieldErrors(validation, validationContext ?? 'body') as [FieldError, ...FieldError[]])
+  }
+  const known = fastifyErrors[code ?? '']
+  if (known !== undefined) return new Fault(known.code, { public: known.public })
+  // The client disconnected in the middle of its body.
+  if (statusCode === 400) return new Fault('request.malformed', { public: 'The body did not arrive.' })
+  if (isUnavailable(error) || isTransient(error)) return unavailable(String(error), error)
+  return new Fault('internal', {
+    public: 'Something went wrong on our side. If it stays, tell the operator the request id.',
+    internal: String(error),
+    cause: error,
+  })
+}

@@ -1,24 +1,24 @@
 import { randomBytes } from 'node:crypto'
+import { isIP } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Fault } from '../kernel/faults.ts'
-import type { Broken } from './broken-http.ts'
-import { clientAddress } from './client-address.ts'
-import { faultOf } from './fault-of.ts'
+import type { MalformedRequest } from './malformed-requests.ts'
+import { toFault } from './problems.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** When it came, by the process's own clock. */
+    /** By `performance.now()`. */
     arrivedMs: number
   }
 }
 
 export type RequestLog = ReturnType<typeof createRequestLog>
 
-/** What is said about requests. Fastify's own logger would make a child, two listeners and two readings of the clock for each. */
+/** Fastify's own logger would create a child logger, two listeners and two clock readings for each request. */
 export function createRequestLog(log: Logger, count: (status: number) => void = () => {}) {
   return {
-    /** One line an answer; reads that went well only at debug. The path is the route's pattern: a path may hold a secret. */
+    /** One line per answer; successful reads only at debug. It has the route's pattern: a path may hold a secret. */
     answered(reply: FastifyReply): void {
       const { request, statusCode: status } = reply
       count(status)
@@ -28,19 +28,18 @@ export function createRequestLog(log: Logger, count: (status: number) => void = 
       log[level](lineOf(reply), 'request.answered')
     },
 
-    /** Its status had left already: the caller sees an answer without an end, and only this line says why. */
-    brokenOff(reply: FastifyReply, error: unknown): void {
-      const { code, status } = faultOf(error)
-      if (status < 500) log.info({ ...lineOf(reply), code }, 'request.broken_off')
+    /** The status was sent already: the caller gets an incomplete answer, and only this line says why. */
+    aborted(reply: FastifyReply, error: unknown): void {
+      const { code, status } = toFault(error)
+      if (status < 500) log.info({ ...lineOf(reply), code }, 'request.aborted')
       else log.error({ ...lineOf(reply), err: error, code }, 'request.failed')
     },
 
-    /** Refused before it was a request. */
-    broken({ code, status, address }: Broken): void {
-      log.info({ code, status, address }, 'request.broken')
+    malformed({ code, status, address }: MalformedRequest): void {
+      log.info({ code, status, address }, 'request.malformed')
     },
 
-    /** Why, for the operator: the caller is told no more than they need. */
+    /** The reason, which the answer does not contain. */
     refused(request: FastifyRequest, fault: Fault, error: unknown): void {
       const { id: requestId } = request
       if (fault.status >= 500) log.error({ requestId, err: error, code: fault.code }, 'request.failed')
@@ -50,8 +49,8 @@ export function createRequestLog(log: Logger, count: (status: number) => void = 
 }
 
 function lineOf({ request, statusCode: status }: FastifyReply) {
-  // A request that the router refuses is none of ours yet: it has no `admitted`, not even null.
-  const admitted = request.admitted ?? null
+  // Undefined for a request that the router refuses: it has no decorators.
+  const caller = request.caller ?? null
   return {
     requestId: request.id,
     method: request.method,
@@ -59,14 +58,20 @@ function lineOf({ request, statusCode: status }: FastifyReply) {
     status,
     durationMs: Math.round((performance.now() - (request.arrivedMs || performance.now())) * 10) / 10,
     address: clientAddress(request),
-    actor: admitted?.actor.kind,
-    userId: admitted !== null && 'access' in admitted ? admitted.access.userId : undefined,
+    actor: caller?.actor.kind,
+    userId: caller !== null && 'access' in caller ? caller.access.userId : undefined,
   }
 }
 
-/** Unique across processes by the random part, and cheap: every request gets one, few are ever looked at. */
+/** Unique across processes by the random part, and cheap, because every request gets one. */
 export function createRequestIds(): () => string {
   const process = randomBytes(6).toString('base64url')
   let count = 0
   return () => `req_${process}_${(count++).toString(36)}`
+}
+
+/** The address of the client. A trusted proxy may pass on an invalid X-Forwarded-For: then the proxy's own address. */
+export function clientAddress(request: FastifyRequest): string {
+  const peer = request.socket.remoteAddress ?? 'unknown'
+  return request.ip === peer || isIP(request.ip) === 0 ? peer : request.ip
 }

@@ -6,18 +6,19 @@ import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { Basis, Choice } from './basis.ts'
+import type { Tag } from './openapi/tags.ts'
 import type { PathParams } from './path-parameters.ts'
 
-/** A request that has passed authentication, authorization and validation: all that a handler gets to see. */
+/** A request that has passed authentication, authorization and validation: this is all that a handler gets. */
 export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
   userId: UserId
   actor: Actor
   access: Access
   /** The organization of the path. The caller is a member of it, and has the permission that the route names. */
   orgId: OrgId
-  /** How far that permission reaches: everybody's things, or only the caller's own. */
+  /** Whether the permission covers all records, or only those that the caller created. */
   reach: Exclude<Reach, 'none'>
-  /** The ids of the path, each of its shape. */
+  /** The ids of the path; their form has been checked. */
   params: Params
   query: Query
   body: Body
@@ -27,24 +28,24 @@ export type Listing<Row> = {
   page(request: PageRequest): Promise<readonly Row[]>
   keyOf(row: Row): string
   record(row: Row): object
-  /** Checks that a cursor which came back from outside is one of ours. */
+  /** Whether a decoded cursor has the form of a key of this list. */
   isKey(text: string): boolean
-  /** Rows fetched at a time, where one may hold as much as a receiver has answered. */
+  /** Rows per query, for lists with large rows. */
   rowsAtOnce?: number
 }
 
 export type Answer =
   | { status: 200; body: object }
-  // biome-ignore lint/suspicious/noExplicitAny: a list of any kind of row; its own functions agree on which.
+  // biome-ignore lint/suspicious/noExplicitAny: the row type differs per list; the functions of one list agree on it.
   | { status: 200; list: Listing<any> }
   | { status: 201; location: string; body: object }
   | { status: 202; body: object }
   | { status: 204 }
 
-/** A request that carries an operator token: it may do anything that an operator route does, to any organization. */
+/** A request with an operator token: it may use every operator route, for any organization. */
 export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
   actor: Extract<Actor, { kind: 'operator' }>
-  /** The ids of the path, each of its shape. */
+  /** The ids of the path; their form has been checked. */
   params: Params
   query: Query
   body: Body
@@ -52,33 +53,34 @@ export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Reco
 
 type RouteShape = {
   method: 'GET' | 'POST' | 'DELETE'
-  /** With the names of `path-parameters.ts`, which say what ids they are. */
+  /** With parameter names of `path-parameters.ts`. */
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
   basis: Basis
-  /** What was left open about it besides. */
+  /** Details that the published interface leaves open. */
   choices?: readonly Choice[]
+  tag: Tag
   summary: string
   description: string
   query?: TSchema
   body?: TSchema
-  /** Makes of the body what the handler gets, where a schema cannot say all. What it refuses is refused before an id is looked at. */
+  /** Checks and converts the body where a schema is not enough. Runs before the ids of the path are checked. */
   decode?(body: unknown): Promise<unknown>
-  /** For the one route that takes many things at once; everything else has the server's limit. */
+  /** For a route that takes batches; other routes have the limit of the server. */
   bodyBytesMax?: number
-  /** What its fields hold is sent on as it came, down to the last digit of a number. */
+  /** Numbers in the body are passed on exactly as they were sent, with every digit. */
   passesOnNumbers?: boolean
   success: { status: 200 | 201 | 202 | 204; description: string; schema?: TSchema }
   /** Problem codes of this route beyond those that every route can answer. */
   faults?: readonly (FaultCode | Conflict)[]
 }
 
-/** A 409 rests on the decision that makes the two things exclude each other, and says which they are. */
+/** A 409 with the decision behind it and the condition. */
 export type Conflict = { code: 'conflict'; decision: number; when: string }
 export const conflict = (decision: number, when: string): Conflict => ({ code: 'conflict', decision, when })
 
-/** Which permission a route needs is checked before its handler runs. Every route has to say. */
+/** The permission is checked before the handler runs. Every route has to name one. */
 export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call): Answer | Promise<Answer> }
 export type OperatorRoute = RouteShape & { needs: 'operator'; handler(call: OperatorCall): Answer | Promise<Answer> }
 export type Route = MemberRoute | OperatorRoute
@@ -95,9 +97,9 @@ type Typed<Needs, Path, C, Q extends TSchema, B extends TSchema, Decoded> = Omit
   handler(call: C): Answer | Promise<Answer>
 }
 
-/** A `?force=true` that nobody reads would be worse than one that is refused. */
+/** A parameter such as `?force=true` is refused rather than ignored. */
 const noQuery = Type.Object({}, { additionalProperties: false })
-/** And so is a `{"dry_run": true}`. Not in the table, whose bodies are documented as required. */
+/** The same for a body such as `{"dry_run": true}`. Not in the route table, where a body is documented as required. */
 export const noBody = Type.Object({}, { additionalProperties: false })
 
 /** Ties the handler's types to the path and the schemas that were checked before it runs. */

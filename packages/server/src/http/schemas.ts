@@ -10,7 +10,7 @@ export const id = (prefix: IdPrefix, description: string) =>
     'x-chosen': [choice(72, `A TypeID that starts with \`${prefix}_\`.`)],
   })
 
-/** A name that people give to things, in requests. */
+/** A name in a request. */
 export const label = (description: string, example: string) =>
   Type.String({
     examples: [example],

@@ -2,16 +2,25 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { KeyUses } from '../store/key-uses.ts'
-import { type Gate, gateOf, runnerOf } from './admit.ts'
+import { type AccessCheck, createAccessCheck } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
 import { type PageQuery, sendList } from './lists.ts'
+import { createIdCheck } from './path-parameters.ts'
 import type { RequestLog } from './request-log.ts'
-import { type Answer, noBody, type Route } from './route.ts'
+import {
+  type Answer,
+  type Call,
+  type MemberRoute,
+  noBody,
+  type OperatorCall,
+  type OperatorRoute,
+  type Route,
+} from './route.ts'
 
 /**
- * Every request walks the same way: authenticate, authorize, decode, handler, encode. Which permission is asked for
- * stands in the route table; there is no other way to add a route that reads an organization.
+ * Every request takes the same steps: authenticate, authorize, decode, handler, encode. The route table names the permission;
+ * there is no other way to add a route that reads an organization.
  */
 export function createHttpServer(deps: {
   routes: readonly Route[]
@@ -30,8 +39,8 @@ export function createHttpServer(deps: {
 type RouteDeps = { authenticate: Authenticate; keyUses: KeyUses; log: RequestLog }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
-  const gate = gateOf(route, deps)
-  const run = runnerOf(route)
+  const accessCheck = createAccessCheck(route, deps)
+  const run = createRunner(route)
   const takesBody = route.body !== undefined
   const bodySchema = route.body ?? (isRead(route.method) ? undefined : noBody)
   app.route({
@@ -39,34 +48,54 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(bodySchema && { body: bodySchema }) },
     config: { passesOnNumbers: route.passesOnNumbers ?? false, takesBody },
-    onRequest: gate,
+    onRequest: accessCheck,
     ...(!isRead(route.method) && {
-      preParsing: givePayload,
-      // A body may take half a minute to arrive, and whoever sends it may have lost every right meanwhile.
+      preParsing: prepareBody,
+      // A body may take 30 seconds to arrive, and the key may be revoked meanwhile.
       preValidation(request, reply, done) {
         if (!takesBody) request.body ??= {}
-        return request.isBodyLate ? gate(request, reply, done) : done()
+        return request.isBodyPending ? accessCheck(request, reply, done) : done()
       },
     }),
     ...(route.bodyBytesMax !== undefined && { bodyLimit: route.bodyBytesMax }),
     handler(request, reply) {
       const answer = run(request)
-      if (!(answer instanceof Promise)) return send(reply, answer, gate, deps.log)
-      answer.then((ready) => send(reply, ready, gate, deps.log)).catch((error) => reply.send(error))
+      if (!(answer instanceof Promise)) return send(reply, answer, accessCheck, deps.log)
+      answer.then((ready) => send(reply, ready, accessCheck, deps.log)).catch((error) => reply.send(error))
     },
   })
 }
 
-function send(reply: FastifyReply, answer: Answer, gate: Gate, log: RequestLog): void {
+/** Runs the handler of a route with what the access check and the validation have produced. */
+function createRunner(route: Route): (request: FastifyRequest) => Answer | Promise<Answer> {
+  const checkIds = createIdCheck(route.path)
+
+  function run(request: FastifyRequest, body: unknown): Answer | Promise<Answer> {
+    const params = request.params as Record<string, string>
+    checkIds(params)
+    const given = { ...request.caller!, params, query: request.query, body }
+    if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
+    const call = given as Call
+    call.userId = call.access.userId
+    call.orgId = call.params.orgId as Call['orgId']
+    return (route as MemberRoute).handler(call)
+  }
+
+  const { decode } = route
+  if (decode === undefined) return (request) => run(request, request.body)
+  return async (request) => run(request, await decode(request.body))
+}
+
+function send(reply: FastifyReply, answer: Answer, accessCheck: AccessCheck, log: RequestLog): void {
   reply.code(answer.status)
-  // A list may still be refused, for its cursor or because the database is away: its line waits for the first page.
+  // A list can still fail, for its cursor or because of the database: it is logged after the first page.
   if ('list' in answer) {
-    const mayGoOn = () =>
+    const recheckAccess = () =>
       new Promise<void>((resolve, reject) =>
-        gate(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
+        accessCheck(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
       )
-    const onBrokenOff = (error: unknown) => log.brokenOff(reply, error)
-    sendList(reply, answer.list, reply.request.query as PageQuery, { mayGoOn, onBrokenOff })
+    const onAborted = (error: unknown) => log.aborted(reply, error)
+    sendList(reply, answer.list, reply.request.query as PageQuery, { recheckAccess, onAborted })
       .then(() => log.answered(reply))
       .catch((error) => reply.send(error))
     return
@@ -77,20 +106,20 @@ function send(reply: FastifyReply, answer: Answer, gate: Gate, log: RequestLog):
   reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
 }
 
-/** A stream that has ended already says so to nobody, and whoever parses a body waits for its end. */
-function givePayload(
+/** Replaces a stream that has ended: it emits no `end` again, and the parser waits for one. */
+function prepareBody(
   request: FastifyRequest,
   reply: FastifyReply,
   payload: Readable,
   done: (error: null, payload: Readable) => void,
 ): void {
   const { complete, readableEnded, httpVersion } = request.raw
-  request.isBodyLate = !complete && !readableEnded
+  request.isBodyPending = !complete && !readableEnded
   const { expect, 'content-length': length = 0, 'transfer-encoding': coding } = request.headers
   const { config, bodyLimit } = request.routeOptions
-  // `curl -X DELETE -d ''` sends nothing, and calls it a form.
+  // `curl -X DELETE -d ''` sends an empty body with the type of a form.
   if (Number(length) === 0 && coding === undefined && !config.takesBody) delete request.headers['content-type']
-  // HTTP/1.0 knows no such answer.
+  // HTTP/1.0 has no 100 Continue.
   if (expect !== undefined && Number(length) <= bodyLimit && httpVersion !== '1.0') reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)
 }

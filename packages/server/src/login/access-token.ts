@@ -2,22 +2,22 @@ import { hash } from 'node:crypto'
 import { type JWTHeaderParameters, jwtVerify } from 'jose'
 import { Fault } from '../kernel/faults.ts'
 
-/** Longer tokens are refused unread. Real ones stay below 2 KiB, and a header field has to fit in 16 KiB anyway. */
+/** Longer tokens are refused without parsing. Real ones have less than 2 KiB. */
 export const tokenCharsMax = 8 * 1024
 
-/** Allowed for every time in a token, in both directions: issuers and our nodes do not share a clock. */
+/** Tolerance for every time in a token: clocks of issuers and nodes differ. */
 const clockToleranceSeconds = 60
 
-/** Tokens whose signature is remembered. One takes one or two kilobytes. */
-const rememberedMax = 10_000
+/** Size of the signature cache. An entry takes 1 to 2 KB. */
+const cachedMax = 10_000
 
-/** No more of a token than is needed: it may hold kilobytes of groups and names, and all of it would be remembered. */
+/** Only the claims we use: a token may have kilobytes of others, and entries are cached. */
 type Claims = Record<'exp' | 'nbf' | 'iat', number | undefined> &
   Record<'sub' | 'client_id' | 'jti' | 'scope' | 'email' | 'email_verified', unknown>
 
 export type AccessToken = { subject: string; tokenId: string | null; claims: Claims }
 
-/** The issuer's key that a token says it was signed with, as things are now. */
+/** The issuer's current key for the header of a token. */
 export type KeyOf = (header: JWTHeaderParameters) => CryptoKey | Promise<CryptoKey>
 
 export type AccessTokenRules = { issuer: string; audience: string; algorithms: string[]; key: KeyOf; now: () => Date }
@@ -25,35 +25,34 @@ export type AccessTokenRules = { issuer: string; audience: string; algorithms: s
 type Signed = { header: JWTHeaderParameters; key: CryptoKey; claims: Claims }
 
 /**
- * The checks of RFC 9068, section 4. Null when the token fails one; a Fault from the key lookup passes through.
+ * The checks of RFC 9068, section 4. Returns null when one fails; a Fault of the key lookup is passed on.
  *
- * That this signature was made with that key stays true, and finding it out takes 130 µs on another thread and 60 on this
- * one: it is remembered, by the token's hash. Whether the key is still the issuer's, and the time the token's, is asked
- * every time; who the user is and what they may do is none of a token's business.
+ * A signature check takes 190 µs, and its result for a given key never changes, so it is cached by the hash of the token. The
+ * issuer's current key and the times of the token are checked on every request.
  */
 export function createAccessTokens(rules: AccessTokenRules): (token: string) => Promise<AccessToken | null> {
-  const remembered = new Map<string, Signed>()
+  const cache = new Map<string, Signed>()
 
-  function remember(digest: string, signed: Signed): void {
-    // It may be there with a key that the issuer has replaced.
-    remembered.delete(digest)
-    const [oldest] = remembered.keys()
-    if (remembered.size >= rememberedMax && oldest !== undefined) remembered.delete(oldest)
-    remembered.set(digest, signed)
+  function store(digest: string, signed: Signed): void {
+    // It may be cached with a key that the issuer has replaced since.
+    cache.delete(digest)
+    const [oldest] = cache.keys()
+    if (cache.size >= cachedMax && oldest !== undefined) cache.delete(oldest)
+    cache.set(digest, signed)
   }
 
   async function signedClaims(token: string): Promise<Claims | null> {
     const digest = hash('sha256', token, 'base64')
-    const known = remembered.get(digest)
+    const known = cache.get(digest)
     try {
       if (known !== undefined && known.key === (await rules.key(known.header))) return known.claims
-      if (!isSpelledProperly(token)) return null
+      if (!isCanonical(token)) return null
       const signed = await verify(token, rules)
-      remember(digest, signed)
+      store(digest, signed)
       return signed.claims
     } catch (error) {
       if (error instanceof Fault) throw error
-      // Besides its own errors jose lets those of WebCrypto through, for example for a published key that is too short.
+      // jose also throws errors of WebCrypto, for example for a published key that is too short.
       return null
     }
   }
@@ -71,7 +70,7 @@ export function createAccessTokens(rules: AccessTokenRules): (token: string) => 
 
 async function verify(token: string, rules: AccessTokenRules): Promise<Signed> {
   const { protectedHeader, payload, key } = await jwtVerify(token, rules.key, {
-    // An ID token of the same issuer has another `typ`: it tells a client who logged in and grants nothing here.
+    // An ID token of the same issuer has another `typ`: it is for the client and grants no access.
     typ: 'at+jwt',
     algorithms: rules.algorithms,
     issuer: rules.issuer,
@@ -86,13 +85,13 @@ async function verify(token: string, rules: AccessTokenRules): Promise<Signed> {
   return { header: kid === undefined ? { alg } : { alg, kid }, key: key as CryptoKey, claims }
 }
 
-/** RFC 4648, 3.5: the last character of a signature may have bits that say nothing, and with others it is another text. */
-function isSpelledProperly(token: string): boolean {
+/** RFC 4648, 3.5: the last character of a signature has unused bits, so several texts could mean the same signature. */
+function isCanonical(token: string): boolean {
   const signature = token.slice(token.lastIndexOf('.') + 1)
   return Buffer.from(signature, 'base64url').toString('base64url') === signature
 }
 
-/** jose has seen to it that they are numbers; it looks at `iat` only with a maximum age, which RFC 9068 does not have. */
+/** jose has checked that they are numbers. It checks `iat` only with a maximum age, which RFC 9068 does not have. */
 function isInTime({ exp, nbf, iat }: Claims, now: Date): boolean {
   const seconds = Math.floor(now.getTime() / 1000)
   if (exp === undefined || exp <= seconds - clockToleranceSeconds) return false
@@ -100,8 +99,8 @@ function isInTime({ exp, nbf, iat }: Claims, now: Date): boolean {
 }
 
 /**
- * What may name a subject, a client or a token. OpenID Connect allows a subject 255 characters. PostgreSQL's text type
- * refuses NUL, and lone surrogates are all replaced by the same character on their way there: two subjects would meet.
+ * A valid subject, client id or token id: OpenID Connect allows 255 characters. PostgreSQL refuses NUL, and all lone
+ * surrogates would be stored as the same character, so two subjects could become equal.
  */
 export const isName = (value: unknown): value is string =>
   typeof value === 'string' && /^[^\p{Cc}\p{Cs}]{1,255}$/u.test(value)

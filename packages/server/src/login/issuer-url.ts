@@ -2,7 +2,7 @@
 export function issuerUrlProblem(url: string): string | null {
   const parsed = URL.parse(url)
   if (parsed === null || !/^https?:$/.test(parsed.protocol)) return 'is not an https URL'
-  // The parser drops white space, but the token's `iss` is compared with the text as it stands.
+  // The parser drops white space, but the `iss` of a token is compared with the exact text.
   if (/\s/.test(url)) return 'contains white space'
   if (parsed.username !== '' || parsed.password !== '') return 'contains a user name or password'
   if (/[?#]/.test(url)) return 'contains a query or a fragment, which OpenID Connect does not allow'
@@ -10,10 +10,10 @@ export function issuerUrlProblem(url: string): string | null {
   return null
 }
 
-/** Keys that travel in the clear could be swapped on the way; on this machine there is no way to speak of. */
+/** Keys sent without TLS could be replaced by an attacker, except on this machine. */
 export const isPrivateChannel = (url: URL): boolean =>
   url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
 
-// The URL parser has already brought IPv4 addresses into dotted form, so `127.example.com` does not pass for one.
+// The URL parser has normalised IPv4 addresses, so `127.example.com` does not match.
 const isLoopback = (hostname: string): boolean =>
   hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname)

@@ -4,20 +4,20 @@ import { errors, SignJWT } from 'jose'
 import { newId } from '../kernel/ids.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { createAccessTokens, isName, type KeyOf } from './access-token.ts'
-import { localIssuerName as issuer, type TokenIssuer } from './login.ts'
+import { localIssuerName as issuer, type TokenIssuer } from './login-tokens.ts'
 
 const audience = 'keyhook'
 const algorithm = 'EdDSA'
 const operatorScope = 'operator'
 
-/** A leaked local token can be stopped only by its expiry or by a new master key, so none may live for ever. */
+/** A leaked local token ends only by its expiry or with a new master key, so the lifetime is limited. */
 export const localTtlSecondsMax = 366 * 24 * 60 * 60
 
 export type LocalIssuer = TokenIssuer & {
   issue(request: { subject: string; ttlSeconds: number; operator?: boolean }): Promise<string>
 }
 
-/** Needs no storage: its keys follow from the master keys. The current one signs, and tokens of older ones stay good. */
+/** Needs no storage: its keys are derived from the master keys. The current one signs; tokens of older ones stay valid. */
 export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Date }): LocalIssuer {
   const signers = deps.masterKeys.derive('local issuer').map(signerFromSeed)
   const [current] = signers

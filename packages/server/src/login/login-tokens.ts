@@ -1,7 +1,22 @@
 import assert from 'node:assert/strict'
 import { decodeJwt } from 'jose'
 import { tokenCharsMax } from './access-token.ts'
-import type { Login, TokenIssuer } from './login.ts'
+
+/** The user of a login token: issuer and subject together, since another issuer may use the same subject. */
+export type Login = {
+  issuer: string
+  subject: string
+  tokenId: string | null
+  /** Only if the issuer has verified it: otherwise a user could enter the address of another. */
+  verifiedEmail: string | null
+  operator: boolean
+}
+
+/** The subjects of the local issuer are our user ids. No OpenID issuer can have this name: theirs are URLs. */
+export const localIssuerName = 'urn:keyhook:local'
+
+/** `verify` returns null for an invalid token, and throws when it cannot decide because of an outage. */
+export type TokenIssuer = { issuer: string; verify(token: string): Promise<Login | null> }
 
 export type LoginTokens = { verify(token: string): Promise<Login | null> }
 
@@ -18,7 +33,7 @@ export function createLoginTokens(deps: { issuers: TokenIssuer[] }): LoginTokens
   }
 }
 
-/** Not yet verified: it only chooses who checks the token, and that issuer accepts nobody else's signature. */
+/** Not verified yet: it only selects the issuer, which then checks the signature. */
 function claimedIssuer(token: string): string | null {
   if (token.length > tokenCharsMax) return null
   try {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { createAccessTokens, isName } from './access-token.ts'
 import { createIssuerKeys } from './issuer-keys.ts'
 import { issuerUrlProblem } from './issuer-url.ts'
-import type { TokenIssuer } from './login.ts'
+import type { TokenIssuer } from './login-tokens.ts'
 
-/** Signatures only. With a shared-secret algorithm the issuer's public key would be the secret. */
+/** Asymmetric signatures only. With HMAC the issuer's public key would be the secret. */
 const algorithms = [
   ...['RS256', 'RS384', 'RS512'],
   ...['PS256', 'PS384', 'PS512'],
@@ -12,7 +12,7 @@ const algorithms = [
   ...['EdDSA', 'Ed25519'],
 ]
 
-/** An issuer that the operator runs or rents. Nothing is read from it before the first token arrives. */
+/** An OpenID Connect issuer of the operator. Nothing is read from it before the first token. */
 export function createOpenIdIssuer(deps: {
   issuer: string
   audience: string
@@ -32,7 +32,7 @@ export function createOpenIdIssuer(deps: {
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
       const verifiedEmail = claims.email_verified === true && isName(claims.email) ? claims.email : null
-      // Never an operator, whatever its scopes say: who runs Keyhook is decided on its own machine.
+      // Never an operator, whatever its scopes: only the local issuer issues operator tokens.
       return { issuer, subject, tokenId, verifiedEmail, operator: false }
     },
   }

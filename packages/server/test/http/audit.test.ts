@@ -30,7 +30,7 @@ async function entries(): Promise<Entry[]> {
   return (await api.documented.call<Entry[]>('GET', path, url, { token: api.owner.token })).body
 }
 
-/** What a piece of work left behind, newest first. */
+/** The audit entries of a piece of work, newest first. */
 async function leftBy<T>(work: () => Promise<T>): Promise<{ left: Entry[]; result: T }> {
   const before = new Set((await entries()).map((entry) => entry.id))
   const result = await work()
@@ -45,7 +45,7 @@ const makeHook = (token = api.owner.token) =>
 const changes = changesOf(api)
 
 beforeAll(() => preparePlatform(api))
-// What one test leaves behind must not reach the limit of databases in the next.
+// The databases of one test must not count towards the limit in the next.
 afterEach(
   () => api.db`
   update keyhook.databases set status = 'deleted', deleted_at = now(), password_verifier = null where status <> 'deleted'`,
@@ -58,7 +58,7 @@ test('every route that changes something names its audit action, and no read doe
 })
 
 describe.each(['login', 'key'])('by %s', (kind) => {
-  test('every route by which a member changes something leaves exactly its entry: who, with what, from where, to what', async () => {
+  test('every route by which a member changes something writes exactly one entry: who, with what, from where, to what', async () => {
     const key = await makeKey()
     const token = kind === 'key' ? key.api_key : api.owner.token
     const credential = kind === 'key' ? key.id : jtiOf(api.owner.token)
@@ -76,14 +76,14 @@ describe.each(['login', 'key'])('by %s', (kind) => {
   })
 })
 
-test('an entry says what was made, and never the secret of it', async () => {
+test('an entry has details of what was created, and never its secret', async () => {
   const key = await leftBy(() => makeKey(api.owner.token, 'deploy'))
   expect(key.left[0]!.details).toEqual({ name: 'deploy', key_prefix: expect.stringMatching(/^kh_.{8}$/) })
   const hook = await leftBy(() => makeHook())
   expect(hook.left[0]!.details).toEqual({ url: hookBody.url, event_types: hookBody.event_types })
 })
 
-test('what is refused or already done leaves no entry', async () => {
+test('a refused request or one that changes nothing writes no entry', async () => {
   const key = await makeKey()
   const hook = await makeHook()
   await call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
@@ -100,7 +100,7 @@ test('what is refused or already done leaves no entry', async () => {
   expect(left).toEqual([])
 })
 
-test('of two revocations at the same time one leaves the entry, and both are answered 204', async () => {
+test('of two concurrent revocations one writes the entry, and both are answered 204', async () => {
   const key = await makeKey()
   const revoke = () => call(`${org()}/api-keys/${key.id}`, { token: api.owner.token, method: 'DELETE' })
   const { left } = await leftBy(async () => {
@@ -110,7 +110,7 @@ test('of two revocations at the same time one leaves the entry, and both are ans
   expect(left.map((entry) => entry.action)).toEqual(['key.revoked'])
 })
 
-test('members and users: adding, changing the role and removing each leave an entry of the operator', async () => {
+test('members and users: adding, changing the role and removing each write an entry of the operator', async () => {
   const person = await api.person()
   const actor = { kind: 'operator', user_id: null, credential: null, address: null }
   const member = { orgId: api.orgId, userId: person.userId }
@@ -132,7 +132,7 @@ test('members and users: adding, changing the role and removing each leave an en
   expect(left.at(-2)!.details).toEqual({ from: 'member', to: 'admin' })
 })
 
-test('reports of events and invoices leave entries of the operator, with the token where there is one', async () => {
+test('reported events and paid invoices write entries of the operator, with the token id if there is one', async () => {
   const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
   const { orgId, db, owner } = api
   const event = { organization_id: orgId, type: 'backup.failed', data: {} }

@@ -8,8 +8,8 @@ import { type Documented, readDocumented } from '../support/documented.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
 
 /*
- * The eight operations of the published interface, every answer held against /openapi.json, once with a login token
- * and once with an API key: section 5 sends both alike.
+ * The eight operations of the published interface, every answer checked against /openapi.json, once with a login token
+ * and once with an API key.
  */
 
 const organizations = '/api/v1/organizations'
@@ -139,7 +139,7 @@ describe.each(['login token', 'API key'] as const)('with %s', (kind) => {
   })
 })
 
-test('a login token lists every organization of the user, an API key the one it was made in', async () => {
+test('a login token lists every organization of the user, an API key only its own', async () => {
   const second = await api.organization('Second')
   const both = await api.person([
     { orgId, role: 'member' },
@@ -202,7 +202,7 @@ test('revoked, unknown and malformed tokens are answered byte for byte the same'
   expect([...answers]).toHaveLength(1)
 })
 
-test('a role without the permission is told which one is missing', async () => {
+test('the answer to a role without the permission names the permission', async () => {
   const member = await api.person([{ orgId, role: 'member' }])
   const body = { url: 'https://example.com/', event_types: ['invoice.paid'] }
   const reply = await send<{ code: string; detail: string }>('POST', webhooks, { token: member.token, body })
@@ -211,7 +211,7 @@ test('a role without the permission is told which one is missing', async () => {
   expect(reply.headers.get('www-authenticate')).toContain('scope="webhooks:create"')
 })
 
-test('a member sees and revokes only keys of their own', async () => {
+test('a member sees and revokes only their own keys', async () => {
   const member = await api.person([{ orgId, role: 'member' }])
   const own = await send<CreatedKey>('POST', keys, { token: member.token, body: { name: 'mine' } })
   const others = await send<CreatedKey>('POST', keys, { body: { name: 'not mine' } })
@@ -223,7 +223,7 @@ test('a member sees and revokes only keys of their own', async () => {
   expect((await send('GET', organizations, { token: own.body.api_key })).status).toBe(401)
 })
 
-test('a key acts with the role its user has now', async () => {
+test('a key acts with the current role of its user', async () => {
   const person = await api.person([{ orgId, role: 'owner' }])
   const made = await send<CreatedKey>('POST', keys, { token: person.token, body: { name: 'follows the role' } })
   const body = { url: 'https://example.com/', event_types: ['backup.failed'] }

@@ -8,27 +8,32 @@ const limits = { KEYHOOK_KEYS_PER_ORG_MAX: '3', KEYHOOK_WEBHOOKS_PER_ORG_MAX: '3
 test.each([
   ['api-keys', { name: 'x' }],
   ['webhooks', { url: 'https://example.com/', event_types: ['invoice.paid'] }],
-])('%s: as many as the limit are made, however many ask at once, and an ended one makes room', async (path, body) => {
-  const api = await startApiForTest(limits)
-  const documented = await readDocumented(api.url)
-  const orgId = await api.organization()
-  const { token } = await api.person([{ orgId, role: 'owner' }])
-  const list = `${api.url}/api/v1/organizations/${orgId}/${path}`
-  const replies = await Promise.all(
-    Array.from({ length: 12 }, () => call<{ id: string; code: string }>(list, { token, body })),
-  )
-  for (const reply of replies) documented.check('POST', `/api/v1/organizations/{org_id}/${path}`, reply)
-  const made = replies.filter((reply) => reply.status === 201)
-  const refused = replies.filter((reply) => reply.status !== 201)
-  expect(made).toHaveLength(3)
-  expect(new Set(refused.map((reply) => `${reply.status} ${reply.body.code}`))).toEqual(new Set(['422 limit.reached']))
+])(
+  '%s: concurrent requests create exactly as many as the limit allows, and removing one frees a place',
+  async (path, body) => {
+    const api = await startApiForTest(limits)
+    const documented = await readDocumented(api.url)
+    const orgId = await api.organization()
+    const { token } = await api.person([{ orgId, role: 'owner' }])
+    const list = `${api.url}/api/v1/organizations/${orgId}/${path}`
+    const replies = await Promise.all(
+      Array.from({ length: 12 }, () => call<{ id: string; code: string }>(list, { token, body })),
+    )
+    for (const reply of replies) documented.check('POST', `/api/v1/organizations/{org_id}/${path}`, reply)
+    const made = replies.filter((reply) => reply.status === 201)
+    const refused = replies.filter((reply) => reply.status !== 201)
+    expect(made).toHaveLength(3)
+    expect(new Set(refused.map((reply) => `${reply.status} ${reply.body.code}`))).toEqual(
+      new Set(['422 limit.reached']),
+    )
 
-  await call(`${list}/${made[0]!.body.id}`, { token, method: 'DELETE' })
-  expect((await call(list, { token, body })).status).toBe(201)
-  expect((await call(list, { token, body })).status).toBe(422)
-})
+    await call(`${list}/${made[0]!.body.id}`, { token, method: 'DELETE' })
+    expect((await call(list, { token, body })).status).toBe(201)
+    expect((await call(list, { token, body })).status).toBe(422)
+  },
+)
 
-test('the limit of one organization is not the limit of another', async () => {
+test('limits are counted per organization', async () => {
   const api = await startApiForTest(limits)
   for (let i = 0; i < 2; i++) {
     const orgId = await api.organization()
@@ -38,7 +43,7 @@ test('the limit of one organization is not the limit of another', async () => {
   }
 })
 
-test('the largest body is a setting', async () => {
+test('the maximum body size is a setting', async () => {
   const api = await startApiForTest(limits)
   const orgId = await api.organization()
   const { token } = await api.person([{ orgId, role: 'owner' }])
@@ -47,7 +52,7 @@ test('the largest body is a setting', async () => {
   expect((await call(list, { token, raw: '{"name":"x"}'.padEnd(2_049) })).status).toBe(413)
 })
 
-test('the tag of new keys is a setting, and keys of an older tag go on working', async () => {
+test('the tag of new keys is a setting, and keys with an older tag keep working', async () => {
   const api = await startApiForTest({ KEYHOOK_KEY_TAG: 'acme' })
   const orgId = await api.organization()
   const { token } = await api.person([{ orgId, role: 'owner' }])

@@ -18,7 +18,7 @@ let keys: string
 let expected: string[]
 
 beforeAll(async () => {
-  // One connection for everything but authentication: whoever held it would hold up all others.
+  // One connection for everything but authentication: a request that holds it blocks all others.
   const environment = { KEYHOOK_DATABASE_CONNECTIONS: '1', KEYHOOK_KEYS_PER_ORG_MAX: '100000' }
   api = await startApi(environment, captured.log)
   orgId = await api.organization()
@@ -37,7 +37,7 @@ afterAll(() => api.close())
 
 type Key = { id: string; status: string }
 
-test('a plain list of 25,000 keys is whole, newest first, each key once', async () => {
+test('a list of 25,000 keys is complete, newest first, each key once', async () => {
   const reply = await call<Key[]>(`${keys}?status=all`, { token: owner.token })
   expect(reply.status).toBe(200)
   expect(reply.headers.get('link')).toBeNull()
@@ -47,7 +47,7 @@ test('a plain list of 25,000 keys is whole, newest first, each key once', async 
   expect(active.body.every((key) => key.status === 'active')).toBe(true)
 })
 
-test.each([1_000, 777])('pages of %i, followed by their Link headers, make the same list', async (limit) => {
+test.each([1_000, 777])('pages of %i, followed by their Link headers, give the same list', async (limit) => {
   const seen: string[] = []
   let next: string | undefined = `/api/v1/organizations/${orgId}/api-keys?status=all&limit=${limit}`
   while (next !== undefined) {
@@ -72,7 +72,7 @@ test('the last page has no Link, even when it is exactly full', async () => {
   expect((await call(`${list}?limit=4`, { token })).headers.get('link')).toBeNull()
 })
 
-test('a page stays in place when newer keys are made between two of them', async () => {
+test('keys that are created between two pages do not shift the next page', async () => {
   const first = await call<Key[]>(`${keys}?status=all&limit=10`, { token: owner.token })
   const made = await call<Key>(keys, { token: owner.token, body: { name: 'newer' } })
   const second = await call<Key[]>(api.url + /<(.+)>/.exec(first.headers.get('link')!)![1], { token: owner.token })
@@ -80,7 +80,7 @@ test('a page stays in place when newer keys are made between two of them', async
   await api.db`delete from keyhook.api_keys where id = ${made.body.id}`
 })
 
-/** Asks for the whole list and reads nothing of it. */
+/** Requests the whole list and does not read the answer. */
 function readNothing(token = owner.token) {
   const socket = connectSocket(Number(new URL(api.url).port), '127.0.0.1')
   socket.pause()
@@ -91,7 +91,7 @@ function readNothing(token = owner.token) {
 setFlagsFromString('--expose_gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
-/** What the process cannot let go of: garbage is collected first. */
+/** Memory in use after a garbage collection. */
 function heldBytes(): number {
   collectGarbage()
   const { heapUsed, external } = process.memoryUsage()
@@ -99,7 +99,7 @@ function heldBytes(): number {
 }
 
 describe('a client that does not read', () => {
-  test('holds no database connection: others are served by the only one there is', async () => {
+  test('holds no database connection: others are served with a pool of one', async () => {
     const sockets = Array.from({ length: 5 }, () => readNothing())
     await setTimeout(500)
     const started = performance.now()
@@ -158,7 +158,7 @@ test('a key that is revoked while a slow client reads with it gets no further pa
   expect(lines.filter((line) => Number(line.level) >= 50)).toEqual([])
 })
 
-test('a client that hangs up on a long list is no failure of ours in the log', async () => {
+test('a client that disconnects from a long list is not logged as an error', async () => {
   const before = captured.lines().length
   const left = () => captured.lines().slice(before)
   const sockets = Array.from({ length: 20 }, () => readNothing())
@@ -168,7 +168,7 @@ test('a client that hangs up on a long list is no failure of ours in the log', a
   expect(left().filter((line) => Number(line.level) >= 40)).toEqual([])
 })
 
-test('a list that breaks off in the middle cannot be taken for a whole one, and the log says why', async () => {
+test('a list that fails in the middle is visibly incomplete, and the log says why', async () => {
   const reading = fetch(`${keys}?status=all`, { headers: { authorization: `Bearer ${owner.token}` } })
   const response = await reading
   const reader = response.body!.getReader()

@@ -6,7 +6,7 @@ import { ownedApi } from '../support/owned-api.ts'
 
 const api = ownedApi()
 
-test('metrics answer callers on this machine, and nobody who comes through a proxy', async () => {
+test('without a token metrics are served to callers on this machine only, and not through a proxy', async () => {
   const reply = await call(`${api.url}/metrics`)
   expect(reply.status).toBe(200)
   expect(reply.text).toContain('keyhook_delivery_attempts_total')
@@ -15,7 +15,7 @@ test('metrics answer callers on this machine, and nobody who comes through a pro
   }
 })
 
-test('answers are counted by their status, reads and refusals alike', async () => {
+test('answers are counted by status, including errors', async () => {
   const counted = async () => {
     const { text } = await call(`${api.url}/metrics`)
     const rows = [...text.matchAll(/^keyhook_http_responses_total\{status="(\d+)"\} (\d+)$/gm)]
@@ -29,7 +29,7 @@ test('answers are counted by their status, reads and refusals alike', async () =
   expect(after['401']! - (before['401'] ?? 0)).toBe(2)
 })
 
-test('with a token set, metrics ask for it: none at all, a wrong one, the right one', async () => {
+test('with a token set, metrics need that token', async () => {
   const guarded = await startApiForTest({ KEYHOOK_METRICS_TOKEN: 'a-token-of-more-than-16-characters' })
   const ask = (token?: string) => call(`${guarded.url}/metrics`, token === undefined ? {} : { token })
   const without = await ask()
@@ -37,7 +37,7 @@ test('with a token set, metrics ask for it: none at all, a wrong one, the right 
   for (const { body } of [without, await ask('x'.repeat(34))]) {
     expect(responses[401]).toMatchObject({ description: expect.stringContaining((body as Problem).code) })
   }
-  // RFC 6750, 3.1: no error code for a request that shows nothing.
+  // RFC 6750, 3.1: no error code for a request without credentials.
   expect([without.status, without.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="keyhook"'])
   const wrong = await ask('a-token-of-more-than-16-charactres')
   expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, expect.stringContaining('invalid_token')])

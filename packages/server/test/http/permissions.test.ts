@@ -9,7 +9,7 @@ import { apiAlone, routesOf } from '../support/composed.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 
 /*
- * Every route, every kind of caller, against the one table that says who may do what.
+ * Every route with every kind of caller, compared with the permission table.
  */
 
 let api: TestApi
@@ -64,7 +64,7 @@ function prefixes(route: Route): IdPrefix[] {
     .map(({ schema }) => (/^\^([a-z]+)_/.exec(schema.pattern)?.[1] ?? 'evt') as IdPrefix)
 }
 
-/** A path whose organization is ours and whose other ids name nothing, unless told otherwise. */
+/** A path whose organization is ours and whose other ids name nothing, unless `ids` says otherwise. */
 function pathOf(route: Route, ids: Record<string, string> = {}): string {
   const known = prefixes(route)
   let place = 0
@@ -74,7 +74,7 @@ function pathOf(route: Route, ids: Record<string, string> = {}): string {
   })
 }
 
-/** Sends a body that no route takes, so that being let in changes nothing: 422 is what comes after the gate. */
+/** Sends a body that no route accepts, so that an allowed request changes nothing: it is answered 422. */
 const knock = (route: Route, token: string | null, ids?: Record<string, string>): Promise<Reply<{ code: string }>> =>
   call(api.url + pathOf(route, ids), {
     method: route.method,
@@ -102,7 +102,7 @@ function expected(route: Route, caller: string): number[] {
   return permissionTable[route.needs][role as Role] === 'none' ? [403] : letIn(route)
 }
 
-test('every route, walked by every kind of caller, answers what the permission table says', async () => {
+test('every route answers every kind of caller as the permission table says', async () => {
   expect(routes.length).toBeGreaterThanOrEqual(8)
   const wrong: string[] = []
   for (const route of routes) {
@@ -122,7 +122,7 @@ test('every route, walked by every kind of caller, answers what the permission t
   expect(wrong).toEqual([])
 })
 
-test('every permission of the table is asked for by a route, and every role is spelled out', () => {
+test('every permission of the table is used by a route, and names every role', () => {
   const asked = new Set(routes.map((route) => route.needs))
   for (const [permission, reaches] of Object.entries(permissionTable)) {
     expect(Object.keys(reaches).sort(), permission).toEqual([...roles].sort())
@@ -130,7 +130,7 @@ test('every permission of the table is asked for by a route, and every role is s
   }
 })
 
-/** Reads the routes back from the server itself: one that went around the table would be here and not there. */
+/** Reads the routes from the server itself: a route that is not in the table would appear here only. */
 function registered(tree: string): Set<string> {
   const found = new Set<string>()
   const trail: string[] = []
@@ -144,7 +144,7 @@ function registered(tree: string): Set<string> {
   return found
 }
 
-test('nothing is served that the route table does not list, but the public pages and the metrics', async () => {
+test('nothing is served besides the route table, the public pages and the metrics', async () => {
   const { app, close } = apiAlone(api, captureLog().log)
   await app.ready()
   const served = registered(app.printRoutes({ commonPrefix: false }))
@@ -162,14 +162,14 @@ const bytesOf = (reply: Reply): string =>
 
 const malformed = ['x', 'org_', '%00', `${'7'.repeat(300)}`, 'key_0123', '__proto__', "'--"]
 
-describe('another organization’s id, an id of nothing and no id at all answer byte for byte the same', () => {
-  test.each(['owner', 'member', 'key of admin', 'stranger'])('asked by %s', async (caller) => {
+describe('the id of another organization, an unknown id and an invalid id are answered byte for byte the same', () => {
+  test.each(['owner', 'member', 'key of admin', 'stranger'])('for %s', async (caller) => {
     for (const route of routes.filter((one) => one.needs !== 'operator')) {
       const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
       const role = caller.replace('key of ', '')
       const hidden = hiddenFrom(route, role)
       for (const name of names) {
-        // A role without the permission hears 403 in its own organization, whatever the rest of the path names.
+        // A role without the permission gets 403 in its own organization, whatever the rest of the path names.
         if (name !== 'orgId' && hidden) continue
         if (route.body && name !== 'orgId') continue
         const theirs = caller === 'stranger' && name === 'orgId' ? orgId : foreign[name]
@@ -193,7 +193,7 @@ describe('another organization’s id, an id of nothing and no id at all answer 
   })
 })
 
-test('so it is where a good body comes along; the operator, who may know, hears 404 as well', async () => {
+test('an unknown id with a valid body is answered 404 too, also for the operator', async () => {
   const bodies: Record<string, object> = {
     test: { event_type: 'invoice.paid' },
     recover: { since: '2026-01-31T12:00:00Z' },

@@ -7,7 +7,7 @@ import { problemOf } from '../support/problem-of.ts'
 import { sendRaw } from '../support/raw-http.ts'
 
 /*
- * A process without the API answers few questions, and everything else as the API does.
+ * A process without the API serves health and metrics, and answers everything else as the API does.
  */
 
 const api = ownedApi()
@@ -21,11 +21,11 @@ async function startProbes() {
 }
 
 test.each([
-  ['a path that is none', 'GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'request.malformed'],
+  ['an invalid path', 'GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'request.malformed'],
   ['an unknown path', 'GET /nope HTTP/1.1\r\nHost: x\r\n\r\n', 404, 'not_found'],
   ['an unknown method', 'FOO / HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'request.malformed'],
   [
-    'a body that is not looked at',
+    'a body that is not read',
     'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\nabc',
     405,
     'request.method_not_allowed',
@@ -45,7 +45,7 @@ test.each([
     400,
     'request.malformed',
   ],
-])('%s is refused with a problem, and in the log', async (_what, request, status, code) => {
+])('%s is refused with a problem and logged', async (_what, request, status, code) => {
   const probes = await startProbes()
   const reply = await sendRaw(probes.url, request)
   expectProblem(reply, status, code)
@@ -55,7 +55,7 @@ test.each([
   expect(refused()[0]).toMatchObject({ address: '127.0.0.1' })
 })
 
-test('whether it lives, whether it is ready, and how it does', async () => {
+test('liveness, readiness and metrics are served', async () => {
   const { url } = await startProbes()
   for (const path of ['/healthz', '/readyz', '/metrics']) {
     expect((await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`)).status, path).toBe(200)

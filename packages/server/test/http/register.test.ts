@@ -3,13 +3,13 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import type { OpenApi } from '../../src/http/openapi/openapi.ts'
-import { readRegister } from '../../src/http/reference/register.ts'
 import { call } from '../support/client.ts'
 import { marked, type Node, walk } from '../support/document-walk.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
+import { readRegister } from './support/register.ts'
 
 /*
- * The register of decisions, the code it names, and the document that shows them: none may say what another does not.
+ * The register of decisions, the code it names and /openapi.json agree.
  */
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))
@@ -30,13 +30,13 @@ afterAll(() => api.close())
 
 const isChoice = (node: Node): boolean => node['x-basis'] === 'chosen' && Number.isInteger(node['x-decision'])
 
-test('every entry says what was open, what is chosen, what that rests on, and which files make it so', () => {
+test('every entry names what was open, what is chosen, what that rests on, and existing files', () => {
   expect(register.length).toBeGreaterThan(70)
   expect(new Set(register.map((entry) => entry.number)).size).toBe(register.length)
-  for (const { number, said } of register) {
+  for (const { number, lines } of register) {
     for (const name of ['Open', 'Chosen', 'Rests on', 'Code'])
-      expect(said.has(name), `${number} has ${name}`).toBe(true)
-    const files = [...said.get('Code')!.matchAll(/`(packages\/[^`]+)`/g)].map(([, file]) => file!)
+      expect(lines.has(name), `${number} has ${name}`).toBe(true)
+    const files = [...lines.get('Code')!.matchAll(/`(packages\/[^`]+)`/g)].map(([, file]) => file!)
     expect(files.length, `${number} names a file`).toBeGreaterThan(0)
     for (const file of files) {
       expect(existsSync(root + file) && statSync(root + file).isFile(), `${number}: ${file} is a file`).toBe(true)
@@ -44,13 +44,13 @@ test('every entry says what was open, what is chosen, what that rests on, and wh
   }
 })
 
-test('every entry stands in /openapi.json where it shows, or says that it does not show', () => {
-  const hidden = register.filter(({ said }) => said.has('Shows')).map((entry) => entry.number)
+test('every entry is cited in /openapi.json or says that it does not show', () => {
+  const hidden = register.filter(({ lines }) => lines.has('Shows')).map((entry) => entry.number)
   const numbers = register.map((entry) => entry.number)
   expect(numbers.filter((number) => !cited.has(number))).toEqual(hidden)
 })
 
-test('every decision that /openapi.json refers to has its entry', () => {
+test('every decision that /openapi.json cites has an entry', () => {
   const numbers = new Set(register.map((entry) => entry.number))
   expect([...cited].filter((number) => !numbers.has(number))).toEqual([])
 })
@@ -62,7 +62,7 @@ test('every operation, parameter, body, answer, header and field says whether it
   expect(silent.map(([where]) => where)).toEqual([])
 })
 
-test('what is left open inside of something says so in words, each with its decision', () => {
+test('every x-chosen entry has a sentence and a decision', () => {
   const inside = [...walk(document)].flatMap(([path, node]) =>
     'x-chosen' in node ? (node['x-chosen'] as Node[]).map((one): [string, Node] => [path.join(' '), one]) : [],
   )
@@ -74,7 +74,7 @@ test('what is left open inside of something says so in words, each with its deci
 })
 
 /*
- * The published interface, restated: what it shows of /api/v1 and of deliveries, and nothing that it calls "not shown".
+ * What the published interface shows of /api/v1 and of deliveries.
  */
 const org = '/api/v1/organizations/{org_id}'
 const shown: Record<string, string[]> = {
@@ -93,7 +93,7 @@ const shown: Record<string, string[]> = {
   ),
 }
 
-/** The parts of an operation that are marked as specified, told as above. */
+/** The parts of an operation that are marked as specified, written as above. */
 function specifiedParts(operation: Node): string[] {
   const found: string[] = []
   const isSpecified = (node: unknown) => (node as Node)['x-basis'] === 'specified'
@@ -128,7 +128,7 @@ function resolve(schema: Node): Node {
   return typeof one.$ref === 'string' ? document.components.schemas[one.$ref.split('/').at(-1)!]! : one
 }
 
-test('what is marked as specified is what the published interface shows, and nothing else', () => {
+test('exactly what the published interface shows is marked as specified', () => {
   const operations = [...Object.entries(document.paths), ...Object.entries(document.webhooks)].flatMap(
     ([path, methods]) =>
       Object.entries(methods)
@@ -138,7 +138,7 @@ test('what is marked as specified is what the published interface shows, and not
   expect(Object.fromEntries(operations.map(([name, operation]) => [name, specifiedParts(operation)]))).toEqual(shown)
 })
 
-test('outside of the published interface nothing claims to be specified but the ids it names', () => {
+test('outside of the published interface only the ids that it names are marked as specified', () => {
   const ours = Object.entries(document.paths).filter(([path]) => !path.startsWith('/api/v1/'))
   for (const [path, operations] of ours) {
     for (const [method, operation] of Object.entries(operations)) {

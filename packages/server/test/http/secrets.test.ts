@@ -11,7 +11,7 @@ import { dumpDatabase } from '../support/rows.ts'
 type Key = { id: string; key_prefix: string; api_key: string }
 type Hook = { id: string; secret: string }
 
-/** A secret in every form that somebody could read it back from. */
+/** A secret in every encoding that can be read back. */
 function readableForms(secret: string): string[] {
   const bytes = Buffer.from(secret)
   return [secret, bytes.toString('hex'), bytes.toString('base64').replace(/=+$/, ''), encodeURIComponent(secret)]
@@ -42,17 +42,16 @@ test('api_key and secret appear in the create response and nowhere else: no answ
   others.push(JSON.stringify([...key.headers, ...second.headers, ...hook.headers]))
   const token = key.body.api_key
 
-  // Every other operation, going well.
+  // Every other operation, successful.
   for (const query of ['', '?status=all', '?limit=1']) await heard(call(`${org}/api-keys${query}`, { token }))
   await heard(call(`${org}/webhooks`, { token }))
   await heard(call(`${org}/webhooks/${hook.body.id}/deliveries`, { token }))
   await heard(call(`${api.url}/api/v1/organizations`, { token }))
   await heard(call(auditLog, { token }))
-  // And badly: the secrets themselves in every place of a request where a mistaken client may put them.
+  // Failing: the secrets in every place of a request where a client may put them by mistake.
   const secrets = [key.body.api_key, second.body.api_key, hook.body.secret]
   for (const secret of secrets) {
     const encoded = encodeURIComponent(secret)
-    // Seen to fail at the explanation of an event, whose id may look like a key.
     for (const { method, path } of routesOf(api)) {
       const place = path.replace(':orgId', orgId).replaceAll(/:\w+/g, encoded)
       if (place.includes(encoded)) await heard(call(api.url + place, { token, method }))
@@ -67,7 +66,7 @@ test('api_key and secret appear in the create response and nowhere else: no answ
     others.push((await sendRaw(api.url, `GET /${secret}%zz HTTP/1.1\r\nHost: x\r\nX-Key ${secret}\r\n\r\n`)).text)
     others.push((await sendRaw(api.url, `GET /${secret}%zz HTTP/1.1\r\nHost: x\r\nX-Key: ${secret}\r\n\r\n`)).text)
   }
-  // A database that fails in the middle of a change says so in the log, parameters and all.
+  // A database error in the middle of a change is logged, with its parameters.
   await api.db`alter table keyhook.webhooks rename to webhooks_away`
   await api.db`alter table keyhook.audit_entries rename to audit_away`
   const failed = await heard(call(`${org}/webhooks`, { token, body: { url: 'https://example.com/', event_types } }))
@@ -90,7 +89,7 @@ test('api_key and secret appear in the create response and nowhere else: no answ
       expect(text.includes(form), `${form} was found in ${place}`).toBe(false)
     }
   }
-  // Login tokens and Authorization headers are as good as keys while they live.
+  // Login tokens and Authorization headers are secrets too.
   expect(keepers.log).not.toContain(owner.token.split('.')[2])
 })
 

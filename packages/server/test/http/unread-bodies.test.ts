@@ -4,8 +4,8 @@ import { problemOf } from '../support/problem-of.ts'
 import { openRaw, sendRaw } from '../support/raw-http.ts'
 
 /*
- * Bodies of requests that are answered without them: whoever may not ask makes us read nothing, and nobody makes us read
- * without end.
+ * Requests that are answered without reading their body: a caller without access makes us read nothing, and no caller makes us
+ * read without limit.
  */
 
 const api = ownedApi()
@@ -24,13 +24,13 @@ test('a request without a token is refused before its body is read', async () =>
   expectProblem(await sendRaw(api.url, request), 401, 'auth.required')
 })
 
-const strangers: [what: string, headers: string, body: string][] = [
-  ['JSON that is none', `${json}Content-Length: 3\r\n`, '{{{'],
-  ['a type that is none', 'Content-Type: ///\r\nContent-Length: 2\r\n', '{}'],
+const bodies: [what: string, headers: string, body: string][] = [
+  ['invalid JSON', `${json}Content-Length: 3\r\n`, '{{{'],
+  ['an invalid content type', 'Content-Type: ///\r\nContent-Length: 2\r\n', '{}'],
   ['a length beyond the limit', `${json}Content-Length: 9999999\r\n`, '{'],
-  ['a body that does not come', `${json}Content-Length: 20\r\n`, '{'],
+  ['a body that does not arrive', `${json}Content-Length: 20\r\n`, '{'],
 ]
-describe.each(strangers)('%s of a stranger is not looked at', (_, headers, body) => {
+describe.each(bodies)('%s without a token is not read', (_, headers, body) => {
   test.each([
     ['PUT', 'a path that takes other methods', 405, 'request.method_not_allowed'],
     ['QUERY', 'a path that takes other methods', 405, 'request.method_not_allowed'],
@@ -44,7 +44,7 @@ describe.each(strangers)('%s of a stranger is not looked at', (_, headers, body)
   })
 })
 
-test('a QUERY without a type is answered 405 like any method that a path does not take', async () => {
+test('a QUERY without a content type is answered 405 like any method that a path does not have', async () => {
   const reply = await sendRaw(api.url, `QUERY ${keys} HTTP/1.1\r\nHost: x\r\n\r\n`)
   expectProblem(reply, 405, 'request.method_not_allowed')
   expect(reply.headers.allow).toBe('POST, GET, HEAD')
@@ -55,7 +55,7 @@ test.each([
   ['POST', () => '/nope', 404],
   ['PUT', () => keys, 405],
   ['GET', () => '/healthz', 200],
-])('an endless body of %s is read up to the limit and then hung up on: %#', async (method, path, status) => {
+])('an endless body of %s is read up to the limit, then the connection is closed: %#', async (method, path, status) => {
   const { socket, received, ended } = openRaw(api.url)
   socket.write(`${method} ${path()} HTTP/1.1\r\nHost: x\r\n${json}Transfer-Encoding: chunked\r\n\r\n`)
   const chunk = `4000\r\n${' '.repeat(0x4000)}\r\n`
@@ -69,8 +69,7 @@ test.each([
   expect(socket.bytesWritten).toBeLessThan(50_000_000)
 })
 
-// Seen to fail where such a client is hung up on before it is answered.
-test.each([200_000, 5_000_000])('a GET is answered although %i bytes come with it that nobody reads', async (bytes) => {
+test.each([200_000, 5_000_000])('a GET with an unread body of %i bytes is answered', async (bytes) => {
   const { socket, received, ended } = openRaw(api.url)
   socket.write(`GET ${keys} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.owner.token}\r\n`)
   socket.write(`${json}Content-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`)
@@ -78,7 +77,7 @@ test.each([200_000, 5_000_000])('a GET is answered although %i bytes come with i
   expect(received()).toMatch(/^HTTP\/1\.1 200 [\s\S]*\[/)
 })
 
-test('after a refusal the rest of a body is skipped, and the connection goes on', async () => {
+test('after an error answer the rest of the body is skipped, and the connection stays open', async () => {
   const { socket, received } = openRaw(api.url)
   socket.write(`POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: 15\r\n\r\n`)
   await expect.poll(received).toMatch(/^HTTP\/1\.1 401 /)
@@ -87,7 +86,7 @@ test('after a refusal the rest of a body is skipped, and the connection goes on'
   socket.destroy()
 })
 
-test('a request that was refused is not answered again for what is wrong with the rest of it', async () => {
+test('a request with an error answer is not answered again when the rest of it is malformed', async () => {
   const { socket, received, ended } = openRaw(api.url)
   socket.write(`POST ${keys} HTTP/1.1\r\nHost: x\r\n${json}Transfer-Encoding: chunked\r\n\r\n`)
   await expect.poll(received).toMatch(/^HTTP\/1\.1 401 /)

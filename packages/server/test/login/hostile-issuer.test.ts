@@ -33,11 +33,11 @@ const newVerifier = (clock = createClock()) =>
 const unavailable = (internal: RegExp) =>
   expect.objectContaining({ code: 'service.unavailable', internal: expect.stringMatching(internal) })
 
-it('the script is good enough for a token to pass, so what follows fails for its own reason', async () => {
+it('the scripted issuer is valid: a token passes, so the following tests fail for their own reason', async () => {
   expect(await newVerifier()(token)).not.toBeNull()
 })
 
-describe('the issuer is not believed when', () => {
+describe('the issuer is rejected when', () => {
   it('discovery names another issuer, even one that differs by a slash only', async () => {
     for (const issuer of [real.issuer, `${scripted.issuer}/`, undefined]) {
       scripted.answers.set(discoveryPath, json({ issuer, jwks_uri: `${scripted.issuer}/keys` }))
@@ -69,7 +69,7 @@ describe('the issuer is not believed when', () => {
     await expect(newVerifier()(token)).rejects.toEqual(unavailable(internal))
   })
 
-  it('it is elsewhere, and its jwks_uri leads to a service of this machine', async () => {
+  it('it is remote, and its jwks_uri is on this machine', async () => {
     const issuer = 'https://issuer.example'
     const { verify } = createOpenIdIssuer({
       issuer,
@@ -111,7 +111,7 @@ it('a signature algorithm outside our list is refused, even if the issuer publis
   expect(await newVerifier()(signed)).toBeNull()
 })
 
-it('no connection is kept for the next read, because it may be closing by then', async () => {
+it('no connection is kept for the next read', async () => {
   const connections: unknown[] = []
   for (const [path, answer] of [...scripted.answers]) {
     scripted.answers.set(path, (request, response) => {
@@ -124,7 +124,7 @@ it('no connection is kept for the next read, because it may be closing by then',
 })
 
 describe('limits', () => {
-  it('an endless answer is cut off', async () => {
+  it('an endless answer is aborted', async () => {
     let sentBytes = 0
     let cutOff: (() => void) | undefined
     const closed = new Promise<void>((resolve) => {
@@ -151,7 +151,7 @@ describe('limits', () => {
     expect(await newVerifier()(token)).not.toBeNull()
   })
 
-  it('an answer that never ends is given up after 5 s, and the next attempt is a new one', async () => {
+  it('an answer that never ends is aborted after 5 s, and the next read is a new one', async () => {
     const clock = createClock()
     const verify = newVerifier(clock)
     scripted.answers.set('/keys', (_, response) => response.writeHead(200).write('{'))
@@ -178,12 +178,12 @@ describe('limits', () => {
     clock.advance(refetchCooldownMs)
     const begunMs = performance.now()
     expect(await verify(token)).not.toBeNull()
-    // A refresh is given up after five.
+    // A refresh is aborted after five.
     expect(performance.now() - begunMs).toBeLessThan(4_000)
     await expect.poll(() => asked).toBe(true)
   })
 
-  it('a broken key in the set harms only its own tokens', async () => {
+  it('an invalid key in the set affects only its own tokens', async () => {
     const broken = { kty: 'EC', crv: 'P-256', kid: 'broken', x: 'AA', y: 'AA' }
     const symmetric = { kty: 'oct', kid: 'symmetric', k: 'AAAA' }
     const { keys: good } = keys as { keys: unknown[] }

@@ -15,7 +15,7 @@ function issuerWith(...keys: [Buffer, ...Buffer[]]) {
   return { clock, ...createLocalIssuer({ masterKeys: createMasterKeys(keys), now: clock.now }) }
 }
 
-/** The issuer's private key, made again the way an operator with the master key could. */
+/** The issuer's private key, derived from the master key. */
 function signingKey(masterKey: Buffer, purpose = 'local issuer'): Promise<JWK & { alg: string }> {
   const [seed] = createMasterKeys([masterKey]).derive(purpose)
   const { privateKey } = generateKeyPairSync('ed25519')
@@ -26,7 +26,7 @@ function signingKey(masterKey: Buffer, purpose = 'local issuer'): Promise<JWK & 
 }
 
 describe('a local token', () => {
-  it('comes back as the login it was issued for', async () => {
+  it('is verified as the login it was issued for', async () => {
     const { issue, verify } = issuerWith(oldKey)
     const token = await issue({ subject: 'ada', ttlSeconds: 600 })
     expect(await verify(token)).toEqual({
@@ -93,7 +93,7 @@ describe('a local token', () => {
 })
 
 describe('when the master key changes', () => {
-  it('tokens of the old key stay good while it is listed, and no longer', async () => {
+  it('tokens of the old key stay valid while it is listed', async () => {
     const token = await issuerWith(oldKey).issue({ subject: 'ada', ttlSeconds: 600 })
     expect(await issuerWith(newKey, oldKey).verify(token)).toMatchObject({ subject: 'ada' })
     expect(await issuerWith(newKey).verify(token)).toBeNull()
@@ -112,7 +112,7 @@ describe('when the master key changes', () => {
 })
 
 describe('refused', () => {
-  it('a token signed by somebody else who names our key', async () => {
+  it('a token that names our key id and is signed with another key', async () => {
     const { issue, verify } = issuerWith(oldKey)
     const token = await issue({ subject: 'root', ttlSeconds: 600, operator: true })
     expect(await verify(await forge(token, { key: await signingKey(oldKey) }))).not.toBeNull()
@@ -134,7 +134,7 @@ describe('refused', () => {
     expect(await verify(await forge(token, { key: await signingKey(oldKey), ...change }))).toBeNull()
   })
 
-  it('a key that the token brings along', async () => {
+  it('a key inside of the token', async () => {
     const { issue, verify } = issuerWith(oldKey)
     const stranger = await signingKey(newKey)
     const { d: _, ...jwk } = stranger

@@ -41,7 +41,7 @@ describe('a token goes to the issuer that it names', () => {
     expect(await tokens.verify(`${header}.${robotToken.split('.')[1]}.${signature}`)).toBeNull()
   })
 
-  it('and is refused when nobody has that name', async () => {
+  it('and is refused when no issuer has that name', async () => {
     const localToken = await local.issue({ subject: 'ada', ttlSeconds: 60 })
     const key = real.signingKey
     for (const iss of ['https://unknown.example', '', undefined, 7, [real.issuer], { toString: 'x' }]) {
@@ -106,8 +106,8 @@ describe('garbage is refused and never throws', () => {
     )
   })
 
-  // Seen to fail where the bits that the last character has to spare are not looked at.
-  it('as a good token whose signature is spelled another way', async () => {
+  // The last character of a signature has unused bits.
+  it('as a valid token whose signature is encoded differently', async () => {
     const good = await local.issue({ subject: 'ada', ttlSeconds: 60 })
     const bytes = (token: string) => Buffer.from(token.split('.')[2]!, 'base64url')
     const characters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
@@ -118,7 +118,7 @@ describe('garbage is refused and never throws', () => {
     expect(await tokens.verify(good)).not.toBeNull()
   })
 
-  it('as a good token with one character changed', async () => {
+  it('as a valid token with one character changed', async () => {
     const good = await local.issue({ subject: 'ada', ttlSeconds: 60 })
     const at = fc.nat({ max: good.length - 1 })
     await fc.assert(

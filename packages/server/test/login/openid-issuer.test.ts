@@ -94,7 +94,7 @@ describe('refused', () => {
   it('an ID token, although issuer and signature are right and its audience is ours', async () => {
     const { idToken } = await real.logIn()
     expect(await verify(idToken, { audience: 'web' })).toBeNull()
-    // Everything but `typ` made right, to see that `typ` alone is enough.
+    // Everything but `typ` is valid.
     const dressedUp = { aud: audience, client_id: 'web', jti: 'x' }
     expect(await verify(await forge(idToken, { key: real.signingKey, claims: dressedUp }))).toBeNull()
     const typed = await forge(idToken, { key: real.signingKey, header: { typ: 'at+jwt' }, claims: dressedUp })
@@ -182,7 +182,7 @@ describe('refused', () => {
     expect(await verify(await resigned({ claims: change }))).toBeNull()
   })
 
-  it('an iss that only means the same', async () => {
+  it('an iss that is only equivalent', async () => {
     expect(await verify(await resigned({ claims: { iss: `${real.issuer}/` } }))).toBeNull()
     expect(await verify(await resigned({ claims: { iss: [real.issuer] } }))).toBeNull()
   })
@@ -215,17 +215,17 @@ describe('accepted, because the standards allow it', () => {
 })
 
 describe('time', () => {
-  it('a token is good until 60 s after its expiry', async () => {
+  it('a token is valid until 60 s after its expiry', async () => {
     expect(await verify(token, { now: seconds(claims.exp + 59) })).not.toBeNull()
     expect(await verify(token, { now: seconds(claims.exp + 60) })).toBeNull()
   })
 
-  it('a token is good from 60 s before it was issued', async () => {
+  it('a token is valid from 60 s before it was issued', async () => {
     expect(await verify(token, { now: seconds(claims.iat - 60) })).not.toBeNull()
     expect(await verify(token, { now: seconds(claims.iat - 61) })).toBeNull()
   })
 
-  it('a token is good from 60 s before its nbf', async () => {
+  it('a token is valid from 60 s before its nbf', async () => {
     const later = await resigned({ claims: { nbf: claims.iat + 300 } })
     expect(await verify(later, { now: seconds(claims.iat + 240) })).not.toBeNull()
     expect(await verify(later, { now: seconds(claims.iat + 239) })).toBeNull()

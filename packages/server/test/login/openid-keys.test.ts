@@ -89,11 +89,11 @@ describe('when the issuer changes its keys', () => {
     expect(await verify(newToken)).toBeNull()
     clock.advance(refetchCooldownMs)
     expect(await verify(newToken)).not.toBeNull()
-    // The same read took the old key away.
+    // The same read removed the old key.
     expect(await verify(oldToken)).toBeNull()
   })
 
-  it('the removed key is refused within the bound, even if nobody uses the new one', async () => {
+  it('the removed key is refused within the limit, even if the new one is not used', async () => {
     const before = await start()
     const { verify, clock } = verifier(before.issuer)
     const oldToken = await before.robotToken()
@@ -116,7 +116,7 @@ describe('when the issuer is down', () => {
     const { verify, clock, urls } = verifier(real.issuer)
     await expect(verify(token)).rejects.toEqual(unavailable)
 
-    // Within the cooldown the answer stays the same, without asking again.
+    // Within the cooldown the answer stays the same, without another read.
     await expect(verify(token)).rejects.toEqual(unavailable)
     expect(urls.length).toBe(1)
 
@@ -126,7 +126,7 @@ describe('when the issuer is down', () => {
     expect(await verify(token)).not.toBeNull()
   })
 
-  it('later: known keys go on working up to the stated maximum, then the answer is "try again"', async () => {
+  it('later: known keys stay valid up to the maximum, then the answer is "try again"', async () => {
     const real = await start()
     const token = await real.robotToken()
     const { verify, clock, urls } = verifier(real.issuer)
@@ -169,7 +169,7 @@ describe('when the issuer is down', () => {
     expect(await verify(await forge(token, { key: stranger }))).toBeNull()
   })
 
-  it('neither text of the fault holds anything of the token', async () => {
+  it('no text of the fault contains a part of the token', async () => {
     const real = await start()
     const token = await real.robotToken()
     await real.stop()

@@ -65,103 +65,105 @@ async function killAndRestart(expect: ExpectStatic, keyhook: Killable, step: str
 }
 
 describe.concurrent('killed with kill -9', () => {
-  test('while databases are created and removed: each is complete or gone, with one server and one event', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const keyhook = await createKillable()
-    onTestFinished(() => keyhook.remove())
-    // Created during the first start, before there is any database.
-    await keyhook.killedAt('template.creating', keyhook.start)
-    await keyhook.start()
-    expect((await readdir(keyhook.home)).some((name) => name.startsWith('template-'))).toBe(true)
-    for (const [n, step] of provisioningSteps.entries()) {
-      await killAndRestart(expect, keyhook, step, () => keyhook.askForDatabase(step))
-      const made = (await databasesOf(keyhook)).filter((one) => one.name === step)
-      expect(
-        made.map((one) => one.status),
-        step,
-      ).toEqual(['available'])
-      // Some are kept for the removals below; more would only make every start slower.
-      if (n < provisioningSteps.length - databaseRemovalSteps.length)
-        await keyhook.request(`/databases/${made[0]!.id}`, { method: 'DELETE' })
-    }
-    await keyhook.settled()
-    const events = await keyhook.withDb((db) => eventsOf(db, keyhook.orgId))
-    expect(events.map((event) => `${event.type} ${event.data.name}`).sort()).toEqual(
-      provisioningSteps.map((step) => `database.created ${step}`).sort(),
-    )
+  test(
+    'while databases are created and removed: each is complete or gone, with one server and one event',
+    async ({ expect, onTestFinished }) => {
+      const keyhook = await createKillable()
+      onTestFinished(() => keyhook.remove())
+      // Created during the first start, before there is any database.
+      await keyhook.killedAt('template.creating', keyhook.start)
+      await keyhook.start()
+      expect((await readdir(keyhook.home)).some((name) => name.startsWith('template-'))).toBe(true)
+      for (const [n, step] of provisioningSteps.entries()) {
+        await killAndRestart(expect, keyhook, step, () => keyhook.askForDatabase(step))
+        const made = (await databasesOf(keyhook)).filter((one) => one.name === step)
+        expect(
+          made.map((one) => one.status),
+          step,
+        ).toEqual(['available'])
+        // Some are kept for the removals below; more would only make every start slower.
+        if (n < provisioningSteps.length - databaseRemovalSteps.length)
+          await keyhook.request(`/databases/${made[0]!.id}`, { method: 'DELETE' })
+      }
+      await keyhook.settled()
+      const events = await keyhook.withDb((db) => eventsOf(db, keyhook.orgId))
+      expect(events.map((event) => `${event.type} ${event.data.name}`).sort()).toEqual(
+        provisioningSteps.map((step) => `database.created ${step}`).sort(),
+      )
 
-    for (const step of databaseRemovalSteps) {
+      for (const step of databaseRemovalSteps) {
+        const before = await databasesOf(keyhook)
+        const removed = before.at(-1)!
+        const found = await killAndRestart(expect, keyhook, step, () =>
+          keyhook.request(`/databases/${removed.id}`, { method: 'DELETE' }),
+        )
+        expect(found.available, step).toEqual(before.flatMap(({ id }) => (id === removed.id ? [] : [id])).sort())
+      }
+
+      // A clean stop ends all servers, and the next start resumes them.
       const before = await databasesOf(keyhook)
-      const removed = before.at(-1)!
-      const found = await killAndRestart(expect, keyhook, step, () =>
-        keyhook.request(`/databases/${removed.id}`, { method: 'DELETE' }),
-      )
-      expect(found.available, step).toEqual(before.flatMap(({ id }) => (id === removed.id ? [] : [id])).sort())
-    }
+      await keyhook.stop()
+      expect(await postmastersIn(keyhook.home)).toEqual([])
+      await keyhook.start()
+      await keyhook.settled()
+      expect(await databasesOf(keyhook)).toEqual(before)
+    },
+    timeoutMs,
+  )
 
-    // A clean stop ends all servers, and the next start resumes them.
-    const before = await databasesOf(keyhook)
-    await keyhook.stop()
-    expect(await postmastersIn(keyhook.home)).toEqual([])
-    await keyhook.start()
-    await keyhook.settled()
-    expect(await databasesOf(keyhook)).toEqual(before)
-  }, timeoutMs)
+  test(
+    'during backups, restores and removals of backups: only complete archives and copies, with one event each',
+    async ({ expect, onTestFinished }) => {
+      const keyhook = await createKillable()
+      onTestFinished(() => keyhook.remove())
+      await keyhook.start()
+      const source = await keyhook.createDatabase('source')
+      await query(source, source.password, (sql) => sql`create table kept as select generate_series(1, 100) as n`)
+      for (const [n, step] of backupSteps.entries()) {
+        const found = await killAndRestart(expect, keyhook, step, () => keyhook.askForBackup(source.id))
+        expect(found.archived, step).toHaveLength(n + 1)
+      }
+      // A kill of the process does not count as a failure of the backup.
+      await keyhook.killedAt('backup.copying', () => keyhook.askForBackup(source.id))
+      for (let n = 0; n < (isLong ? 3 : 1); n++) await keyhook.killedAt('backup.copying', keyhook.start)
+      await keyhook.start()
+      expect((await keyhook.settled()).archived).toHaveLength(backupSteps.length + 1)
+      const [backup, ...others] = await backupsOf(keyhook)
+      expect([backup, ...others].every((one) => one!.status === 'completed')).toBe(true)
 
-  test('during backups, restores and removals of backups: only complete archives and copies, with one event each', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const keyhook = await createKillable()
-    onTestFinished(() => keyhook.remove())
-    await keyhook.start()
-    const source = await keyhook.createDatabase('source')
-    await query(source, source.password, (sql) => sql`create table kept as select generate_series(1, 100) as n`)
-    for (const [n, step] of backupSteps.entries()) {
-      const found = await killAndRestart(expect, keyhook, step, () => keyhook.askForBackup(source.id))
-      expect(found.archived, step).toHaveLength(n + 1)
-    }
-    // A kill of the process does not count as a failure of the backup.
-    await keyhook.killedAt('backup.copying', () => keyhook.askForBackup(source.id))
-    for (let n = 0; n < (isLong ? 3 : 1); n++) await keyhook.killedAt('backup.copying', keyhook.start)
-    await keyhook.start()
-    expect((await keyhook.settled()).archived).toHaveLength(backupSteps.length + 1)
-    const [backup, ...others] = await backupsOf(keyhook)
-    expect([backup, ...others].every((one) => one!.status === 'completed')).toBe(true)
+      for (const step of restoreSteps) {
+        let password = ''
+        await killAndRestart(expect, keyhook, step, async () => {
+          password = (await keyhook.askForRestore(backup!.id, step)).database.password
+        })
+        const copies = (await databasesOf(keyhook)).filter((one) => one.name === step)
+        expect(copies.map((one) => one.status)).toEqual(['available'])
+        const rows = await query(copies[0]!, password, (sql) => sql`select count(*)::int as n from kept`)
+        expect(rows, step).toEqual([{ n: 100 }])
+        await keyhook.request(`/databases/${copies[0]!.id}`, { method: 'DELETE' })
+      }
+      await keyhook.settled()
 
-    for (const step of restoreSteps) {
-      let password = ''
-      await killAndRestart(expect, keyhook, step, async () => {
-        password = (await keyhook.askForRestore(backup!.id, step)).database.password
+      for (const step of backupRemovalSteps) {
+        const before = await backupsOf(keyhook)
+        const removed = before.at(-1)!
+        const found = await killAndRestart(expect, keyhook, step, () =>
+          keyhook.request(`/backups/${removed.id}`, { method: 'DELETE' }),
+        )
+        expect(found.archived, step).toHaveLength(before.length - 1)
+      }
+
+      const events = await keyhook.withDb((db) => eventsOf(db, keyhook.orgId))
+      const counts = Object.entries(Object.groupBy(events, (event) => event.type)).map(([type, all]) => [
+        type,
+        all!.length,
+      ])
+      expect(Object.fromEntries(counts)).toEqual({
+        'database.created': 1,
+        'backup.completed': backupSteps.length + 1,
+        'restore.completed': restoreSteps.length,
       })
-      const copies = (await databasesOf(keyhook)).filter((one) => one.name === step)
-      expect(copies.map((one) => one.status)).toEqual(['available'])
-      const rows = await query(copies[0]!, password, (sql) => sql`select count(*)::int as n from kept`)
-      expect(rows, step).toEqual([{ n: 100 }])
-      await keyhook.request(`/databases/${copies[0]!.id}`, { method: 'DELETE' })
-    }
-    await keyhook.settled()
-
-    for (const step of backupRemovalSteps) {
-      const before = await backupsOf(keyhook)
-      const removed = before.at(-1)!
-      const found = await killAndRestart(expect, keyhook, step, () =>
-        keyhook.request(`/backups/${removed.id}`, { method: 'DELETE' }),
-      )
-      expect(found.archived, step).toHaveLength(before.length - 1)
-    }
-
-    const events = await keyhook.withDb((db) => eventsOf(db, keyhook.orgId))
-    const counts = Object.entries(Object.groupBy(events, (event) => event.type)).map(([type, all]) => [
-      type,
-      all!.length,
-    ])
-    expect(Object.fromEntries(counts)).toEqual({
-      'database.created': 1,
-      'backup.completed': backupSteps.length + 1,
-      'restore.completed': restoreSteps.length,
-    })
-  }, timeoutMs)
+    },
+    timeoutMs,
+  )
 })

@@ -1,7 +1,7 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect, type Database, type Executor, isUnavailable } from '../../src/db/database.ts'
-import { faultOf } from '../../src/http/fault-of.ts'
+import { toFault } from '../../src/http/problems.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 
@@ -228,7 +228,7 @@ test.each(['53100', '53200'])(
     const error = await db
       .unsafe(`do $$ begin raise exception 'full' using errcode = '${code}'; end $$`)
       .catch((thrown: unknown) => thrown)
-    expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
+    expect(toFault(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
   },
 )
 
@@ -239,15 +239,15 @@ test('a statement that exceeded a time limit is an outage, not an internal error
     await tx`select pg_sleep(5)`
   })
   const error = await tooLong.catch((thrown: unknown) => thrown)
-  expect(faultOf(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
+  expect(toFault(error)).toMatchObject({ code: 'service.unavailable', status: 503 })
 })
 
 test('lost connections that have a message and no code, and networks without a route, are an outage', () => {
   for (const words of ['Connection terminated unexpectedly', 'timeout exceeded when trying to connect'])
-    expect(faultOf(new Error(words)).status, words).toBe(503)
+    expect(toFault(new Error(words)).status, words).toBe(503)
   for (const code of ['EHOSTUNREACH', 'ENETUNREACH'])
-    expect(faultOf(Object.assign(new Error(code), { code })).status, code).toBe(503)
-  expect(faultOf(new Error('connection terminated the discussion')).status).toBe(500)
+    expect(toFault(Object.assign(new Error(code), { code })).status, code).toBe(503)
+  expect(toFault(new Error('connection terminated the discussion')).status).toBe(500)
 })
 
 test('a transaction whose client is frozen is ended after five seconds, and its locks are released', async () => {

@@ -4,8 +4,8 @@ import { attemptIdOf } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { linesOf } from '../../src/log.ts'
 import { createAttemptLog } from '../../src/webhooks/attempt-log.ts'
-import { unknownOutcome } from '../../src/webhooks/dispatching/attempt-record.ts'
-import type { Attempted } from '../../src/webhooks/dispatching/sending.ts'
+import type { Attempted } from '../../src/webhooks/engine/observer.ts'
+import { interrupted } from '../../src/webhooks/engine/outcome.ts'
 import type { Exchange } from '../../src/webhooks/sender/port.ts'
 
 const attemptId = uuid7(Date.now())
@@ -17,10 +17,10 @@ function linesFor(level: string, ...exchanges: Partial<Exchange>[]): string[] {
   const { attempted } = createAttemptLog(linesOf(log, 'info'))
   for (const exchange of exchanges) {
     attempted({
-      lane: { leased: { orgId: 'org_1', webhookId: 'wh_1' } },
+      lane: { lease: { orgId: 'org_1', webhookId: 'wh_1' } },
       delivery: { eventId: 'order:7_a-B', eventType: 'database.created' },
-      begun: { attempt: 2, attemptId },
-      exchange: { ...unknownOutcome, ...exchange },
+      attempt: { attempt: 2, attemptId },
+      exchange: { ...interrupted, ...exchange },
       retryMs: exchange.status === 'succeeded' ? null : 5_000,
     } as unknown as Attempted)
   }

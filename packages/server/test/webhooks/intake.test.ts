@@ -171,7 +171,7 @@ test.each([
   const orgId = await api.organization()
   let attempts = 0
   const db = ((strings: TemplateStringsArray, ...values: unknown[]) => {
-    if (!strings[0]!.includes('with published')) return api.db(strings, ...values)
+    if (!strings[0]!.includes('with published')) return api.db(strings, ...(values as never[]))
     attempts += 1
     return Promise.reject(lost)
   }) as unknown as Database

@@ -105,7 +105,7 @@ test('no connection is held across a request: with one connection, receivers tha
       limits: {
         inFlightMax: 1_000,
         lanesMax: 1_000,
-        laneWidthMax: 8,
+        laneConcurrencyMax: 8,
         leaseMs: 2_000,
         pollMs: 50,
         drainMsMax: 0,
@@ -113,7 +113,7 @@ test('no connection is held across a request: with one connection, receivers tha
     },
     hints: world.hints,
     log: silent,
-    observe: { attempted() {}, grouped() {} },
+    observe: { attempted() {}, batch() {} },
   })
   onTestFinished(() => engine.stop())
   await world.publishOne(sick)

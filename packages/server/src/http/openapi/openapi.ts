@@ -1,11 +1,11 @@
-import { type Basis, choice, specified, withChoices } from '../basis.ts'
+import { type Basis, type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
 import type { Route } from '../route.ts'
-import { type Json, plain } from './openapi-node.ts'
-import { operationOf } from './openapi-operation.ts'
-import { documentedPath } from './openapi-parameters.ts'
-import { anyRequest, otherMethods, servicePaths } from './openapi-service.ts'
-import { deliveryWebhooks } from './openapi-webhooks.ts'
-import { problemSchema } from './problem-schema.ts'
+import { deliveryWebhooks } from './deliveries.ts'
+import { plain } from './nodes.ts'
+import { documentedPath, operationOf } from './operations.ts'
+import { problemSchema } from './responses.ts'
+import { anyRequest, otherMethods, servicePaths } from './service-paths.ts'
+import { tagGroups, tags } from './tags.ts'
 
 export type OpenApi = Json & {
   paths: Record<string, Record<string, Json>>
@@ -13,12 +13,18 @@ export type OpenApi = Json & {
   components: { schemas: Record<string, Json>; securitySchemes: Json }
 }
 
-const description =
-  'Organization API keys and webhooks. `x-basis: specified` marks what the published interface shows; `x-basis: chosen` marks what it leaves open, with the number of the decision that fills the gap (docs/decisions). `x-chosen` lists what was left open inside of something else.'
+const description = `Organization API keys and signed webhooks.
+
+Every request sends \`Authorization: Bearer <token>\`, with an API key or a login token. Bodies are JSON. An error is
+answered with \`application/problem+json\` (RFC 9457); test its \`code\`. Besides the answers listed with an operation, any
+request can be answered 400 (not HTTP/1.1), 404 (no such path), 405 (no such method), 408, 417 or 431.
+
+The published interface leaves some things open. What was chosen there has a number, which refers to the
+[register of decisions](/docs/decisions).`
 
 const oneConnection = choice(
   76,
-  'Requests that are sent ahead on one connection are seen to one after the other; with more than 200 waiting it is closed. Whoever closes the sending side gets the answers all the same.',
+  'Pipelined requests of one connection are processed one after the other; with more than 200 waiting it is closed. A client that closes its sending side still gets the answers.',
 )
 
 const versions = choice(
@@ -35,7 +41,7 @@ const bearer: Basis = withChoices(specified, [
   choice(26, 'A login token is a JWT of the operator’s OpenID Connect issuer, or of the local issuer.'),
 ])
 
-/** The OpenAPI document, made from the route table and the very schemas that validate. */
+/** The OpenAPI document, made from the route table and the schemas that validate. */
 export function createOpenApi(routes: readonly Route[], { serviceName = 'Service' } = {}): OpenApi {
   const schemas: Record<string, Json> = { Problem: plain(problemSchema, {}) }
   const paths: Record<string, Record<string, Json>> = {}
@@ -46,18 +52,21 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
   }
   Object.assign(paths, servicePaths())
   for (const path of Object.values(paths)) path['x-other-methods'] = otherMethods(Object.keys(path))
-  return {
+  return withChoicesDescribed({
     openapi: '3.1.1',
     info: {
       title: 'Keyhook',
       version: '1',
+      contact: { name: 'The operator of this server' },
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       description,
       'x-chosen': [versions, oneConnection],
     },
-    // Wherever this document came from.
+    // The server that sent this document.
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
+    tags,
+    'x-tagGroups': tagGroups,
     paths,
     'x-any-request': anyRequest,
     webhooks: deliveryWebhooks(serviceName),
@@ -72,5 +81,41 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
         },
       },
     },
-  }
+  }) as OpenApi
+}
+
+/**
+ * Adds the choices inside of a thing to its description, and decision numbers to that of an operation (with its parameters)
+ * or of a field. Tools show descriptions; they do not know the `x-` marks.
+ */
+function withChoicesDescribed(node: unknown, isField = false): unknown {
+  if (Array.isArray(node)) return node.map((item) => withChoicesDescribed(item))
+  if (typeof node !== 'object' || node === null) return node
+  const copy = mapValues(node, (value, key) => {
+    if (['example', 'examples', 'x-chosen'].includes(key)) return value
+    if (key === 'properties') return mapValues(value as object, (field) => withChoicesDescribed(field, true))
+    return withChoicesDescribed(value)
+  })
+  const description = describe(node as Json, isField)
+  return description === '' ? copy : { ...copy, description }
+}
+
+const mapValues = (node: object, map: (value: unknown, key: string) => unknown): Json =>
+  Object.fromEntries(Object.entries(node).map(([key, value]) => [key, map(value, key)]))
+
+function describe(node: Json, isField: boolean): string {
+  const choices = choicesOf(node)
+  const text = [node.description, ...choices.map((one) => one.description)].filter(Boolean)
+  const isOperation = 'operationId' in node
+  if (isOperation) return [text.join(' '), note([node, ...(node.parameters as Json[])])].filter(Boolean).join('\n\n')
+  return (isField ? [...text, note([node])] : text).filter(Boolean).join('title' in node ? '\n\n' : ' ')
+}
+
+const choicesOf = (node: Json): Choice[] => (node['x-chosen'] ?? []) as Choice[]
+
+function note(nodes: readonly Json[]): string {
+  const decisions = new Set(nodes.flatMap((node) => [node, ...choicesOf(node)]).map((node) => node['x-decision']))
+  const numbers = [...decisions].filter((one) => one !== undefined).sort((a, b) => Number(a) - Number(b))
+  if (numbers.length === 0) return ''
+  return `Chosen: decision${numbers.length === 1 ? '' : 's'} ${numbers.join(', ')}.`
 }

@@ -7,9 +7,9 @@ import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
 import { chosen, mark } from '../basis.ts'
+import { errorsShownMax } from '../decode.ts'
 import { conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
-import { errorsShownMax } from '../validation.ts'
 
 const here = chosen(41)
 const eventsMax = 1_000
@@ -50,7 +50,7 @@ const body = Type.Unsafe<EventBody | EventBody[]>({
     { organization_id: 'org_01h455vb4pex5vsknk084sn02q', type: 'invoice.paid', data: { invoice: '2026-0042' } },
   ],
   if: { type: 'array' },
-  // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema; nobody awaits a schema.
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema; a schema is never awaited.
   then: { type: 'array', minItems: 1, maxItems: eventsMax, items: newEvent },
   else: newEvent,
 })
@@ -67,6 +67,7 @@ export function operatorEventRoutes(deps: {
       needs: 'operator',
       audit: 'event.reported',
       basis: here,
+      tag: 'Operator',
       summary: 'Publish events',
       description: `Takes one event, or an array of up to ${eventsMax}: all of them or none. Each goes to the webhooks of its organization that are subscribed to its type.`,
       body,

@@ -17,6 +17,7 @@ export function operatorInvoiceRoutes(deps: {
       needs: 'operator',
       audit: 'invoice.paid',
       basis: chosen(64),
+      tag: 'Operator',
       summary: 'Mark an invoice paid',
       description:
         'Marks it paid and fires `invoice.paid`, both once: every further call answers the same invoice and changes nothing.',

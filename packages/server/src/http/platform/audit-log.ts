@@ -48,6 +48,7 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
       needs: 'audit:read',
       audit: null,
       basis: here,
+      tag: 'Audit log',
       summary: 'Read the audit log',
       description: 'Every change in the organization: who made it, with what, from where. Newest first.',
       query: onlyPageQuery,

@@ -32,7 +32,7 @@ export const backupRecord = Type.Object(
     ),
     origin: mark(
       backup,
-      Type.Enum(['requested', 'scheduled'], { description: 'Who asked for it.' }),
+      Type.Enum(['requested', 'scheduled'], { description: 'Whether a caller or the schedule started it.' }),
       choice(66, 'Only where the operator has set a schedule; only scheduled ones are ever removed by it.'),
     ),
     bytes_done: bytes(backup, 'Bytes of the database read so far.'),

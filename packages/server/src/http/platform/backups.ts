@@ -13,12 +13,12 @@ import { backupQuery, backupRecord } from './backup-schemas.ts'
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
 
-type Asked = { orgId: OrgId; actor: Actor }
+type Change = { orgId: OrgId; actor: Actor }
 
 export function backupRoutes(deps: {
   db: Database
-  begin(asked: Asked & { userId: UserId; databaseId: DatabaseId }): Promise<BackupRow>
-  remove(asked: Asked & { backupId: BackupId }): Promise<BackupRow>
+  begin(change: Change & { userId: UserId; databaseId: DatabaseId }): Promise<BackupRow>
+  remove(change: Change & { backupId: BackupId }): Promise<BackupRow>
 }): Route[] {
   return [
     route({
@@ -27,6 +27,7 @@ export function backupRoutes(deps: {
       needs: 'backups:create',
       audit: 'backup.created',
       basis: chosen(56),
+      tag: 'Backups',
       summary: 'Back up a database',
       description:
         'Begins a physical backup while clients go on writing. `backup.completed` follows once the archive was read back and verified, `backup.failed` when there will be none. One at a time per database.',
@@ -35,7 +36,7 @@ export function backupRoutes(deps: {
         conflict(57, 'while a backup of the database is being taken'),
         conflict(53, 'while the database is not `available`'),
       ],
-      success: { status: 202, description: 'The backup, on its way.', schema: backupRecord },
+      success: { status: 202, description: 'The backup, running.', schema: backupRecord },
       async handler({ orgId, userId, actor, params: { databaseId } }) {
         const row = await deps.begin({ orgId, userId, actor, databaseId })
         return { status: 202, body: backupOf(row) }
@@ -47,6 +48,7 @@ export function backupRoutes(deps: {
       needs: 'backups:read',
       audit: null,
       basis: chosen(56),
+      tag: 'Backups',
       summary: 'List backups',
       description: 'The backups of the organization, newest first; `?database_id=` for those of one database.',
       query: backupQuery,
@@ -64,6 +66,7 @@ export function backupRoutes(deps: {
       needs: 'backups:read',
       audit: null,
       basis: chosen(56),
+      tag: 'Backups',
       summary: 'Read a backup',
       description: 'How far it is, or how it ended.',
       faults: ['not_found'],
@@ -80,10 +83,11 @@ export function backupRoutes(deps: {
       needs: 'backups:delete',
       audit: 'backup.deleted',
       basis: chosen(60),
+      tag: 'Backups',
       summary: 'Delete a backup',
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
       faults: ['not_found', conflict(60, 'while the backup is being taken or restored from')],
-      success: { status: 202, description: 'The backup, on its way out.', schema: backupRecord },
+      success: { status: 202, description: 'The backup, being deleted.', schema: backupRecord },
       async handler({ orgId, actor, params: { backupId } }) {
         const row = await deps.remove({ orgId, actor, backupId })
         return { status: 202, body: backupOf(row) }

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { Database } from '../../db/database.ts'
+import type { Database, Transaction } from '../../db/database.ts'
 import {
   connectionString,
   mintDatabasePassword,
@@ -9,6 +9,7 @@ import {
   databaseWasDeleted as wasDeleted,
 } from '../../domain/database.ts'
 import type { NewEvent } from '../../domain/events.ts'
+import type { PlatformJob } from '../../domain/platform-job.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { newId } from '../../kernel/ids.ts'
@@ -30,9 +31,11 @@ import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdDatabase, databaseRecord, newDatabase } from './database-schemas.ts'
-import type { Enqueue } from './enqueue.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
+
+/** Adds a job in the transaction of the request. */
+export type Enqueue = (tx: Transaction, job: PlatformJob) => Promise<void>
 
 export function databaseRoutes(deps: {
   db: Database
@@ -49,12 +52,17 @@ export function databaseRoutes(deps: {
       needs: 'databases:create',
       audit: 'database.created',
       basis: chosen(50),
+      tag: 'Databases',
       summary: 'Create a database',
       description:
         'Begins to provision a PostgreSQL of its own. `password` is shown here and never again. `database.created` follows when it accepts connections, `database.failed` when it never will.',
       body: newDatabase,
       faults: ['limit.reached', 'not_found'],
-      success: { status: 202, description: 'The database, on its way. Keep `password`.', schema: createdDatabase },
+      success: {
+        status: 202,
+        description: 'The database, being provisioned. Keep `password`.',
+        schema: createdDatabase,
+      },
       async handler({ orgId, userId, actor, body }) {
         const id = newId('db')
         const password = mintDatabasePassword()
@@ -77,6 +85,7 @@ export function databaseRoutes(deps: {
       needs: 'databases:read',
       audit: null,
       basis: chosen(50),
+      tag: 'Databases',
       summary: 'List databases',
       description: 'The databases of the organization, newest first.',
       query: onlyPageQuery,
@@ -92,6 +101,7 @@ export function databaseRoutes(deps: {
       needs: 'databases:read',
       audit: null,
       basis: chosen(50),
+      tag: 'Databases',
       summary: 'Read a database',
       description: 'How to connect to it, once it is `available`.',
       faults: ['not_found'],
@@ -108,11 +118,12 @@ export function databaseRoutes(deps: {
       needs: 'databases:delete',
       audit: 'database.deleted',
       basis: chosen(55),
+      tag: 'Databases',
       summary: 'Delete a database',
       description:
         'Ends it, whatever it is doing: a backup that is being taken of it fails, and so does a database that is not available yet. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
       faults: ['not_found'],
-      success: { status: 202, description: 'The database, on its way out.', schema: databaseRecord },
+      success: { status: 202, description: 'The database, being deleted.', schema: databaseRecord },
       async handler({ orgId, actor, params: { databaseId: id } }) {
         const row = await deps.transact(async (tx) => {
           const database = await lockDatabase(tx, orgId, id)
@@ -123,13 +134,13 @@ export function databaseRoutes(deps: {
           await endUsage(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
           const { node, name, status } = database
-          // Not placed yet, so there is nothing anywhere; the job that would place it finds the row gone.
+          // Not placed yet, so nothing has to be removed; the job that would place it finds the row deleted.
           if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
           else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
-          // Whoever waits to hear how its making ended, or the restore into it, would wait for ever.
+          // A receiver that waits for the outcome of the provisioning or restore gets one.
           const data = { database_id: id, name, reason: wasDeleted }
-          const isAwaited = moveDatabase(status, 'give_up') !== null
-          if (isAwaited) await deps.publish(tx, { orgId, type: 'database.failed', data })
+          const isProvisioning = moveDatabase(status, 'give_up') !== null
+          if (isProvisioning) await deps.publish(tx, { orgId, type: 'database.failed', data })
           return { ...database, status: next }
         })
         return { status: 202, body: databaseOf(row) }
@@ -138,7 +149,7 @@ export function databaseRoutes(deps: {
   ]
 }
 
-/** The address is shown while there is somebody at it. */
+/** The address is shown while the database accepts connections. */
 export function databaseOf(row: DatabaseRow) {
   const up = row.status === 'available' && row.host !== null && row.port !== null
   return {

@@ -14,8 +14,7 @@ import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
-import { databaseOf, tooManyDatabases } from './databases.ts'
-import type { Enqueue } from './enqueue.ts'
+import { databaseOf, type Enqueue, tooManyDatabases } from './databases.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 
@@ -32,6 +31,7 @@ export function restoreRoutes(deps: {
       needs: 'backups:restore',
       audit: 'restore.created',
       basis: chosen(59),
+      tag: 'Restores',
       summary: 'Restore a backup',
       description:
         'Begins to make a new database from the backup, with a password of its own; the source is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
@@ -67,7 +67,7 @@ export function restoreRoutes(deps: {
           })
           const details = { backup_id: from, database_id: database.id, name: body.name }
           await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
-          // To the node that has the archive; nobody else can read it.
+          // To the node that has the archive.
           await deps.enqueue(tx, { kind: 'restore.run', orgId, restoreId: id, node })
           return { restore, database }
         })
@@ -81,6 +81,7 @@ export function restoreRoutes(deps: {
       needs: 'backups:read',
       audit: null,
       basis: chosen(59),
+      tag: 'Restores',
       summary: 'List restores',
       description: 'The restores of the organization, newest first.',
       query: onlyPageQuery,
@@ -96,6 +97,7 @@ export function restoreRoutes(deps: {
       needs: 'backups:read',
       audit: null,
       basis: chosen(59),
+      tag: 'Restores',
       summary: 'Read a restore',
       description: 'How far it is, or how it ended.',
       faults: ['not_found'],

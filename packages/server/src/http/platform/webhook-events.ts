@@ -52,7 +52,7 @@ const eventRecord = Type.Object(
     id: mark(here, Type.String({ description: 'The event.' })),
     type: mark(here, Type.Enum([...eventTypes], { description: 'Its type.' })),
     created_at: mark(here, createdAt()),
-    test: mark(here, Type.Boolean({ description: 'Whether it is a sample that somebody asked for.' })),
+    test: mark(here, Type.Boolean({ description: 'Whether it is a test event.' })),
     body: mark(here, Type.String({ description: 'Exactly what is sent.' })),
     delivered_to: mark(
       here,
@@ -99,6 +99,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       needs: 'deliveries:read',
       audit: null,
       basis: here,
+      tag: 'Redelivery',
       summary: 'Explain an event',
       description: 'Where one event went and where it did not, and why; with every attempt.',
       faults: ['not_found'],
@@ -106,7 +107,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       async handler({ orgId, params: { eventId } }) {
         const event = await findEvent(deps.db, orgId, eventId)
         if (event === null) throw notFound(`no event of this id in ${orgId}`)
-        // In this order: what has been started by the first look has an attempt in the second, unless it has expired.
+        // In this order: a delivery that the first query shows as started has an attempt in the second, unless that expired.
         const webhooks = await listWebhooksOfEvent(deps.db, orgId, event)
         const attempts = await listAttemptsOfEvent(deps.db, orgId, event.seq)
         const byLane = Map.groupBy(attempts, (row) => row.lane_id)
@@ -135,7 +136,7 @@ function reasonOf(row: EventWebhookRow, isSample: boolean): (typeof reasons)[num
   if (!row.subscribed) return 'not_subscribed'
   if (row.created_later) return 'webhook_created_later'
   if (row.deleted) return 'webhook_deleted'
-  // A webhook says when its creation began; one that was there, subscribed and passed over was not there to see yet.
+  // `created_at` is when the creation began: a webhook that looks older and was not addressed was committed after the event.
   return isSample ? 'sample_for_another_webhook' : 'webhook_created_later'
 }
 

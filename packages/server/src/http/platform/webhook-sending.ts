@@ -4,22 +4,40 @@ import { sampleData } from '../../domain/event-samples.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { databaseNowMs } from '../../store/clock.ts'
 import { findLane } from '../../store/delivery/history.ts'
-import { countRecoverable, findRecovery, insertRecovery } from '../../store/delivery/recovery.ts'
+import { countRecoverable, findRecovery, insertRecovery, type RecoveryRow } from '../../store/delivery/recovery.ts'
 import { redeliver } from '../../store/delivery/redelivery.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
 import { conflict, type Route, route } from '../route.ts'
-import { id } from '../schemas.ts'
-import { recoveryRecord, recoveryRecordOf } from './webhook-recovery-schema.ts'
+import { createdAt, id, moment } from '../schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 
-/** Sending on request: a sample, one delivery again, or everything that never arrived. */
+const recoveryBasis = chosen(39)
+
+const recoveryRecord = Type.Object(
+  {
+    id: mark(recoveryBasis, id('rcv', 'The recovery.')),
+    status: mark(
+      recoveryBasis,
+      Type.Enum(['running', 'finished'], { description: 'Whether everything has been put in line.' }),
+    ),
+    since: mark(recoveryBasis, moment('Events from here on.')),
+    until: mark(recoveryBasis, moment('Events before this.')),
+    redelivered: mark(recoveryBasis, Type.Integer({ minimum: 0, description: 'Deliveries put in line again so far.' })),
+    created_at: mark(recoveryBasis, createdAt()),
+    finished_at: mark(recoveryBasis, Type.Union([moment('When the last was put in line.'), Type.Null()])),
+  },
+  { $id: 'Recovery', additionalProperties: false },
+)
+
+/** Test events, redelivery of one delivery, and recovery of all failed deliveries of a time range. */
 export function webhookSendingRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
@@ -49,6 +67,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'webhook.tested',
       basis: chosen(37),
+      tag: 'Redelivery',
       summary: 'Send a test event',
       description:
         'Sends a sample of an event type to this webhook alone, subscribed or not. It is signed, retried and recorded like any event; its `data` holds `"test": true`.',
@@ -59,7 +78,7 @@ export function webhookSendingRoutes(deps: {
       faults: ['not_found'],
       success: {
         status: 202,
-        description: 'The sample is on its way.',
+        description: 'The test event is published.',
         schema: Type.Object(
           { event_id: mark(chosen(37), id('evt', 'The sample.')) },
           { $id: 'TestEvent', additionalProperties: false },
@@ -67,7 +86,6 @@ export function webhookSendingRoutes(deps: {
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body }) {
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
-        // Publishers of one organization wait for each other in any case, and this way with one connection.
         const eventId = await deps.holdOrganization(orgId, async (tx) => {
           await keep(tx, orgId, hook)
           const details = { event_type: body.event_type }
@@ -83,10 +101,11 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'delivery.redelivered',
       basis: chosen(38),
+      tag: 'Redelivery',
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
-      faults: ['not_found', conflict(38, 'while an attempt of this delivery is on its way')],
+      faults: ['not_found', conflict(38, 'while an attempt of this delivery is in flight')],
       success: {
         status: 202,
         description: 'It is due now.',
@@ -100,7 +119,7 @@ export function webhookSendingRoutes(deps: {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
           if (outcome === 'not_found') throw notFound(`${attempt} is not one of ${hook}'s`)
           if (outcome === 'in_flight') {
-            throw new Fault('conflict', { public: 'An attempt of this delivery is on its way right now.' })
+            throw new Fault('conflict', { public: 'An attempt of this delivery is in flight right now.' })
           }
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
           tx.hintAfterCommit(orgId)
@@ -113,14 +132,15 @@ export function webhookSendingRoutes(deps: {
       path: `${path}/recover`,
       needs: 'deliveries:send',
       audit: 'webhook.recovered',
-      basis: chosen(39),
+      basis: recoveryBasis,
+      tag: 'Redelivery',
       summary: 'Recover deliveries',
       description:
-        'Redelivers every event of a stretch of time that never arrived at this webhook: a job that survives restarts. With `dry_run` it only counts them.',
+        'Redelivers every event of a time range that was not delivered to this webhook: a job that survives restarts. With `dry_run` it only counts them.',
       body: Type.Object(
         {
           since: mark(
-            chosen(39),
+            recoveryBasis,
             Type.String({
               maxLength: 40,
               description: 'Events from here on (RFC 3339).',
@@ -129,14 +149,14 @@ export function webhookSendingRoutes(deps: {
           ),
           until: Type.Optional(
             mark(
-              chosen(39),
+              recoveryBasis,
               Type.String({
                 maxLength: 40,
                 description: 'Events before this, which is later than `since`; now when absent.',
               }),
             ),
           ),
-          dry_run: Type.Optional(mark(chosen(39), Type.Boolean({ description: 'Count, and send nothing.' }))),
+          dry_run: Type.Optional(mark(recoveryBasis, Type.Boolean({ description: 'Count, and send nothing.' }))),
         },
         { $id: 'NewRecovery', additionalProperties: false },
       ),
@@ -146,18 +166,21 @@ export function webhookSendingRoutes(deps: {
         description: 'How many deliveries it is about, and the job.',
         schema: Type.Object(
           {
-            id: mark(chosen(39), Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()])),
-            matching: mark(chosen(39), Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' })),
+            id: mark(recoveryBasis, Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()])),
+            matching: mark(
+              recoveryBasis,
+              Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' }),
+            ),
           },
           { $id: 'StartedRecovery', additionalProperties: false },
         ),
       },
-      // Before the webhook is looked for, as with every body: what is wrong with it is so whether there is one or not.
+      // Before the webhook is looked up: an invalid body is answered 422 whether the webhook exists or not.
       async decode(body) {
         const since = readMoment('/since', body.since)
-        // Events have the time of the database, and the clock of this node may be another.
+        // Events have the time of the database; the clock of this node may differ.
         const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readMoment('/until', body.until)
-        // A stretch that is none was meant as another one: "0 matching" would read as if nothing had been missed.
+        // An empty range is a mistake: "0 matching" would look as if nothing had failed.
         if (since >= until) {
           throw invalid([
             body.until === undefined
@@ -168,13 +191,13 @@ export function webhookSendingRoutes(deps: {
         return { since, until, isDry: body.dry_run === true }
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body: { since, until, isDry } }) {
-        const stretch = { orgId, laneId: await laneOf(orgId, hook), since, until }
-        const matching = await countRecoverable(db, stretch)
+        const range = { orgId, laneId: await laneOf(orgId, hook), since, until }
+        const matching = await countRecoverable(db, range)
         if (isDry) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
         await deps.transact(async (tx) => {
           await keep(tx, orgId, hook)
-          await insertRecovery(tx, { id: recovery, ...stretch })
+          await insertRecovery(tx, { id: recovery, ...range })
           const details = { since: since.toISOString(), until: until.toISOString(), recovery }
           await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })
           tx.hintAfterCommit(orgId)
@@ -187,7 +210,8 @@ export function webhookSendingRoutes(deps: {
       path: `${path}/recoveries/:recoveryId`,
       needs: 'deliveries:read',
       audit: null,
-      basis: chosen(39),
+      basis: recoveryBasis,
+      tag: 'Redelivery',
       summary: 'Show a recovery',
       description: 'How far a recovery has come.',
       faults: ['not_found'],
@@ -201,9 +225,19 @@ export function webhookSendingRoutes(deps: {
   ]
 }
 
+const recoveryRecordOf = (row: RecoveryRow) => ({
+  id: row.id,
+  status: row.finished_at === null ? 'running' : 'finished',
+  since: isoTime(row.since),
+  until: isoTime(row.until),
+  redelivered: Number(row.redelivered),
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
+})
+
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 
-/** What PostgreSQL and the audit log can both write down. */
+/** The range of times that PostgreSQL and the audit log both accept. */
 const firstMoment = new Date('0001-01-01T00:00:00Z')
 const lastMoment = new Date('9999-12-31T23:59:59.999Z')
 
@@ -213,7 +247,7 @@ function readMoment(pointer: string, text: string): Date {
   throw invalid([{ pointer, detail: 'must be a time such as 2026-01-31T12:00:00Z' }])
 }
 
-/** JavaScript takes February 30 for March 2. */
+/** JavaScript reads February 30 as March 2. */
 function isDay(day: string): boolean {
   const at = new Date(day)
   return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)

@@ -45,6 +45,7 @@ export function apiKeyRoutes(deps: {
         choice(11, 'The key reaches this organization only.'),
         choice(27, 'An organization has at most 10,000 active keys, unless the operator has set another limit.'),
       ],
+      tag: 'API keys',
       summary: 'Create an API key',
       description:
         'Makes a key that acts as the calling user, with the role that user has in this organization at the time of each request. `api_key` is shown here and never again.',
@@ -67,6 +68,7 @@ export function apiKeyRoutes(deps: {
       audit: null,
       basis: specified,
       choices: [choice(9, 'Active keys, unless `?status=` asks for others.')],
+      tag: 'API keys',
       summary: 'List API keys',
       description:
         'The keys of the organization, each by its `key_prefix`. A role that reaches only its own keys sees only those.',
@@ -85,6 +87,7 @@ export function apiKeyRoutes(deps: {
       audit: 'key.revoked',
       basis: specified,
       choices: [choice(12, 'Revoking a revoked key is answered like the first time.')],
+      tag: 'API keys',
       summary: 'Revoke an API key',
       description:
         'The key stops working at once: every request that begins after this answer is refused, on every node.',
@@ -117,7 +120,7 @@ const tooManyKeys = (max: number): Fault =>
     public: `This organization has ${max} active API keys, the most it may have. Revoke one first.`,
   })
 
-/** Two keys of one organization must not share a prefix, since people tell them apart by it. 47 bits: rare, but not never. */
+/** Two keys of one organization must not share a prefix, which identifies them. With 47 bits that is rare. */
 async function withFreshPrefix<T>(create: () => Promise<T>): Promise<T> {
   try {
     return await create()

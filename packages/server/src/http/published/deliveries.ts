@@ -20,6 +20,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
         choice(18, 'An attempt is recorded before its request leaves.'),
         choice(45, 'Attempts are kept for ever, unless the operator has set a number of days.'),
       ],
+      tag: 'Webhooks',
       summary: 'List delivery attempts',
       description: 'Every attempt to deliver an event to this webhook, with its status and the response.',
       query: onlyPageQuery,
@@ -28,8 +29,8 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       async handler({ orgId, params: { webhookId: id } }) {
         const lane = await findLane(deps.db, orgId, id)
         if (lane === null) throw notFound(`${id} is not in ${orgId}`)
-        // As requests have it: dots and the like are gone from the path.
-        const called = new URL(lane.url).href
+        // As it was requested: the URL parser normalises the path.
+        const requestUrl = new URL(lane.url).href
         return {
           status: 200,
           list: {
@@ -38,7 +39,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
               return listAttempts(deps.db, orgId, lane.laneId, { before: uuid, limit })
             },
             keyOf: (row: HistoryRow) => attemptIdOf(row.id),
-            record: (row: HistoryRow) => deliveryRecordOf(row, called),
+            record: (row: HistoryRow) => deliveryRecordOf(row, requestUrl),
             isKey: (text) => isId('dlv', text),
             rowsAtOnce: 50,
           },

@@ -36,12 +36,13 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
           'With an API key, the one organization it was made in; with a login token, all that the user is a member of.',
         ),
       ],
+      tag: 'Organizations',
       summary: 'List organizations',
       description: 'The organizations that the caller can reach.',
       query: onlyPageQuery,
       success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
       handler({ access, query }) {
-        // Authentication has just read the one organization a key reaches: there is nothing left to ask the database.
+        // Authentication has already read the one organization of a key.
         if (access.kind === 'key' && query.cursor === undefined) {
           return { status: 200, body: [record(access.membership.organization)] }
         }

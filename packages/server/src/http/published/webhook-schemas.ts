@@ -25,7 +25,7 @@ const urlRules = [
 const subscribedTypes = (basis: Basis, ...choices: Choice[]) =>
   mark(
     basis,
-    // The type is said besides the values: without it uniqueItems compares every pair, and a long array takes seconds.
+    // Without the type, uniqueItems compares every pair, and a long array takes seconds.
     Type.Array(Type.Enum([...eventTypes], { type: 'string' }), {
       minItems: 1,
       maxItems: eventTypes.length,

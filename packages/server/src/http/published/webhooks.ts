@@ -1,16 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
 import { mintWebhookSecret } from '../../domain/webhook.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { newId } from '../../kernel/ids.ts'
+import { newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
+import { hasAttemptInFlight } from '../../store/delivery/history.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
 import { choice, specified } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
-import { untilNothingIsOnItsWay } from './departures.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
 
 const path = '/api/v1/organizations/:orgId/webhooks'
@@ -29,6 +30,7 @@ export function webhookRoutes(deps: {
       audit: 'webhook.created',
       basis: specified,
       choices: [choice(27, 'An organization has at most 10,000 webhooks, unless the operator has set another limit.')],
+      tag: 'Webhooks',
       summary: 'Create a webhook',
       description:
         'Subscribes an HTTPS address to event types. `secret` signs every delivery; it is shown here and never again.',
@@ -67,6 +69,7 @@ export function webhookRoutes(deps: {
       needs: 'webhooks:read',
       audit: null,
       basis: specified,
+      tag: 'Webhooks',
       summary: 'List webhooks',
       choices: [choice(2, 'Newest first.')],
       description: 'The webhooks of the organization.',
@@ -85,8 +88,9 @@ export function webhookRoutes(deps: {
       basis: specified,
       choices: [
         choice(12, 'A webhook that is deleted already is answered 404, and so are its deliveries.'),
-        choice(24, 'No attempt starts after this answer, which waits up to half a second for those on their way.'),
+        choice(24, 'No attempt starts after this answer, which waits up to half a second for deliveries in flight.'),
       ],
+      tag: 'Webhooks',
       summary: 'Delete a webhook',
       description: 'Ends the webhook.',
       faults: ['not_found'],
@@ -96,11 +100,26 @@ export function webhookRoutes(deps: {
           if (!(await deleteWebhook(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
           await recordAudit(tx, { orgId, action: 'webhook.deleted', actor, targetId: id })
         })
-        await untilNothingIsOnItsWay(deps.db, orgId, id)
+        await waitForInFlightDeliveries(deps.db, orgId, id)
         return { status: 204 }
       },
     }),
   ]
+}
+
+const inFlightPollMs = 20
+/** A delivery that has begun is sent sooner than this or not at all; most end within a few milliseconds. */
+const inFlightWaitMsMax = 500
+
+/**
+ * After a webhook is deleted no delivery to it begins, in any process, but one that began before may not have been sent yet.
+ * Waits for those, but not for a receiver that hangs.
+ */
+async function waitForInFlightDeliveries(db: Database, orgId: OrgId, webhookId: WebhookId): Promise<void> {
+  const until = performance.now() + inFlightWaitMsMax
+  // The deletion is committed. When the database cannot answer, assume that there is one.
+  const mayBeSending = () => hasAttemptInFlight(db, orgId, webhookId).catch(() => true)
+  while ((await mayBeSending()) && performance.now() < until) await sleep(inFlightPollMs)
 }
 
 const record = (row: WebhookRow) => ({

@@ -67,8 +67,9 @@ export const leaseLanes = async (
       from locked, async where l.id = locked.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests
     )
-    select l.*, exists (select from keyhook.in_flight f where f.lane_id = l.id) as taken_over, w.url, w.secret_key_id, w.secret_box
-    from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id`
+    select l.*, f.lane_id is not null as taken_over, w.url, w.secret_key_id, w.secret_box
+    from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id
+    left join lateral (select f.lane_id from keyhook.in_flight f where f.lane_id = l.id limit 1) f on true`
   return rows.map((row) => ({
     laneId: Number(row.id),
     orgId: row.org_id,

@@ -6,21 +6,21 @@ import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
 import { call, type Reply } from '../../support/client.ts'
 import type { OwnedApi } from '../../support/owned-api.ts'
 
-/** What a change was made to (nothing, if it was refused), and what its audit entry has to tell besides. */
+/** The target of a change (none if it was refused), and the details of its audit entry. */
 type Changed = { target: string | undefined; details: Record<string, unknown> }
-/** Prepares everything and gives back the one call that makes the change. */
+/** Prepares everything and returns the call that makes the change. */
 type Recipe = (token: string) => Promise<() => Promise<Changed>>
 
 export const hookBody = { url: 'https://example.com/', event_types: ['invoice.paid'] }
 const node = 'of-no-machine'
 
-/** No node works on jobs here: what they would have made is written into the tables. */
+/** No node runs jobs here, so their results are written into the tables. */
 export async function preparePlatform({ db, target, url, orgId, owner }: OwnedApi): Promise<void> {
   await ensurePartitions(db, Date.now())
   const queue = createJobQueue({ target, supervise: false, log: pino({ level: 'silent' }) })
   await ensureQueues(await queue.boss(), nodeQueue(node))
   await queue.close()
-  // The first one opens the server's own queue, which writes down that it is there.
+  // The first one opens the queue of the server, which writes to the database.
   await call(`${url}/platform/v1/organizations/${orgId}/databases`, { token: owner.token, body: { name: 'first' } })
 }
 

@@ -1,4 +1,4 @@
-/** The real time, moved by hand. */
+/** The real time plus an offset that a test sets. */
 export function createClock() {
   let offsetMs = 0
   return {

@@ -15,7 +15,7 @@ export async function newSigningKey(alg = 'RS256'): Promise<JWK & { kid: string;
   return { ...(await exportJWK(privateKey)), alg, use: 'sig', kid: crypto.randomUUID() }
 }
 
-/** oidc-provider behind a real socket. Starting it again on the port of a stopped one stands for a restart. */
+/** oidc-provider behind a real socket. Starting it on the port of a stopped one simulates a restart. */
 export async function startRealIssuer(options: {
   signingKey: JWK & { alg: string }
   port?: number
@@ -104,7 +104,7 @@ export async function startRealIssuer(options: {
     port,
     signingKey,
     robotToken: (request: { resource?: string } = {}) => robotToken(issuer, request.resource ?? audience),
-    /** What a person's browser and the application behind it end up with. */
+    /** The tokens of a login in a browser. */
     logIn: () => logInWithBrowser({ issuer, audience, redirectUri, clientId: 'web', clientSecret: 'web-secret' }),
     stop: () =>
       new Promise<void>((resolve) => {
@@ -117,7 +117,7 @@ export async function startRealIssuer(options: {
 async function robotToken(issuer: string, resource: string): Promise<string> {
   const response = await fetch(`${issuer}/token`, {
     method: 'POST',
-    // Not kept: the verifier's next read would go over it, and find it closed.
+    // Not kept alive: the next read would find it closed.
     headers: { authorization: `Basic ${btoa('robot:robot-secret')}`, connection: 'close' },
     body: new URLSearchParams({ grant_type: 'client_credentials', resource, scope: 'operator' }),
   })

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void
 
-/** For what a well-behaved issuer never does. `answers` may be changed while it runs. */
+/** An issuer that misbehaves. `answers` may be changed while it runs. */
 export async function startScriptedIssuer() {
   const answers = new Map<string, Answer>()
   const server = createServer((request, response) => {

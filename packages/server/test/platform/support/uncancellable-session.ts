@@ -1,11 +1,11 @@
-import type { Sql } from 'postgres'
+import type { Database } from '../../../src/db/database.ts'
 import { until } from './customer.ts'
 
 /**
  * Starts SQL of an ordinary user that cannot be cancelled: it sleeps while an index page is split, where PostgreSQL handles no
  * interrupts. A checkpoint and a fast shutdown wait for that page. The client needs two connections.
  */
-export async function blockDatabase(sql: Sql): Promise<void> {
+export async function blockDatabase(sql: Database): Promise<void> {
   const session = await sql.reserve()
   await session.unsafe(`
     create function slow_difference(float8, float8) returns float8 language plpgsql immutable as $$

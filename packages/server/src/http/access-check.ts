@@ -1,0 +1,74 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type Permission, type Reach, reachOf } from '../domain/roles.ts'
+import { notFound } from '../kernel/faults.ts'
+import { isId, type OrgId } from '../kernel/ids.ts'
+import type { Access } from '../store/access.ts'
+import type { KeyUses } from '../store/key-uses.ts'
+import type { Authenticate, Authenticated } from './authenticate.ts'
+import { permissionMissing } from './problems.ts'
+import { clientAddress } from './request-log.ts'
+import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
+
+type Deps = { authenticate: Authenticate; keyUses: KeyUses }
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the access check; the body is not read before. */
+    caller: Pick<Call, 'access' | 'actor' | 'reach'> | Pick<OperatorCall, 'actor'> | null
+    /** The access check ran before the body had arrived: it runs again afterwards. */
+    isBodyPending: boolean
+  }
+}
+
+/** Authenticates the caller and checks the permission of the route. */
+export type AccessCheck = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+
+export const createAccessCheck = (route: Route, deps: Deps): AccessCheck =>
+  route.needs === 'operator' ? operatorCheck(deps) : memberCheck(route, deps)
+
+function operatorCheck({ authenticate }: Deps): AccessCheck {
+  return (request, _reply, done) => {
+    authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
+      request.caller = { actor }
+      done()
+    }, done)
+  }
+}
+
+function memberCheck(route: MemberRoute, { authenticate, keyUses }: Deps): AccessCheck {
+  const inOrganization = route.path.includes(':orgId')
+
+  function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
+    if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
+    if (inOrganization && orgId === null) throw notFound('the organization id has the wrong form')
+    const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
+    request.caller = { access, actor, reach }
+  }
+
+  return (request, _reply, done) => {
+    const named = inOrganization ? (request.params as { orgId: string }).orgId : null
+    const orgId = named !== null && isId('org', named) ? named : null
+    const target = { orgId, address: clientAddress(request) }
+    authenticate.member(request.headers.authorization, target, (error, authenticated) => {
+      if (authenticated === null) return done(error as Error)
+      try {
+        check(request, authenticated, orgId)
+      } catch (fault) {
+        return done(fault as Error)
+      }
+      done()
+    })
+  }
+}
+
+/** How far the caller's permission reaches in that organization. Throws when it does not. */
+function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {
+  const { membership } = access
+  // One answer for: not a member, no such organization, a key of another organization.
+  if (membership === null || membership.organization.id !== orgId) {
+    throw notFound(`${access.userId} has no access to ${orgId} with this credential`)
+  }
+  const reach = reachOf(membership.role, permission)
+  if (reach === 'none') throw permissionMissing(permission, membership.role)
+  return reach
+}

@@ -1,0 +1,166 @@
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
+import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
+import { labelProblem } from '../domain/label.ts'
+import { webhookUrlProblem } from '../domain/webhook.ts'
+import { parseRecordsExactly } from '../kernel/exact-json.ts'
+import { Fault, type FieldError } from '../kernel/faults.ts'
+import { basisMarks } from './basis.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    passesOnNumbers?: boolean
+    takesBody?: boolean
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+const malformed = (detail: string): Fault => new Fault('request.malformed', { public: detail })
+
+/** RFC 8259: JSON is UTF-8. A lenient decoder would store replacement characters that the client did not send. */
+export function readJson(
+  request: FastifyRequest,
+  body: string | Buffer,
+  done: (error: Error | null, value?: unknown) => void,
+): void {
+  try {
+    refuseCodings(request.headers)
+    // Many clients put a JSON content type on a DELETE without a body.
+    const { passesOnNumbers } = request.routeOptions.config
+    done(
+      null,
+      body.length === 0 ? undefined : parse(body as Buffer, passesOnNumbers ? parseRecordsExactly : JSON.parse),
+    )
+  } catch (error) {
+    done(error as Fault)
+  }
+}
+
+/** Nothing is decompressed: a small body could become a very large one. */
+function refuseCodings(headers: FastifyRequest['headers']): void {
+  const content = headers['content-encoding'] ?? 'identity'
+  if (content.toLowerCase() !== 'identity') {
+    throw new Fault('request.unsupported_media_type', { public: 'Send the body as it is, without a Content-Encoding.' })
+  }
+  const transfer = headers['transfer-encoding'] ?? 'chunked'
+  if (transfer.toLowerCase() !== 'chunked') throw malformed('The only Transfer-Encoding that is known here is chunked.')
+}
+
+function parse(body: Buffer, parseText: (text: string) => unknown): unknown {
+  let text: string
+  try {
+    text = utf8.decode(body)
+  } catch {
+    throw malformed('The body is not valid UTF-8.')
+  }
+  try {
+    return parseText(text)
+  } catch (error) {
+    if (error instanceof RangeError) throw malformed('The body is nested too deeply.')
+    // The parser's message quotes the body, which may hold a secret: keep only the position.
+    const place = /position \d+/.exec(String(error))?.[0]
+    throw malformed(`The body is not valid JSON${place ? ` (at ${place})` : ''}.`)
+  }
+}
+
+/** Rules that a JSON schema cannot express. Each returns what is wrong, or null. */
+const formats: Record<string, (text: string) => string | null> = {
+  label: labelProblem,
+  'webhook-url': webhookUrlProblem,
+}
+
+/** A body of 64 KiB can break a rule 30,000 times; the first errors are enough. */
+export const errorsShownMax = 20
+
+/** Types are not coerced. Only the numbers of a query string are parsed first, because a query is all text. */
+export function createValidatorCompiler(): FastifySchemaCompiler<object> {
+  const ajv = new Ajv({ allErrors: true, verbose: true, removeAdditional: false, useDefaults: true })
+  ajv.addVocabulary(basisMarks)
+  for (const [name, problem] of Object.entries(formats)) ajv.addFormat(name, (text) => problem(text) === null)
+  return ({ schema, httpPart }) => {
+    const validate = ajv.compile(schema)
+    return httpPart === 'querystring' ? withNumbersParsed(validate, schema) : validate
+  }
+}
+
+/** Decimal digits and nothing else: Ajv's own coercion also takes "0x10", "1e2" and " 5". */
+function withNumbersParsed(validate: ValidateFunction, schema: object): ValidateFunction {
+  const properties = (schema as { properties?: Record<string, { type?: string }> }).properties ?? {}
+  const numbers = Object.keys(properties).filter((name) => properties[name]!.type === 'integer')
+  const read = (query: Record<string, unknown>): boolean => {
+    for (const name of numbers) {
+      const text = query[name]
+      if (typeof text === 'string' && /^\d{1,15}$/.test(text)) query[name] = Number(text)
+    }
+    const valid = validate(query)
+    wrapped.errors = validate.errors ?? null
+    return valid
+  }
+  const wrapped = read as unknown as ValidateFunction
+  return wrapped
+}
+
+/** Ajv's errors in words, with the field or parameter they are about. */
+export function fieldErrors(errors: readonly ErrorObject[], part: string): FieldError[] {
+  const found = new Map<string, FieldError>()
+  for (const error of errors) {
+    if (found.size === errorsShownMax) break
+    // Only says that a branch failed; the other errors say why.
+    if (error.keyword === 'if') continue
+    const pointer = pointerOf(error)
+    // One error per field is enough: an empty name is blank, too short and of the wrong format.
+    if (found.has(pointer)) continue
+    const isQuery = part === 'querystring'
+    const detail = (isQuery && parameterSentence(error)) || sentence(error)
+    found.set(pointer, isQuery ? { parameter: pointer.slice(1), detail } : { pointer, detail })
+  }
+  return [...found.values()]
+}
+
+function pointerOf({ keyword, instancePath, params }: ErrorObject): string {
+  const escapeToken = (name: string) => name.replaceAll('~', '~0').replaceAll('/', '~1')
+  if (keyword === 'required') return `${instancePath}/${escapeToken(params.missingProperty)}`
+  if (keyword === 'additionalProperties') return `${instancePath}/${escapeToken(params.additionalProperty)}`
+  if (keyword === 'uniqueItems') return `${instancePath}/${Math.max(params.i, params.j)}`
+  return instancePath
+}
+
+const articles: Record<string, string> = {
+  string: 'a string',
+  array: 'an array',
+  object: 'a JSON object',
+  integer: 'a whole number',
+}
+
+/** Errors that only a query can have. */
+function parameterSentence({ keyword, data }: ErrorObject): string | null {
+  if (keyword === 'additionalProperties') return 'is not a known parameter'
+  return Array.isArray(data) ? 'must be given once' : null
+}
+
+function sentence({ keyword, params, data, instancePath, message }: ErrorObject): string {
+  switch (keyword) {
+    case 'required':
+      return 'is required'
+    case 'additionalProperties':
+      return 'is not a known field'
+    case 'type':
+      return `must be ${articles[params.type] ?? params.type}`
+    case 'enum':
+      return `must be one of ${params.allowedValues.join(', ')}`
+    case 'minLength':
+      return 'must not be empty'
+    case 'maxLength':
+      return `must have at most ${params.limit} characters`
+    case 'minItems':
+      return `must have at least ${params.limit} item${params.limit === 1 ? '' : 's'}`
+    case 'maxItems':
+      return `must have at most ${params.limit} items`
+    case 'uniqueItems':
+      return `repeats ${instancePath}/${Math.min(params.i, params.j)}`
+    case 'format':
+      return formats[params.format]?.(String(data)) ?? `must be a ${params.format}`
+    default:
+      return message ?? 'is not valid'
+  }
+}

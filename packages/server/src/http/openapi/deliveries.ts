@@ -1,0 +1,160 @@
+import { sampleData } from '../../domain/event-samples.ts'
+import { type EventType, eventTypes } from '../../domain/event-types.ts'
+import type { EventData } from '../../domain/events.ts'
+import { type IdPrefix, idPattern } from '../../kernel/ids.ts'
+import { type Basis, type Choice, choice, chosen, type Json, specified, withChoices } from '../basis.ts'
+import { exampleEvent } from './examples.ts'
+
+/** What we send to the URL of a webhook, by event type. */
+export const deliveryWebhooks = (serviceName: string): Record<string, { post: Json }> =>
+  Object.fromEntries(eventTypes.map((type) => [type, { post: delivery(serviceName, type) }]))
+
+const sending: Choice[] = [
+  choice(
+    20,
+    'Any other answer than 2xx or 410 is tried again, nine times unless the operator has set another schedule.',
+  ),
+  choice(
+    21,
+    'The receiver has 5 seconds to let us connect and 15 for everything, its body included, unless the operator has set others.',
+  ),
+  choice(23, 'First attempts to one webhook start in the order of the events.'),
+  choice(28, 'Loopback, private and other special addresses are not called, unless the operator opens a network.'),
+  choice(
+    43,
+    'Between 1 and 32 at a time, or what the operator has set, as fast as the receiver answers. After one that took long to fail, the next waits up to a tenth of that time.',
+  ),
+  choice(46, 'The name is looked up for every new connection, and the address checked on the socket that is used.'),
+]
+
+const delivery = (serviceName: string, type: EventType): Json => ({
+  operationId: `deliver${type.replace(/(?:^|\.)(\w)/g, (_, letter) => letter.toUpperCase())}`,
+  tags: ['Events'],
+  summary: type,
+  description: `${events[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
+  security: [],
+  ...withChoices(specified, sending),
+  parameters: headers(serviceName, type),
+  requestBody: {
+    required: true,
+    ...chosen(15),
+    content: {
+      'application/json': {
+        schema: eventSchema(type),
+        example: { id: exampleEvent.id, type, timestamp: exampleEvent.timestamp, data: sampleData(type) },
+      },
+    },
+  },
+  responses: {
+    '2XX': { description: 'The event has arrived.', ...chosen(19) },
+    '3XX': { description: 'It has not: redirects are not followed.', ...chosen(19) },
+    '410': { description: 'It never will: this delivery is not tried again.', ...chosen(20) },
+    default: {
+      description: 'It has not, and is tried again. `Retry-After` is honoured.',
+      ...withChoices(chosen(20), [
+        choice(
+          36,
+          'So is an answer that is compressed, or larger than 1 MiB unless the operator has set another limit.',
+        ),
+      ]),
+    },
+  },
+})
+
+const header = (name: string, description: string, basis: Basis, schema: Json = { type: 'string' }): Json => ({
+  name,
+  in: 'header',
+  required: basis['x-basis'] === 'specified',
+  description,
+  schema,
+  ...basis,
+})
+
+const brand = choice(17, 'The word in the middle is the operator’s `KEYHOOK_SERVICE_NAME`.')
+const key = choice(14, 'The key is the text of the secret exactly as shown, `whsec_` included.')
+
+const headers = (serviceName: string, type: EventType): Json[] => [
+  header(`X-${serviceName}-Event`, 'The event type.', withChoices(specified, [brand]), { type: 'string', const: type }),
+  header(
+    `X-${serviceName}-Signature`,
+    '`sha256=` and the lower-case hexadecimal HMAC-SHA256 of the exact body, keyed with the secret of the webhook.',
+    withChoices(specified, [brand, key]),
+    { type: 'string', pattern: '^sha256=[0-9a-f]{64}$' },
+  ),
+  header('webhook-id', 'The id of the event: the same on every attempt.', chosen(16)),
+  header('webhook-timestamp', 'When this attempt began, in seconds since 1970.', chosen(16)),
+  header('webhook-signature', '`v1,` and a signature of id, time and body (Standard Webhooks).', chosen(16)),
+  header('User-Agent', 'Who is calling.', chosen(16)),
+  header('Accept-Encoding', 'Always `identity`: a compressed answer is a failure.', chosen(36)),
+]
+
+const eventSchema = (type: EventType): Json => ({
+  type: 'object',
+  properties: {
+    id: { type: 'string', description: 'The event: the same on every attempt.', ...chosen(15) },
+    type: { type: 'string', const: type, description: 'What happened.', ...chosen(15) },
+    timestamp: { type: 'string', format: 'date-time', description: 'When it was published.', ...chosen(15) },
+    data: {
+      type: 'object',
+      description: 'What there is to tell about it. Fields may be added.',
+      properties: events[type].data,
+      ...withChoices(chosen(15), [
+        choice(37, 'A test event also has `"test": true`.'),
+        choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
+      ]),
+    },
+  },
+  required: ['id', 'type', 'timestamp', 'data'],
+})
+
+const here = chosen(15)
+const text = (description: string): Json => ({ type: 'string', description, ...here })
+const whole = (description: string): Json => ({ type: 'integer', minimum: 0, description, ...here })
+const id = (prefix: IdPrefix, description: string): Json => ({ ...text(description), pattern: idPattern(prefix) })
+
+const databaseId = id('db', 'The database.')
+const backupId = id('bak', 'The backup.')
+const reason = {
+  ...text('Why, in words for people.'),
+  'x-chosen': [choice(68, 'Worded by us: nothing of the inside shows.')],
+}
+
+type Events = { [T in EventType]: { firesWhen: string; data: { [F in keyof EventData[T]]: Json } } }
+
+/** When each event fires, as the published interface says, and the fields of its data. */
+const events: Events = {
+  'database.created': {
+    firesWhen: 'A database finishes provisioning successfully.',
+    data: { database_id: databaseId, name: text('Its name.') },
+  },
+  'database.failed': {
+    firesWhen: 'A database provisioning job fails.',
+    data: { database_id: databaseId, name: text('Its name.'), reason },
+  },
+  'backup.completed': {
+    firesWhen: 'A backup finishes successfully.',
+    data: { backup_id: backupId, database_id: databaseId, size_bytes: whole('The size of the archive.') },
+  },
+  'backup.failed': {
+    firesWhen: 'A backup job fails.',
+    data: { backup_id: backupId, database_id: databaseId, reason },
+  },
+  'restore.completed': {
+    firesWhen: 'A restore into a new database finishes successfully.',
+    data: {
+      restore_id: id('rst', 'The restore.'),
+      backup_id: backupId,
+      database_id: id('db', 'The new database.'),
+    },
+  },
+  'invoice.paid': {
+    firesWhen: 'An invoice is marked paid.',
+    data: {
+      invoice_id: id('inv', 'The invoice.'),
+      month: text('The month it is for, such as `2026-01`.'),
+      currency: text('ISO 4217.'),
+      total_minor: whole('The sum, in minor units (cents).'),
+      paid_at: { ...text('When it was marked paid.'), format: 'date-time' },
+    },
+  },
+}

@@ -1,0 +1,105 @@
+import type { TSchema } from 'typebox'
+import { permissionTable, type Role } from '../../domain/roles.ts'
+import { type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
+import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
+import type { Route } from '../route.ts'
+import { exampleOf } from './examples.ts'
+import { plain } from './nodes.ts'
+import { responsesOf } from './responses.ts'
+
+export function operationOf(route: Route, schemas: Record<string, Json>): Json {
+  const choices = [...(route.choices ?? []), requiredRole(route), ...(route.method === 'GET' ? [headToo] : [])]
+  return {
+    operationId: operationId(route.summary),
+    tags: [route.tag],
+    summary: route.summary,
+    description: route.description,
+    ...withChoices(route.basis, choices),
+    'x-permission': route.needs,
+    parameters: parametersOf(route, schemas),
+    ...(route.body && { requestBody: requestBody(route, schemas) }),
+    responses: responsesOf(route, schemas),
+  }
+}
+
+/** `Create an API key` becomes `createAnAPIKey`. */
+export const operationId = (summary: string): string =>
+  summary.replace(/\W+(\w?)/g, (_, letter) => letter.toUpperCase()).replace(/^./, (c) => c.toLowerCase())
+
+export const headToo = choice(71, 'HEAD is answered with the same headers and no body.')
+
+function requestBody(route: Route, schemas: Record<string, Json>): Json {
+  const schema = plain(route.body, schemas)
+  // The component of a request body has no example of its own: it is made from those of its fields.
+  const example = exampleOf(route.body as unknown as Json)
+  return {
+    required: true,
+    content: { 'application/json': { schema, example } },
+    ...withChoices(route.basis, [
+      choice(8, 'A field that is not listed here is refused.'),
+      choice(70, 'Of a field that is named twice the last one counts.'),
+    ]),
+  }
+}
+
+/** The decision about who may use a permission, by what the permission is about. */
+const decisionOfSubject: Record<string, number> = {
+  organizations: 25,
+  keys: 25,
+  webhooks: 25,
+  deliveries: 25,
+  databases: 61,
+  backups: 61,
+  invoices: 61,
+  audit: 31,
+}
+
+function requiredRole({ needs }: Route): Choice {
+  if (needs === 'operator') return choice(79, 'For operators: takes an operator token, and nothing else.')
+  const decision = needs === 'deliveries:send' ? 47 : decisionOfSubject[needs.split(':')[0]!]!
+  const reaches = Object.entries(permissionTable[needs]) as [Role, string][]
+  const [all, own] = ['all', 'own'].map((reach) =>
+    reaches.filter(([, given]) => given === reach).map(([role]) => `\`${role}\``),
+  )
+  const limited = own!.length === 0 ? '' : `; ${own!.join(' and ')} for what is their own`
+  return choice(decision, `Needs the permission \`${needs}\`, for the roles ${all!.join(', ')}${limited}.`)
+}
+
+/** The path of a route as OpenAPI writes it: `/organizations/{org_id}`. */
+export const documentedPath = (path: string): string =>
+  path.replace(/:(\w+)/g, (_, name) => `{${pathParameter(name).name}}`)
+
+function parametersOf(route: Route, schemas: Record<string, Json>): Json[] {
+  const query = (route.query as { properties?: Record<string, TSchema> } | undefined)?.properties ?? {}
+  return [
+    ...pathParameterNames(route.path).map(documentedParameter),
+    ...Object.entries(query).map(([name, schema]) => queryParameter(name, plain(schema, schemas))),
+  ]
+}
+
+function documentedParameter(name: string): Json {
+  const parameter = pathParameter(name)
+  const choices = 'prefix' in parameter ? [choice(72, `A TypeID that starts with \`${parameter.prefix}_\`.`)] : []
+  return {
+    name: parameter.name,
+    in: 'path',
+    required: true,
+    description: parameter.description,
+    schema: { type: 'string', pattern: patternOf(parameter) },
+    ...withChoices(parameter.basis ?? specified, choices),
+  }
+}
+
+const queryParameter = (
+  name: string,
+  { description, 'x-basis': basis, 'x-decision': decision, 'x-chosen': choices, ...schema }: Json,
+): Json => ({
+  name,
+  in: 'query',
+  required: false,
+  description,
+  schema,
+  'x-basis': basis,
+  'x-decision': decision,
+  'x-chosen': choices,
+})

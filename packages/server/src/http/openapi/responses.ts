@@ -1,0 +1,171 @@
+import Type from 'typebox'
+import { Fault, type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
+import { type Basis, type Choice, choice, chosen, type Json, mark, withChoices } from '../basis.ts'
+import { problemOf } from '../problems.ts'
+import type { Conflict, Route } from '../route.ts'
+import { exampleOf } from './examples.ts'
+import { header, noStore, plain } from './nodes.ts'
+
+/** The responses of an operation by status: its success, and every problem. */
+export function responsesOf(route: Route, schemas: Record<string, Json>): Record<string, Json> {
+  const { status, description, schema } = route.success
+  return {
+    [status]: {
+      description,
+      ...chosen(1),
+      headers: { ...successHeaders(route), ...noStore },
+      ...(schema && { content: { 'application/json': successContent(plain(schema, schemas)) } }),
+    },
+    ...problemsOf(route),
+  }
+}
+
+const successContent = (schema: Json): Json => ({
+  schema: isList(schema) ? { ...schema, description: 'Newest first.', ...chosen(2) } : schema,
+  example: exampleOf(schema),
+})
+
+const isList = (schema: unknown): boolean => (schema as Json | undefined)?.type === 'array'
+
+function successHeaders(route: Route): Json {
+  if (route.success.status === 201) return header('Location', 'The path of what was made.', chosen(1))
+  if (isList(route.success.schema)) return header('Link', '`rel="next"` on a page that is not the last.', chosen(3))
+  return {}
+}
+
+type Problem = { code: FaultCode; when?: string; basis: Basis }
+
+function problemsOf(route: Route): Record<string, Json> {
+  const codes: (FaultCode | Conflict)[] = [
+    'request.malformed',
+    'auth.required',
+    'auth.invalid_token',
+    'request.invalid',
+    'internal',
+    'service.unavailable',
+    ...(route.faults ?? []),
+  ]
+  if (route.path.includes(':orgId') || route.needs === 'operator') codes.push('auth.permission_missing')
+  // A DELETE takes no body, but one that is sent is read and may be refused.
+  if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
+  const answers: Record<string, Json> = {}
+  for (const one of new Set(codes)) {
+    const problem = typeof one === 'string' ? { code: one, basis: basisOf(one, route) } : conflictOf(one)
+    const { status } = faultCatalogue[problem.code]
+    answers[status] = answers[status] ? also(answers[status], problem) : problemResponse(problem)
+  }
+  return answers
+}
+
+const conflictOf = ({ code, decision, when }: Conflict): Problem => ({ code, when, basis: chosen(decision) })
+
+export const problemResponse = (problem: Problem, headers: Json = {}): Json => ({
+  description: sentence(problem),
+  ...problem.basis,
+  headers: { ...headersOf(problem.code), ...headers, ...noStore },
+  content: {
+    'application/problem+json': {
+      schema: { $ref: '#/components/schemas/Problem' },
+      example: problemExample(problem.code),
+    },
+  },
+})
+
+const problemExample = (code: FaultCode) =>
+  problemOf(new Fault(code, { public: `${faultCatalogue[code].title}.` }), 'req_example_1')
+
+const sentence = ({ code, when }: Problem): string =>
+  `\`${code}\`: ${faultCatalogue[code].title}${when === undefined ? '' : `, ${when}`}.`
+
+/** Adds a second code with the same status. */
+export function also(response: Json, problem: Problem): Json {
+  const same = response['x-decision'] === (problem.basis as { 'x-decision': number })['x-decision']
+  if (same) return { ...response, description: `${response.description} ${sentence(problem)}` }
+  const added = choice((problem.basis as { 'x-decision': number })['x-decision'], sentence(problem))
+  return { ...response, 'x-chosen': [...((response['x-chosen'] as Choice[]) ?? []), added] }
+}
+
+const decisions: Partial<Record<FaultCode, number>> = {
+  'auth.required': 5,
+  'auth.invalid_token': 5,
+  'auth.permission_missing': 6,
+  not_found: 7,
+  'request.malformed': 8,
+  'request.too_large': 8,
+  'request.unsupported_media_type': 8,
+  'request.invalid': 8,
+  'request.header_too_large': 8,
+  'request.timeout': 8,
+  'request.expectation_failed': 8,
+  'request.method_not_allowed': 71,
+  'limit.reached': 27,
+}
+
+const choices: Partial<Record<FaultCode, Choice>> = {
+  'auth.required': choice(
+    76,
+    'Checked right after path and method are known, before the body is read, and again when the body came later.',
+  ),
+  'auth.permission_missing': choice(
+    76,
+    'Checked before the body is read, and before an id within the organization is looked up.',
+  ),
+  'request.too_large': choice(27, '64 KiB, unless the operator has set another limit.'),
+  'request.invalid': choice(77, 'A query parameter that is not listed here is refused like an unknown field.'),
+}
+
+export function basisOf(code: FaultCode, route?: Route): Basis {
+  const own = route?.bodyBytesMax
+  if (code === 'request.too_large' && own !== undefined) {
+    return withChoices(chosen(8), [choice(41, `${own / 1_048_576} MiB for all of them together.`)])
+  }
+  return withChoices(chosen(decisions[code] ?? 4), choices[code] === undefined ? [] : [choices[code]])
+}
+
+function headersOf(code: FaultCode): Json {
+  if (code === 'auth.permission_missing') {
+    return header(
+      'WWW-Authenticate',
+      '`Bearer error="insufficient_scope"` with the `scope` that is missing.',
+      chosen(6),
+    )
+  }
+  if (code === 'auth.required' || code === 'auth.invalid_token') {
+    return header('WWW-Authenticate', '`Bearer`, and `error="invalid_token"` if there was a token.', chosen(5))
+  }
+  return code === 'service.unavailable' ? header('Retry-After', 'Seconds to wait.', chosen(4)) : {}
+}
+
+const here = chosen(4)
+
+/** The body of every error answer (RFC 9457). */
+export const problemSchema = Type.Object(
+  {
+    type: mark(here, Type.String({ description: 'A URN that ends in the code.' })),
+    title: mark(here, Type.String({ description: 'The same for every problem of this code.' })),
+    status: mark(here, Type.Integer({ description: 'The status of the answer.' })),
+    code: mark(
+      here,
+      Type.Enum(Object.keys(faultCatalogue) as FaultCode[], { description: 'Stable: test for this one.' }),
+    ),
+    detail: mark(here, Type.String({ description: 'What happened this time, and what to do.' })),
+    errors: Type.Optional(
+      mark(
+        here,
+        Type.Array(
+          Type.Object(
+            {
+              pointer: Type.Optional(mark(here, Type.String({ description: 'JSON pointer into the body.' }))),
+              parameter: Type.Optional(mark(here, Type.String({ description: 'Name of the query parameter.' }))),
+              detail: mark(here, Type.String({ description: 'What is wrong with it.' })),
+            },
+            { additionalProperties: false },
+          ),
+          { description: 'Which fields broke a rule.' },
+        ),
+      ),
+    ),
+    request_id: Type.Optional(mark(here, Type.String({ description: 'On a 500: what to quote to the operator.' }))),
+  },
+  { additionalProperties: false },
+)

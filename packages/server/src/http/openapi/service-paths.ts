@@ -1,0 +1,187 @@
+import { type Choice, choice, chosen, type Json, withChoices } from '../basis.ts'
+import { header, noStore } from './nodes.ts'
+import { headToo, operationId } from './operations.ts'
+import { also, basisOf, problemResponse } from './responses.ts'
+
+type Page = {
+  path: string
+  decision: number
+  summary: string
+  description: string
+  choices?: Choice[]
+  content: Json
+  headers?: Json
+  otherAnswers?: Record<string, Json>
+}
+
+const okContent = {
+  'application/json': {
+    schema: {
+      type: 'object',
+      properties: { status: { type: 'string', const: 'ok', description: 'Always `ok`.', ...chosen(32) } },
+      required: ['status'],
+      additionalProperties: false,
+    },
+    example: { status: 'ok' },
+  },
+}
+
+const textContent = (mediaType: string, example: string): Json => ({
+  [mediaType]: { schema: { type: 'string' }, example },
+})
+
+const noSniff = header('X-Content-Type-Options', 'Always `nosniff`.', chosen(78))
+
+/** What is served besides the route table. */
+const pages: Page[] = [
+  {
+    path: '/healthz',
+    decision: 32,
+    summary: 'Liveness',
+    description: 'Answers while the process lives.',
+    content: okContent,
+  },
+  {
+    path: '/readyz',
+    decision: 32,
+    summary: 'Readiness',
+    description:
+      'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer.',
+    content: okContent,
+    otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
+  },
+  {
+    path: '/metrics',
+    decision: 42,
+    summary: 'Metrics',
+    description: 'Numbers for Prometheus: about the process, and about deliveries. No label names an organization.',
+    choices: [
+      choice(
+        42,
+        'Asks for the bearer token of `KEYHOOK_METRICS_TOKEN`; without that setting, answers this machine only.',
+      ),
+    ],
+    content: textContent('text/plain', '# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 1.25\n'),
+    otherAnswers: {
+      401: also(
+        problemResponse({ code: 'auth.required', when: 'where the operator has set a token', basis: chosen(42) }),
+        { code: 'auth.invalid_token', basis: chosen(42) },
+      ),
+      404: problemResponse({
+        code: 'not_found',
+        when: 'for callers elsewhere where no token is set',
+        basis: chosen(42),
+      }),
+    },
+  },
+  {
+    path: '/openapi.json',
+    decision: 78,
+    summary: 'This document',
+    description: 'OpenAPI 3.1, made from the schemas that validate.',
+    content: {
+      'application/json': {
+        schema: { type: 'object' },
+        example: { openapi: '3.1.1', info: { title: 'Keyhook', version: '1' }, paths: {} },
+      },
+    },
+  },
+  {
+    path: '/docs',
+    decision: 78,
+    summary: 'API reference',
+    description: 'This document as a page, with search, code samples and requests to this server.',
+    choices: [choice(78, '`/` redirects here, with 302.')],
+    content: textContent('text/html', '<!doctype html>'),
+    headers: {
+      ...header('Content-Security-Policy', 'Scripts and requests of this origin only.', chosen(78)),
+      ...noSniff,
+    },
+  },
+  {
+    path: '/docs/scalar.js',
+    decision: 78,
+    summary: 'Script of the API reference',
+    description: 'The script that `/docs` loads.',
+    content: textContent('text/javascript', '(function () {})()'),
+    headers: {
+      ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
+      ...header('ETag', 'A hash of the script.', chosen(33)),
+      ...noSniff,
+    },
+    otherAnswers: {
+      304: {
+        description: 'The caller has it: `If-None-Match` names its `ETag`.',
+        ...chosen(33),
+        headers: {
+          ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
+          ...header('ETag', 'A hash of the script.', chosen(33)),
+          ...noSniff,
+        },
+      },
+    },
+  },
+  {
+    path: '/docs/decisions',
+    decision: 78,
+    summary: 'Decisions',
+    description: 'The register of decisions that this document refers to by number, as Markdown.',
+    content: textContent('text/plain', '# The register of decisions\n'),
+    headers: noSniff,
+  },
+]
+
+export const servicePaths = (): Record<string, Record<string, Json>> =>
+  Object.fromEntries(pages.map((page) => [page.path, { get: operationOf(page) }]))
+
+const operationOf = (page: Page): Json => ({
+  operationId: operationId(page.summary),
+  tags: ['Service'],
+  summary: page.summary,
+  description: page.description,
+  security: [],
+  ...withChoices(chosen(page.decision), [...(page.choices ?? []), headToo]),
+  parameters: [],
+  responses: {
+    200: {
+      description: 'Success.',
+      ...chosen(page.decision),
+      headers: { ...noStore, ...page.headers },
+      content: page.content,
+    },
+    400: problemResponse({ code: 'request.malformed', basis: basisOf('request.malformed') }),
+    ...page.otherAnswers,
+  },
+})
+
+/** The 405 of every path. */
+export const otherMethods = (methods: readonly string[]): Json => {
+  const allowed = methods.flatMap((method) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()])).join(', ')
+  const allow = header('Allow', 'The methods of this path.', chosen(71), { type: 'string', const: allowed })
+  return {
+    description: 'Every other method, with or without a token.',
+    ...chosen(71),
+    responses: { 405: problemResponse({ code: 'request.method_not_allowed', basis: chosen(71) }, allow) },
+  }
+}
+
+/** Answers that any request can get, before its path is known. */
+export const anyRequest: Json = {
+  description: 'What any request may be answered, whatever it asks for.',
+  ...withChoices(chosen(8), [choice(80, 'No answer carries CORS headers, and none sets a cookie.')]),
+  responses: {
+    400: problemResponse({
+      code: 'request.malformed',
+      when: 'because it is not HTTP/1.1 as RFC 9112 has it',
+      basis: basisOf('request.malformed'),
+    }),
+    404: problemResponse({
+      code: 'not_found',
+      when: 'on a path that is none of these, letter for letter',
+      basis: chosen(77),
+    }),
+    408: problemResponse({ code: 'request.timeout', basis: basisOf('request.timeout') }),
+    417: problemResponse({ code: 'request.expectation_failed', basis: basisOf('request.expectation_failed') }),
+    431: problemResponse({ code: 'request.header_too_large', basis: basisOf('request.header_too_large') }),
+  },
+}
