@@ -1,12 +1,12 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { interrupted } from '../../src/webhooks/engine/outcome.ts'
 import { createDispatchStore, type DispatchStore } from '../../src/webhooks/engine/store.ts'
 import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
 import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
 import { wakeLanes } from '../../src/webhooks/sql/wake.ts'
 import { createDatabaseTables } from './database-tables.ts'
-import { unknownOutcome } from './exchanges.ts'
 import { createModel, type Statements } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
 
@@ -17,14 +17,17 @@ import { type Random, seededRandom } from './random.ts'
  */
 
 const elevenDaysMs = 1_000_000_000
-const steps = 400
+const steps = 300
 const wakesMax = 2
 
 type Tokens = { model: number; real: number }
 type Held = { laneId: number; redeliveryRequests: number; tokens: Tokens }
 type Begun = Omit<NewAttempt, 'token'> & { tokens: Tokens }
 
-test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements (seed %i)', async (seed) => {
+const counts = new Map<string, number>()
+const count = (what: string, times: number) => void counts.set(what, (counts.get(what) ?? 0) + times)
+
+test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed %i)', async (seed) => {
   const random = seededRandom(seed)
   const real = await createDatabaseTables()
   onTestFinished(real.close)
@@ -39,8 +42,6 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
   const due: DueDelivery[] = []
   const begun: Begun[] = []
   const cursors = [{ orgId: '', firstSeq: 0 }]
-  const counts = new Map<string, number>()
-  const count = (what: string, times: number) => void counts.set(what, (counts.get(what) ?? 0) + times)
 
   const storeWith = (ms: number): DispatchStore => ({
     ...createDispatchStore(db, ms),
@@ -164,7 +165,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
         (side) => [
           settled.map(({ attempt, retryMs }) => ({
             attempt: withToken(attempt, side),
-            outcome: { ...unknownOutcome, status: 'failed' as const },
+            outcome: { ...interrupted, status: 'failed' as const },
             tries: attempt.tries + 1,
             retryMs,
           })),
@@ -216,8 +217,8 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     },
     async (draw) => {
       if (model.attempts.size === 0) return
-      const { laneId, eventSeq } = draw.pick([...model.attempts.values()])
-      expect(model.redeliver(laneId, eventSeq)).toBe(await real.redeliver(laneId, eventSeq))
+      const { laneId, eventSeq, attemptId } = draw.pick([...model.attempts.values()])
+      expect(model.redeliver(laneId, eventSeq)).toBe(await real.redeliver(laneId, attemptId))
     },
     async (draw) => {
       if (draw.chance(0.9)) return
@@ -241,8 +242,11 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('the model behaves like the real statements 
     }
   }
   for (const { status } of model.attempts.values()) count(status, 1)
+})
+
+test('the runs above begin, settle, interrupt, retry, wake and release', () => {
   for (const what of ['woken', 'first attempts', 'retries', 'begun again', 'failed', 'interrupted', 'released']) {
-    expect(counts.get(what), what).toBeGreaterThan(0)
+    expect(counts.get(what), what).toBeGreaterThan(5)
   }
 })
 

@@ -129,7 +129,8 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
           const lane = lanes.get(laneId)
           if (lane === undefined || lane.token !== token || locked.has(laneId)) return []
           const isQuiet = lane.headSeq <= lane.cursorSeq && lane.redeliveryRequests === redeliveryRequests
-          if (!abandon && !(lane.server === tables.server && (lane.ended || isQuiet))) return []
+          const isUsed = lane.server !== tables.server || tables.inFlightOf(laneId).length > 0
+          if (!abandon && (isUsed || !(lane.ended || isQuiet))) return []
           tables.update(lane, { owner: null, dueMs: dueAfterRelease(lane, abandon) })
           return [laneId]
         }),
@@ -219,7 +220,8 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
   }
 
   function dueAfterRelease(lane: LaneRow, abandon: boolean): number | null {
-    if (lane.ended) return tables.inFlightOf(lane.id).length > 0 ? now() : null
+    if (tables.inFlightOf(lane.id).length > 0) return now()
+    if (lane.ended) return null
     return abandon ? now() : earliest(tables.retriesOf(lane.id).map((row) => row.dueMs))
   }
 

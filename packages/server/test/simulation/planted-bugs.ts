@@ -71,11 +71,13 @@ export const plantedBugs: Record<string, PlantedBug> = {
     }
   },
 
-  // Without the comparison, release would compute the lane's due time from retries of before the request.
-  'release ignores redelivery requests'(model) {
+  // Without the comparison, a request just before the release is missed: the due time comes from the retries of before it.
+  'release ignores redelivery requests'(model, random) {
     const { release } = model.statements
     model.statements.release = (held) =>
       held.flatMap((one) => {
+        const attempt = [...model.attempts.values()].find(({ laneId }) => laneId === one.laneId)
+        if (attempt !== undefined && random.chance(0.05)) model.redeliver(one.laneId, attempt.eventSeq)
         const { redeliveryRequests } = model.lanes.get(one.laneId)!
         const unseen = redeliveryRequests === one.redeliveryRequests ? [] : model.retriesOf(one.laneId)
         for (const { laneId, eventSeq } of unseen) model.retries.delete(keyOf(laneId, eventSeq))

@@ -1,7 +1,7 @@
 import { createDispatcher, type Dispatcher } from '../../src/webhooks/engine/dispatcher.ts'
+import { interrupted } from '../../src/webhooks/engine/outcome.ts'
 import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
 import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/port.ts'
-import { unknownOutcome } from './exchanges.ts'
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'
 
@@ -11,6 +11,7 @@ export type Process = { host: Host; dispatcher: Dispatcher; kill(): void; pause(
 export const lateMsMax = 4_000
 
 const unavailable = new Error('PostgreSQL is away')
+const dataError = new Error('PostgreSQL cannot store this')
 
 /** One dispatcher as it runs in production. Everything that it touches is simulated. */
 export function startProcess(world: World, name: string): Process {
@@ -33,9 +34,9 @@ export function startProcess(world: World, name: string): Process {
       return sender
     },
     ensurePartitions: async () => {},
-    isDataError: () => false,
+    isDataError: (error) => error === dataError,
     onError(error, step) {
-      if (error !== unavailable) checks.fail(`${name}, ${step}: ${(error as Error).stack}`)
+      if (error !== unavailable && error !== dataError) checks.fail(`${name}, ${step}: ${(error as Error).stack}`)
     },
     observe: { attempted() {}, batch() {} },
   })
@@ -78,7 +79,8 @@ const brief = (value: unknown): string =>
   }) ?? ''
 
 /** Each statement travels to the model, happens there at one moment, and its answer travels back. */
-function createStore({ timeline, random, model, checks, database, trace }: World, host: Host): DispatchStore {
+function createStore(world: World, host: Host): DispatchStore {
+  const { timeline, random, model, checks, database, trace } = world
   function send<T>(name: string, given: unknown, statement: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const answer = (run: () => void) => timeline.after(database.latencyMs(), run, host)
@@ -96,7 +98,12 @@ function createStore({ timeline, random, model, checks, database, trace }: World
             })
           return answer(() => reject(unavailable))
         }
-        const result = statement()
+        let result: T
+        try {
+          result = statement()
+        } catch (error) {
+          return answer(() => reject(error))
+        }
         trace(`${host.name} ${name} ${brief(given)} -> ${brief(result)}`)
         // Committed, and the answer is lost.
         if (random.chance(database.lossChance)) answer(() => reject(unavailable))
@@ -134,6 +141,7 @@ function createStore({ timeline, random, model, checks, database, trace }: World
     },
     settle: (attempts) =>
       send('settle', attempts, () => {
+        if (attempts.some(world.isUnstorable)) throw dataError
         const tokens = new Map([...model.lanes].map(([id, lane]) => [id, lane.token]))
         const known = new Set(model.attempts.keys())
         const recorded = statements.settle(attempts)
@@ -200,7 +208,7 @@ function createSender(world: World, host: Host, laneId: number): Sender {
 }
 
 const exchangeOf = (status: Exchange['status'], ms: number): Exchange => ({
-  ...unknownOutcome,
+  ...interrupted,
   status,
   durationUs: ms * 1_000,
   error: status === 'succeeded' ? null : { code: status === 'failed' ? 'timeout' : 'interrupted', detail: '' },

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { plantedBugs } from './planted-bugs.ts'
 import { runSeed } from './run.ts'
-import { acrossFailover, acrossRestart, withSlowDatabase } from './scenarios/database.ts'
+import { acrossFailover, acrossRestart, withSlowDatabase, withUnstorableAttempt } from './scenarios/database.ts'
 import { inFlightAfterDeletionMs, sentAfterDeletion } from './scenarios/deletion.ts'
 import { fairWaitMs, longestWaitMs } from './scenarios/fairness.ts'
 import { requestsAtOnceMax } from './scenarios/hanging-receivers.ts'
@@ -104,6 +104,12 @@ test('an outcome is not recorded for another event that got the same number afte
 
 test('where PostgreSQL takes most of a second for a statement, each delivery is sent once', async () => {
   expect(await withSlowDatabase()).toEqual({ attempts: 30, requests: 30 })
+})
+
+test('an attempt that cannot be stored holds up no other', async () => {
+  const { othersMs, itsMs } = await withUnstorableAttempt()
+  expect(othersMs).toBeLessThan(2_000)
+  expect(itsMs).toBeLessThan(15_000)
 })
 
 test('a process that lacks the key of a webhook leaves the lane to others, and tries it once a minute', async () => {

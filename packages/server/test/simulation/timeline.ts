@@ -1,13 +1,15 @@
 import type { Clock } from '../../src/webhooks/engine/clock.ts'
 
-/** A process: what it has planned happens only while it lives, and not while it is paused. */
+/** A process: its timers run only while it lives, and not while it is paused. */
 export type Host = { name: string; alive: boolean; pausedUntilMs: number; clockSkewMs: number }
 
 type Planned = { atMs: number; order: number; host: Host | null; run: (() => void) | null }
 
+const stepsAtOnceMax = 100_000
+
 export type Timeline = ReturnType<typeof createTimeline>
 
-/** Simulated time: it stands still while something happens, and then jumps to what happens next. */
+/** Simulated time: it jumps from one step to the next. */
 export function createTimeline(startMs: number) {
   const heap: Planned[] = []
   let nowMs = startMs
@@ -43,7 +45,7 @@ export function createTimeline(startMs: number) {
     return first
   }
 
-  /** The function it returns takes it back. */
+  /** Returns a function that cancels it. */
   function after(ms: number, run: () => void, host: Host | null = null): () => void {
     const planned: Planned = { atMs: nowMs + Math.max(0, ms), order: order++, host, run }
     push(planned)
@@ -60,9 +62,10 @@ export function createTimeline(startMs: number) {
       soon: (run) => void after(0, run, host),
       after: (ms, run) => after(ms, run, host),
     }),
-    /** Goes on until it is over, or nothing is left to happen, or so much simulated time has passed. */
+    /** Runs until `isOver`, or no step is left, or that much simulated time has passed. */
     async run(isOver: () => boolean, msMax: number): Promise<boolean> {
       const endMs = nowMs + msMax
+      let stepsAtOnce = 0
       while (!isOver()) {
         const planned = pop()
         if (planned === undefined) return false
@@ -73,14 +76,16 @@ export function createTimeline(startMs: number) {
         }
         const { host, run } = planned
         if (run === null || host?.alive === false) continue
+        stepsAtOnce = planned.atMs > nowMs ? 0 : stepsAtOnce + 1
+        if (stepsAtOnce > stepsAtOnceMax) throw new Error('steps are repeated without end, and no time passes')
         nowMs = Math.max(nowMs, planned.atMs)
         if (host !== null && host.pausedUntilMs > nowMs) {
-          // The same one, so that whoever planned it can still cancel it.
+          // The same object, so that it can still be cancelled.
           push(Object.assign(planned, { atMs: host.pausedUntilMs, order: order++ }))
           continue
         }
         run()
-        // Everything that follows from it without time passing: promises, one after the other.
+        // Everything that follows by promises, without time passing.
         await new Promise((done) => setImmediate(done))
       }
       return true

@@ -1,5 +1,6 @@
 import type { RetrySchedule } from '../../src/domain/retry-schedule.ts'
 import type { DispatcherLimits } from '../../src/webhooks/engine/dispatcher.ts'
+import type { SettledAttempt } from '../../src/webhooks/sql/settle.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { createModel, type Model } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
@@ -29,6 +30,8 @@ export type World = {
   opens(processName: string, laneId: number): boolean
   /** `latencyMs`: of one direction. `lossChance`: that a statement or its answer is lost. */
   database: { isDown: boolean; latencyMs(): number; lossChance: number }
+  /** Whether the database rejects the attempt as data that it cannot store. */
+  isUnstorable(attempt: SettledAttempt): boolean
   /** Every step, for whoever replays a seed. */
   trace(text: string): void
 }
@@ -50,6 +53,7 @@ export function createWorld(seed: number, { schedule = [0] as RetrySchedule, lan
     receive: () => ({ status: 'succeeded', latencyMs: 1 }),
     opens: () => true,
     database: { isDown: false, latencyMs: () => 1, lossChance: 0 },
+    isUnstorable: () => false,
     trace() {},
   }
   return world

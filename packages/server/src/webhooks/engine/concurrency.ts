@@ -1,7 +1,10 @@
 import type { Exchange } from '../sender/port.ts'
 
-/** A new lane starts with one request: nothing is known about its receiver yet. */
-export const firstConcurrency = 1
+/**
+ * A new lane starts with few requests: nothing is known about its receiver yet. With one, a lane that gets a burst while other
+ * receivers hang would use one place of each that becomes free, and wait for a second deadline.
+ */
+export const firstConcurrency = 2
 
 /** Answers slower than this count like failures. */
 const slowUs = 2_000_000

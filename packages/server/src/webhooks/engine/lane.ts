@@ -37,6 +37,9 @@ const readings: Record<Reading, Record<ReadingEvent, Reading>> = {
   fetching_behind: { hint: 'fetching_behind', fetch: 'fetching', fetched_all: 'behind', fetched_page: 'behind' },
 }
 
+/** A delivery that was read. `attemptId`: a begin of it was sent before and found the lane locked. */
+export type ReadDelivery = DueDelivery & { attemptId?: string }
+
 export type Lane = {
   readonly lease: LeasedLane
   /** Null once the webhook is deleted: the lane is leased only to record what was left in flight. */
@@ -44,8 +47,8 @@ export type Lane = {
   state: LaneState
   reading: Reading
   /** Deliveries that were read and not begun: retries, then first attempts in order. */
-  retries: DueDelivery[]
-  firsts: DueDelivery[]
+  retries: ReadDelivery[]
+  firsts: ReadDelivery[]
   /** Newest delivery that was read. */
   readSeq: number
   redeliveryRequests: number
@@ -64,7 +67,11 @@ export type Lane = {
   isQueued: boolean
 }
 
-export const openLane = (lease: LeasedLane, sender: Sender | null, nowMs: number): Lane => ({
+export const openLane = (
+  lease: LeasedLane,
+  sender: Sender | null,
+  { nowMs, concurrencyMax }: { nowMs: number; concurrencyMax: number },
+): Lane => ({
   lease,
   sender,
   state: 'ready',
@@ -73,7 +80,7 @@ export const openLane = (lease: LeasedLane, sender: Sender | null, nowMs: number
   firsts: [],
   readSeq: lease.cursorSeq,
   redeliveryRequests: lease.redeliveryRequests,
-  concurrency: firstConcurrency,
+  concurrency: Math.min(firstConcurrency, concurrencyMax),
   inFlight: 0,
   unsettled: 0,
   bodyBytes: 0,
@@ -156,10 +163,10 @@ export function takeFetched(lane: Lane, request: FetchRequest, found: readonly D
 }
 
 /** Retries first: they have waited longest. */
-export const takeNext = (lane: Lane): DueDelivery => (lane.retries.shift() ?? lane.firsts.shift())!
+export const takeNext = (lane: Lane): ReadDelivery => (lane.retries.shift() ?? lane.firsts.shift())!
 
 /** What could not begin goes back to where it was, in order. */
-export function putBack(lane: Lane, deliveries: readonly DueDelivery[]): void {
+export function putBack(lane: Lane, deliveries: readonly ReadDelivery[]): void {
   lane.retries.unshift(...deliveries.filter((one) => one.attempts > 0))
   lane.firsts.unshift(...deliveries.filter((one) => one.attempts === 0))
 }

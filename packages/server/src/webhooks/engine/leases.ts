@@ -24,6 +24,7 @@ export function createLeases(deps: {
   held: HeldLanes
   leaseMs: number
   lanesMax: number
+  laneConcurrencyMax: number
   openSender: OpenSender
 }) {
   const { store, clock, retry, held } = deps
@@ -74,7 +75,8 @@ export function createLeases(deps: {
   function open(leased: LeasedLane): Lane | null {
     const { webhook, ...target } = leased
     const sender = webhook === null ? null : deps.openSender({ ...target, ...webhook })
-    if (webhook === null || sender !== null) return openLane(leased, sender, clock.now())
+    const limits = { nowMs: clock.now(), concurrencyMax: deps.laneConcurrencyMax }
+    if (webhook === null || sender !== null) return openLane(leased, sender, limits)
     // With no room to remember it, its lease is left to expire.
     if (unopened.size < unopenedMax) unopened.set(leased.laneId, clock.now() + unopenedMs)
     return null

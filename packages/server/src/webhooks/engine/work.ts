@@ -81,7 +81,8 @@ export function createWork(deps: {
   }
 
   function schedule(): void {
-    if (isScheduled || queue.size === 0 || waiters.length === 0) return
+    // With nothing free to take, the end of a request schedules again.
+    if (isStopped || isScheduled || queue.size === 0 || waiters.length === 0 || inFlight >= deps.inFlightMax) return
     if (waiters.length < beginsMax && queue.size < lanesForSecondBegin) return
     isScheduled = true
     clock.soon(() => {
@@ -120,7 +121,7 @@ export function createWork(deps: {
       eventSeq,
       attempt: attempts + 1,
       tries,
-      attemptId: deps.newAttemptId(nowMs),
+      attemptId: delivery.attemptId ?? deps.newAttemptId(nowMs),
       startedAtMs: nowMs,
     }
     lane.inFlight += 1
@@ -130,8 +131,14 @@ export function createWork(deps: {
   }
 
   function pauseLane(lane: Lane, ms: number): void {
-    lane.pausedUntilMs = Math.max(lane.pausedUntilMs, clock.now() + ms)
-    clock.after(ms, () => consider(lane))
+    const untilMs = clock.now() + ms
+    if (untilMs <= lane.pausedUntilMs) return
+    lane.pausedUntilMs = untilMs
+    clock.after(ms, () => {
+      // By the clock, which counts whole milliseconds, the timer may be early; nothing else would look at the lane soon.
+      if (lane.pausedUntilMs === untilMs) lane.pausedUntilMs = 0
+      consider(lane)
+    })
   }
 
   return {
@@ -152,18 +159,20 @@ export function createWork(deps: {
     ended(lane: Lane): void {
       lane.inFlight -= 1
       inFlight -= 1
+      schedule()
     },
     /** It did not begin: its lane's row is locked, or it had begun before. */
     notBegun({ lane }: Starting): void {
       lane.inFlight -= 1
       lane.unsettled -= 1
       inFlight -= 1
+      schedule()
     },
-    /** Tried again later, in the same order. */
+    /** Tried again later, in the same order and with the same ids: an earlier begin whose answer was lost may have written them. */
     postpone(lane: Lane, theirs: readonly Starting[], ms: number): void {
       putBack(
         lane,
-        theirs.map(({ delivery }) => delivery),
+        theirs.map(({ delivery, attempt }) => ({ ...delivery, attemptId: attempt.attemptId })),
       )
       pauseLane(lane, ms)
     },

@@ -170,8 +170,9 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
     )
     update keyhook.lanes l
     set lease_owner = null, due_at = case
-      -- Of a deleted webhook only an attempt without an outcome matters.
-      when l.ended_at is not null then (select now() from keyhook.in_flight f where f.lane_id = l.id limit 1)
+      -- An attempt without an outcome is interrupted by the next holder.
+      when exists (select from keyhook.in_flight f where f.lane_id = l.id) then now()
+      when l.ended_at is not null then null
       when g.abandon then now()
       else (select min(r.due_at) from keyhook.retries r where r.lane_id = l.id)
     end

@@ -63,3 +63,26 @@ export async function acrossFailover(): Promise<{ received: string[]; recorded: 
   if (checks.violation !== null) throw new Error(checks.violation)
   return { received: checks.requests.map((one) => one.eventId), recorded: model.attempts.size }
 }
+
+/**
+ * The database cannot store the outcome of one attempt: not with the response, and for ten seconds not without it. Returns how
+ * long the other deliveries took, of the same lane and another one, and how long that one took.
+ */
+export async function withUnstorableAttempt(): Promise<{ othersMs: number; itsMs: number }> {
+  const world = createWorld(1)
+  const { timeline, model, checks } = world
+  const startMs = timeline.now()
+  const isIts = (one: { laneId: number; eventSeq: number }) => one.laneId === 1 && one.eventSeq === 3
+  world.isUnstorable = ({ attempt, outcome }) =>
+    isIts(attempt) && (outcome.error?.detail !== null || timeline.now() < startMs + 10_000)
+  world.receive = () => ({ status: 'failed', latencyMs: 5 })
+  for (let lanes = 0; lanes < 2; lanes++) model.addLane(org)
+  model.publish(org, { count: 20 })
+  const { kill } = startProcess(world, 'process')
+  await timeline.run(() => model.attempts.size === 39, 60_000)
+  const othersMs = timeline.now() - startMs
+  await timeline.run(checks.isFinished, 60_000)
+  kill()
+  if (checks.violation !== null) throw new Error(checks.violation)
+  return { othersMs, itsMs: timeline.now() - startMs }
+}
