@@ -49,13 +49,13 @@ export const deliverySettings = {
     'KEYHOOK_DELIVERY_TIMEOUT_MS',
     '15000',
     integer(100, 300_000, 'a number of milliseconds'),
-    'How long one attempt may take, from the look-up of the name to the last byte of the response.',
+    'How long one attempt may take, from DNS to the last byte of the response.',
   ),
   deliveryConnectMsMax: setting(
     'KEYHOOK_DELIVERY_CONNECT_TIMEOUT_MS',
     '5000',
     integer(50, 60_000, 'a number of milliseconds'),
-    'How long of that may pass until the connection stands (name, TCP, TLS).',
+    'How much of that the connection may take (DNS, TCP, TLS).',
   ),
   deliverySchedule: setting(
     'KEYHOOK_DELIVERY_RETRY_SCHEDULE',
@@ -73,7 +73,7 @@ export const deliverySettings = {
     'KEYHOOK_DELIVERY_IN_FLIGHT_MAX',
     '10000',
     integer(1, 1_000_000, 'a number of requests'),
-    'Most requests to receivers that a process has in flight, and most connections that it keeps open between them. Each takes some 65 KB and an open file: of those that the process may have (`ulimit -n`) no more than 60 in a hundred are used for the former, which the log says where it is less, and 30 for the latter.',
+    "Most requests to receivers that a process has in flight, and most connections that it keeps open between them. Each takes some 65 KB and an open file: at most 60 % of the process's limit (`ulimit -n`) are used for the former, which is logged when it is less than the setting, and 30 % for the latter.",
   ),
   deliveryLaneWidthMax: setting(
     'KEYHOOK_DELIVERY_PER_WEBHOOK_MAX',
@@ -97,13 +97,13 @@ export const deliverySettings = {
     'KEYHOOK_DELIVERY_LEASE_MS',
     '10000',
     integer(500, leaseMsMax, 'a number of milliseconds'),
-    'After so long without a sign of life from a dispatcher, others take over its webhooks.',
+    'How long a dispatcher may hold a webhook without renewing; then others take over.',
   ),
   deliveryDrainMsMax: setting(
     'KEYHOOK_DELIVERY_DRAIN_MS',
     '10000',
     integer(0, 600_000, 'a number of milliseconds'),
-    'How long a process that is told to stop waits for deliveries in flight.',
+    'How long a process that stops waits for deliveries in flight.',
   ),
   eventBytesMax: setting(
     'KEYHOOK_EVENT_BYTES_MAX',
@@ -119,7 +119,7 @@ export const deliverySettings = {
   metricsToken: optional(
     'KEYHOOK_METRICS_TOKEN',
     matching(/^[A-Za-z0-9._~+/-]+=*$/, 'a bearer token (letters, digits and . _ ~ + / -, then perhaps =)'),
-    'Bearer token that `GET /metrics` asks for. Unset: it answers callers on the same machine only, and whoever comes through a proxy there that adds no `X-Forwarded-For`, `Forwarded` or `Via`.',
+    'Bearer token that `GET /metrics` asks for. Unset: it answers callers on the same machine only, and requests through a proxy there that adds no `X-Forwarded-For`, `Forwarded` or `Via`.',
     true,
   ),
   metricsPort: optional(

@@ -56,7 +56,7 @@ export const platformSettings = {
     'KEYHOOK_NODE_PATIENCE_SECONDS',
     '60',
     integer(5, 86_400, 'a number of seconds'),
-    'How long a backup or restore waits for a node that is not heard of any more, before it fails.',
+    'How long a backup or restore waits for a node without a heartbeat, before it fails.',
   ),
   archivesDir: optional(
     'KEYHOOK_ARCHIVES_DIR',
@@ -72,7 +72,7 @@ export const platformSettings = {
     'KEYHOOK_BACKUPS_KEPT',
     '7',
     integer(1, 10_000, 'a number of backups'),
-    'How many scheduled backups of a database are kept; those that somebody asked for stay.',
+    'How many scheduled backups of a database are kept; requested ones stay.',
   ),
   currency: setting(
     'KEYHOOK_CURRENCY',

@@ -45,7 +45,7 @@ export const serverSettings = {
     'KEYHOOK_DATABASE_CONNECTIONS',
     '10',
     integer(1, 1_000, 'a number of connections'),
-    'Most PostgreSQL connections that a process shares among its work. Besides these it has up to 2 for authentication (`api`), 7 for deliveries (`dispatcher`) and 5 for jobs (`jobs`; `api` from the first job that it hands out).',
+    'Most PostgreSQL connections that a process shares among its work. Besides these it has up to 2 for authentication and 4 for event intake (`api`), 7 for deliveries (`dispatcher`) and 5 for jobs (`jobs`; `api` from the first job that it enqueues).',
   ),
   dataDir: setting(
     'KEYHOOK_DATA_DIR',
@@ -92,7 +92,7 @@ export const serverSettings = {
   trustedProxies: optional(
     'KEYHOOK_TRUSTED_PROXIES',
     proxies,
-    'Addresses or CIDRs, comma-separated, whose `X-Forwarded-For` is believed for audit entries.',
+    'Addresses or CIDRs, comma-separated, whose `X-Forwarded-For` is trusted for audit entries.',
   ),
   requestBytesMax: setting(
     'KEYHOOK_REQUEST_BYTES_MAX',
