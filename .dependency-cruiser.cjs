@@ -4,25 +4,25 @@ const only = (name, from, allowed) => ({
   name,
   severity: 'error',
   from: { path: `${src}/${from}` },
-  to: { path: src, pathNot: allowed.map((room) => `${src}/${room}`) },
+  to: { path: src, pathNot: allowed.map((folder) => `${src}/${folder}`) },
 })
 
 const basis = ['kernel/', 'domain/', 'db/', 'store/', 'embedded/']
 const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'metrics.ts']
 
-const rooms = [
+const folders = [
   only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
   only('domain-is-pure', 'domain/', ['kernel/', 'domain/']),
-  only('embedded-runs-postgresql-and-knows-nobody', 'embedded/', ['embedded/']),
+  only('embedded-imports-nothing-of-ours', 'embedded/', ['embedded/']),
   only('db-is-below-store', 'db/', ['kernel/', 'domain/', 'db/']),
-  only('store-knows-no-http', 'store/', ['kernel/', 'domain/', 'db/', 'store/']),
-  only('login-knows-only-the-kernel', 'login/', ['kernel/', 'login/']),
+  only('store-is-above-db', 'store/', ['kernel/', 'domain/', 'db/', 'store/']),
+  only('login-is-above-kernel', 'login/', ['kernel/', 'login/']),
   only('webhooks-are-above-store', 'webhooks/', [...basis, 'log.ts', 'webhooks/']),
   only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publish.ts']),
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
-  only('listen-is-a-customer', 'listen/', ['domain/', 'listen/']),
-  only('settings-know-what-is-valid', 'settings/', [
+  only('listen-imports-only-domain', 'listen/', ['domain/', 'listen/']),
+  only('settings-import-validators', 'settings/', [
     'domain/',
     'login/issuer-url',
     'db/connection/connection-url',
@@ -30,7 +30,7 @@ const rooms = [
   ]),
   only('config-reads-settings', 'config.ts', ['settings/']),
   only('log-imports-nothing-of-ours', 'log.ts', []),
-  only('metrics-watch-the-engine', 'metrics.ts', ['webhooks/']),
+  only('metrics-are-above-webhooks', 'metrics.ts', ['webhooks/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
   only('compose-is-below-the-command-line', 'compose/', [...services, 'log.ts', 'startup/', 'compose/']),
   only('command-line-is-below-main', 'cli/', [...services, 'listen/', 'startup/', 'compose/', 'log.ts', 'cli/']),
@@ -41,11 +41,11 @@ module.exports = {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
     { name: 'no-orphans', severity: 'error', from: { orphan: true, path: src }, to: {} },
-    ...rooms,
+    ...folders,
     {
-      name: 'every-room-has-a-rule',
+      name: 'every-folder-has-a-rule',
       severity: 'error',
-      from: { path: src, pathNot: rooms.map((room) => room.from.path) },
+      from: { path: src, pathNot: folders.map((folder) => folder.from.path) },
       to: {},
     },
     {
@@ -61,7 +61,7 @@ module.exports = {
       to: { path: `${src}/webhooks/sender/http1/` },
     },
     {
-      name: 'http1-knows-no-sender',
+      name: 'http1-imports-no-sender',
       severity: 'error',
       from: { path: `${src}/webhooks/sender/http1/` },
       to: { path: `${src}/webhooks/`, pathNot: `${src}/webhooks/sender/http1/` },
