@@ -26,6 +26,8 @@ export function createLeases(deps: {
   lanesMax: number
   laneConcurrencyMax: number
   openSender: OpenSender
+  ensurePartitions(): Promise<void>
+  isDataError(error: unknown): boolean
 }) {
   const { store, clock, retry, held } = deps
   let wakeCursor = firstWake
@@ -68,7 +70,15 @@ export function createLeases(deps: {
   async function withoutStale(leased: readonly LeasedLane[]): Promise<readonly LeasedLane[]> {
     const takenOver = leased.filter((one) => one.takenOver)
     if (takenOver.length === 0) return leased
-    const clean = new Set(await retry('interrupt', () => store.interrupt(takenOver)))
+    const clean = new Set(
+      await retry(
+        'interrupt',
+        () => store.interrupt(takenOver),
+        async (error) => {
+          if (deps.isDataError(error)) await deps.ensurePartitions()
+        },
+      ),
+    )
     return leased.filter((one) => !one.takenOver || clean.has(one.laneId))
   }
 

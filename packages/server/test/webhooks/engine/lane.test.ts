@@ -81,7 +81,7 @@ test('a lane begins one batch at a time, and never more than its concurrency', (
   change(lane, 'begin')
   expect(canBegin(lane, 0)).toBe(false)
   change(lane, 'begun')
-  lane.inFlight = 1
+  lane.inFlight = 2
   expect(canBegin(lane, 0)).toBe(false)
   lane.inFlight = 0
   lane.pausedUntilMs = 10
