@@ -5,10 +5,19 @@ import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/po
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'
 
-export type Process = { host: Host; dispatcher: Dispatcher; kill(): void; pause(ms: number): void }
+export type Process = {
+  host: Host
+  dispatcher: Dispatcher
+  /** Stops in order, and then closes its connections; timers that are left still fire for a while. */
+  stop(): Promise<void>
+  kill(): void
+  pause(ms: number): void
+}
 
 /** How late a statement of a connection that was given up may still run. */
 export const lateMsMax = 4_000
+
+const afterStopMs = 5_000
 
 const unavailable = new Error('PostgreSQL is away')
 const dataError = new Error('PostgreSQL cannot store this')
@@ -16,7 +25,7 @@ const dataError = new Error('PostgreSQL cannot store this')
 /** One dispatcher as it runs in production. Everything that it touches is simulated. */
 export function startProcess(world: World, name: string): Process {
   const { timeline, random, checks } = world
-  const host: Host = { name, alive: true, pausedUntilMs: 0, clockSkewMs: random.int(-2_000, 2_000) }
+  const host: Host = { name, alive: true, stopped: false, pausedUntilMs: 0, clockSkewMs: random.int(-2_000, 2_000) }
   const senders = new Map<number, Sender>()
   let attempts = 0
   const dispatcher = createDispatcher({
@@ -41,14 +50,22 @@ export function startProcess(world: World, name: string): Process {
     observe: { attempted() {}, batch() {} },
   })
   dispatcher.start()
+  const kill = () => {
+    if (!host.alive) return
+    world.trace(`${name} ends`)
+    host.alive = false
+    checks.died(host)
+  }
   return {
     host,
     dispatcher,
-    kill() {
-      world.trace(`${name} ends`)
-      host.alive = false
-      checks.died(host)
+    async stop() {
+      await dispatcher.stop()
+      world.trace(`${name} has stopped`)
+      host.stopped = true
+      timeline.after(afterStopMs, kill)
     },
+    kill,
     pause(ms) {
       world.trace(`${name} is paused for ${ms} ms`)
       host.pausedUntilMs = Math.max(host.pausedUntilMs, timeline.now() + ms)
@@ -82,6 +99,7 @@ const brief = (value: unknown): string =>
 function createStore(world: World, host: Host): DispatchStore {
   const { timeline, random, model, checks, database, trace } = world
   function send<T>(name: string, given: unknown, statement: () => T): Promise<T> {
+    if (host.stopped) return Promise.reject(unavailable)
     return new Promise((resolve, reject) => {
       const answer = (run: () => void) => timeline.after(database.latencyMs(), run, host)
       const { server } = model
