@@ -13,7 +13,7 @@ export function createChecks(
   { laneConcurrencyMax, tries }: { laneConcurrencyMax: number; tries: number },
 ) {
   /** Attempts that are on disk and whose request has not left, by host, lane and event. */
-  const unsent = new Map<string, { attemptId: string; token: number }>()
+  const unsent = new Map<string, { attemptId: string; token: number }[]>()
   const requests: Request[] = []
   const inFlight = new Set<Request>()
   const newestFirst = new Map<number, number>()
@@ -47,7 +47,8 @@ export function createChecks(
         // The same statement may arrive twice.
         if (!begun.has(attemptId) || begunIds.has(attemptId)) continue
         begunIds.add(attemptId)
-        unsent.set(keyOf(host, laneId, eventSeq), { attemptId, token })
+        const key = keyOf(host, laneId, eventSeq)
+        unsent.set(key, [...(unsent.get(key) ?? []), { attemptId, token }])
         if (attempt > 1) continue
         const next = model.deliveries.get(laneId)!.find((seq) => seq > (newestFirst.get(laneId) ?? 0))
         if (eventSeq !== next)
@@ -58,10 +59,15 @@ export function createChecks(
     /** A request leaves: its attempt must be on disk, begun by this process and not sent before. */
     sent(host: Host, laneId: number, eventId: string): Request {
       const key = keyOf(host, laneId, Math.floor(Number(eventId)))
-      const attempt = unsent.get(key)
+      const open = (unsent.get(key) ?? []).filter(({ attemptId }) => !model.attempts.has(attemptId))
+      // After a failover there may be two: one that is lost, and its successor.
+      const attempt = open.find(({ attemptId }) => !lostIds.has(attemptId)) ?? open[0]
       if (attempt === undefined)
         fail(`${host.name} sends event ${eventId} to lane ${laneId} without an attempt on disk`)
-      unsent.delete(key)
+      unsent.set(
+        key,
+        open.filter((one) => one !== attempt),
+      )
       const request = { host, laneId, eventId, attemptId: '', token: 0, ...attempt }
       requests.push(request)
       inFlight.add(request)

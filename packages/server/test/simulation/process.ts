@@ -188,6 +188,7 @@ function createSender(world: World, host: Host, laneId: number): Sender {
       world.trace(`${host.name}: event ${eventId} to lane ${laneId} ${exchange.status}`)
       interrupts.delete(interrupt)
       cancel()
+      cancelDeadline()
       if (request !== null) checks.answered(request)
       done(exchange)
     }
@@ -198,20 +199,20 @@ function createSender(world: World, host: Host, laneId: number): Sender {
       if (isDone) return
       world.trace(`${host.name} sends event ${eventId} to lane ${laneId}`)
       request = checks.sent(host, laneId, eventId)
-      const inTime = behaviour.latencyMs < world.attemptMsMax
-      const ms = inTime ? behaviour.latencyMs : world.attemptMsMax
+      const { status, latencyMs, gone = false, retryAfterMs = null } = behaviour
+      if (latencyMs >= world.attemptMsMax) return
       const answer = () => {
-        if (!inTime) return end(exchangeOf('failed', ms))
-        if (behaviour.gone) checks.gone(request!)
-        const { status, gone = false, retryAfterMs = null } = behaviour
-        end({ ...exchangeOf(status, ms), gone, retryAfterMs })
+        if (gone) checks.gone(request!)
+        end({ ...exchangeOf(status, latencyMs), gone, retryAfterMs })
       }
-      cancel = timeline.after(ms, answer, host)
+      cancel = timeline.after(latencyMs, answer, host)
     }
     const leaveIfAllowed = async () => {
       if (timeline.clockOf(host).now() <= sendByMs || (await mayStillSend().catch(() => false))) leave()
       else interrupt()
     }
+    // One deadline covers everything, as in the real sender.
+    const cancelDeadline = timeline.after(world.attemptMsMax, () => end(exchangeOf('failed', world.attemptMsMax)), host)
     const { connectMs = 0 } = behaviour
     if (connectMs === 0) void leaveIfAllowed()
     else cancel = timeline.after(connectMs, () => void leaveIfAllowed(), host)
