@@ -1,14 +1,37 @@
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
+/** `npm run test:long` runs these, `npm test` all others, and `npx vitest run <file>` any. */
+const longFiles = [
+  'cli/database-tls.test.ts',
+  'cli/lost-key.test.ts',
+  'cli/signals.test.ts',
+  'cli/two-roles.test.ts',
+  'embedded/killed.test.ts',
+  'platform/backups-under-load.test.ts',
+  'platform/killed.test.ts',
+  'platform/local-driver.test.ts',
+  'platform/nodes.test.ts',
+  'platform/stuck.test.ts',
+  'platform/takeover.test.ts',
+  'webhooks/clock-set-back.test.ts',
+  'webhooks/crash.test.ts',
+  'webhooks/postgres-crash.test.ts',
+].map((path) => `packages/server/test/${path}`)
+
+const suite = process.env.TEST_SUITE
+
 export default defineConfig({
   test: {
-    include: ['packages/*/test/**/*.test.ts'],
+    include: suite === 'long' ? longFiles : ['packages/*/test/**/*.test.ts'],
+    exclude: suite === 'short' ? longFiles : [],
     // One PostgreSQL for the run; each file clones its own database from a migrated template.
-    globalSetup: 'packages/server/test/support/postgres.ts',
-    // Tests mostly wait, for processes and for PostgreSQL: two at once even on two cores. Few, for all share that one server.
+    globalSetup: ['packages/server/test/support/leftovers.ts', 'packages/server/test/support/postgres.ts'],
+    // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one server.
     maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    teardownTimeout: 60_000,
+    expect: { requireAssertions: true },
   },
 })

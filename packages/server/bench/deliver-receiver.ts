@@ -40,3 +40,5 @@ process.on('message', (message: { ask: 'count' | 'record' | 'arrivals' }) => {
   }
 })
 server.listen(0, '127.0.0.1', 4_096, () => process.send!({ port: (server.address() as AddressInfo).port }))
+
+process.on('disconnect', () => process.exit())

@@ -1,26 +1,24 @@
-#!/usr/bin/env node
-// Plain JavaScript on purpose: an old Node must be able to read this far and say what to do.
+// Plain JavaScript, so that an old Node can read it and print what to do. `bin/keyhook` runs it on the right Node.
 import { statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const major = Number(process.versions.node.split('.')[0])
 if (major < 26) {
   console.error(
-    `Keyhook runs on Node 26, and this is Node ${process.versions.node}. The checkout brings its own, which npm 11 puts in place: run "npm install --global npm@11 && npm ci", then "npx keyhook" or "npm start".`,
+    `Keyhook needs Node 26, and this is Node ${process.versions.node}. "npm ci" installs it for Linux and macOS (x64 and arm64), as an optional dependency; "npx keyhook" and "npm start" use it.`,
   )
   process.exit(2)
 }
-await keepCompiled(fileURLToPath(new URL('../../../node_modules', import.meta.url)))
+await enableCompileCache(fileURLToPath(new URL('../../../node_modules', import.meta.url)))
 await import('../src/main.ts')
 
 /**
- * What Node made of our sources is kept for the next start, which takes half the time then, and a server 20 MB less. Beside
- * the libraries, and only where those are ours: a cache that belongs to somebody else could hold anything, and one that root
- * left behind could not be removed by "npm ci".
+ * Keeps compiled code for the next start, which then takes half the time. Only where node_modules belongs to this user: a
+ * cache of another user could hold any code, and "npm ci" could not remove one that root left behind.
  */
-async function keepCompiled(libraries) {
-  const owner = statSync(libraries, { throwIfNoEntry: false })?.uid
+async function enableCompileCache(modules) {
+  const owner = statSync(modules, { throwIfNoEntry: false })?.uid
   if (owner !== process.getuid?.()) return
-  const { enableCompileCache } = await import('node:module')
-  enableCompileCache(`${libraries}/.cache/keyhook`)
+  const { enableCompileCache: enable } = await import('node:module')
+  enable(`${modules}/.cache/keyhook`)
 }

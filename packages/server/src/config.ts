@@ -1,11 +1,11 @@
 import { deliverySettings } from './settings/delivery-settings.ts'
 import { platformSettings } from './settings/platform-settings.ts'
 import { serverSettings } from './settings/server-settings.ts'
-import { type Setting, Unreadable } from './settings/setting.ts'
+import { InvalidValue, type Setting } from './settings/setting.ts'
 
 /*
- * Settings are environment variables, read once. Every problem is reported in one go, nothing is guessed, and an empty
- * value counts as unset. docs/operating.md shows this table; a test holds the two against each other.
+ * Settings are environment variables, read once. All problems are reported together, nothing is guessed, and an empty value
+ * counts as unset. docs/operating.md has the same table; a test compares them.
  */
 export const settings = { ...serverSettings, ...platformSettings, ...deliverySettings }
 
@@ -30,7 +30,7 @@ export function readConfig(environment: Record<string, string | undefined>): Con
     try {
       values[name] = text === null ? null : setting.parse(text, environment)
     } catch (error) {
-      if (!(error instanceof Unreadable)) throw error
+      if (!(error instanceof InvalidValue)) throw error
       problems.push(`${setting.variable}: ${setting.secret ? 'the value' : `"${text}"`} ${error.message}`)
     }
   }
@@ -39,12 +39,12 @@ export function readConfig(environment: Record<string, string | undefined>): Con
   return Object.freeze(values) as Config
 }
 
-/** Settings that only make sense together. A second node that made up its own master key could read nobody's secrets. */
+/** Settings that depend on each other. A second node with a master key of its own could read no secret. */
 function crossCheck(environment: Record<string, string | undefined>): string[] {
   const has = (setting: Setting<unknown>) => (environment[setting.variable] ?? '').trim() !== ''
   const problems: string[] = []
   if (has(settings.database) && !has(settings.masterKeys)) {
-    problems.push('KEYHOOK_MASTER_KEY: is required with DATABASE_URL (make one with: openssl rand -base64 32)')
+    problems.push('KEYHOOK_MASTER_KEY: is required with DATABASE_URL (create one with: openssl rand -base64 32)')
   }
   if (has(settings.oidcIssuer) && !has(settings.oidcAudience)) {
     problems.push('KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER')
@@ -57,7 +57,7 @@ function crossCheck(environment: Record<string, string | undefined>): string[] {
     !has(settings.databasesPublicHost)
   ) {
     problems.push(
-      'KEYHOOK_DATABASES_PUBLIC_HOST: is required when KEYHOOK_DATABASES_HOST means every address: clients have to be told one',
+      'KEYHOOK_DATABASES_PUBLIC_HOST: is required when KEYHOOK_DATABASES_HOST means every address: clients need one to connect to',
     )
   }
   return problems

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { DispatchObserver } from './webhooks/engine/observer.ts'
 
-/** What operators watch. No label names an organization or a webhook: their number has no bound. */
+/** Metrics for operators. No label has an organization or webhook id: their number is unbounded. */
 export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
@@ -13,12 +13,12 @@ export function createMetrics() {
   })
   const finished = createTally(registry, {
     name: 'keyhook_deliveries_finished_total',
-    help: 'Deliveries that came to an end: delivered, or given up.',
+    help: 'Finished deliveries: delivered, or given up.',
     labelNames: ['outcome'],
   })
   const responses = createTally(registry, {
     name: 'keyhook_http_responses_total',
-    help: 'Answers of the operations of the API, and refusals, by status.',
+    help: 'Responses of the API by status.',
     labelNames: ['status'],
   })
   const lag = new Histogram({
@@ -35,14 +35,14 @@ export function createMetrics() {
   })
   const groups = new Histogram({
     name: 'keyhook_delivery_group_size',
-    help: 'How many attempts were begun or settled in one statement.',
+    help: 'Attempts that one statement started or settled.',
     labelNames: ['kind'],
     buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
     registers,
   })
   const fenced = new Counter({
     name: 'keyhook_delivery_settles_refused_total',
-    help: 'Outcomes that were not recorded because the lease had passed to somebody else.',
+    help: 'Outcomes that were not recorded because the lease had passed to another dispatcher.',
     registers,
   })
 
@@ -63,7 +63,7 @@ export function createMetrics() {
     registry,
     observer,
     answered: (status: number) => responses(String(status)),
-    /** Gauges are read when somebody asks, from whoever knows. */
+    /** Gauges are read from the engine when metrics are collected. */
     watch(engine: { readonly lanes: number; readonly inFlight: number }) {
       const gauge = (name: string, help: string, read: () => number) =>
         new Gauge({
@@ -82,8 +82,8 @@ export function createMetrics() {
 export type Metrics = ReturnType<typeof createMetrics>
 
 /**
- * A counter that is read when somebody asks. In between a string is counted, of the labels' values: a counter with labels would
- * cost every request and every attempt more than that.
+ * A counter with labels that is cheap to increment: values are counted in a Map by one string, and copied into the Counter when
+ * metrics are collected.
  */
 function createTally(
   registry: Registry,

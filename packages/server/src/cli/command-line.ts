@@ -6,7 +6,7 @@ import { isLoginRejected, isUnavailable, UnsuitableDatabase } from '../db/databa
 import { DirectoryUnusable } from '../embedded/ensure-directory.ts'
 import { DataDirectoryInUse } from '../embedded/index.ts'
 import { Fault } from '../kernel/faults.ts'
-import { MachineUnfit } from '../startup/explained.ts'
+import { MachineUnfit } from '../startup/explain-error.ts'
 import { MasterKeyDamaged } from '../startup/master-key-file.ts'
 import { MasterKeyMissing } from '../startup/open-master-keys.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
@@ -15,14 +15,14 @@ import { addEventCommands } from './event-commands.ts'
 import { addInvoiceCommands } from './invoice-commands.ts'
 import { addListenCommand } from './listen-command.ts'
 import { addMaintenanceCommands } from './maintenance-commands.ts'
-import { Mistake } from './output.ts'
+import { UsageError } from './output.ts'
 import { addServeCommand } from './serve-command.ts'
 import type { Environment } from './with-installation.ts'
 
-/** As people have to type it: in a checkout the bare word is no command. */
+/** As users have to type it in a checkout. */
 const name = 'npx keyhook'
 
-/** Runs one command and says how it ended: 0 well, 1 our fault, 2 a mistake that the message explains. */
+/** Runs one command. Returns the exit code: 0 for success, 1 for a fault of ours, 2 for wrong input. */
 export async function runCommandLine(words: string[]): Promise<number> {
   try {
     const program = createProgram()
@@ -33,7 +33,7 @@ export async function runCommandLine(words: string[]): Promise<number> {
   }
 }
 
-/** Commander's own help looks at one word only, and shows everything where it does not know that one. */
+/** Commander's own help command takes one word only, and shows the whole help for a word that it does not know. */
 function helpAtTheEnd(program: Command, words: string[]): string[] {
   const known: string[] = []
   let command = program
@@ -45,7 +45,7 @@ function helpAtTheEnd(program: Command, words: string[]): string[] {
       continue
     }
     const next = command.commands.find((one) => one.name() === word)
-    // Without --help Commander says that there is no such command, and which one it may have been.
+    // Without --help Commander reports the unknown command and suggests a similar one.
     if (next === undefined) return isAsked ? [...known, word] : words
     known.push(word)
     command = next
@@ -73,7 +73,7 @@ Examples:
   npx keyhook member set --org org_… --user usr_… --role admin
   TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)`,
     )
-  const environment: Environment = (instead) => readConfig({ ...process.env, ...instead })
+  const environment: Environment = (overrides) => readConfig({ ...process.env, ...overrides })
   addServeCommand(program, environment)
   addMaintenanceCommands(program, environment)
   addListenCommand(program, environment)
@@ -89,25 +89,26 @@ const version = (): string => {
   return (JSON.parse(manifest) as { version: string }).version
 }
 
-/** Commander prints and exits by itself unless told otherwise, on every command separately. */
+/** Turns off Commander's own printing and exiting, which has to be done for every command. */
 function makeStrict(command: Command, words = name): void {
   command.configureOutput({ writeErr: () => {}, outputError: () => {} }).showSuggestionAfterError(true)
   command.exitOverride((error) => {
     if (error.exitCode === 0) throw error
-    if (error.code === 'commander.help') throw new Mistake(`Say what to do: "${words} --help" lists the commands.`)
+    if (error.code === 'commander.help')
+      throw new UsageError(`A command is missing: "${words} --help" lists the commands.`)
     const what = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
-    // Of a misspelled option Commander says only that the right one is missing.
+    // For a misspelled option Commander reports only that the required one is missing.
     const unknown = command.args.find((word) => word.startsWith('-'))
     const isMissing = error.code === 'commander.missingMandatoryOptionValue' && unknown !== undefined
-    throw new Mistake(`${isMissing ? `unknown option '${unknown}', and ` : ''}${what} ("${words} --help" shows how)`)
+    throw new UsageError(`${isMissing ? `unknown option '${unknown}', and ` : ''}${what} ("${words} --help" shows how)`)
   })
   if (command.commands.length > 0) command.helpCommand('help [command]', 'Show the help of a command')
   for (const child of command.commands) makeStrict(child, `${words} ${child.name()}`)
 }
 
-/** What the person at the keyboard can mend, with a message that says how. */
-const mistakes = [
-  Mistake,
+/** Errors that the user can fix; the message says how. */
+const userErrors = [
+  UsageError,
   DataDirectoryInUse,
   DirectoryUnusable,
   MachineUnfit,
@@ -118,22 +119,22 @@ const mistakes = [
 ]
 
 function explain(error: unknown): number {
-  // The only one that gets here: the help or the version was asked for, and printed.
+  // Only --help and --version get here, and they have been printed.
   if (error instanceof CommanderError) return error.exitCode
-  if (error instanceof ConfigProblems) return say(error.problems.join('\n'), 2)
-  if (error instanceof Fault) return say(error.public, 2)
-  if (mistakes.some((kind) => error instanceof kind)) return say((error as Error).message, 2)
-  if (isLoginRejected(error)) return say(`DATABASE_URL: ${error.message}`, 2)
-  if (isTlsFailure(error)) return say(`DATABASE_URL: ${tlsFailureText(error)}`, 2)
+  if (error instanceof ConfigProblems) return fail(error.problems.join('\n'), 2)
+  if (error instanceof Fault) return fail(error.public, 2)
+  if (userErrors.some((kind) => error instanceof kind)) return fail((error as Error).message, 2)
+  if (isLoginRejected(error)) return fail(`DATABASE_URL: ${error.message}`, 2)
+  if (isTlsFailure(error)) return fail(`DATABASE_URL: ${tlsFailureText(error)}`, 2)
   if (isUnavailable(error)) {
     const where = process.env.DATABASE_URL ? ' (DATABASE_URL)' : ''
     const { message, code } = error as NodeJS.ErrnoException
-    return say(`PostgreSQL cannot be reached${where}: ${message || code}`, 1)
+    return fail(`PostgreSQL cannot be reached${where}: ${message || code}`, 1)
   }
-  return say(error instanceof Error ? (error.stack ?? error.message) : String(error), 1)
+  return fail(error instanceof Error ? (error.stack ?? error.message) : String(error), 1)
 }
 
-function say(text: string, code: number): number {
+function fail(text: string, code: number): number {
   process.stderr.write(`${text}\n`)
   return code
 }

@@ -6,24 +6,25 @@ import { isRole, roles } from '../domain/roles.ts'
 import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
 import { createLocalIssuer, localTtlSecondsMax } from '../login/local-issuer.ts'
 import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
-import { userExists } from '../store/users.ts'
-import { addOrganizationList, addUserList } from './directory-lists.ts'
-import { Mistake } from './output.ts'
+import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
+import { listUsers, type UserRow, userExists } from '../store/users.ts'
+import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
+const pageRows = 500
 
 export function addDirectoryCommands(program: Command, environment: Environment): void {
   const org = program.command('org').description('Organizations')
   org
     .command('create')
-    .description('Make an organization')
-    .requiredOption('--name <name>', 'What people call it')
+    .description('Create an organization')
+    .requiredOption('--name <name>', 'Display name')
     .option(...json)
     .action((options: { name: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
-        const made = await db.begin((tx) => createOrganization(tx, operator, { name: options.name }))
-        output.result(made, `Made the organization ${made.id} (${made.name}).`)
+        const created = await db.begin((tx) => createOrganization(tx, operator, { name: options.name }))
+        output.result(created, `Created the organization ${created.id} (${created.name}).`)
       }),
     )
   addOrganizationList(org, environment)
@@ -31,7 +32,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   const user = program.command('user').description('Users')
   user
     .command('create')
-    .description('Make a user')
+    .description('Create a user')
     .requiredOption('--email <email>', 'E-mail address, unique')
     .option('--name <name>', 'Full name')
     .option('--subject <sub>', 'The `sub` of this person at your OpenID issuer')
@@ -39,8 +40,8 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     .action((options: { email: string; name?: string; subject?: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const request = { email: options.email, name: options.name ?? null, subject: options.subject ?? null }
-        const made = await db.begin((tx) => createUser(tx, request))
-        output.result(made, `Made the user ${made.id} (${made.email}).`)
+        const created = await db.begin((tx) => createUser(tx, request))
+        output.result(created, `Created the user ${created.id} (${created.email}).`)
       }),
     )
   user
@@ -57,7 +58,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   addUserList(user, environment)
 
-  const member = program.command('member').description('Who is in which organization')
+  const member = program.command('member').description('Members of organizations')
   member
     .command('set')
     .description('Add a member, or change the role of one')
@@ -68,7 +69,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     .action((options: { org: string; user: string; role: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const { role } = options
-        if (!isRole(role)) throw new Mistake(`--role: ${JSON.stringify(role)} is not one of ${roles.join(', ')}`)
+        if (!isRole(role)) throw new UsageError(`--role: ${JSON.stringify(role)} is not one of ${roles.join(', ')}`)
         const member = {
           orgId: idOption('org', '--org', options.org),
           userId: idOption('usr', '--user', options.user),
@@ -83,7 +84,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   member
     .command('remove')
-    .description('Take a member out of an organization')
+    .description('Remove a member from an organization')
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--user <usr>', 'The user')
     .option(...json)
@@ -98,26 +99,26 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   const token = program.command('token').description('Login tokens of the local issuer')
   token
     .command('issue')
-    .description('Mint a login token and print it')
-    .option('--user <usr>', 'Whom it speaks for')
-    .option('--operator', 'A token for /operator/v1, which speaks for no user')
-    .option('--ttl <duration>', 'How long it lives: 90s, 15m, 12h, 7d', '12h')
+    .description('Issue a login token and print it')
+    .option('--user <usr>', 'The user that it authenticates')
+    .option('--operator', 'A token for /operator/v1, which belongs to no user')
+    .option('--ttl <duration>', 'Lifetime: 90s, 15m, 12h, 7d', '12h')
     .option(...json)
     .action((options: { user?: string; operator?: true; ttl: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db, masterKeys }, output) => {
         const ttlSeconds = ttlOption(options.ttl)
         const subject = await tokenSubject(db, options)
         const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
-        const minted = await issuer.issue({ subject, ttlSeconds, operator: options.operator ?? false })
-        // Only the token on standard output, so that TOKEN=$(keyhook token issue …) works.
-        output.result({ token: minted }, minted)
+        const token = await issuer.issue({ subject, ttlSeconds, operator: options.operator ?? false })
+        // Prints only the token, so that TOKEN=$(npx keyhook token issue …) works.
+        output.result({ token }, token)
       }),
     )
 }
 
 async function tokenSubject(db: Database, options: { user?: string; operator?: true }): Promise<string> {
   if ((options.user === undefined) === (options.operator === undefined))
-    throw new Mistake('Say whom the token is for: --user USER or --operator, and not both')
+    throw new UsageError('The token needs --user USER or --operator, and not both')
   if (options.user === undefined) return 'operator'
   const userId = idOption('usr', '--user', options.user)
   if (!(await userExists(db, userId))) throw noSuch('user', userId)
@@ -126,16 +127,66 @@ async function tokenSubject(db: Database, options: { user?: string; operator?: t
 
 export function idOption<P extends IdPrefix>(prefix: P, option: string, text: string): Id<P> {
   if (!isId(prefix, text))
-    throw new Mistake(`${option}: ${JSON.stringify(text)} is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
+    throw new UsageError(`${option}: ${JSON.stringify(text)} is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
   return text
 }
 
 function ttlOption(text: string): number {
   const seconds = durationSeconds(text)
   if (seconds === null || seconds < 1 || seconds > localTtlSecondsMax) {
-    throw new Mistake(
+    throw new UsageError(
       `--ttl: ${JSON.stringify(text)} is not a duration such as 90s, 15m, 12h or 7d (at most ${localTtlSecondsMax / 86_400}d)`,
     )
   }
   return seconds
 }
+
+function addOrganizationList(org: Command, environment: Environment): void {
+  org
+    .command('list')
+    .description('Show every organization, the oldest first')
+    .option('--json', 'Print one line of JSON, an array')
+    .addHelpText('after', '\nExample:\n  npx keyhook org list | grep Acme')
+    .action((options: { json?: boolean }) =>
+      withInstallation(environment, options, ({ db }, output) =>
+        output.list(pagesOf(db, listOrganizations), (page) => page.map(organizationLine)),
+      ),
+    )
+}
+
+function addUserList(user: Command, environment: Environment): void {
+  user
+    .command('list')
+    .description('Show every user, the oldest first')
+    .option('--json', 'Print one line of JSON, an array')
+    .addHelpText('after', '\nExample:\n  npx keyhook user list | grep ada@example.com')
+    .action((options: { json?: boolean }) =>
+      withInstallation(environment, options, ({ db }, output) =>
+        output.list(pagesOf(db, listUsers), (page) => {
+          const width = Math.max(...page.map(({ email }) => email.length))
+          return page.map((one) => userLine(one, width))
+        }),
+      ),
+    )
+}
+
+/** Page by page: there may be more than fit into memory. */
+async function* pagesOf<Row extends { id: string }>(
+  db: Database,
+  read: (db: Database, after: string, limit: number) => PromiseLike<Row[]>,
+): AsyncGenerator<Row[]> {
+  let last = ''
+  for (;;) {
+    const page = await read(db, last, pageRows)
+    if (page.length > 0) yield [...page]
+    if (page.length < pageRows) return
+    last = page.at(-1)!.id
+  }
+}
+
+const day = (time: Date): string => time.toISOString().slice(0, 10)
+
+const organizationLine = ({ id, created_at, name }: OrganizationRow): string => `${id}  ${day(created_at)}  ${name}`
+
+const userLine = ({ id, created_at, email, name }: UserRow, width: number): string =>
+  `${id}  ${day(created_at)}  ${email.padEnd(width)}  ${name ?? ''}`.trimEnd()

@@ -8,7 +8,7 @@ import { existingOrganizations } from '../store/delivery/events.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
 import { idOption } from './directory-commands.ts'
-import { Mistake } from './output.ts'
+import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 type Options = { org: string; type: string; data: string; id?: string; json?: boolean }
@@ -21,8 +21,8 @@ export function addEventCommands(program: Command, environment: Environment): vo
     .description('Publish an event to the webhooks of an organization that are subscribed to its type')
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--type <type>', eventTypes.join(', '))
-    .requiredOption('--data <json>', 'What there is to tell, a JSON object')
-    .option('--id <id>', 'A name of your own; the same name again is the same event')
+    .requiredOption('--data <json>', 'The data of the event, a JSON object')
+    .option('--id <id>', 'Your own id; the same id again is the same event')
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
       withInstallation(environment, options, async ({ db, config }, output) => {
@@ -39,10 +39,10 @@ export function addEventCommands(program: Command, environment: Environment): vo
 function eventOf({ org, type, data, id }: Options, bytesMax: number) {
   const orgId = idOption('org', '--org', org)
   if (!(eventTypes as readonly string[]).includes(type)) {
-    throw new Mistake(`--type: "${type}" is not one of ${eventTypes.join(', ')}`)
+    throw new UsageError(`--type: "${type}" is not one of ${eventTypes.join(', ')}`)
   }
   if (id !== undefined && !isEventId(id)) {
-    throw new Mistake(`--id: "${id}" may have letters, digits and _ : - (at most 128, the first a letter or digit)`)
+    throw new UsageError(`--id: "${id}" may have letters, digits and _ : - (at most 128, the first a letter or digit)`)
   }
   return { orgId, type: type as EventType, data: dataOf(data, bytesMax), id: id ?? null }
 }
@@ -52,11 +52,11 @@ function dataOf(text: string, bytesMax: number): object {
   try {
     data = parseExactly(text)
   } catch {
-    throw new Mistake('--data: this is not JSON')
+    throw new UsageError('--data: this is not JSON')
   }
   if (typeof data !== 'object' || data === null || Array.isArray(data) || isRawNumber(data))
-    throw new Mistake('--data: must be a JSON object')
+    throw new UsageError('--data: must be a JSON object')
   const { fault } = measureData(data, bytesMax)
-  if (fault !== null) throw new Mistake(`--data: ${fault}`)
+  if (fault !== null) throw new UsageError(`--data: ${fault}`)
   return data
 }

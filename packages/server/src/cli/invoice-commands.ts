@@ -7,7 +7,7 @@ import { type Prices, pricesInUse } from '../store/platform/nodes.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { idOption } from './directory-commands.ts'
-import { Mistake } from './output.ts'
+import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
@@ -16,7 +16,7 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
   const invoice = program.command('invoice').description('Invoices')
   invoice
     .command('issue')
-    .description('Make the invoice of a month that is over; one that exists is shown again')
+    .description('Create the invoice of a past month; an existing one is shown again')
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--month <month>', 'The month, such as 2026-10')
     .option(...json)
@@ -25,10 +25,10 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
         const orgId = idOption('org', '--org', options.org)
         const month = monthOption(options.month)
         const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
-        refuseOtherPrices(prices, await pricesInUse(db))
+        checkPrices(prices, await pricesInUse(db))
         const issued = await issueInvoice({ db, prices }, operator, { orgId, month })
         if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
-        const words = issued.isNew ? 'Made' : 'There is already'
+        const words = issued.isNew ? 'Created' : 'There is already'
         output.result(facts(issued.invoice), `${words} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
       }),
     )
@@ -46,18 +46,19 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
     )
 }
 
-/** The environment of a terminal is seldom that of the server, and what was billed wrongly stays so. */
-function refuseOtherPrices(here: Prices, there: Prices | null): void {
+/** The terminal often has other settings than the server, and an invoice cannot be changed. */
+function checkPrices(here: Prices, there: Prices | null): void {
   if (there === null || (there.currency === here.currency && there.hourPriceMinor === here.hourPriceMinor)) return
   const price = ({ currency, hourPriceMinor }: Prices) => `${hourPriceMinor} minor units of ${currency}`
-  throw new Mistake(
+  throw new UsageError(
     `An hour of a database costs ${price(there)} where the server runs, and would cost ${price(here)} here. An invoice is ` +
       `final: set KEYHOOK_CURRENCY=${there.currency} and KEYHOOK_DATABASE_HOUR_PRICE_MINOR=${there.hourPriceMinor} here too.`,
   )
 }
 
 function monthOption(text: string): Month {
-  if (monthPeriod(text) === null) throw new Mistake(`--month: ${JSON.stringify(text)} is not a month such as 2026-10`)
+  if (monthPeriod(text) === null)
+    throw new UsageError(`--month: ${JSON.stringify(text)} is not a month such as 2026-10`)
   return text
 }
 

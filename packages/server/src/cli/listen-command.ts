@@ -6,33 +6,33 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { prepareDataDirectory } from '../embedded/data-directory.ts'
 import { localCertificate } from '../listen/certificate.ts'
 import { createListenServer, type Received, type Secret } from '../listen/listen-server.ts'
-import { Mistake } from './output.ts'
+import { UsageError } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
 type Options = { port: number; status: number; secretFile?: string; json?: boolean }
 
-/** A webhook receiver on this machine, to see deliveries arrive while trying things out. */
+/** A webhook receiver on this machine, for trying things out. */
 export function addListenCommand(program: Command, environment: Environment): void {
   program
     .command('listen')
     .description('Receive deliveries on this machine over HTTPS and print them, until Ctrl-C')
-    .option('--port <port>', 'Port to listen on; 0 takes a free one', wholeNumber(0, 65_535), 9443)
-    .option('--status <status>', 'Status to answer, to see retries', wholeNumber(200, 599), 204)
+    .option('--port <port>', 'Port to listen on; 0 takes a free one', integerBetween(0, 65_535), 9443)
+    .option('--status <status>', 'Status to answer, to see retries', integerBetween(200, 599), 204)
     .option('--secret-file <file>', "Check signatures with the webhook's secret in this file, read at each delivery")
     .option('--json', 'Print one line of JSON a delivery')
     .action((options: Options) => listen(environment, options))
 }
 
 async function listen(environment: Environment, options: Options): Promise<void> {
-  // Where somebody has set everything up at once, this names the certificate that is about to be made.
+  // The variable may name the certificate that this command is about to create.
   const { dataDir: given, serviceName } = environment({ KEYHOOK_DELIVERY_CA_FILE: '' })
   const { secretFile } = options
-  if (secretFile !== undefined) await refuseUnreadable(secretFile)
+  if (secretFile !== undefined) await checkReadable(secretFile)
   const folder = join(await prepareDataDirectory(given), 'listen')
   const certificate = await localCertificate(folder, new Date()).catch((error: NodeJS.ErrnoException) => {
     if (error.syscall === undefined) throw error
-    throw new Mistake(`KEYHOOK_DATA_DIR: the certificate cannot be kept in ${folder} (${error.message}).`)
+    throw new UsageError(`KEYHOOK_DATA_DIR: the certificate cannot be kept in ${folder} (${error.message}).`)
   })
   const receiver = createListenServer({
     certificate,
@@ -43,11 +43,13 @@ async function listen(environment: Environment, options: Options): Promise<void>
   })
   receiver.listen(options.port, '127.0.0.1')
   await once(receiver, 'listening').catch((error: NodeJS.ErrnoException) => {
-    throw new Mistake(`--port: nothing can listen on ${options.port} (${error.code}). Name a free one, or 0 for any.`)
+    throw new UsageError(
+      `--port: nothing can listen on ${options.port} (${error.code}). Name a free one, or 0 for any.`,
+    )
   })
   const { port } = receiver.address() as AddressInfo
   process.stderr.write(
-    `Listening on https://127.0.0.1:${port}. To deliver here, Keyhook has to be started with\n` +
+    `Listening on https://127.0.0.1:${port}. To deliver here, start Keyhook with\n` +
       `  KEYHOOK_DELIVERY_ALLOW_NETWORKS=127.0.0.0/8 KEYHOOK_DELIVERY_CA_FILE=${certificate.certificatePath}\n`,
   )
   await stopSignal().promise
@@ -58,20 +60,20 @@ async function listen(environment: Environment, options: Options): Promise<void>
 const verdicts = { good: 'signature good', bad: 'SIGNATURE WRONG', unchecked: 'signature not checked' }
 
 const describe = (received: Received): string => {
-  if ('refused' in received) return `${harmless(received.event)}  (REFUSED: ${received.refused})`
+  if ('refused' in received) return `${escapeControlCharacters(received.event)}  (REFUSED: ${received.refused})`
   const why = received.signature === 'unchecked' && received.why !== null ? `: ${received.why}` : ''
-  return `${harmless(received.event)}  (${verdicts[received.signature]}${why})\n  ${harmless(received.body)}`
+  return `${escapeControlCharacters(received.event)}  (${verdicts[received.signature]}${why})\n  ${escapeControlCharacters(received.body)}`
 }
 
-/** Anybody on the machine can send something here, and a terminal obeys control characters (CWE-150). */
-const harmless = (text: string): string =>
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+/** Any process on the machine can send to us, and a terminal interprets control characters (CWE-150). */
+const escapeControlCharacters = (text: string): string =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is replaced.
   text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, (one) => `\\x${one.charCodeAt(0).toString(16).padStart(2, '0')}`)
 
-/** One that is not there yet may come, as in the README's tour. */
-async function refuseUnreadable(secretFile: string): Promise<void> {
+/** A file that does not exist may be created later, as in the README's tour. */
+async function checkReadable(secretFile: string): Promise<void> {
   await readFile(secretFile).catch(({ code }: NodeJS.ErrnoException) => {
-    if (code !== 'ENOENT') throw new Mistake(`--secret-file: ${secretFile} cannot be read (${code}).`)
+    if (code !== 'ENOENT') throw new UsageError(`--secret-file: ${secretFile} cannot be read (${code}).`)
   })
 }
 
@@ -85,7 +87,7 @@ async function readSecret(file: string | undefined): Promise<Secret> {
   }
 }
 
-const wholeNumber = (min: number, max: number) => (text: string) => {
+const integerBetween = (min: number, max: number) => (text: string) => {
   const value = /^\d+$/.test(text) ? Number(text) : Number.NaN
   if (value >= min && value <= max) return value
   throw new InvalidArgumentError(`It has to be a number from ${min} to ${max}.`)

@@ -6,7 +6,7 @@ import { resealSecrets } from '../operator/reseal.ts'
 import { forgetKeyId } from '../startup/master-key-file.ts'
 import type { Installation } from '../startup/open.ts'
 import { countSecretsUnder } from '../store/webhook-secrets.ts'
-import { Mistake } from './output.ts'
+import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
 export function addMaintenanceCommands(program: Command, environment: Environment): void {
@@ -39,7 +39,7 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
       withInstallation(environment, options, async ({ db, masterKeys }, output) => {
         const resealed = await resealSecrets(db, masterKeys).catch((error: unknown) => {
           if (!(error instanceof UnknownMasterKey)) throw error
-          throw new Mistake(
+          throw new UsageError(
             `A webhook secret is ${error.message}. List the old key too: KEYHOOK_MASTER_KEY=<new>,<old>`,
           )
         })
@@ -57,7 +57,7 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
         environment,
         options,
         async (installation, output) => {
-          await refuseAbandoning(installation, options)
+          await checkAbandoning(installation, options)
           const deleted = await abandonSecrets(installation.db, options.key)
           const { database, dataDir } = installation.config
           if (database === null) await forgetKeyId(dataDir, options.key)
@@ -68,21 +68,21 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
     )
 }
 
-/** Nobody can bring back what is deleted, and a key that is not here may well be with a server. */
-async function refuseAbandoning(
+/** Deletion is final, and a key that is missing here may be in use by a server. */
+async function checkAbandoning(
   { db, config, masterKeys, isShared }: Installation,
   { key, lostForGood }: { key: string; lostForGood?: true },
 ): Promise<void> {
   if (masterKeys.keyIds.includes(key))
-    throw new Mistake(`--key: master key ${key} is not lost; it is among those that are used here.`)
+    throw new UsageError(`--key: master key ${key} is not lost; it is among those that are used here.`)
   if (isShared) {
-    throw new Mistake(
+    throw new UsageError(
       `A Keyhook server runs on the data directory ${config.dataDir}, and may have master key ${key}: stop it first.`,
     )
   }
   if (lostForGood) return
   const count = await countSecretsUnder(db, key)
-  throw new Mistake(
+  throw new UsageError(
     `This would delete ${webhooks(count)}, whose secrets are sealed under master key ${key}. If no server and no backup ` +
       'has that key any more, add --lost-for-good.',
   )

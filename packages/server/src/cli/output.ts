@@ -1,12 +1,12 @@
-/** A mistake of the person at the keyboard: one clear line, exit code 2. */
-export class Mistake extends Error {}
+/** Wrong input: one clear line, exit code 2. */
+export class UsageError extends Error {}
 
 export type Output = {
-  /** The result: words for people, or exactly one line of JSON. */
+  /** The result: text for people, or exactly one line of JSON. */
   result(json: object, words: string): void
-  /** The same for many: a line for each, or one JSON array. Pages are written as they come. */
+  /** Many results: a line for each, or one JSON array. Pages are written as they are read. */
   list<Row extends object>(pages: AsyncIterable<Row[]>, lines: (page: Row[]) => string[]): Promise<void>
-  /** Progress, for people only, out of the way of what a script reads. */
+  /** Progress for people, on standard error. */
   note(text: string): void
 }
 

@@ -6,18 +6,18 @@ import { composeProbes } from '../compose/probes.ts'
 import type { Database } from '../db/database.ts'
 import { createLog } from '../log.ts'
 import { createMetrics } from '../metrics.ts'
-import { explained } from '../startup/explained.ts'
+import { explainError } from '../startup/explain-error.ts'
 import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { keepHeapSmall } from '../startup/heap.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
-import { createOutput, Mistake } from './output.ts'
-import { endingAtOnce, stopSignal } from './stop-signal.ts'
+import { createOutput, UsageError } from './output.ts'
+import { exitOnSignal, stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
-/** After this, requests that are still being answered are cut off. */
+/** After this, the connections of unfinished requests are closed. */
 const drainMsMax = 15_000
-/** As docs/operating.md has it: how long a supervisor should wait, without the drain of deliveries. */
+/** How long a supervisor should wait, as docs/operating.md says, without the drain of deliveries. */
 const stopMsMax = 140_000
 const embeddedStopMsMax = 60_000
 
@@ -40,9 +40,9 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   keepHeapSmall()
   const config = environment()
   const output = createOutput(options.json ?? false)
-  const log = createLog(config.logLevel)
+  const { log, lines } = await createLog(config)
   const stopped = stopSignal()
-  // Closed in the opposite order, each after whatever still needs it.
+  // Closed in reverse order: each part after those that need it.
   await using parts = new AsyncDisposableStack()
   const driver = composeDatabaseDriver(config, log)
   parts.defer(() => driver.close())
@@ -51,19 +51,19 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     openInstallation(config, {
       purpose: 'serve',
       note: output.note,
-      // Beside our own PostgreSQL, which the very first time takes as long: so the first database need not wait for it.
+      // While our own PostgreSQL is prepared, so that the first database does not have to wait for its template.
       onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
       onSomeMissing: (keyIds) => log.warn({ keyIds }, 'webhooks.secrets_cannot_be_opened'),
       onDatabaseExit: (why) => stopped.now(why),
     })
-  const installation = await endingAtOnce(opening)
+  const installation = await exitOnSignal(opening)
   parts.defer(() => installation.close())
   const first = await ensureFirstOrganization(installation.db)
   const hints = composeHints(installation, log)
   const metrics = createMetrics()
   const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
-    const engine = await composeDispatcher(installation, { log, hints, metrics })
+    const engine = await composeDispatcher(installation, { log, lines, hints, metrics })
     pools.push(engine.pool)
     parts.defer(() => engine.stop())
   }
@@ -71,7 +71,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   if (worksOnJobs) {
     const node = await composePlatformNode(installation, { log, queue, driver, hints })
     parts.defer(() => node.close())
-    // Not waited for: bringing back many databases takes a while, and nothing else depends on it.
+    // Not awaited: starting many databases takes a while, and nothing else depends on it.
     node.ready.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
     if (options.role === 'jobs') await Promise.race([node.ready, stopped.promise])
   } else parts.defer(() => queue.close())
@@ -93,7 +93,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     metricsUrl = `${await listen(probes, where)}/metrics`
   }
   const ids = { organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
-  // With port 0 there is no other way to learn where they are.
+  // With port 0 this is the only place that shows the port.
   const metricsAt = metricsUrl === null ? '' : ` Metrics: ${metricsUrl}`
   output.result(
     { url, ...ids, metrics_url: metricsUrl },
@@ -102,16 +102,16 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')
   output.note('Stopping: requests in flight are finished first.')
-  // Each part has a bound of its own, but for a database that takes what it is told and never answers.
+  // Each part has its own time limit, except for a database that accepts statements and never answers.
   setTimeout(
     () => {
-      log.error('server.cut_off')
+      log.error('server.stop_timed_out')
       process.exit(1)
     },
     config.deliveryDrainMsMax + stopMsMax + (config.database === null ? embeddedStopMsMax : 0),
   ).unref()
   await parts.disposeAsync()
-  if (stopped.failure !== null) throw await explained(config, new Error(stopped.failure))
+  if (stopped.failure !== null) throw await explainError(config, new Error(stopped.failure))
 }
 
 async function listen(
@@ -123,15 +123,15 @@ async function listen(
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'EADDRINUSE')
-      throw new Mistake(`${setting}: ${port} is taken on ${host}. Set ${setting} to a free one.`)
+      throw new UsageError(`${setting}: ${port} is taken on ${host}. Set ${setting} to a free one.`)
     if (code === 'EACCES')
-      throw new Mistake(`${setting}: this user may not listen on ${port}. Set ${setting} to 1024 or above.`)
+      throw new UsageError(`${setting}: this user may not listen on ${port}. Set ${setting} to 1024 or above.`)
     if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
-      throw new Mistake(`HOST: "${host}" is not an address of this machine.`)
+      throw new UsageError(`HOST: "${host}" is not an address of this machine.`)
     throw error
   }
 }
 
-/** A wildcard is where we listen, not where anybody can go. */
+/** Clients cannot connect to a wildcard address. */
 const publicUrl = (listening: string, host: string): string =>
   ['0.0.0.0', '::'].includes(host) ? `http://127.0.0.1:${new URL(listening).port}` : listening

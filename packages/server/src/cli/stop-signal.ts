@@ -1,16 +1,16 @@
 import { constants } from 'node:os'
 
-/** When to stop, and why. `now` is for what breaks under us; it becomes `failure`. */
+/** When to stop, and why. `now` stops because of a failure, such as the end of PostgreSQL. */
 export type StopSignal = { promise: Promise<string>; now(failure: string): void; failure: string | null }
 
 const signals = ['SIGINT', 'SIGTERM'] as const
-/** npm hands on the Ctrl-C that the terminal has given to all of us: what comes again so soon is the same one. */
-const sameMs = 1_000
+/** npm forwards the Ctrl-C that the terminal has sent to every process: a second signal within this time is the same one. */
+const sameSignalMs = 1_000
 const parentCheckMs = 250
 
 /**
- * Resolves on Ctrl-C, on a supervisor's SIGTERM, when npm was told to stop, or when something under us breaks. Whoever says it
- * again does not want to wait for an orderly end.
+ * Resolves on Ctrl-C, on SIGTERM, when npm was stopped, or on a failure. A second signal ends the process at once, without an
+ * orderly stop.
  */
 export function stopSignal(): StopSignal {
   const { promise, resolve } = Promise.withResolvers<string>()
@@ -22,11 +22,11 @@ export function stopSignal(): StopSignal {
       resolve(failure)
     },
   }
-  let toldAt: number | null = null
+  let firstAt: number | null = null
   for (const name of signals) {
     process.on(name, () => {
-      toldAt ??= performance.now()
-      if (performance.now() - toldAt > sameMs) endBy(name)
+      firstAt ??= performance.now()
+      if (performance.now() - firstAt > sameSignalMs) endBy(name)
       resolve(name)
     })
   }
@@ -34,8 +34,8 @@ export function stopSignal(): StopSignal {
   return signal
 }
 
-/** While there is nothing that has to be finished first, a signal ends the process at once. */
-export async function endingAtOnce<T>(work: () => Promise<T>): Promise<T> {
+/** During this work a signal ends the process at once: there is nothing to finish first. */
+export async function exitOnSignal<T>(work: () => Promise<T>): Promise<T> {
   for (const name of signals) process.on(name, endBy)
   try {
     return await work()
@@ -45,21 +45,21 @@ export async function endingAtOnce<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * As the signal would have ended us by itself, but by way of `exit`, where a PostgreSQL that we have started is told to stop: it
- * has a session of its own, and no signal of the terminal reaches it.
+ * Ends the process by this signal, after the `exit` listeners. One of them stops the PostgreSQL that we started, which has its own
+ * session and gets no signal from the terminal.
  */
 function endBy(name: NodeJS.Signals): void {
   process.once('exit', () => {
     process.removeAllListeners(name)
     process.kill(process.pid, name)
   })
-  // The number is for the first process of a container, which no signal ends that it does not listen to.
+  // The exit code is for the first process of a container, which a signal without a listener does not end.
   process.exit(128 + constants.signals[name])
 }
 
 /**
- * npm and npx put a shell between themselves and us, and hand a SIGTERM to that shell, which dies without telling. All we
- * can see is that our parent is another one. Without this, `kill <pid of npm>` would leave the server running.
+ * npm and npx start us through a shell and send SIGTERM to that shell, which ends without forwarding it. We notice only that
+ * our parent has changed. Without this, `kill <pid of npm>` would leave the server running.
  */
 function watchParent(onGone: () => void): void {
   const parent = process.ppid

@@ -1,12 +1,12 @@
 import type { Config } from '../config.ts'
 import { type Installation, type OpenOptions, openInstallation } from '../startup/open.ts'
 import { createOutput, type Output } from './output.ts'
-import { endingAtOnce } from './stop-signal.ts'
+import { exitOnSignal } from './stop-signal.ts'
 
-/** What the environment says, but for what a command knows better. */
-export type Environment = (instead?: Readonly<Record<string, string>>) => Config
+/** Reads the settings from the environment, with some replaced by the command. */
+export type Environment = (overrides?: Readonly<Record<string, string>>) => Config
 
-/** Opens the installation for one short command, beside a running server or without one, and closes it again. */
+/** Opens the installation for one short command, with or without a running server, and closes it afterwards. */
 export async function withInstallation(
   environment: Environment,
   { json }: { json?: boolean },
@@ -14,7 +14,7 @@ export async function withInstallation(
   more: Pick<OpenOptions, 'keysMayBeMissing'> = {},
 ): Promise<void> {
   const output = createOutput(json ?? false)
-  await endingAtOnce(async () => {
+  await exitOnSignal(async () => {
     const installation = await openInstallation(environment(), { purpose: 'command', note: output.note, ...more })
     try {
       await work(installation, output)

@@ -10,7 +10,6 @@ import { type Compiled, compile, type Fragment, prepared, type Row, type Rows, S
 export { clientConfig } from './connection/client-config.ts'
 export type { ConnectionTarget } from './connection/connection-url.ts'
 export * from './errors.ts'
-export type { Fragment } from './statement.ts'
 
 /** Sends a statement: `await db<Row[]>\`select …\``. Without `await` the template is a part for another one. */
 type Query = <T extends readonly Row[] = Row[]>(strings: TemplateStringsArray, ...values: Value[]) => Statement<T>

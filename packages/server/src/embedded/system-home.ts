@@ -1,7 +1,8 @@
 import { chmod, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
-const home = '/var/lib/keyhook'
+/** systemd sets STATE_DIRECTORY for a service; the tests set it to stay away from the machine's own directory. */
+const home = process.env.STATE_DIRECTORY ?? '/var/lib/keyhook'
 export const clustersHome = join(home, 'clusters')
 
 /** For files that the account of PostgreSQL needs and cannot reach in a checkout under /root. */

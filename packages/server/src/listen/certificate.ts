@@ -7,7 +7,7 @@ export type Certificate = { certificatePath: string; certificate: string; key: s
 const yearMs = 365 * 24 * 60 * 60 * 1_000
 const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const
 
-/** A certificate for this machine's own names, made on first use and kept: what trusts it today trusts it tomorrow. */
+/** A certificate for the names of this machine, created once and kept, so that clients which trust it can go on. */
 export async function localCertificate(folder: string, now: Date): Promise<Certificate> {
   const certificatePath = join(folder, 'certificate.pem')
   const keyPath = join(folder, 'key.pem')
@@ -21,19 +21,19 @@ export async function localCertificate(folder: string, now: Date): Promise<Certi
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
   const { certificate, key } = await issue(now)
-  await writeAnew(keyPath, key)
-  await writeAnew(certificatePath, certificate)
+  await writeNewFile(keyPath, key)
+  await writeNewFile(certificatePath, certificate)
   return { certificatePath, certificate, key }
 }
 
-/** Through no link that somebody may have put there. */
-async function writeAnew(path: string, text: string): Promise<void> {
+/** Never follows a link that another user may have put there. */
+async function writeNewFile(path: string, text: string): Promise<void> {
   await rm(path, { force: true })
   await writeFile(path, text, { mode: 0o600, flag: 'wx' })
 }
 
 async function issue(now: Date): Promise<{ certificate: string; key: string }> {
-  // Loaded here and not at the top: only this command needs it, and every other one starts faster without it.
+  // Loaded here because only this command needs it: other commands start faster.
   await import('reflect-metadata')
   const x509 = await import('@peculiar/x509')
   const keys = await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])

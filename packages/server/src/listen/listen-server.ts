@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:https'
 import { createSigner } from '../domain/signature.ts'
 import type { Certificate } from './certificate.ts'
 
-/** The largest `data` that KEYHOOK_EVENT_BYTES_MAX allows, and room for what is around it. */
+/** The largest `data` that KEYHOOK_EVENT_BYTES_MAX allows, and its envelope. */
 const bodyBytesMax = 1_048_576 + 16_384
 
 export type Received = { event: string } & (
@@ -13,7 +13,7 @@ export type Received = { event: string } & (
   | { refused: string }
 )
 
-/** What there is to check signatures with; or why there is nothing, which is null where nobody asked for it. */
+/** The secret for checking signatures, or why there is none: null means that no check was requested. */
 export type Secret = { secret: string } | { why: string | null }
 
 type Deps = {
@@ -28,7 +28,7 @@ type Deps = {
 export function createListenServer(deps: Deps): Server {
   const { certificate, key } = deps.certificate
   return createServer({ cert: certificate, key }, (request, response) => {
-    // Whoever hangs up half-way has said nothing that could be shown, and hears no answer.
+    // The sender closed the connection before the end: there is nothing to show.
     receive(deps, request, response).catch(() => response.destroy())
   })
 }
@@ -40,7 +40,7 @@ async function receive(deps: Deps, request: IncomingMessage, response: ServerRes
   if (body === null) {
     deps.onReceived({ event, refused: `a body of more than ${bodyBytesMax} bytes` })
     response.writeHead(413).end()
-    // The rest passes by unseen: a sender that is not done yet would find the connection closed, and no answer.
+    // Read and discard the rest: a sender that is still writing would get a closed connection instead of the answer.
     request.resume()
     return
   }
@@ -49,7 +49,7 @@ async function receive(deps: Deps, request: IncomingMessage, response: ServerRes
   response.writeHead(checked.signature === 'bad' ? 401 : deps.status).end()
 }
 
-/** Null when it is too large. */
+/** Null if the body is too large. */
 async function read(request: IncomingMessage): Promise<Buffer | null> {
   const chunks: Buffer[] = []
   let bytes = 0

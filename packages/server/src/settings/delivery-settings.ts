@@ -3,31 +3,31 @@ import { readFileSync } from 'node:fs'
 import { leaseMsMax } from '../domain/lease.ts'
 import { type Network, readNetwork } from '../domain/network.ts'
 import { attemptsMax, type RetrySchedule, readRetrySchedule, waitDaysMax } from '../domain/retry-schedule.ts'
-import { integer, matching, oneOf, optional, setting, Unreadable } from './setting.ts'
+import { InvalidValue, integer, matching, oneOf, optional, setting } from './setting.ts'
 
 const networks = (value: string): Network[] =>
   value.split(',').map((part) => {
     const network = readNetwork(part.trim())
-    if (network === null) throw new Unreadable('is not a list of networks such as 10.0.0.0/8,fd00::/8')
+    if (network === null) throw new InvalidValue('is not a list of networks such as 10.0.0.0/8,fd00::/8')
     return network
   })
 
-/** Read at once: a file that is missing should be noticed at the start and not at the first delivery. */
+/** Read at the start, so that a missing file is reported then and not at the first delivery. */
 const certificates = (path: string): string => {
   try {
     const pem = readFileSync(path, 'utf8')
     new X509Certificate(pem)
     return pem
   } catch (error) {
-    throw new Unreadable(
-      `is not a readable file of PEM certificates (${(error as Error).message}); the one of "npx keyhook listen" is made when that starts`,
+    throw new InvalidValue(
+      `is not a readable file of PEM certificates (${(error as Error).message}); "npx keyhook listen" creates its own when it starts`,
     )
   }
 }
 
 const readSchedule = (value: string): RetrySchedule => {
   const schedule = readRetrySchedule(value)
-  if (schedule === null) throw new Unreadable(`is not a schedule such as 0s,5s,5m,2h (${waits})`)
+  if (schedule === null) throw new InvalidValue(`is not a schedule such as 0s,5s,5m,2h (${waits})`)
   return schedule
 }
 const waits = `up to ${attemptsMax} waits of up to ${waitDaysMax}d, the first 0s`

@@ -1,22 +1,23 @@
 import { isAddress } from '../domain/network.ts'
-import { integer, matching, optional, setting, text, Unreadable } from './setting.ts'
+import { InvalidValue, integer, matching, optional, setting, text } from './setting.ts'
 
 const portRange = (value: string): { first: number; last: number } => {
   const [first = 0, last = 0] = (/^(\d{4,5})-(\d{4,5})$/.exec(value) ?? []).slice(1).map(Number)
   if (!(first >= 1_024 && first <= last && last <= 65_535)) {
-    throw new Unreadable('is not a range of ports such as 15432-16431 (1024 to 65535)')
+    throw new InvalidValue('is not a range of ports such as 15432-16431 (1024 to 65535)')
   }
   return { first, last }
 }
 
 const address = (value: string): string => {
-  if (!isAddress(value)) throw new Unreadable('is not an IP address')
+  if (!isAddress(value)) throw new InvalidValue('is not an IP address')
   return value
 }
 
-/** Without a port: every database has its own. */
+/** No port: every database has its own. */
 const hostOrAddress = (value: string): string => {
-  if (!isAddress(value) && !/^[A-Za-z0-9.-]{1,253}$/.test(value)) throw new Unreadable('is not a host name or address')
+  if (!isAddress(value) && !/^[A-Za-z0-9.-]{1,253}$/.test(value))
+    throw new InvalidValue('is not a host name or address')
   return value
 }
 

@@ -2,41 +2,41 @@ import { type ConnectionTarget, readConnectionUrl } from '../db/connection/conne
 import { keyTagShape } from '../domain/api-key.ts'
 import { isAddress, readNetwork } from '../domain/network.ts'
 import { issuerUrlProblem } from '../login/issuer-url.ts'
-import { integer, matching, oneOf, optional, setting, text, Unreadable } from './setting.ts'
+import { InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
 
 const postgresUrl = (value: string, environment: Readonly<Record<string, string | undefined>>): ConnectionTarget => {
   const read = readConnectionUrl(value, environment)
-  if ('problems' in read) throw new Unreadable(read.problems.join('; it '))
+  if ('problems' in read) throw new InvalidValue(read.problems.join('; it '))
   return read.target
 }
 
-/** One key, or several with the current one first while secrets move from the old key to the new. */
+/** One key, or several with the current one first while secrets are resealed from the old key to the new one. */
 const masterKeys = (value: string): [Buffer, ...Buffer[]] => {
   const keys = value.split(',').map((part) => Buffer.from(part.trim(), 'base64'))
   const readable = value
     .split(',')
     .every((part, i) => keys[i]?.toString('base64') === part.trim() && keys[i].length === 32)
-  if (!readable) throw new Unreadable('is not 32 bytes in base64 (make one with: openssl rand -base64 32)')
+  if (!readable) throw new InvalidValue('is not 32 bytes in base64 (create one with: openssl rand -base64 32)')
   return keys as [Buffer, ...Buffer[]]
 }
 
 const issuerUrl = (value: string): string => {
   const problem = issuerUrlProblem(value)
-  if (problem !== null) throw new Unreadable(problem)
+  if (problem !== null) throw new InvalidValue(problem)
   return value
 }
 
 const proxies = (value: string): string[] => {
   const parts = value.split(',').map((part) => part.trim())
   if (!parts.every((part) => isAddress(part) || (readNetwork(part)?.[1] ?? 0) > 0)) {
-    throw new Unreadable(
-      'is not a list of addresses or CIDRs such as 10.0.0.0/8,::1 (everybody, /0, cannot be trusted)',
+    throw new InvalidValue(
+      'is not a list of addresses or CIDRs such as 10.0.0.0/8,::1 (/0 is not allowed: it would trust everyone)',
     )
   }
   return parts
 }
 
-/** The server itself: where it listens and stores, who may log in, how much it takes. */
+/** The server: addresses, storage, login and limits. */
 export const serverSettings = {
   port: setting('PORT', '8080', integer(0, 65_535, 'a port'), 'Port to listen on; 0 takes a free one.'),
   host: setting('HOST', '127.0.0.1', text, 'Address to listen on; `0.0.0.0` for all of IPv4, `::` for everything.'),
@@ -82,6 +82,12 @@ export const serverSettings = {
     'info',
     oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
     'Log level; `debug` adds a line for every successful read.',
+  ),
+  logFormat: setting(
+    'KEYHOOK_LOG_FORMAT',
+    'auto',
+    oneOf('auto', 'pretty', 'json'),
+    'Format of the log: lines for people, JSON lines, or `auto`, which is `pretty` on a terminal and `json` everywhere else.',
   ),
   trustedProxies: optional(
     'KEYHOOK_TRUSTED_PROXIES',

@@ -1,18 +1,18 @@
-/** One environment variable: its name, what stands in for it, what it means, and how it is read. */
+/** One environment variable: its name, default, description and parser. */
 export type Setting<T> = {
   variable: string
-  /** What stands in when the variable is unset; null where there is no default. */
+  /** The default; null where there is none. */
   fallback: string | null
   about: string
   secret?: true
   parse: Parse<T>
 }
 
-/** `takes`: the values that there are, for people, where that is quickly said. */
+/** `takes` describes the allowed values for people, where a few words are enough. */
 type Parse<T> = ((text: string, environment: Readonly<Record<string, string | undefined>>) => T) & { takes?: string }
 
 /** Thrown by a parser; the message continues the sentence `NAME: "value" …`. */
-export class Unreadable extends Error {}
+export class InvalidValue extends Error {}
 
 export const setting = <T>(
   variable: string,
@@ -31,7 +31,7 @@ export const optional = <T>(
 export const integer = (min: number, max: number, what: string): Parse<number> => {
   const parse = (text: string): number => {
     const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
-    if (!(value >= min && value <= max)) throw new Unreadable(`is not ${what} (${min} to ${max})`)
+    if (!(value >= min && value <= max)) throw new InvalidValue(`is not ${what} (${min} to ${max})`)
     return value
   }
   return Object.assign(parse, { takes: `${min} to ${max}` })
@@ -40,7 +40,7 @@ export const integer = (min: number, max: number, what: string): Parse<number> =
 export const oneOf = <const T extends string>(...allowed: T[]): Parse<T> => {
   const parse = (text: string): T => {
     const found = allowed.find((candidate) => candidate === text)
-    if (found === undefined) throw new Unreadable(`is not one of ${allowed.join(', ')}`)
+    if (found === undefined) throw new InvalidValue(`is not one of ${allowed.join(', ')}`)
     return found
   }
   return Object.assign(parse, { takes: allowed.join(', ') })
@@ -49,7 +49,7 @@ export const oneOf = <const T extends string>(...allowed: T[]): Parse<T> => {
 export const matching =
   (shape: RegExp, what: string) =>
   (text: string): string => {
-    if (!shape.test(text)) throw new Unreadable(`is not ${what}`)
+    if (!shape.test(text)) throw new InvalidValue(`is not ${what}`)
     return text
   }
 

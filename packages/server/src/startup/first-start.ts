@@ -7,8 +7,8 @@ import { countOrganizations } from '../store/organizations.ts'
 export type FirstOrganization = { orgId: OrgId; ownerId: UserId; isNew: boolean }
 
 /**
- * An empty installation gets one organization and its owner, so that there is something to try. Nodes that start
- * together on an empty database take turns, and make one.
+ * Creates one organization with an owner in an empty installation, so that there is something to try. The lock makes nodes
+ * that start together on an empty database create only one.
  */
 export async function ensureFirstOrganization(db: Database): Promise<FirstOrganization | null> {
   return db.begin(async (tx) => {
@@ -21,7 +21,7 @@ export async function ensureFirstOrganization(db: Database): Promise<FirstOrgani
   })
 }
 
-/** The oldest organization that still has an owner: an example for the lines we print. */
+/** The oldest organization with an owner, for the lines that we print. */
 async function findFirst(db: Executor): Promise<FirstOrganization | null> {
   const [row] = await db<{ org_id: OrgId; user_id: UserId }[]>`
     select org_id, user_id from keyhook.memberships where role = 'owner' order by org_id, user_id limit 1`

@@ -3,14 +3,14 @@ import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSecret, writeSecret, writeSecretOnce } from '../embedded/data-directory.ts'
 
-/** The text says what to do. */
+/** The message says what to do. */
 export class MasterKeyDamaged extends Error {
   override readonly name = 'MasterKeyDamaged'
 }
 
 export const masterKeyPath = (dataDir: string): string => join(dataDir, 'master.key')
 
-/** A master key for an embedded installation that needs its first. */
+/** Creates the first master key of an embedded installation. */
 export async function makeMasterKey(dataDir: string): Promise<Buffer> {
   await writeSecretOnce(masterKeyPath(dataDir), randomBytes(32).toString('base64'))
   return (await readMasterKey(dataDir))!
@@ -36,8 +36,8 @@ export async function readMasterKey(dataDir: string): Promise<Buffer | null> {
 const lastKeyPath = (dataDir: string): string => `${masterKeyPath(dataDir)}.id`
 
 /**
- * Which key was the current one of the server that ran last: once another has taken its place, the file's own must not come
- * back because somebody forgot a variable. Tokens that it signed, perhaps after it had leaked, would be good again.
+ * The key that the last server ran with. After KEYHOOK_MASTER_KEY has replaced the key of the file, a start without the variable
+ * must not fall back to it: tokens that it signed, perhaps after it had leaked, would be valid again.
  */
 export const lastKeyId = async (dataDir: string): Promise<string | null> =>
   (await readSecret(lastKeyPath(dataDir))) ?? null
@@ -46,7 +46,7 @@ export async function rememberKeyId(dataDir: string, keyId: string): Promise<voi
   if ((await lastKeyId(dataDir)) !== keyId) await writeSecret(lastKeyPath(dataDir), keyId)
 }
 
-/** It is lost for good. */
+/** For a key that is lost for good. */
 export async function forgetKeyId(dataDir: string, keyId: string): Promise<void> {
   if ((await lastKeyId(dataDir)) === keyId) await rm(lastKeyPath(dataDir))
 }

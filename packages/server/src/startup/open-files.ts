@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** How many files, and so connections, this process may have open; null where nobody says. Node has raised it as far as it may. */
+/** How many files, and so connections, this process may have open; null where it is unknown. Node has raised it to the hard limit. */
 export function openFilesMax(): number | null {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')

@@ -6,34 +6,34 @@ import { openEmbedded } from '../embedded/index.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
-import { explained } from './explained.ts'
+import { explainError } from './explain-error.ts'
 import { rememberKeyId } from './master-key-file.ts'
 import { openMasterKeys } from './open-master-keys.ts'
 
-/** An installation that is open for work: its database, migrated, and its keys. */
+/** An open installation: its database with the current schema, and its keys. */
 export type Installation = {
   config: Config
   db: Database
   target: ConnectionTarget
   masterKeys: MasterKeys
   applied: Migration[]
-  /** A `keyhook serve` runs on the data directory, and its PostgreSQL is the one that we use. */
+  /** A `keyhook serve` runs on the data directory, and we use its PostgreSQL. */
   isShared: boolean
-  /** Tells the data directory's other visitors where this process can be found. */
+  /** Publishes the address of this process to other commands on the same data directory. */
   announce(url: string): void
   close(): Promise<void>
 }
 
-/** No statement of a running process takes as long, but for a batch of a thousand events to thousands of webhooks. */
+/** No statement of a running process takes longer, except intake of a thousand events for thousands of webhooks. */
 export const silentMsMax = 120_000
 
-/** Of the embedded server, for what does not share the pool: authentication, deliveries, jobs, and commands beside them. */
+/** Connections of the embedded server outside of the shared pool: authentication, deliveries, jobs and other commands. */
 const otherConnections = 190
 
 export type OpenOptions = {
   purpose: 'serve' | 'command'
   note: (text: string) => void
-  /** Embedded: the data directory is ours, and its PostgreSQL is about to be started. */
+  /** Embedded: called when the data directory is locked and before its PostgreSQL starts. */
   onHeld?: () => void
   onDatabaseExit?: (why: string) => void
   /** For work that opens no webhook secret. */
@@ -46,7 +46,7 @@ export async function openInstallation(config: Config, options: OpenOptions): Pr
   try {
     return await open(config, options)
   } catch (error) {
-    throw await explained(config, error)
+    throw await explainError(config, error)
   }
 }
 
@@ -63,7 +63,7 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
   }
   try {
     await checkSuitable(db)
-    const applied = await migrateInPeace(target, config)
+    const applied = await migrateSchema(target, config)
     const masterKeys = await openMasterKeys(db, config, options)
     if (options.purpose === 'serve' && config.database === null)
       await rememberKeyId(config.dataDir, masterKeys.currentKeyId)
@@ -74,8 +74,8 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
   }
 }
 
-/** On a connection of its own, which waits for as long as a migration, or another node's, may take. */
-async function migrateInPeace(target: ConnectionTarget, config: Config): Promise<Migration[]> {
+/** On its own connection without a time limit: a migration, or that of another node, may take long. */
+async function migrateSchema(target: ConnectionTarget, config: Config): Promise<Migration[]> {
   const db = connect(target, { name: 'keyhook migrate', connectionsMax: 1 })
   try {
     return await migrate(db, await readMigrations(), config.database === null ? resolve(config.dataDir) : null)

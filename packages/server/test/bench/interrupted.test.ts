@@ -9,28 +9,30 @@ import { scratch } from '../embedded/support/scratch.ts'
 
 const program = new URL('../../bench/main.ts', import.meta.url).pathname
 
-// Seen to fail without the handler: PostgreSQL runs on, in a folder that stays.
-test.each(['SIGINT', 'SIGTERM'] as const)('a bench that is ended by %s takes its PostgreSQL along', async (signal) => {
-  const folder = await scratch()
-  const child = spawn(process.execPath, [program, 'deliver'], {
-    env: { ...process.env, TMPDIR: folder, BENCH_ONLY: 'latency' },
-    stdio: 'ignore',
-  })
-  const ended = once(child, 'exit')
-  let [cluster, pid] = ['', 0]
-  while (pid === 0) {
-    expect(child.exitCode).toBeNull()
-    await sleep(20)
-    const [own] = await readdir(folder)
-    const [bench] = own === undefined ? [] : await readdir(join(folder, own))
-    if (bench === undefined) continue
-    cluster = join(folder, own!, bench, 'postgres')
-    const lock = await readLockFile(cluster).catch(() => undefined)
-    if (lock?.ready) pid = lock.pid
-  }
-  expect(await isPostgresOn(cluster, pid)).toBe(true)
-  child.kill(signal)
-  expect(await ended).toEqual([null, signal])
-  expect(() => process.kill(pid, 0)).toThrow()
-  expect(await readdir(folder)).toEqual([])
-})
+test.each(['SIGINT', 'SIGTERM'] as const)(
+  'a bench that is ended by %s stops its PostgreSQL and removes its files',
+  async (signal) => {
+    const folder = await scratch()
+    const child = spawn(process.execPath, [program, 'deliver'], {
+      env: { ...process.env, TMPDIR: folder, BENCH_ONLY: 'latency' },
+      stdio: 'ignore',
+    })
+    const ended = once(child, 'exit')
+    let [cluster, pid] = ['', 0]
+    while (pid === 0) {
+      expect(child.exitCode).toBeNull()
+      await sleep(20)
+      const [own] = await readdir(folder)
+      const [bench] = own === undefined ? [] : await readdir(join(folder, own))
+      if (bench === undefined) continue
+      cluster = join(folder, own!, bench, 'postgres')
+      const lock = await readLockFile(cluster).catch(() => undefined)
+      if (lock?.ready) pid = lock.pid
+    }
+    expect(await isPostgresOn(cluster, pid)).toBe(true)
+    child.kill(signal)
+    expect(await ended).toEqual([null, signal])
+    expect(() => process.kill(pid, 0)).toThrow()
+    expect(await readdir(folder)).toEqual([])
+  },
+)

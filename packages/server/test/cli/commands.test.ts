@@ -10,7 +10,7 @@ import { countRows } from '../support/rows.ts'
 import { type CommandsBeside, commandsBeside } from './support/commands-beside.ts'
 
 /*
- * Every command, beside a server that runs on the same database.
+ * Every command, next to a server on the same database.
  */
 
 let beside: CommandsBeside
@@ -26,7 +26,7 @@ const run: CommandsBeside['run'] = (...given) => beside.run(...given)
 const json: CommandsBeside['json'] = (...given) => beside.json(...given)
 const words: CommandsBeside['words'] = (...given) => beside.words(...given)
 
-test('a person is made, let in, promoted, and put out again, each step seen by the running server at once', {
+test('a user is created, added, promoted and removed, and the running server applies each step at once', {
   timeout: 60_000,
 }, async () => {
   const org = await json<{ id: string; name: string }>('org', 'create', '--name', 'Acme')
@@ -62,11 +62,11 @@ test('a person is made, let in, promoted, and put out again, each step seen by t
   expect(await status('/api/v1/organizations')).toBe(401)
 })
 
-test('without --json every command says in words what it did; a token alone, so that $(…) works', {
+test('without --json every command prints a sentence, and token issue prints only the token', {
   timeout: 60_000,
 }, async () => {
-  await words(/^Made the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
-  await words(/^Made the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
+  await words(/^Created the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
+  await words(/^Created the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
   await words(/up to date/, 'migrate')
   expect(await json('migrate')).toEqual({ applied: [] })
   const orgId = await api.organization()
@@ -80,7 +80,7 @@ test('without --json every command says in words what it did; a token alone, so 
   await words(/^Removed the user/, 'user', 'remove', '--user', userId)
 })
 
-test('ids are found again: org list and user list show everybody who is there, in lines that align or as one array', {
+test('org list and user list show all rows, as aligned lines or as one JSON array', {
   timeout: 60_000,
 }, async () => {
   const own = await commandsBeside()
@@ -117,17 +117,17 @@ test('ids are found again: org list and user list show everybody who is there, i
     expect((await own.run(what, 'list', '--help')).stdout).toContain(`Example:\n  npx keyhook ${what} list`)
 })
 
-type Mistake = [what: string, words: string[], line: RegExp]
-const nobody = newId('usr')
-const nowhere = newId('org')
-const mistakes: Mistake[] = [
-  ['nothing to do', [], /"npx keyhook --help"/],
-  ['half a command', ['org'], /"npx keyhook org --help" lists the commands/],
+type Wrong = [what: string, words: string[], line: RegExp]
+const unknownUser = newId('usr')
+const unknownOrg = newId('org')
+const wrongInputs: Wrong[] = [
+  ['no command', [], /"npx keyhook --help"/],
+  ['a group without a command', ['org'], /"npx keyhook org --help" lists the commands/],
   ['a command that does not exist', ['frobnicate'], /unknown command 'frobnicate'/],
   ['the help of a command that does not exist', ['help', 'frobnicate'], /unknown command 'frobnicate'/],
-  ['the help of half a command and a typing error', ['help', 'org', 'creat'], /'creat'.*Did you mean create/],
-  ['the same, the other way round', ['org', 'help', 'creat'], /'creat'.*Did you mean create/],
-  ['a typing error', ['serv'], /Did you mean serve/],
+  ['the help of a misspelled subcommand', ['help', 'org', 'creat'], /'creat'.*Did you mean create/],
+  ['the help of a misspelled subcommand, in the other order', ['org', 'help', 'creat'], /'creat'.*Did you mean create/],
+  ['a misspelled command', ['serv'], /Did you mean serve/],
   ['an option that does not exist', ['migrate', '--fast'], /unknown option '--fast'/],
   [
     'an option that is misspelled',
@@ -136,37 +136,45 @@ const mistakes: Mistake[] = [
   ],
   ['an option left out', ['org', 'create'], /--name.*"npx keyhook org create --help" shows how/],
   ['an option without its value', ['org', 'create', '--name'], /argument missing/],
-  ['words too many', ['migrate', 'now'], /too many arguments/],
+  ['too many arguments', ['migrate', 'now'], /too many arguments/],
   ['a role of serve that does not exist', ['serve', '--role', 'boss'], /Allowed choices are all, api/],
   ['an empty name', ['org', 'create', '--name', ' '], /^name: must not be blank/],
   ['a name of 256 characters', ['org', 'create', '--name', 'x'.repeat(256)], /at most 255/],
   ['a name with a line break', ['org', 'create', '--name', 'a\nb'], /control characters/],
   ['no e-mail address', ['user', 'create', '--email', 'ada'], /^email: must be an e-mail address/],
-  ['an id that is none', ['user', 'remove', '--user', 'ada'], /--user: "ada" is not an id/],
+  ['an invalid id', ['user', 'remove', '--user', 'ada'], /--user: "ada" is not an id/],
   ['an id of two lines', ['user', 'remove', '--user', 'a\nb'], /--user: "a\\nb" is not an id/],
-  ['an id of something else', ['user', 'remove', '--user', nowhere], /is not an id such as usr_/],
-  ['a user who does not exist', ['user', 'remove', '--user', nobody], new RegExp(`There is no user ${nobody}`)],
-  ['a token for nobody', ['token', 'issue', '--user', nobody], /There is no user/],
-  ['a token for whom', ['token', 'issue'], /--user USER or --operator/],
-  ['a token for two', ['token', 'issue', '--user', nobody, '--operator'], /--user USER or --operator/],
-  ['a lifetime of nothing', ['token', 'issue', '--operator', '--ttl', '0s'], /--ttl: "0s"/],
+  ['an id of something else', ['user', 'remove', '--user', unknownOrg], /is not an id such as usr_/],
+  [
+    'a user who does not exist',
+    ['user', 'remove', '--user', unknownUser],
+    new RegExp(`There is no user ${unknownUser}`),
+  ],
+  ['a token for an unknown user', ['token', 'issue', '--user', unknownUser], /There is no user/],
+  ['a token without a subject', ['token', 'issue'], /--user USER or --operator/],
+  ['a token with two subjects', ['token', 'issue', '--user', unknownUser, '--operator'], /--user USER or --operator/],
+  ['a lifetime of zero', ['token', 'issue', '--operator', '--ttl', '0s'], /--ttl: "0s"/],
   ['a lifetime in words', ['token', 'issue', '--operator', '--ttl', 'an hour'], /--ttl: "an hour"/],
   ['a lifetime of centuries', ['token', 'issue', '--operator', '--ttl', '99999d'], /at most 366d/],
   [
     'an organization that does not exist',
-    ['member', 'set', '--org', nowhere, '--user', nobody, '--role', 'owner'],
+    ['member', 'set', '--org', unknownOrg, '--user', unknownUser, '--role', 'owner'],
     /There is no organization/,
   ],
   [
     'a role that does not exist',
-    ['member', 'set', '--org', nowhere, '--user', nobody, '--role', 'boss'],
+    ['member', 'set', '--org', unknownOrg, '--user', unknownUser, '--role', 'boss'],
     /"boss" is not one of owner, admin, member/,
   ],
-  ['a member who is none', ['member', 'remove', '--org', nowhere, '--user', nobody], /is not a member of/],
+  [
+    'a user who is not a member',
+    ['member', 'remove', '--org', unknownOrg, '--user', unknownUser],
+    /is not a member of/,
+  ],
 ]
 
-describe('a mistake prints one line, exits 2 and changes nothing', () => {
-  test.each(mistakes)('%s', async (_, given, line) => {
+describe('wrong input prints one line, exits with 2 and changes nothing', () => {
+  test.each(wrongInputs)('%s', async (_, given, line) => {
     const before = await countRows(api.db)
     const ended = await run(...given)
     expect(ended.stderr).toMatch(line)
@@ -175,7 +183,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     expect(await countRows(api.db)).toEqual(before)
   })
 
-  test('the process says so with its exit code', async () => {
+  test('the exit code of the process is 2 too', async () => {
     const ended = await keyhook(['token', 'issue'], beside.environment)
     expect([ended.code, ended.stdout, ended.stderr.match(/\n/g)?.length]).toEqual([2, '', 1])
   })
@@ -192,7 +200,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     expect(second).toMatchObject({ code: 2, stderr: `There is a user with the subject same already: ${first.id}.\n` })
   })
 
-  test('settings that cannot be read are all named, one a line, and secrets are not repeated', async () => {
+  test('all invalid settings are named, one per line, without their secrets', async () => {
     const ended = await keyhookHere(['migrate'], {
       PORT: '80a',
       DATABASE_URL: 'mysql://u:hunter2@h/d',
@@ -208,7 +216,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     expect(ended.stderr).not.toContain('hunter2')
   })
 
-  test('a database that cannot be reached is named as such, in one line', async () => {
+  test('a database that cannot be reached is one line', async () => {
     const ended = await keyhookHere(['migrate'], {
       ...beside.environment,
       DATABASE_URL: 'postgres://u:hunter2@127.0.0.1:1/d',
@@ -218,7 +226,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     expect(ended.stderr).not.toContain('hunter2')
   })
 
-  test('a database that is set up otherwise than we rely on is named with all that has to change', async () => {
+  test('for a database with unsuitable settings every setting to change is named', async () => {
     const odd =
       '?bytea_output=escape&DateStyle=German&default_transaction_isolation=serializable&array_nulls=off&synchronous_commit=off'
     const ended = await keyhookHere(['migrate'], {
@@ -233,14 +241,14 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
       'DATABASE_URL: default_transaction_isolation is "serializable" and must be "read committed"',
       'DATABASE_URL: synchronous_commit is "off" and must be "on"',
     ])
-    // No role and no database is to blame here, and changing one would not help.
+    // The URL sets them, so no role and no database has to be changed.
     expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(5)
   })
 
-  test('a port for listen that is taken', async () => {
+  test('a port for listen that is in use', async () => {
     const KEYHOOK_DATA_DIR = await mkdtemp(join(tmpdir(), 'keyhook-listen-'))
     onTestFinished(() => rm(KEYHOOK_DATA_DIR, { recursive: true }))
-    // The certificate that listen is about to make is no reason not to start.
+    // The variable may name the certificate that listen is about to create.
     const settings = { KEYHOOK_DATA_DIR, KEYHOOK_DELIVERY_CA_FILE: join(KEYHOOK_DATA_DIR, 'listen/certificate.pem') }
     const ended = await keyhookHere(['listen', '--port', new URL(api.url).port], settings)
     expect([ended.code, ended.stdout]).toEqual([2, ''])
@@ -251,13 +259,13 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     ['a file', '/etc/passwd', /^KEYHOOK_DATA_DIR: "\/etc\/passwd" cannot be used: \/etc\/passwd is no directory\.\n$/],
     ['below a file', '/etc/passwd/x', /\/etc\/passwd is no directory\.\n$/],
     ['where nothing can be made', '/proc/keyhook', /^KEYHOOK_DATA_DIR: [^\n]+ cannot be made \(E\w+\)\.\n$/],
-  ])('a data directory that is %s is named as such, in one line', async (_, path, line) => {
+  ])('a data directory that is %s is one line', async (_, path, line) => {
     const ended = await keyhookHere(['migrate'], { KEYHOOK_DATA_DIR: path })
     expect([ended.code, ended.stdout]).toEqual([2, ''])
     expect(ended.stderr).toMatch(line)
   })
 
-  test('a database that refuses the password or does not exist is a line, not a stack', async () => {
+  test('a database that does not exist is one line without a stack', async () => {
     const missing = beside.environment.DATABASE_URL!.replace(/\/[^/]+$/, '/no_such_database')
     const ended = await keyhookHere(['migrate'], { ...beside.environment, DATABASE_URL: missing })
     expect(ended.code).not.toBe(0)
@@ -265,11 +273,11 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
   })
 })
 
-test('--help explains every command and exits 0', async () => {
+test('--help describes every command and exits with 0', async () => {
   const help = await run('--help')
   expect(help.code).toBe(0)
   for (const command of ['serve', 'migrate', 'org', 'user', 'member', 'token']) expect(help.stdout).toContain(command)
-  // In a checkout the bare word is no command, and people paste what they see.
+  // Users paste what they see, and in a checkout only `npx keyhook` works.
   const named = help.stdout.match(/\b(npx )?keyhook [a-z[]/g)!
   expect(named.length).toBeGreaterThan(4)
   for (const one of named) expect(one).toMatch(/^npx /)

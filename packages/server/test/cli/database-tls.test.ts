@@ -112,7 +112,7 @@ test('with prepare=false no prepared statement stays in a session', async () => 
 const isEncrypted = 'select ssl from pg_stat_ssl where pid = pg_backend_pid()'
 const encrypted = [{ ssl: true }, { ssl: true }]
 
-test('the host may be an address, where the certificate has it', async () => {
+test('the host may be an address that the certificate contains', async () => {
   const url = postgres.url(`?sslmode=verify-full&sslrootcert=${caFile}`, { host: '127.0.0.1' })
   expect(await ofBoth({ DATABASE_URL: url }, isEncrypted)).toEqual(encrypted)
 })

@@ -33,7 +33,7 @@ const stored = async (id: string) => {
   return rows.map((row) => ({ type: row.type, data: JSON.parse(row.body).data }))
 }
 
-test('an event is published in words or as one line of JSON, and is on record with the operator’s name', async () => {
+test('an event is published, reported as text or as one line of JSON, and recorded in the audit log for the operator', async () => {
   await beside.words(/^Published evt_\w{26}\.\n$/, ...event('{"invoice_id":"inv_1"}'))
   const { id, ...rest } = await beside.json<{ id: string }>(...event('{"invoice_id":"inv_2","größe":[1,{}]}'))
   expect(rest).toEqual({})
@@ -43,12 +43,12 @@ test('an event is published in words or as one line of JSON, and is on record wi
   expect(audit).toEqual([{ action: 'event.reported', actor_kind: 'operator' }])
 })
 
-test('data that is too large is refused here too', async () => {
+test('data that is too large is rejected', async () => {
   const large = await beside.run(...event(JSON.stringify({ text: 'x'.repeat(66_000) })))
   expect([large.code, large.stderr]).toEqual([2, '--data: must have at most 65536 bytes\n'])
 })
 
-test('the same id twice is one event; with other content it is refused, with exit code 2', async () => {
+test('the same id twice is one event; with other content it is rejected with exit code 2', async () => {
   const named = { id: 'job:7' }
   expect(await beside.json(...event('{"a":1,"b":2}', '--id', named.id))).toEqual(named)
   expect(await beside.json(...event('{"b":2,"a":1}', '--id', named.id))).toEqual(named)
@@ -79,7 +79,7 @@ test('the dispatchers of other processes get a hint before the command ends', as
   expect(received).toEqual([[orgId]])
 })
 
-test('it reaches a subscribed webhook through the dispatcher of another process, signed like any other', async () => {
+test('the event is delivered to a subscribed webhook by the dispatcher of another process, with a signature', async () => {
   const { api } = beside
   const engine = await dispatcherAlone(api)
   onTestFinished(() => engine.stop())
@@ -96,7 +96,7 @@ test('it reaches a subscribed webhook through the dispatcher of another process,
   expect(receiver.received[0]!.headers['x-service-event']).toBe('invoice.paid')
 })
 
-test('an operator’s token from the command line opens the operator’s door, and only that', async () => {
+test('an operator token from the command line is valid for /operator/v1 only', async () => {
   const { api } = beside
   const token = (await beside.run('token', 'issue', '--operator', '--ttl', '5m')).stdout.trim()
   expect((await beside.json<{ token: string }>('token', 'issue', '--operator')).token).toMatch(

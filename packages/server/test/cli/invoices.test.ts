@@ -44,12 +44,12 @@ const invoicesOf = (orgId: OrgId) => api.db`select id, status from keyhook.invoi
 const paidEventsOf = async (orgId: OrgId) =>
   (await eventsOf(api.db, orgId)).filter((event) => event.type === 'invoice.paid')
 
-test('issuing twice makes one invoice and says which it is; a month in which nothing was used has none', async () => {
+test('issuing twice creates one invoice; a month without usage has none', async () => {
   const orgId = await customer()
   const january = ['issue', '--org', orgId, '--month', '2020-01']
   const first = await said(...january)
-  const words = /^(Made|There is already) the invoice (inv_\w+): 10 minor units of EUR for 2020-01\.\n$/
-  expect(words.exec(first)?.[1]).toBe('Made')
+  const words = /^(Created|There is already) the invoice (inv_\w+): 10 minor units of EUR for 2020-01\.\n$/
+  expect(words.exec(first)?.[1]).toBe('Created')
   const second = await said(...january)
   expect(words.exec(second)?.slice(1)).toEqual(['There is already', words.exec(first)![2]])
   const shown = await said(...january, '--json')
@@ -68,7 +68,7 @@ test('issuing twice makes one invoice and says which it is; a month in which not
   expect(await invoicesOf(orgId)).toHaveLength(1)
 })
 
-test('an invoice is made with the prices of the server, and otherwise not at all', async () => {
+test('an invoice is issued only with the prices of the server', async () => {
   const orgId = await customer()
   const announce = (currency: string, hourPriceMinor: number) =>
     announceNode(api.db, 'node', { databasesMax: 1, prices: { currency, hourPriceMinor } })
@@ -85,10 +85,10 @@ test('an invoice is made with the prices of the server, and otherwise not at all
   }
   expect(await invoicesOf(orgId)).toEqual([])
   await announce('EUR', 5)
-  expect(await said('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Made [^\n]+ 10 minor units of EUR/)
+  expect(await said('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Created [^\n]+ 10 minor units of EUR/)
 })
 
-test('of many who pay at once, from command lines and over HTTP, one marks it paid; the others are told when', async () => {
+test('of many concurrent payments, by command and over HTTP, one marks the invoice paid; the others get the time of payment', async () => {
   const orgId = await customer()
   const { id } = JSON.parse(await said('issue', '--org', orgId, '--month', '2020-01', '--json'))
   const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
@@ -126,7 +126,7 @@ test('of many who pay at once, from command lines and over HTTP, one marks it pa
   expect(await paidEventsOf(orgId)).toEqual([{ type: 'invoice.paid', data }])
 }, 60_000)
 
-test('an invoice that nobody paid before is paid from the command line', async () => {
+test('an unpaid invoice is marked paid from the command line', async () => {
   const orgId = await customer()
   const { id } = JSON.parse(await said('issue', '--org', orgId, '--month', '2020-01', '--json'))
   expect(await said('pay', '--invoice', id)).toMatch(new RegExp(`^${id} is paid \\(\\d{4}-\\d\\d-\\d\\dT.*Z\\)\\.\\n$`))

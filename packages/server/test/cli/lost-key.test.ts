@@ -37,7 +37,7 @@ const copyWebhook = (db: Database, id: string, side: string, count: number) => d
   select org_id, ${side} || lpad(n::text, 4, '0'), url, event_types, secret_key_id, secret_box, created_by
   from keyhook.webhooks, generate_series(1, ${count}::int) n where id = ${id}`
 
-test('a start with a master key that opens no webhook secret is refused in one line, which says what to do', async () => {
+test('a start with a master key that opens no webhook secret fails with one line that says what to do', async () => {
   const { lost, lostId, under } = await withWebhook()
   const createOrganization = (masterKey: string) =>
     keyhookHere(['org', 'create', '--name', 'Another'], under(masterKey))
@@ -57,7 +57,7 @@ test('a start with a master key that opens no webhook secret is refused in one l
   expect(await keyhookHere(['migrate'], under(newKey()))).toMatchObject({ code: 0 })
 })
 
-test('where only some secrets cannot be opened, the start goes on and the log says under which key they are', async () => {
+test('if only some secrets cannot be opened, the start continues and the log names their key', async () => {
   const { db, webhook, subscribe, lost, lostId, under } = await withWebhook()
   const fresh = newKey()
   const both = await serve(under(`${fresh},${lost}`), ['--json', '--role', 'api'])
@@ -78,7 +78,7 @@ test('where only some secrets cannot be opened, the start goes on and the log sa
   expect(missing).toEqual([lostId])
 })
 
-test('a master.key that is gone is not replaced while there are secrets that it sealed', async () => {
+test('a missing master.key is not replaced while there are secrets that it sealed', async () => {
   const { db, lostId } = await withWebhook()
   const dataDir = await scratchDirectory()
   const config = { masterKeys: null, dataDir }
@@ -93,7 +93,7 @@ test('a master.key that is gone is not replaced while there are secrets that it 
   await expect(openMasterKeys(db, config)).rejects.toThrow(`master.key does not hold master key ${lostId}`)
 })
 
-test('a master.key that is empty or damaged is a mistake, named in one line, and stays as it is', async () => {
+test('an empty or damaged master.key is one line, and the file is not changed', async () => {
   const folder = await scratchDirectory()
   const KEYHOOK_DATA_DIR = join(folder, 'data')
   onTestFinished(() => removeDataDirectory(KEYHOOK_DATA_DIR))
@@ -110,7 +110,7 @@ test('a master.key that is empty or damaged is a mistake, named in one line, and
   }
 })
 
-test('who has lost the key for good deletes the webhooks that it sealed, and goes on with another', async () => {
+test('after a key is lost for good, secrets abandon deletes its webhooks, and another key can be used', async () => {
   const { db, orgId, webhook, lost, lostId, under } = await withWebhook()
   const abandon = (masterKey: string, ...more: string[]) =>
     keyhookHere(['secrets', 'abandon', '--key', lostId, ...more], under(masterKey))
@@ -141,7 +141,7 @@ test('who has lost the key for good deletes the webhooks that it sealed, and goe
   await serve(under(fresh), ['--json', '--role', 'api'])
 })
 
-test('who forgot KEYHOOK_MASTER_KEY in a second terminal is told so, and cannot delete what the running server can open', {
+test('without KEYHOOK_MASTER_KEY in a second terminal the message says so, and webhooks of the running server cannot be deleted', {
   timeout: 60_000,
 }, async () => {
   const KEYHOOK_DATA_DIR = join(await scratchDirectory(), 'data')
@@ -169,7 +169,7 @@ test('who forgot KEYHOOK_MASTER_KEY in a second terminal is told so, and cannot 
   expect((await call<object[]>(webhooks, { token })).body).toHaveLength(1)
 })
 
-test('a key that took the place of master.key stays the current one until somebody says otherwise', {
+test('a key that replaced master.key stays the current one until it is abandoned', {
   timeout: 60_000,
 }, async () => {
   const KEYHOOK_DATA_DIR = join(await scratchDirectory(), 'data')
@@ -197,7 +197,7 @@ test('a key that took the place of master.key stays the current one until somebo
 })
 
 // Seen to fail when webhooks are deleted by their ids alone.
-test('a webhook whose secret is sealed anew at that moment stays', async () => {
+test('a webhook whose secret is resealed at the same moment is not deleted', async () => {
   const { db, webhook, lostId, under } = await withWebhook()
   const changed = Promise.withResolvers<void>()
   const mayCommit = Promise.withResolvers<void>()

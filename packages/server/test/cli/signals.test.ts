@@ -9,28 +9,28 @@ import { connect } from '../../src/db/database.ts'
 import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
 import { dataDirectory, open } from '../embedded/support/scratch.ts'
 import { call } from '../support/client.ts'
-import { keyhook, program, serve } from '../support/processes.ts'
+import { cleanEnvironment, keyhook, program, serve } from '../support/processes.ts'
 
 const timeout = 90_000
 const patient = { timeout: 20_000 }
 
-/** A command of the real program that can be told to end. */
-function begin(words: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
-  const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', KEYHOOK_DATA_DIR } as NodeJS.ProcessEnv
+/** A command of the real program that can be stopped. */
+function start(words: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
+  const env = cleanEnvironment({ PORT: '0', KEYHOOK_DATA_DIR })
   const child = spawn(process.execPath, [program, ...words], { env, detached })
   const ended = once(child, 'close')
   onTestFinished(async () => {
     child.kill('SIGKILL')
     await ended
   })
-  let said = ''
+  let stderr = ''
   child.stderr.setEncoding('utf8').on('data', (chunk) => {
-    said += chunk
+    stderr += chunk
   })
-  return { child, ended, said: () => said }
+  return { child, ended, stderr: () => stderr }
 }
 
-/** The PostgreSQL of a data directory, once it takes connections. */
+/** The PostgreSQL of a data directory, once it accepts connections. */
 async function postmasterOf(dataDir: string) {
   const cluster = join(dataDir, 'postgres')
   const lock = async () => await readLockFile(cluster).catch(() => undefined)
@@ -39,7 +39,7 @@ async function postmasterOf(dataDir: string) {
   return { isRunning: () => isPostgresOn(cluster, pid) }
 }
 
-/** Whoever wants to make an organization or a key waits for as long as the test likes. */
+/** Locks the table, so that creating an organization or a key waits until the test ends. */
 async function holdOrganizations(dataDir: string) {
   const { connection } = await open(dataDir, 'command')
   const sql = connect(connection, { name: 'test', connectionsMax: 2 })
@@ -49,15 +49,15 @@ async function holdOrganizations(dataDir: string) {
   await held`begin`
   await held`lock table keyhook.organizations in access exclusive mode`
   const waiting = async () => (await sql`select 1 from pg_locks where not granted`).length
-  return { someoneWaits: () => expect.poll(waiting, patient).toBeGreaterThan(0) }
+  return { untilWaiting: () => expect.poll(waiting, patient).toBeGreaterThan(0) }
 }
 
 test.each(['SIGINT', 'SIGTERM'] as const)(
-  '%s ends a command, and the PostgreSQL that it has started for itself goes with it',
+  '%s ends a command and the PostgreSQL that it started',
   { timeout },
   async (signal) => {
     const dataDir = await dataDirectory()
-    const { child, ended } = begin(['org', 'create', '--name', 'x'], dataDir)
+    const { child, ended } = start(['org', 'create', '--name', 'x'], dataDir)
     const postmaster = await postmasterOf(dataDir)
     child.kill(signal)
     expect(await ended).toEqual([null, signal])
@@ -66,63 +66,62 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
   },
 )
 
-test('Ctrl-C ends a command, and leaves the PostgreSQL alone that a server has lent to it', { timeout }, async () => {
+test('Ctrl-C ends a command, but not the PostgreSQL of the server that it uses', { timeout }, async () => {
   const dataDir = await dataDirectory()
   const server = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' })
-  const { someoneWaits } = await holdOrganizations(dataDir)
-  const { child, ended } = begin(['org', 'create', '--name', 'x'], dataDir)
-  await someoneWaits()
+  const { untilWaiting } = await holdOrganizations(dataDir)
+  const { child, ended } = start(['org', 'create', '--name', 'x'], dataDir)
+  await untilWaiting()
   child.kill('SIGINT')
   expect(await ended).toEqual([null, 'SIGINT'])
-  await sleep(500)
   expect((await call(`${server.url}/readyz`)).status).toBe(200)
 })
 
-test('Ctrl-C during the very first start ends it quietly, with all that it runs, and the next one begins anew', {
+test('Ctrl-C during the first start ends all its processes without an error, and the next start works', {
   timeout,
 }, async () => {
   const dataDir = await dataDirectory()
-  // A group of its own, as the terminal gives to what is started in it.
-  const { child, ended, said } = begin(['serve'], dataDir, { detached: true })
-  const workshops = async () => (await readdir(dataDir)).filter((name) => name.includes('.preparing-'))
-  const version = async () => access(join(dataDir, (await workshops())[0]!, 'cluster/PG_VERSION')).then(() => true)
+  // A process group of its own, as in a terminal.
+  const { child, ended, stderr } = start(['serve'], dataDir, { detached: true })
+  const preparations = async () => (await readdir(dataDir)).filter((name) => name.includes('.preparing-'))
+  const version = async () => access(join(dataDir, (await preparations())[0]!, 'cluster/PG_VERSION')).then(() => true)
   await expect.poll(() => version().catch(() => false), { interval: 2, ...patient }).toBe(true)
   process.kill(-child.pid!, 'SIGINT')
   expect(await ended).toEqual([null, 'SIGINT'])
-  expect(said()).toMatch(/^Preparing PostgreSQL in [^\n]+\n$/)
+  expect(stderr()).toMatch(/^Preparing PostgreSQL in [^\n]+\n$/)
   const programs = async () => (await promisify(execFile)('ps', ['-eo', 'args'])).stdout
   await expect.poll(programs, patient).not.toContain(dataDir)
 
   const next = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' })
   expect((await call(`${next.url}/readyz`)).status).toBe(200)
-  expect(await workshops()).toEqual([])
+  expect(await preparations()).toEqual([])
 })
 
-test('a Ctrl-C that comes twice is one; a second one hurries, and PostgreSQL goes with the server in any case', {
+test('the same Ctrl-C forwarded by npm counts once, a later one ends the server at once, and PostgreSQL ends with it', {
   timeout,
 }, async () => {
   const dataDir = await dataDirectory()
   const environment = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' }
-  const twice = await serve(environment)
+  const forwarded = await serve(environment)
   const first = await postmasterOf(dataDir)
-  twice.child.kill('SIGINT')
+  forwarded.child.kill('SIGINT')
   await sleep(80)
-  expect((await twice.stop('SIGINT')).code).toBe(0)
+  expect((await forwarded.stop('SIGINT')).code).toBe(0)
   expect(await first.isRunning()).toBe(false)
 
-  const hurried = await serve(environment)
+  const impatient = await serve(environment)
   const second = await postmasterOf(dataDir)
-  const { organization_id: org, owner_id: owner } = hurried.ready
+  const { organization_id: org, owner_id: owner } = impatient.ready
   const { stdout } = await keyhook(['token', 'issue', '--user', owner], environment)
-  const { someoneWaits } = await holdOrganizations(dataDir)
+  const { untilWaiting } = await holdOrganizations(dataDir)
   const path = `/api/v1/organizations/${org}/api-keys`
-  const inFlight = call(hurried.url + path, { token: stdout.trim(), body: { name: 'ci' } }).catch(() => 'cut off')
-  await someoneWaits()
-  hurried.child.kill('SIGINT')
+  const inFlight = call(impatient.url + path, { token: stdout.trim(), body: { name: 'ci' } }).catch(() => 'cut off')
+  await untilWaiting()
+  impatient.child.kill('SIGINT')
   await sleep(1_500)
-  expect(hurried.child.exitCode).toBeNull()
-  hurried.child.kill('SIGINT')
-  const [code, signal] = await once(hurried.child, 'close')
+  expect(impatient.child.exitCode).toBeNull()
+  impatient.child.kill('SIGINT')
+  const [code, signal] = await once(impatient.child, 'close')
   expect([code, signal]).toEqual([null, 'SIGINT'])
   expect(await inFlight).toBe('cut off')
   await expect.poll(second.isRunning, patient).toBe(false)

@@ -14,8 +14,8 @@ import { receiverFor } from '../webhooks/support/receiver.ts'
 const manual = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
 const dayMs = 86_400_000
 
-/** A database that one role owns, and another role that owns nothing. */
-async function databaseOfTwo() {
+/** A database with one role that owns it and one that owns nothing. */
+async function databaseWithTwoRoles() {
   const server = inject('postgres')
   const name = `two_${randomBytes(6).toString('hex')}`
   const [owner, app] = [`owner_${name}`, `app_${name}`]
@@ -37,11 +37,10 @@ async function databaseOfTwo() {
   return { owner: { name: owner, ...(await as(owner)) }, app: { name: app, ...(await as(app)) } }
 }
 
-// Seen to fail while weeks of attempts could only be made by their owner, and the job queue only by its first user.
-test('processes run under a role that may only read and write, given what the manual says', {
+test('processes run with a role that has only the rights in docs/operating.md', {
   timeout: 60_000,
 }, async () => {
-  const { owner, app } = await databaseOfTwo()
+  const { owner, app } = await databaseWithTwoRoles()
   const masterKey = randomBytes(32)
   const common = {
     ...deliveryEnvironment,
@@ -73,11 +72,11 @@ test('processes run under a role that may only read and write, given what the ma
   expect((await call(`${platform}/webhooks/${webhook.body.id}/test`, sample)).status).toBe(202)
   expect((await call(`${platform}/databases`, { token, body: { name: 'first' } })).status).toBe(202)
   const settled = async () => (await owner.db`select 1 from keyhook.attempts where status = 'succeeded'`).length
-  // The sample, and the database's own event: the job was taken and done.
+  // The test event, and the event of the new database: the job was done.
   await until(async () => (await settled()) === 2, 'both deliveries')
   await server.stop()
 
-  // Weeks from now it is the same role that makes room, and that ends what is old.
+  // The same role creates later partitions and drops old ones.
   expect(await ensurePartitions(app.db, Date.now() + 100 * dayMs)).not.toEqual([])
   expect(await dropPartitions(app.db, Date.now() + 200 * dayMs)).not.toEqual([])
   await expect(app.db`select keyhook.drop_week('events')`).rejects.toThrow(/not the name of a week/)

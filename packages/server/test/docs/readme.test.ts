@@ -11,19 +11,20 @@ import { removeDataDirectory } from '../support/data-directory.ts'
 import { type Block, blocksOf, masked } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
+const patient = { timeout: 60_000 }
 let folder: string
-let blocks: Block[]
-const terminals: { child: ChildProcess; output(): string }[] = []
+let readme: Block[]
+const terminals: Terminal[] = []
 
-/** The README's ports and paths stand for whatever is free where the test runs. */
-let here: (text: string) => string
+/** Replaces the ports of a page by free ones. */
+let withFreePorts: (text: string) => string
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'keyhook-readme-'))
   for (const name of ['node_modules', 'package.json', 'packages']) await symlink(join(root, name), join(folder, name))
-  blocks = blocksOf(await readFile(join(root, 'README.md'), 'utf8'))
+  readme = blocksOf(await readFile(join(root, 'README.md'), 'utf8'))
   const [api, receiver] = [await freePort(), await freePort()]
-  here = (text) =>
+  withFreePorts = (text) =>
     text
       .replaceAll('127.0.0.1:8080', `127.0.0.1:${api}`)
       .replaceAll('127.0.0.1:9443', `127.0.0.1:${receiver}`)
@@ -33,88 +34,96 @@ beforeAll(async () => {
 
 afterAll(async () => {
   for (const { child } of terminals.reverse()) {
-    process.kill(-child.pid!, 'SIGINT')
-    // The shell may be gone long before what it started: the files go only when the last of the group has ended.
+    if (isGroupAlive(child.pid!)) process.kill(-child.pid!, 'SIGINT')
+    // npm may end before the server does, and files can be removed only after the last process of the group.
     while (isGroupAlive(child.pid!)) await setTimeout(50)
   }
   await removeDataDirectory(join(folder, '.keyhook'))
   await rm(folder, { recursive: true, force: true })
 })
 
-test('the tour works when it is pasted, and prints what the README says', { timeout: 120_000 }, async () => {
-  const receiver = await openTerminal('receiver', /Listening on/)
-  await openTerminal('server', /Keyhook is ready/)
-  const script = scriptOf(blocks)
-  const outputs = await paste(script.map((block) => here(block.text)))
-  for (const [i, { text, printed }] of script.entries()) expect(masked(outputs[i]!), text).toBe(masked(printed))
-  const arrived = blocks.find((block) => block.about === 'receiver')!
-  expect(masked(receiver())).toContain(masked(arrived.text))
+test('the tour works when pasted, and prints what the README shows', { timeout: 120_000 }, async () => {
+  const receiver = openTerminal(blockAbout('terminal=receiver').text)
+  await expect.poll(receiver.output, patient).toContain('Listening on')
+  const server = openTerminal(blockAbout('terminal=server').text)
+  await expect.poll(server.output, patient).toContain('Ctrl-C stops')
+  const lines = server.output().match(/^ +(ORG|TOKEN)=.+$/gm)!
+  expect(lines).toHaveLength(2)
+  const shell = openTerminal()
+  await shell.paste(lines.join('\n'))
+  for (const [i, block] of readme.entries()) {
+    if (isPasted(block)) {
+      const output = await shell.paste(block.text)
+      expect(masked(output), block.text).toBe(masked(outputOf(readme, i) ?? ''))
+    }
+    if (block.about !== 'receiver') continue
+    await expect.poll(() => masked(receiver.output()), patient).toContain(masked(block.text))
+    // The receiver prints a delivery before the server has recorded its outcome.
+    await expect.poll(server.output, patient).toContain('"delivery.attempted"')
+  }
 })
 
 test.for(['docs/operating.md', 'docs/your-platform.md'])(
-  'the lines of %s work when they are pasted',
-  {
-    timeout: 60_000,
-  },
+  'the commands of %s work when pasted, and print what the page shows',
+  { timeout: 60_000 },
   async (page) => {
-    const script = scriptOf(blocksOf(await readFile(join(root, page), 'utf8')))
-    expect(script.length).toBeGreaterThan(0)
-    const outputs = await paste(script.map((block) => here(block.text)))
-    for (const [i, { text, printed }] of script.entries())
-      if (printed !== '') expect(masked(outputs[i]!), text).toBe(masked(printed))
+    const blocks = blocksOf(await readFile(join(root, page), 'utf8'))
+    expect(blocks.filter(isPasted).length).toBeGreaterThan(0)
+    const shell = openTerminal()
+    for (const [i, block] of blocks.entries()) {
+      if (!isPasted(block)) continue
+      // npx takes a second each time, and the tour has shown that it works.
+      const output = await shell.paste(block.text.replaceAll('npx ', 'node_modules/.bin/'))
+      const shown = outputOf(blocks, i)
+      if (shown !== null) expect(masked(output), block.text).toBe(masked(shown))
+    }
   },
 )
 
-/** What is pasted, and what is printed by it according to the page. */
-function scriptOf(all: readonly Block[]): { text: string; printed: string }[] {
-  return all.flatMap(({ language, about, text }, i) => {
-    if (language !== 'sh' || about !== '') return []
-    const next = all[i + 1]
-    const isPrinted = next !== undefined && ['text', 'json'].includes(next.language) && next.about === ''
-    return [{ text, printed: isPrinted ? next.text : '' }]
-  })
+const blockAbout = (about: string): Block => readme.find((block) => block.about === about)!
+
+const isPasted = ({ language, about }: Block): boolean => language === 'sh' && about === ''
+
+/** The output that a page shows directly below a block of commands. */
+function outputOf(blocks: readonly Block[], i: number): string | null {
+  const next = blocks[i + 1]
+  return next !== undefined && ['text', 'json'].includes(next.language) && next.about === '' ? next.text : null
 }
 
-/** One shell for all blocks, as a person would have; each ends with a mark, so that outputs can be told apart. */
-async function paste(scripts: string[]): Promise<string[]> {
-  const mark = '=== end of block ==='
-  const shell = spawn(
-    'bash',
-    ['-eu', '-o', 'pipefail', '-c', scripts.map((text) => `${text}\necho '${mark}'`).join('\n')],
-    {
-      cwd: folder,
-      env: environment(),
+type Terminal = { child: ChildProcess; output(): string; paste(script: string): Promise<string> }
+
+/** A shell in the checkout that runs one script, or takes scripts one by one and stops at the first error. */
+function openTerminal(script?: string): Terminal {
+  const words = script === undefined ? ['-eu', '-o', 'pipefail'] : ['-c', withFreePorts(script)]
+  const child = spawn('bash', words, { cwd: folder, env: environment(), detached: true })
+  const ended = once(child, 'close')
+  let [output, stdout] = ['', '']
+  child.stdout.setEncoding('utf8').on('data', (chunk) => {
+    output += chunk
+    stdout += chunk
+  })
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
+    output += chunk
+  })
+  let pasted = 0
+  const terminal: Terminal = {
+    child,
+    output: () => output,
+    async paste(text) {
+      pasted += 1
+      const end = `=== end of block ${pasted} ===`
+      const start = stdout.length
+      child.stdin.write(`${withFreePorts(text)}\necho '${end}'\n`)
+      const printed = async () => {
+        while (!stdout.includes(end)) await setTimeout(20)
+      }
+      await Promise.race([printed(), ended])
+      expect(stdout, output).toContain(end)
+      return stdout.slice(start, stdout.indexOf(end))
     },
-  )
-  let output = ''
-  let complaints = ''
-  shell.stdout.on('data', (chunk) => {
-    output += chunk
-  })
-  shell.stderr.on('data', (chunk) => {
-    complaints += chunk
-  })
-  const [code] = await once(shell, 'close')
-  expect(code, `${output}\n${complaints}`).toBe(0)
-  return output.split(`${mark}\n`)
-}
-
-/** A terminal of its own, left open; ready once it has printed what we wait for. */
-async function openTerminal(name: string, ready: RegExp): Promise<() => string> {
-  const block = blocks.find((one) => one.about === `terminal=${name}`)!
-  const child = spawn('bash', ['-c', here(block.text)], { cwd: folder, env: environment(), detached: true })
-  let output = ''
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const onData = (chunk: Buffer) => {
-    output += chunk
-    if (ready.test(output)) resolve()
   }
-  child.stdout.on('data', onData)
-  child.stderr.on('data', onData)
-  child.once('exit', () => reject(new Error(`${name} ended: ${output}`)))
-  terminals.push({ child, output: () => output })
-  await promise
-  return () => output
+  terminals.push(terminal)
+  return terminal
 }
 
 function isGroupAlive(leader: number): boolean {
@@ -125,10 +134,12 @@ function isGroupAlive(leader: number): boolean {
   }
 }
 
-/** As in a terminal that knows nothing of this test run. */
+/** The environment of a terminal, without the variables of this test run. */
 const environment = () =>
   Object.fromEntries(
-    Object.entries(process.env).filter(([name]) => !/^(npm_|VITEST|KEYHOOK_|DATABASE_URL|NODE_ENV|PORT)/.test(name)),
+    Object.entries(process.env).filter(
+      ([name]) => !/^(npm_|VITEST|TEST|KEYHOOK_|DATABASE_URL|NODE_ENV|PORT)/.test(name),
+    ),
   )
 
 async function freePort(): Promise<number> {

@@ -13,7 +13,7 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { parseAccount } from '../../src/embedded/account.ts'
 import { installedNative, linkLibraries, readyBinaries } from '../../src/embedded/binaries.ts'
@@ -171,7 +171,7 @@ test.skipIf(!asRoot)('a directory with other files keeps its mode', async () => 
 
 test.skipIf(!asRoot)('binaries that the account cannot reach are copied once, with modes that it can use', async () => {
   const { native, closed } = await closedPackage()
-  const home = '/var/lib/keyhook/postgresql-0.0.0-test-'
+  const home = join(dirname(clustersHome), 'postgresql-0.0.0-test-')
   const finished = `${home}${process.pid}-${process.arch}`
   await writeFile(join(closed, 'package.json'), JSON.stringify({ version: `0.0.0-test-${process.pid}` }))
   try {
@@ -179,7 +179,7 @@ test.skipIf(!asRoot)('binaries that the account cannot reach are copied once, wi
     expect(new Set(copies.map((copy) => copy.postgres))).toEqual(new Set([`${finished}/native/bin/postgres`]))
     expect(await firstClosedDirectory(`${finished}/native/bin/postgres`, nobody)).toBeUndefined()
     expect(await readlink(`${finished}/native/lib/libpq.so.5`)).toBe('libpq.so.5.18')
-    expect((await readdir('/var/lib/keyhook')).filter((name) => name.includes('.copying-'))).toEqual([])
+    expect((await readdir(dirname(clustersHome))).filter((name) => name.includes('.copying-'))).toEqual([])
   } finally {
     await rm(finished, { recursive: true, force: true })
   }

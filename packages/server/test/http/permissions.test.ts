@@ -150,7 +150,16 @@ test('nothing is served besides the route table, the public pages and the metric
   const served = registered(app.printRoutes({ commonPrefix: false }))
   await close()
   const listed = routes.map((route) => `${route.method} ${route.path}`)
-  const open = ['/', '/healthz', '/readyz', '/openapi.json', '/docs', '/metrics'].map((path) => `GET ${path}`)
+  const open = [
+    '/',
+    '/healthz',
+    '/readyz',
+    '/openapi.json',
+    '/docs',
+    '/docs/scalar.js',
+    '/docs/decisions',
+    '/metrics',
+  ].map((path) => `GET ${path}`)
   expect([...served].sort()).toEqual([...listed, ...open].sort())
 })
 

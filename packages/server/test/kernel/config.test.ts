@@ -28,20 +28,21 @@ test('with nothing set, every setting has its default', () => {
     oidcIssuer: null,
     oidcAudience: null,
     logLevel: 'info',
+    logFormat: 'auto',
     requestBytesMax: 65_536,
     keysPerOrgMax: 10_000,
     webhooksPerOrgMax: 10_000,
   })
 })
 
-test('an empty value counts as unset, and so do spaces', () => {
+test('an empty value and spaces count as unset', () => {
   for (const empty of ['', ' ', '\t']) {
     const environment = Object.fromEntries(Object.values(settings).map(({ variable }) => [variable, empty]))
     expect(readConfig(environment)).toEqual(readConfig({}))
   }
 })
 
-test('the settings cannot be changed afterwards', () => {
+test('the settings are frozen', () => {
   const config = readConfig({}) as { port: number }
   expect(Object.isFrozen(config)).toBe(true)
   expect(() => {
@@ -49,7 +50,7 @@ test('the settings cannot be changed afterwards', () => {
   }).toThrow()
 })
 
-test('every problem is reported at once, each under the name of its variable', () => {
+test('all problems are reported together, each with the name of its variable', () => {
   const environment = {
     PORT: '80a',
     KEYHOOK_KEY_TAG: 'K_H',
@@ -88,19 +89,20 @@ test.each<[variable: string, values: string[]]>([
   ['KEYHOOK_DELIVERY_ALLOW_NETWORKS', ['10.0.0.0', '10/8', '192.168/16', '010.0.0.0/8', '10.0.0.0/08', '0x0a000000/8']],
   ['KEYHOOK_DATABASES_PUBLIC_HOST', ['db.example.com:5432', 'a b', '[::1]']],
   ['KEYHOOK_LOG_LEVEL', ['INFO', 'verbose']],
+  ['KEYHOOK_LOG_FORMAT', ['JSON', 'text']],
   ['DATABASE_URL', ['localhost', 'mysql://localhost/x', 'postgres']],
   ['KEYHOOK_OIDC_ISSUER', ['http://issuer.example', 'issuer', 'ftp://x']],
   ['KEYHOOK_KEYS_PER_ORG_MAX', ['0', '10000001', 'many']],
-  // None of these could ever be shown as a bearer token.
+  // None of these can be sent as a bearer token.
   ['KEYHOOK_METRICS_TOKEN', ['p@ss:word!', 'a b', 'aGVsbG8=x', 'é']],
-])('%s refuses what it cannot read', (variable, values) => {
+])('%s rejects invalid values', (variable, values) => {
   for (const value of values) {
     const problems = problemsOf({ [variable]: value }).filter((problem) => problem.startsWith(`${variable}: `))
     expect(problems, value).toHaveLength(1)
   }
 })
 
-test('the retry schedule takes as much as its message says, and no more', () => {
+test('the retry schedule accepts what its message says, and no more', () => {
   const problems = (value: string) => problemsOf({ KEYHOOK_DELIVERY_RETRY_SCHEDULE: value })
   const waits = (count: number) => ['0s', ...Array(count - 1).fill('30d')].join()
   expect(problems(waits(100))).toEqual([])
@@ -117,7 +119,7 @@ test.each<[environment: Record<string, string>, complaint: string]>([
   [{ KEYHOOK_OIDC_AUDIENCE: 'keyhook' }, 'KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE'],
   [{ KEYHOOK_DATABASES_HOST: '0.0.0.0' }, 'KEYHOOK_DATABASES_PUBLIC_HOST: is required'],
   [{ KEYHOOK_DATABASES_HOST: '::' }, 'KEYHOOK_DATABASES_PUBLIC_HOST: is required'],
-])('%j alone is not enough', (environment, complaint) => {
+])('%j needs another setting', (environment, complaint) => {
   expect(problemsOf(environment)).toEqual([expect.stringContaining(complaint)])
 })
 
@@ -129,14 +131,14 @@ test('several master keys are read in order, current one first', () => {
   ])
 })
 
-test('a secret that cannot be read is not repeated', () => {
+test('an invalid secret is not repeated in the message', () => {
   const environment = { DATABASE_URL: 'mysql://u:hunter2@db/x', KEYHOOK_MASTER_KEY: 'hunter2hunter2' }
   const problems = problemsOf(environment)
   expect(problems).toHaveLength(2)
   expect(problems.join()).not.toContain('hunter2')
 })
 
-test('docs/operating.md has the table of settings, exactly as the code has them', () => {
+test('docs/operating.md has the same table of settings as the code', () => {
   const cells = (line: string) =>
     line
       .split(/(?<!\\)\|/)

@@ -35,8 +35,8 @@ const openId = (claims: { sub: string; email?: string; email_verified?: boolean 
   forge(robot, { key: real.signingKey, claims })
 const local = (subject: string) => api.issuer.issue({ subject, ttlSeconds: 60 })
 
-/** The user of a token, read from the audit log; null if it is refused. */
-async function whose(token: string): Promise<string | null> {
+/** The user of a token, read from a key that it creates; null if it is refused. */
+async function userOf(token: string): Promise<string | null> {
   const made = await call<{ id: string }>(`${api.url}/api/v1/organizations/${orgId}/api-keys`, {
     token,
     body: { name: 'mine' },
@@ -48,54 +48,56 @@ async function whose(token: string): Promise<string | null> {
 
 describe('a token of the OpenID issuer', () => {
   it('is refused when its subject is one of our user ids', async () => {
-    expect(await whose(await openId({ sub: await member() }))).toBeNull()
-    expect(await whose(await openId({ sub: await member({ subject: 'recorded' }) }))).toBeNull()
+    expect(await userOf(await openId({ sub: await member() }))).toBeNull()
+    expect(await userOf(await openId({ sub: await member({ subject: 'recorded' }) }))).toBeNull()
   })
 
   it('belongs to the user with its recorded subject, even if that looks like the id of another user', async () => {
     const other = await member()
     const grace = await member({ subject: other })
-    expect(await whose(await openId({ sub: other }))).toBe(grace)
+    expect(await userOf(await openId({ sub: other }))).toBe(grace)
   })
 
   it('belongs to the user with its verified address, unless another subject is recorded for that user', async () => {
     const plain = await member({ email: 'plain@example.com' })
     await member({ email: 'bound@example.com', subject: 'bound' })
     const verified = (email: string) => openId({ sub: 'newcomer', email, email_verified: true })
-    expect(await whose(await verified('Plain@example.com'))).toBe(plain)
-    expect(await whose(await verified('bound@example.com'))).toBeNull()
-    expect(await whose(await openId({ sub: 'newcomer', email: 'plain@example.com', email_verified: false }))).toBeNull()
+    expect(await userOf(await verified('Plain@example.com'))).toBe(plain)
+    expect(await userOf(await verified('bound@example.com'))).toBeNull()
+    expect(
+      await userOf(await openId({ sub: 'newcomer', email: 'plain@example.com', email_verified: false })),
+    ).toBeNull()
   })
 
   // U+212A is a k to Unicode's lower case, U+0130 an i with a dot.
   it('is refused when its address equals that of a user only by Unicode case folding', async () => {
     const ivy = await member({ email: 'ivy.kane@example.com' })
     const verified = (email: string) => openId({ sub: 'lookalike', email, email_verified: true })
-    expect(await whose(await verified('ivy.\u212Aane@example.com'))).toBeNull()
-    expect(await whose(await verified('\u0130vy.kane@example.com'))).toBeNull()
-    expect(await whose(await verified('IVY.Kane@example.com'))).toBe(ivy)
+    expect(await userOf(await verified('ivy.\u212Aane@example.com'))).toBeNull()
+    expect(await userOf(await verified('\u0130vy.kane@example.com'))).toBeNull()
+    expect(await userOf(await verified('IVY.Kane@example.com'))).toBe(ivy)
     const other = await member({ email: 'ivy.\u212Aane@example.com' })
-    expect(await whose(await verified('ivy.\u212Aane@example.com'))).toBe(other)
+    expect(await userOf(await verified('ivy.\u212Aane@example.com'))).toBe(other)
     await expect(member({ email: 'Ivy.Kane@Example.com' })).rejects.toThrow()
   })
 
   it('belongs to the person who logged in there', async () => {
     const ada = await member({ email: person.email, subject: person.subject })
-    expect(await whose((await real.logIn()).accessToken)).toBe(ada)
+    expect(await userOf((await real.logIn()).accessToken)).toBe(ada)
     await removeUser(api.db, testOperator, { userId: ada })
-    expect(await whose((await real.logIn()).accessToken)).toBeNull()
+    expect(await userOf((await real.logIn()).accessToken)).toBeNull()
   })
 })
 
 describe('a token of the local issuer', () => {
   it('belongs to the user with its id, whatever subject is recorded for that user', async () => {
     for (const user of [await member(), await member({ subject: 'also-elsewhere' })]) {
-      expect(await whose(await local(user))).toBe(user)
+      expect(await userOf(await local(user))).toBe(user)
     }
   })
 
   it('is refused when its subject is one that was recorded for the OpenID issuer', async () => {
     await member({ subject: 'of-the-openid-issuer' })
-    expect(await whose(await local('of-the-openid-issuer'))).toBeNull()
+    expect(await userOf(await local('of-the-openid-issuer'))).toBeNull()
   })
 })

@@ -8,15 +8,15 @@ const key = randomBytes(32).toString('base64')
 const DATABASE_URL = 'postgres://ada:hunter2@localhost/keyhook'
 
 test.each<[has: string, environment: Record<string, string>, says: RegExp]>([
-  ['nothing of its own', {}, /(token|Make one)(:|, with the ids)/],
-  ['a master key', { KEYHOOK_MASTER_KEY: key }, /(token|Make one), where KEYHOOK_MASTER_KEY is set as here/],
+  ['nothing', {}, /terminal(:|, with the ids)/],
+  ['a master key', { KEYHOOK_MASTER_KEY: key }, /terminal, where KEYHOOK_MASTER_KEY is set as here/],
   [
     'a master key and a database',
     { KEYHOOK_MASTER_KEY: key, DATABASE_URL },
-    /(token|Make one), where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here/,
+    /terminal, where DATABASE_URL and KEYHOOK_MASTER_KEY are set as here/,
   ],
 ])(
-  'where the environment has %s, the second terminal is told to have the same, and no secret is shown',
+  'with %s in the environment, the text says which secrets the other terminal needs, and shows none',
   (_, environment, says) => {
     const first = { orgId: newId('org'), ownerId: newId('usr'), isNew: true }
     for (const text of [first, null].map((one) => welcome(readConfig(environment), 'http://127.0.0.1:8080', one))) {

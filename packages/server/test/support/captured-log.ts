@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { type Logger, pino } from 'pino'
 
-/** A log at its most talkative, kept in memory. */
+/** A log of all levels, in memory. */
 export function captureLog(): { log: Logger; text(): string; lines(): Record<string, unknown>[] } {
   let text = ''
   const stream = new Writable({

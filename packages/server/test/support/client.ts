@@ -1,6 +1,6 @@
 export type Reply<T = unknown> = { status: number; headers: Headers; text: string; body: T }
 
-/** A plain HTTP client: no SDK of ours between a test and the wire. */
+/** A plain HTTP client: tests see what is on the wire. */
 export async function call<T = unknown>(
   url: string,
   options: {

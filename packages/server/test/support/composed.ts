@@ -4,13 +4,20 @@ import { composeDispatcher, composeHints } from '../../src/compose/dispatcher.ts
 import { composeJobQueue } from '../../src/compose/platform.ts'
 import { composeRoutes } from '../../src/compose/routes.ts'
 import type { Route } from '../../src/http/route.ts'
+import type { LineLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../src/startup/open.ts'
 
 const silent = pino({ level: 'silent' })
 
-/** What `serve --role api` runs. */
+/** The lines of attempts, in a log of any kind. */
+const linesIn = (log: Logger): LineLog => ({
+  isOn: () => log.isLevelEnabled('info'),
+  write: (fields) => log.info(JSON.parse(`{${fields}}`)),
+})
+
+/** The parts of `serve --role api`. */
 export function apiAlone(installation: Installation, log: Logger = silent): Api {
   const queue = composeJobQueue(installation, { log, worksOnJobs: false })
   const api = apiBeside(installation, queue, log)
@@ -23,11 +30,11 @@ export function apiAlone(installation: Installation, log: Logger = silent): Api 
   }
 }
 
-/** The API of a process that has a queue of jobs already. */
+/** The API of a process that has a job queue already. */
 export const apiBeside = (installation: Installation, queue: JobQueue, log: Logger): Api =>
   composeApi(installation, { log, queue, hints: composeHints(installation, log), metrics: createMetrics(), pools: [] })
 
-/** The route table, to be read; a handler that hands out a job would leave a queue open. */
+/** The route table, for reading only: a handler that creates a job would leave a queue open. */
 export const routesOf = (installation: Installation): Route[] =>
   composeRoutes(installation, {
     queue: composeJobQueue(installation, { log: silent, worksOnJobs: false }),
@@ -35,9 +42,10 @@ export const routesOf = (installation: Installation): Route[] =>
     intakeDb: installation.db,
   })
 
-/** What `serve --role dispatcher` runs; `hints` where somebody else in the process gives them. */
+/** The parts of `serve --role dispatcher`; with `hints` if another part of the process publishes. */
 export const dispatcherAlone = (
   installation: Installation,
   log: Logger = silent,
   hints = composeHints(installation, log),
-): ReturnType<typeof composeDispatcher> => composeDispatcher(installation, { log, hints, metrics: createMetrics() })
+): ReturnType<typeof composeDispatcher> =>
+  composeDispatcher(installation, { log, lines: linesIn(log), hints, metrics: createMetrics() })

@@ -13,8 +13,8 @@ export function* walk(node: unknown, path: string[] = []): Generator<[path: stri
 const parts = ['parameters', 'headers', 'responses']
 
 /**
- * Everything that has to say where it comes from: operations, parameters, bodies, answers, headers, fields and ways to log
- * in. A field that is called like one of those parts is still a field.
+ * Everything that needs an `x-basis`: operations, parameters, bodies, responses, headers, fields and security schemes. A field
+ * with the name of one of those parts is still a field.
  */
 export function* marked(document: OpenApi): Generator<[where: string, node: Node]> {
   for (const [path, node] of walk(document)) {

@@ -11,7 +11,7 @@ type Operation = { responses: Record<string, Response> }
 
 export type Documented = {
   document: OpenApi
-  /** Calls an operation and holds the answer against what /openapi.json says about that operation and status. */
+  /** Calls an operation and checks the response against /openapi.json. */
   call<T = unknown>(
     method: string,
     template: string,
@@ -20,13 +20,13 @@ export type Documented = {
   ): Promise<Reply<T>>
   check(method: string, template: string, reply: { status: number; text: string; headers: Headers }): void
   checkProblem(body: unknown): void
-  /** Holds a value against a schema of the document, which stands at this path in it. */
+  /** Checks a value against the schema at this path of the document. */
   checkValue(path: readonly string[], value: unknown): void
 }
 
 const dateTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/
 
-/** Headers of the connection and of the body, which HTTP itself explains. */
+/** Headers that HTTP itself defines. */
 const ofHttp = ['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding']
 
 function undocumented(headers: Headers, response: Response): string[] {
@@ -34,7 +34,7 @@ function undocumented(headers: Headers, response: Response): string[] {
   return [...headers.keys()].filter((name) => !known.has(name))
 }
 
-/** Reads the document over HTTP, as a stranger would. */
+/** Reads the document over HTTP, as a client would. */
 export async function readDocumented(url: string): Promise<Documented> {
   const document = (await call<OpenApi>(`${url}/openapi.json`)).body
   const ajv = new Ajv2020({ strict: false, allErrors: true })

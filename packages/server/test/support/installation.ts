@@ -14,7 +14,7 @@ import { templateDatabase } from './postgres.ts'
 
 export const testOperator = { kind: 'operator', tokenId: null, address: null } as const
 
-/** A database of its own for a test file, cloned from the migrated template; dropped by `close`. */
+/** A new database, cloned from the migrated template; dropped by `close`. */
 export async function createInstallation(environment: Record<string, string> = {}): Promise<Installation> {
   const server = inject('postgres')
   const name = `test_${randomBytes(6).toString('hex')}`
@@ -41,7 +41,7 @@ export async function createInstallation(environment: Record<string, string> = {
 
 export type Person = { userId: UserId; token: string }
 
-/** With an organization and somebody who made it. */
+/** With an organization and a user. */
 export async function createOwnedInstallation() {
   const installation = await createInstallation()
   const who = people(installation)
@@ -50,7 +50,7 @@ export async function createOwnedInstallation() {
   return { installation, orgId, userId }
 }
 
-/** Everything a test of the interface needs: a running API on loopback and people with roles. */
+/** A running API on loopback, and functions that create users with roles. */
 export async function startApi(environment: Record<string, string> = {}, log: Logger = pino({ level: 'silent' })) {
   const installation = await createInstallation(environment)
   const api = apiAlone(installation, log)
@@ -68,7 +68,7 @@ export async function startApi(environment: Record<string, string> = {}, log: Lo
 
 export type TestApi = Awaited<ReturnType<typeof startApi>>
 
-/** The same, for one test: closed when the test is. */
+/** The same for one test; closed when the test ends. */
 export async function startApiForTest(environment: Record<string, string> = {}, log?: Logger): Promise<TestApi> {
   const api = await startApi(environment, log)
   onTestFinished(() => api.close())

@@ -5,7 +5,7 @@ import { type Person, startApi, type TestApi } from './installation.ts'
 
 export type OwnedApi = TestApi & { documented: Documented; orgId: OrgId; owner: Person }
 
-/** For a whole test file: a running API, its document, and one organization with its owner. There from the first test on. */
+/** For a whole test file: a running API, its OpenAPI document, and one organization with its owner. Set before the first test. */
 export function ownedApi(): OwnedApi {
   const owned = {} as OwnedApi
   beforeAll(async () => {

@@ -18,7 +18,7 @@ export const templateDatabase = 'keyhook_template'
 /** One real PostgreSQL for the whole run, with a migrated template that every test file clones. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
-  // No fsync: nothing here outlives the run, and tests of crashes start servers of their own.
+  // No fsync: the data is needed for this run only, and tests of crashes start their own servers.
   const embedded = await openEmbedded({
     dataDir,
     purpose: 'serve',

@@ -3,7 +3,7 @@ import type { Problem } from '../../src/http/problems.ts'
 import type { ownedApi } from './owned-api.ts'
 import type { RawReply } from './raw-http.ts'
 
-/** The problem that a raw answer holds: documented, never kept on the way, and the one that was expected. */
+/** Checks that a raw response has this problem, as documented and not cacheable, and returns it. */
 export const problemOf =
   (api: Pick<ReturnType<typeof ownedApi>, 'documented'>) =>
   (reply: Pick<RawReply, 'status' | 'headers' | 'body'>, status: number, code: string): Problem => {

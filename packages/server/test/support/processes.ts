@@ -13,21 +13,19 @@ export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
 
 export type Ended = { code: number | null; stdout: string; stderr: string }
 
-/** Only what a test sets: settings of whoever runs the tests must not leak in. */
-const clean = (environment: Record<string, string>) => ({
-  PATH: process.env.PATH,
-  HOME: process.env.HOME,
-  TMPDIR: process.env.TMPDIR,
-  ...environment,
-})
+/** The environment of a process: only what a test sets, and no settings of the user who runs the tests. */
+export const cleanEnvironment = (environment: Record<string, string>): NodeJS.ProcessEnv => {
+  const { PATH, HOME, TMPDIR, STATE_DIRECTORY } = process.env
+  return { PATH, HOME, TMPDIR, STATE_DIRECTORY, ...environment } as NodeJS.ProcessEnv
+}
 
-/** One command of the real program, in a process of its own. */
+/** One command of the real program, in its own process. */
 export async function keyhook(
   words: string[],
   environment: Record<string, string>,
   account: { uid?: number; gid?: number } = {},
 ): Promise<Ended> {
-  const env = clean(environment) as NodeJS.ProcessEnv
+  const env = cleanEnvironment(environment)
   const child = spawn(process.execPath, [program, ...words], { env, ...account })
   const output = collect(child)
   const [code] = await once(child, 'close')
@@ -35,13 +33,13 @@ export async function keyhook(
 }
 
 /**
- * The same command inside this process, many times faster to start. Standard output and the environment are borrowed
- * for as long as it runs, so one at a time.
+ * The same command inside this process, which starts many times faster. It replaces standard output and the environment while it
+ * runs, so only one can run at a time.
  */
 export async function keyhookHere(words: string[], environment: Record<string, string>): Promise<Ended> {
   const output = { stdout: '', stderr: '' }
   const kept = { env: process.env, stdout: process.stdout.write, stderr: process.stderr.write }
-  process.env = clean(environment) as NodeJS.ProcessEnv
+  process.env = cleanEnvironment(environment)
   for (const name of ['stdout', 'stderr'] as const) {
     process[name].write = ((text: string) => {
       output[name] += text
@@ -63,22 +61,22 @@ export type Running = {
   ready: { url: string; organization_id: string; owner_id: string; metrics_url: string | null }
   child: ChildProcess
   output(): { stdout: string; stderr: string }
-  /** Asks it to stop and waits until it has. */
+  /** Sends the signal and waits for the end. */
   stop(signal?: NodeJS.Signals): Promise<Ended>
 }
 
-/** Not the one of the checkout, which may be in use. */
+/** A new one: the data directory of the checkout may be in use. */
 async function newDataDirectory(): Promise<string> {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
   onTestFinished(() => removeDataDirectory(dataDir))
   return dataDir
 }
 
-/** The real server, in a process of its own, on a port of its own; stopped when the test ends. */
+/** The real server in its own process and on its own port; stopped when the test ends. */
 export async function serve(environment: Record<string, string>, words = ['--json']): Promise<Running> {
   const dataDir = environment.KEYHOOK_DATA_DIR ?? (await newDataDirectory())
   const child = spawn(process.execPath, [program, 'serve', ...words], {
-    env: clean({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }) as NodeJS.ProcessEnv,
+    env: cleanEnvironment({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }),
   })
   const output = collect(child)
   const ended = once(child, 'close')
@@ -127,7 +125,11 @@ export type Bridge = {
   silence(): void
 }
 
-/** A DATABASE_URL for the tests' PostgreSQL, which listens on a socket file only. `cut` makes the database go away, `mend` brings it back, `reset` breaks the connections of the moment, `silence` lets them stay and passes nothing on; `keep` outlives the test. */
+/**
+ * A DATABASE_URL for the tests' PostgreSQL, which listens on a Unix socket only. `cut` closes all connections and the port,
+ * `mend` opens the port again, `reset` resets the connections, `silence` keeps them and forwards nothing. With `keep` it
+ * is not closed when the test ends.
+ */
 export async function bridgeTo(
   target: ConnectionTarget,
   { keep = false, cutAt = null as string | null } = {},
@@ -147,8 +149,8 @@ export async function bridgeTo(
       })
       from.pipe(to)
     }
-    client.on('data', (said) => {
-      if (cutAt === null || !said.includes(cutAt)) return
+    client.on('data', (chunk) => {
+      if (cutAt === null || !chunk.includes(cutAt)) return
       cutAt = null
       client.destroy()
     })
@@ -160,7 +162,7 @@ export async function bridgeTo(
     for (const socket of sockets) socket.destroy()
   }
   const reset = () => {
-    // Those of the other side are files, which cannot be reset.
+    // The sockets of the other side are Unix sockets, which cannot be reset.
     for (const socket of sockets) if (socket.remotePort !== undefined) socket.resetAndDestroy()
   }
   if (!keep) onTestFinished(cut)

@@ -7,7 +7,7 @@ import { onTestFinished } from 'vitest'
 
 const run = promisify(execFile)
 
-/** A file system of its own that is soon full, gone after the test; null where this user may not mount one. */
+/** A small file system, removed after the test; null if this user may not mount one. */
 export async function smallDisk(options: string): Promise<string | null> {
   const path = await mkdtemp(join(tmpdir(), 'keyhook-small-'))
   onTestFinished(() => rmdir(path))

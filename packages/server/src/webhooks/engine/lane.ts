@@ -13,7 +13,7 @@ import { firstConcurrency } from './concurrency.ts'
  * whose begin was lost while a later one was written. `releasing`: it is being given back. `lost`: the lease or the webhook is gone;
  * nothing begins, and the lane is given back once what was in flight is recorded.
  */
-export type LaneState = 'ready' | 'beginning' | 'releasing' | 'lost'
+type LaneState = 'ready' | 'beginning' | 'releasing' | 'lost'
 type LaneEvent = 'begin' | 'begun' | 'release' | 'keep' | 'lose'
 
 const transitions: Record<LaneState, Record<LaneEvent, LaneState>> = {
@@ -27,7 +27,7 @@ const transitions: Record<LaneState, Record<LaneEvent, LaneState>> = {
  * What the lane knows of its queue. `caught_up`: everything was read. `behind`: there may be more. `fetching`: it is being read.
  * `fetching_behind`: more may have come since the read started.
  */
-export type Reading = 'caught_up' | 'behind' | 'fetching' | 'fetching_behind'
+type Reading = 'caught_up' | 'behind' | 'fetching' | 'fetching_behind'
 type ReadingEvent = 'hint' | 'fetch' | 'fetched_all' | 'fetched_page'
 
 const readings: Record<Reading, Record<ReadingEvent, Reading>> = {
@@ -103,7 +103,7 @@ const unsettledPerRequest = 8
 
 export const hasWork = (lane: Lane): boolean => lane.retries.length + lane.firsts.length > 0
 
-export const hasRoom = (lane: Lane): boolean =>
+const hasRoom = (lane: Lane): boolean =>
   lane.inFlight < Math.floor(lane.concurrency) && lane.unsettled < unsettledPerRequest * Math.max(8, lane.concurrency)
 
 export const canBegin = (lane: Lane, nowMs: number): boolean =>

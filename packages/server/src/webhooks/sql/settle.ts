@@ -3,7 +3,7 @@ import { plainArray } from './arrays.ts'
 import type { NewAttempt } from './begin.ts'
 
 /** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
-export type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
+type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
 
 export type AttemptOutcome = {
   status: 'succeeded' | 'failed' | 'interrupted'

@@ -5,7 +5,7 @@ import { bridgeTo, type Ended, keyhookHere } from '../../support/processes.ts'
 
 export type CommandsBeside = Awaited<ReturnType<typeof commandsBeside>>
 
-/** A server, and commands of the real program that run on the same database. */
+/** A server, and commands of the real program on the same database. */
 export async function commandsBeside(settings: Record<string, string> = {}) {
   const masterKey = randomBytes(32).toString('base64')
   const api = await startApi({ ...settings, KEYHOOK_MASTER_KEY: masterKey })
@@ -16,7 +16,7 @@ export async function commandsBeside(settings: Record<string, string> = {}) {
     api,
     environment,
     run,
-    /** What it answers to --json: exactly one line. */
+    /** The output with --json: exactly one line. */
     async json<T>(...words: string[]): Promise<T> {
       const ended = await run(...words, '--json')
       expect(ended, words.join(' ')).toMatchObject({ code: 0, stderr: '' })
@@ -24,7 +24,7 @@ export async function commandsBeside(settings: Record<string, string> = {}) {
       expect(ended.stdout.endsWith('\n')).toBe(true)
       return JSON.parse(ended.stdout)
     },
-    /** What it says to people. */
+    /** The output for people. */
     async words(expected: RegExp, ...given: string[]): Promise<void> {
       const ended = await run(...given)
       expect(ended, given.join(' ')).toMatchObject({ code: 0 })

@@ -13,6 +13,7 @@ export function createProgram(options: { folder: string; environment: Record<str
   const failpointFile = join(options.folder, 'failpoint')
   const environment = {
     PATH: process.env.PATH,
+    STATE_DIRECTORY: process.env.STATE_DIRECTORY,
     PORT: '0',
     KEYHOOK_LOG_LEVEL: process.env.TEST_LOG ?? 'fatal',
     TEST_FAILPOINT_FILE: failpointFile,

@@ -1,0 +1,73 @@
+import { statfs } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import type { Config } from '../config.ts'
+import { unusable } from '../embedded/ensure-directory.ts'
+import { machineProblem } from '../embedded/machine-problem.ts'
+import { pathsFromRoot } from '../embedded/permissions.ts'
+import { openFilesMax } from './open-files.ts'
+
+/** This machine or user cannot run PostgreSQL. The message is for the operator. */
+export class MachineUnfit extends Error {
+  override readonly name = 'MachineUnfit'
+}
+
+/** Replaces an error that the machine causes, such as a full disk, by one whose message says in one line what to do. */
+export async function explainError(config: Pick<Config, 'database' | 'dataDir'>, error: unknown): Promise<unknown> {
+  // The PostgreSQL of DATABASE_URL runs on another machine.
+  if (config.database !== null) return error
+  const directory = { path: resolve(config.dataDir), setting: 'KEYHOOK_DATA_DIR' }
+  switch (machineProblem(error)) {
+    case 'no-room':
+      // The cluster may be behind a link, on another disk.
+      return unusable(directory, await diskFullAt(join(directory.path, 'postgres')), error)
+    case 'read-only':
+      return unusable(directory, readOnly, error)
+    case 'nameless-user':
+      return new MachineUnfit(userWithoutName(error as Error), { cause: error })
+    case 'few-files':
+      return new MachineUnfit(tooFewFiles(), { cause: error })
+    case null:
+      return error
+  }
+}
+
+const readOnly = 'the file system is mounted read-only. Mount it for writing, or choose a directory elsewhere'
+
+const tooFewFiles = (): string =>
+  `A process may have too few files open here (${openFilesMax() ?? 'the limit is unknown'}): allow 1024 or more ` +
+  '(ulimit -n 1024; for systemd, LimitNOFILE=1024) and start again.'
+
+/** Takes the id from PostgreSQL's message: under root, PostgreSQL runs as another user than we do. */
+function userWithoutName({ message }: Error): string {
+  const id = /user ID (\d+)/.exec(message)?.[1]
+  return (
+    `PostgreSQL makes no database for a user without a name, and the user with id ${id} has none: give it one (as root: ` +
+    `useradd --uid ${id} NAME), run Keyhook as another user, or set DATABASE_URL to a PostgreSQL server of your own.`
+  )
+}
+
+/** What a disk has left. `files` is null where the file system has no fixed number of inodes. */
+type Free = { bytes: number; files: number | null }
+
+/** Needed by a new installation, with the template of customers' databases. */
+const megabytesNeeded = 200
+const filesNeeded = 3_000
+
+async function diskFullAt(path: string): Promise<string> {
+  for (const step of pathsFromRoot(path).reverse()) {
+    const found = await statfs(step).catch(() => null)
+    if (found === null) continue
+    return diskFull({ bytes: found.bavail * found.bsize, files: found.files === 0 ? null : found.ffree })
+  }
+  return diskFull({ bytes: 0, files: null })
+}
+
+/** Measured after the failed attempt was cleaned up, so some of what ran out may be free again. */
+export function diskFull({ bytes, files }: Free): string {
+  const lacksFiles = files !== null && files < filesNeeded
+  const lacksBytes = bytes < megabytesNeeded * 1_000_000
+  if (files === 0 || (lacksFiles && !lacksBytes))
+    return `too few inodes are left on the disk. Remove files (a new installation takes ${filesNeeded}) and start again`
+  const needed = `${megabytesNeeded} MB${lacksFiles ? ` and ${filesNeeded} inodes` : ''}`
+  return `there is no room left on the disk. Make some (a new installation takes ${needed}) and start again`
+}

@@ -1,0 +1,83 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
+import { chmod, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { keyhook, program, scratchDirectory } from '../support/processes.ts'
+
+const bin = new URL('../../bin/', import.meta.url).pathname
+const run = promisify(execFile)
+
+/** A PATH as npm 10 leaves it: the first `node` is an old one, and none is linked into node_modules/.bin. */
+async function environmentWithOldNode(): Promise<NodeJS.ProcessEnv> {
+  const folder = await scratchDirectory()
+  await writeFile(join(folder, 'node'), '#!/bin/sh\necho old node\nexit 9\n')
+  await chmod(join(folder, 'node'), 0o755)
+  const rest = process.env.PATH!.split(delimiter).filter((one) => !one.includes('node_modules'))
+  return { PATH: [folder, ...rest].join(delimiter) }
+}
+
+test('commands run on the Node that npm ci installed, also where an old Node comes first in PATH', async () => {
+  const env = await environmentWithOldNode()
+  expect((await run('node', [], { env }).catch((error) => error)).code).toBe(9)
+  const { stdout } = await run(join(bin, 'with-node'), ['node', '-p', 'process.version'], { env })
+  expect(stdout.trim()).toBe(process.version)
+})
+
+test('npx keyhook is found through a link, as npm makes one', async () => {
+  const env = await environmentWithOldNode()
+  const link = join(await scratchDirectory(), 'keyhook')
+  await symlink(join(bin, 'keyhook'), link)
+  expect((await run(link, ['--version'], { env })).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
+})
+
+test('the launcher becomes the command: same process, input, exit code and signals', async () => {
+  const env = await environmentWithOldNode()
+  const start = (script: string) => spawn(join(bin, 'with-node'), ['node', '-e', script], { env })
+
+  const echo = start('process.stdin.pipe(process.stdout); process.exitCode = 7')
+  echo.stdin.end('hello')
+  const [input] = await once(echo.stdout, 'data')
+  expect([String(input), (await once(echo, 'exit'))[0]]).toEqual(['hello', 7])
+
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    const waiting = start('console.log(process.pid); setInterval(() => {}, 1_000)')
+    const [pid] = await once(waiting.stdout, 'data')
+    expect(Number(pid)).toBe(waiting.pid)
+    waiting.kill(signal)
+    expect(await once(waiting, 'exit')).toEqual([null, signal])
+  }
+})
+
+const modules = new URL('../../../../node_modules', import.meta.url)
+const cache = new URL('node_modules/.cache/keyhook/', new URL('../../../../', import.meta.url))
+
+test('compiled code is cached in node_modules for the next start, if this user owns it', async () => {
+  await rm(cache, { recursive: true, force: true, maxRetries: 5 })
+  expect(await keyhook(['--help'], {})).toMatchObject({ code: 0, stderr: '' })
+  const isOurs = (await stat(modules)).uid === process.getuid!()
+  const versions = await readdir(cache).catch(() => [])
+  expect(versions.length).toBe(isOurs ? 1 : 0)
+  expect(await keyhook(['--help'], {})).toMatchObject({ code: 0, stderr: '' })
+})
+
+test('a reader that closes the pipe early causes no error', async () => {
+  const child = spawn(process.execPath, [program, '--help'])
+  child.stdout.destroy()
+  const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')])
+  expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
+})
+
+test('output that cannot be written is one line and exit code 1', async () => {
+  const full = openSync('/dev/full', 'w')
+  const child = spawn(process.execPath, [program, '--help'], { stdio: ['ignore', full, 'pipe'] })
+  closeSync(full)
+  const [stderr, [code]] = await Promise.all([text(child.stderr!), once(child, 'close')])
+  expect({ stderr, code }).toEqual({
+    stderr: 'The output cannot be written: ENOSPC: no space left on device, write\n',
+    code: 1,
+  })
+})
