@@ -165,7 +165,7 @@ function createStore(world: World, host: Host): DispatchStore {
         const recorded = statements.settle(attempts)
         for (const { attempt } of attempts) {
           const isNew = model.attempts.has(attempt.attemptId) && !known.has(attempt.attemptId)
-          if (isNew) checks.settled(attempt, tokens.get(attempt.laneId)!)
+          if (isNew) checks.settled(host, attempt, tokens.get(attempt.laneId)!)
         }
         return recorded
       }),
