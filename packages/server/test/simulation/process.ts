@@ -42,7 +42,9 @@ export function startProcess(world: World, name: string): Process {
       senders.set(laneId, sender)
       return sender
     },
-    ensurePartitions: async () => {},
+    async ensurePartitions() {
+      world.database.lacksPartition = false
+    },
     isDataError: (error) => error === dataError,
     onError(error, step) {
       if (error !== unavailable && error !== dataError) checks.fail(`${name}, ${step}: ${(error as Error).stack}`)
@@ -139,7 +141,11 @@ function createStore(world: World, host: Host): DispatchStore {
         for (const { laneId } of leased) checks.leased(before.get(laneId)!, timeline.now())
         return leased
       }),
-    interrupt: (held) => send('interrupt', held, () => statements.interrupt(held)),
+    interrupt: (held) =>
+      send('interrupt', held, () => {
+        if (database.lacksPartition) throw dataError
+        return statements.interrupt(held)
+      }),
     renew: (held) => send('renew', held, () => statements.renew(held)),
     release: (held) =>
       send('release', held, () => {
@@ -159,7 +165,7 @@ function createStore(world: World, host: Host): DispatchStore {
     },
     settle: (attempts) =>
       send('settle', attempts, () => {
-        if (attempts.some(world.isUnstorable)) throw dataError
+        if (database.lacksPartition || attempts.some(world.isUnstorable)) throw dataError
         const tokens = new Map([...model.lanes].map(([id, lane]) => [id, lane.token]))
         const known = new Set(model.attempts.keys())
         const recorded = statements.settle(attempts)
