@@ -242,7 +242,7 @@ describe('wrong input prints one line, exits with 2 and changes nothing', () => 
       'DATABASE_URL: synchronous_commit is "off" and must be "on"',
     ])
     // The URL sets them, so no role and no database has to be changed.
-    expect(ended.stderr.match(/take it out of DATABASE_URL\.$/gm)).toHaveLength(5)
+    expect(ended.stderr.match(/DATABASE_URL sets it: remove it there\.$/gm)).toHaveLength(5)
   })
 
   test('a port for listen that is in use', async () => {

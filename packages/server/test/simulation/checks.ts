@@ -1,3 +1,4 @@
+import { takeOut } from '../../src/kernel/lists.ts'
 import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
 import type { Model } from './model.ts'
 import type { AttemptRow, LaneRow } from './tables.ts'
@@ -13,7 +14,7 @@ export function createChecks(
   { laneConcurrencyMax, tries }: { laneConcurrencyMax: number; tries: number },
 ) {
   /** Attempts that are on disk and whose request has not left, by host, lane and event. */
-  const unsent = new Map<string, { attemptId: string; token: number }>()
+  const unsent = new Map<string, { attemptId: string; token: number }[]>()
   const requests: Request[] = []
   const inFlight = new Set<Request>()
   const newestFirst = new Map<number, number>()
@@ -42,12 +43,15 @@ export function createChecks(
       if (owner !== null && dueMs! > nowMs) fail(`lane ${id} is leased while ${owner} holds it`)
     },
     /** These attempts are on disk: first attempts in order, none left out, none twice. */
-    begun(host: Host, attempts: readonly NewAttempt[], begun: ReadonlyMap<string, number>): void {
+    begun(host: Host, attempts: readonly NewAttempt[], answer: ReadonlyMap<string, number>): void {
       for (const { laneId, eventSeq, attempt, attemptId, token } of attempts) {
         // The same statement may arrive twice.
-        if (!begun.has(attemptId) || begunIds.has(attemptId)) continue
+        if (!answer.has(attemptId) || begunIds.has(attemptId)) continue
         begunIds.add(attemptId)
-        unsent.set(keyOf(host, laneId, eventSeq), { attemptId, token })
+        const key = keyOf(host, laneId, eventSeq)
+        const begun = unsent.get(key) ?? []
+        begun.push({ attemptId, token })
+        unsent.set(key, begun)
         if (attempt > 1) continue
         const next = model.deliveries.get(laneId)!.find((seq) => seq > (newestFirst.get(laneId) ?? 0))
         if (eventSeq !== next)
@@ -58,10 +62,13 @@ export function createChecks(
     /** A request leaves: its attempt must be on disk, begun by this process and not sent before. */
     sent(host: Host, laneId: number, eventId: string): Request {
       const key = keyOf(host, laneId, Math.floor(Number(eventId)))
-      const attempt = unsent.get(key)
+      const begun = unsent.get(key) ?? []
+      // After a takeover or failover there may be two: one that is interrupted or lost, and its successor.
+      const isOpen = (id: string) => !model.attempts.has(id) && !lostIds.has(id)
+      const attempt = begun.find((one) => isOpen(one.attemptId)) ?? begun[0]
       if (attempt === undefined)
         fail(`${host.name} sends event ${eventId} to lane ${laneId} without an attempt on disk`)
-      unsent.delete(key)
+      else takeOut(begun, attempt)
       const request = { host, laneId, eventId, attemptId: '', token: 0, ...attempt }
       requests.push(request)
       inFlight.add(request)
@@ -73,7 +80,11 @@ export function createChecks(
     /** The receiver answered 410: this delivery is finished. */
     gone: (request: Request) => void goneIds.add(request.attemptId),
     /** An outcome is recorded: only under the lane's current lease. */
-    settled({ laneId, token, attemptId }: NewAttempt, laneToken: number): void {
+    settled(host: Host, { laneId, eventSeq, token, attemptId }: NewAttempt, laneToken: number): void {
+      // It may have ended before its request left.
+      const begun = unsent.get(keyOf(host, laneId, eventSeq)) ?? []
+      const attempt = begun.find((one) => one.attemptId === attemptId)
+      if (attempt !== undefined) takeOut(begun, attempt)
       if (token !== laneToken) fail(`${attemptId} of lane ${laneId} is settled under an old lease`)
     },
     /** A lane is given back: its next holder must not send beside requests of this one. */

@@ -51,12 +51,12 @@ export function addFaults(deps: {
   // A process stops in order.
   upTo(2, () => {
     const one = random.pick(processes)
-    const { host, dispatcher, kill } = one
+    const { host } = one
     if (!host.alive || stopping.has(one)) return
     stopping.add(one)
     const stop = () => {
       trace(`${host.name} stops`)
-      void dispatcher.stop().then(kill)
+      void one.stop()
     }
     timeline.after(0, stop, host)
     timeline.after(random.int(0, leaseMs), start)

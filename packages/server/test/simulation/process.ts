@@ -5,10 +5,19 @@ import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/po
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'
 
-export type Process = { host: Host; dispatcher: Dispatcher; kill(): void; pause(ms: number): void }
+export type Process = {
+  host: Host
+  dispatcher: Dispatcher
+  /** Stops in order, and then closes its connections; timers that are left still fire for a while. */
+  stop(): Promise<void>
+  kill(): void
+  pause(ms: number): void
+}
 
 /** How late a statement of a connection that was given up may still run. */
 export const lateMsMax = 4_000
+
+const afterStopMs = 5_000
 
 const unavailable = new Error('PostgreSQL is away')
 const dataError = new Error('PostgreSQL cannot store this')
@@ -16,7 +25,7 @@ const dataError = new Error('PostgreSQL cannot store this')
 /** One dispatcher as it runs in production. Everything that it touches is simulated. */
 export function startProcess(world: World, name: string): Process {
   const { timeline, random, checks } = world
-  const host: Host = { name, alive: true, pausedUntilMs: 0, clockSkewMs: random.int(-2_000, 2_000) }
+  const host: Host = { name, alive: true, stopped: false, pausedUntilMs: 0, clockSkewMs: random.int(-2_000, 2_000) }
   const senders = new Map<number, Sender>()
   let attempts = 0
   const dispatcher = createDispatcher({
@@ -33,7 +42,9 @@ export function startProcess(world: World, name: string): Process {
       senders.set(laneId, sender)
       return sender
     },
-    ensurePartitions: async () => {},
+    async ensurePartitions() {
+      world.database.lacksPartition = false
+    },
     isDataError: (error) => error === dataError,
     onError(error, step) {
       if (error !== unavailable && error !== dataError) checks.fail(`${name}, ${step}: ${(error as Error).stack}`)
@@ -41,14 +52,22 @@ export function startProcess(world: World, name: string): Process {
     observe: { attempted() {}, batch() {} },
   })
   dispatcher.start()
+  const kill = () => {
+    if (!host.alive) return
+    world.trace(`${name} ends`)
+    host.alive = false
+    checks.died(host)
+  }
   return {
     host,
     dispatcher,
-    kill() {
-      world.trace(`${name} ends`)
-      host.alive = false
-      checks.died(host)
+    async stop() {
+      await dispatcher.stop()
+      world.trace(`${name} has stopped`)
+      host.stopped = true
+      timeline.after(afterStopMs, kill)
     },
+    kill,
     pause(ms) {
       world.trace(`${name} is paused for ${ms} ms`)
       host.pausedUntilMs = Math.max(host.pausedUntilMs, timeline.now() + ms)
@@ -82,6 +101,7 @@ const brief = (value: unknown): string =>
 function createStore(world: World, host: Host): DispatchStore {
   const { timeline, random, model, checks, database, trace } = world
   function send<T>(name: string, given: unknown, statement: () => T): Promise<T> {
+    if (host.stopped) return Promise.reject(unavailable)
     return new Promise((resolve, reject) => {
       const answer = (run: () => void) => timeline.after(database.latencyMs(), run, host)
       const { server } = model
@@ -121,7 +141,11 @@ function createStore(world: World, host: Host): DispatchStore {
         for (const { laneId } of leased) checks.leased(before.get(laneId)!, timeline.now())
         return leased
       }),
-    interrupt: (held) => send('interrupt', held, () => statements.interrupt(held)),
+    interrupt: (held) =>
+      send('interrupt', held, () => {
+        if (database.lacksPartition) throw dataError
+        return statements.interrupt(held)
+      }),
     renew: (held) => send('renew', held, () => statements.renew(held)),
     release: (held) =>
       send('release', held, () => {
@@ -141,13 +165,13 @@ function createStore(world: World, host: Host): DispatchStore {
     },
     settle: (attempts) =>
       send('settle', attempts, () => {
-        if (attempts.some(world.isUnstorable)) throw dataError
+        if (database.lacksPartition || attempts.some(world.isUnstorable)) throw dataError
         const tokens = new Map([...model.lanes].map(([id, lane]) => [id, lane.token]))
         const known = new Set(model.attempts.keys())
         const recorded = statements.settle(attempts)
         for (const { attempt } of attempts) {
           const isNew = model.attempts.has(attempt.attemptId) && !known.has(attempt.attemptId)
-          if (isNew) checks.settled(attempt, tokens.get(attempt.laneId)!)
+          if (isNew) checks.settled(host, attempt, tokens.get(attempt.laneId)!)
         }
         return recorded
       }),
@@ -170,6 +194,7 @@ function createSender(world: World, host: Host, laneId: number): Sender {
       world.trace(`${host.name}: event ${eventId} to lane ${laneId} ${exchange.status}`)
       interrupts.delete(interrupt)
       cancel()
+      cancelDeadline()
       if (request !== null) checks.answered(request)
       done(exchange)
     }
@@ -180,20 +205,20 @@ function createSender(world: World, host: Host, laneId: number): Sender {
       if (isDone) return
       world.trace(`${host.name} sends event ${eventId} to lane ${laneId}`)
       request = checks.sent(host, laneId, eventId)
-      const inTime = behaviour.latencyMs < world.attemptMsMax
-      const ms = inTime ? behaviour.latencyMs : world.attemptMsMax
+      const { status, latencyMs, gone = false, retryAfterMs = null } = behaviour
+      if (latencyMs >= world.attemptMsMax) return
       const answer = () => {
-        if (!inTime) return end(exchangeOf('failed', ms))
-        if (behaviour.gone) checks.gone(request!)
-        const { status, gone = false, retryAfterMs = null } = behaviour
-        end({ ...exchangeOf(status, ms), gone, retryAfterMs })
+        if (gone) checks.gone(request!)
+        end({ ...exchangeOf(status, latencyMs), gone, retryAfterMs })
       }
-      cancel = timeline.after(ms, answer, host)
+      cancel = timeline.after(latencyMs, answer, host)
     }
     const leaveIfAllowed = async () => {
       if (timeline.clockOf(host).now() <= sendByMs || (await mayStillSend().catch(() => false))) leave()
       else interrupt()
     }
+    // One deadline covers everything, as in the real sender.
+    const cancelDeadline = timeline.after(world.attemptMsMax, () => end(exchangeOf('failed', world.attemptMsMax)), host)
     const { connectMs = 0 } = behaviour
     if (connectMs === 0) void leaveIfAllowed()
     else cancel = timeline.after(connectMs, () => void leaveIfAllowed(), host)

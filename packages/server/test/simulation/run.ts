@@ -55,7 +55,7 @@ export async function runSeed(seed: number, { trace, plant }: RunOptions = {}): 
 
   const processes: Process[] = []
   const start = () => void processes.push(startProcess(world, `process ${processes.length + 1}`))
-  const living = () => processes.filter((one) => one.host.alive)
+  const living = () => processes.filter(({ host }) => host.alive && !host.stopped)
   /** Hints may be lost, late, doubled, or name an organization that has nothing to deliver. */
   const hint = (orgId: OrgId) => {
     for (const { dispatcher, host } of living()) {
@@ -96,12 +96,11 @@ export async function runSeed(seed: number, { trace, plant }: RunOptions = {}): 
   let haveStopped = false
   timeline.after(random.int(0, 500), async () => {
     const all = living().filter((one) => !stopping.has(one))
-    await Promise.all(all.map((one) => one.dispatcher.stop()))
-    for (const one of all) one.kill()
+    await Promise.all(all.map((one) => one.stop()))
     haveStopped = true
   })
   await until(() => haveStopped, 60_000, 'stopping does not end')
-  const stopped = new Set(processes.filter((one) => !one.host.alive).map((one) => one.host.name))
+  const stopped = new Set(processes.filter(({ host }) => host.stopped || !host.alive).map((one) => one.host.name))
   if ([...model.lanes.values()].some((lane) => lane.owner !== null && stopped.has(lane.owner))) {
     throw new Error(`lanes were not given back: ${checks.unfinished()}`)
   }

@@ -1,7 +1,13 @@
 import { expect, test } from 'vitest'
 import { plantedBugs } from './planted-bugs.ts'
 import { runSeed } from './run.ts'
-import { acrossFailover, acrossRestart, withSlowDatabase, withUnstorableAttempt } from './scenarios/database.ts'
+import {
+  acrossFailover,
+  acrossRestart,
+  withMissingPartition,
+  withSlowDatabase,
+  withUnstorableAttempt,
+} from './scenarios/database.ts'
 import { inFlightAfterDeletionMs, sentAfterDeletion } from './scenarios/deletion.ts'
 import { fairWaitMs, longestWaitMs } from './scenarios/fairness.ts'
 import { requestsAtOnceMax } from './scenarios/hanging-receivers.ts'
@@ -110,6 +116,11 @@ test('an attempt that cannot be stored holds up no other', async () => {
   const { othersMs, itsMs } = await withUnstorableAttempt()
   expect(othersMs).toBeLessThan(2_000)
   expect(itsMs).toBeLessThan(15_000)
+})
+
+test('a missing partition is added when an outcome needs it, also by the process that takes over', async () => {
+  expect(await withMissingPartition({ dies: false })).toBeLessThan(2_000)
+  expect(await withMissingPartition({ dies: true })).toBeLessThan(6_000)
 })
 
 test('a process that lacks the key of a webhook leaves the lane to others, and tries it once a minute', async () => {

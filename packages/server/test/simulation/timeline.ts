@@ -1,7 +1,7 @@
 import type { Clock } from '../../src/webhooks/engine/clock.ts'
 
 /** A process: its timers run only while it lives, and not while it is paused. */
-export type Host = { name: string; alive: boolean; pausedUntilMs: number; clockSkewMs: number }
+export type Host = { name: string; alive: boolean; stopped: boolean; pausedUntilMs: number; clockSkewMs: number }
 
 type Planned = { atMs: number; order: number; host: Host | null; run: (() => void) | null }
 

@@ -29,7 +29,7 @@ export type World = {
   /** Whether a process can open the secret of a lane's webhook. */
   opens(processName: string, laneId: number): boolean
   /** `latencyMs`: of one direction. `lossChance`: that a statement or its answer is lost. */
-  database: { isDown: boolean; latencyMs(): number; lossChance: number }
+  database: { isDown: boolean; latencyMs(): number; lossChance: number; lacksPartition: boolean }
   /** Whether the database rejects the attempt as data that it cannot store. */
   isUnstorable(attempt: SettledAttempt): boolean
   /** Every step, for whoever replays a seed. */
@@ -52,7 +52,7 @@ export function createWorld(seed: number, { schedule = [0] as RetrySchedule, lan
     attemptMsMax: 1_000,
     receive: () => ({ status: 'succeeded', latencyMs: 1 }),
     opens: () => true,
-    database: { isDown: false, latencyMs: () => 1, lossChance: 0 },
+    database: { isDown: false, latencyMs: () => 1, lossChance: 0, lacksPartition: false },
     isUnstorable: () => false,
     trace() {},
   }

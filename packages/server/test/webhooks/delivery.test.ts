@@ -130,6 +130,7 @@ test('a publisher that stays open for long holds up nobody but its own organizat
   })
   await world.publishOne(other)
   await until(() => receiver.received.length === 1, 'the other organization')
+  expect(JSON.parse(String(receiver.received[0]!.body)).data.name).toBe('main')
   release()
   await slow
   await until(() => receiver.received.length === 2, 'the event of the publisher that stayed open')

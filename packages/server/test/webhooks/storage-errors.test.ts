@@ -53,6 +53,7 @@ test('an attempt that cannot be stored does not block others', async () => {
   for (let i = 0; i < 5; i++) await world.publishOne()
   const recordedOf = async (id: string) => (await world.attempts()).filter((row) => row.webhook_id === id).length
   await until(async () => (await recordedOf(good.id)) === 5 && (await recordedOf(bad.id)) === 4)
+  expect(await rejections.count()).toBeGreaterThan(0)
   await rejections.accept()
   await until(async () => (await recordedOf(bad.id)) === 5)
 })
@@ -64,11 +65,13 @@ test('an attempt of a clock months ahead gets its partition, and does not block 
   const other = await world.organization()
   await world.publishOne()
   const inTwoMonths = Date.now() + 60 * 86_400_000
-  const begun = `1 1 0 ${inTwoMonths} ${uuid7Floor(inTwoMonths)}`
   await world.db`
-    update keyhook.lanes
-    set cursor_seq = 1, lease_owner = 'gone', due_at = now(), lease_token = 1, begun = ${begun}
-    where webhook_id = ${early.id}`
+    with lane as (
+      update keyhook.lanes set cursor_seq = 1, lease_owner = 'gone', due_at = now(), lease_token = 1
+      where webhook_id = ${early.id} returning id, org_id
+    )
+    insert into keyhook.in_flight (lane_id, event_seq, org_id, id, lease_token, attempt, try, started_at)
+    select id, 1, org_id, ${uuid7Floor(inTwoMonths)}, 1, 1, 0, ${new Date(inTwoMonths)} from lane`
   await world.addWebhook(receiver.url, { org: other })
   await world.startDispatcher()
   await world.publishOne(other)
@@ -78,4 +81,5 @@ test('an attempt of a clock months ahead gets its partition, and does not block 
     const succeeded = rows.filter((row) => row.status === 'succeeded')
     return interrupted.length === 1 && succeeded.length === 2
   })
+  expect(receiver.received.length).toBe(2)
 })

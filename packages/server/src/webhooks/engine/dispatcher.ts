@@ -168,7 +168,7 @@ export function createDispatcher(deps: {
       if (lane.state === 'lost') giveBackLost(lane)
       else work.consider(lane)
     }
-    if (skipped.length > 0) void check(skipped, batch)
+    if (skipped.length > 0) check(skipped, batch).catch((error: unknown) => deps.onError(error, 'renew'))
   }
 
   /** In these nothing was begun: their rows are locked, or they are lost. */

@@ -26,6 +26,8 @@ export function createLeases(deps: {
   lanesMax: number
   laneConcurrencyMax: number
   openSender: OpenSender
+  ensurePartitions(): Promise<void>
+  isDataError(error: unknown): boolean
 }) {
   const { store, clock, retry, held } = deps
   let wakeCursor = firstWake
@@ -68,7 +70,11 @@ export function createLeases(deps: {
   async function withoutStale(leased: readonly LeasedLane[]): Promise<readonly LeasedLane[]> {
     const takenOver = leased.filter((one) => one.takenOver)
     if (takenOver.length === 0) return leased
-    const clean = new Set(await retry('interrupt', () => store.interrupt(takenOver)))
+    // The clock of the earlier holder may have been wrong by weeks; without this no lane would be taken until the partition exists.
+    const repair = async (error: unknown) => {
+      if (deps.isDataError(error)) await deps.ensurePartitions()
+    }
+    const clean = new Set(await retry('interrupt', () => store.interrupt(takenOver), repair))
     return leased.filter((one) => !one.takenOver || clean.has(one.laneId))
   }
 

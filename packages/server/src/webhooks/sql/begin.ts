@@ -70,16 +70,30 @@ export const beginAttempts = async (db: Database, attempts: readonly NewAttempt[
         end
       from lane b where l.id = b.lane_id
     )
-    select b.lane_id, f.id, f.try from lane b left join (
-      select lane_id, id, try from fresh
-      union all
-      select g.lane_id, g.id, i.try from given g join keyhook.in_flight i
-        on i.lane_id = g.lane_id and i.event_seq = g.event_seq and i.id = g.id
-    ) f on f.lane_id = b.lane_id`
+    select b.lane_id, f.id, f.try from lane b left join fresh f on f.lane_id = b.lane_id`
+  const covered = new Set(rows.map((row) => Number(row.lane_id)))
   const begun = new Map<string, number>()
   for (const row of rows) if (row.id !== null) begun.set(row.id, row.try!)
-  return { lanes: new Set(rows.map((row) => Number(row.lane_id))), begun }
+  const others = attempts.filter((one) => covered.has(one.laneId) && !begun.has(one.attemptId))
+  for (const row of others.length > 0 ? await findInFlight(db, others) : []) begun.set(row.id, row.try)
+  return { lanes: covered, begun }
 }
+
+/**
+ * Attempts that an earlier call wrote, whose answer was lost. A statement of its own, for what was committed while the one above waited
+ * for its locks: that one would find neither the deliveries to begin nor the attempts.
+ */
+const findInFlight = (db: Database, attempts: readonly NewAttempt[]) => db<{ id: string; try: number }[]>`
+  select f.id, f.try
+  from unnest(
+    ${plainArray(attempts.map((one) => one.laneId))}::bigint[], ${plainArray(attempts.map((one) => one.eventSeq))}::bigint[],
+    ${plainArray(attempts.map((one) => one.attemptId))}::uuid[]
+  ) as g (lane_id, event_seq, id)
+  cross join lateral (
+    select f.id, f.try from keyhook.in_flight f
+    where f.lane_id = g.lane_id and f.event_seq = g.event_seq and f.id = g.id
+    offset 0
+  ) f`
 
 /** Each lane once, in the order of ids in which all statements lock them, with its newest first attempt. */
 function lanesOf(attempts: readonly NewAttempt[]) {

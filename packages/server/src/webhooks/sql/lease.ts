@@ -67,9 +67,10 @@ export const leaseLanes = async (
       from locked, async where l.id = locked.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests
     )
-    select l.*, f.lane_id is not null as taken_over, w.url, w.secret_key_id, w.secret_box
+    select l.*, f.attempts > 0 as taken_over, w.url, w.secret_key_id, w.secret_box
     from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id
-    left join lateral (select f.lane_id from keyhook.in_flight f where f.lane_id = l.id limit 1) f on true`
+    -- A count and not "exists": without statistics the planner would scan the table for the first match.
+    cross join lateral (select count(*) as attempts from keyhook.in_flight f where f.lane_id = l.id) f`
   return rows.map((row) => ({
     laneId: Number(row.id),
     orgId: row.org_id,

@@ -86,3 +86,24 @@ export async function withUnstorableAttempt(): Promise<{ othersMs: number; itsMs
   if (checks.violation !== null) throw new Error(checks.violation)
   return { othersMs, itsMs: timeline.now() - startMs }
 }
+
+/**
+ * The partition for an attempt's outcome is missing, because the clock of its process was wrong. With `dies`, the process dies and
+ * another takes over. Returns how long the delivery takes.
+ */
+export async function withMissingPartition({ dies }: { dies: boolean }): Promise<number> {
+  const world = createWorld(1)
+  const { timeline, model, checks } = world
+  const startMs = timeline.now()
+  world.receive = () => ({ status: 'succeeded', latencyMs: 500 })
+  model.addLane(org)
+  model.publish(org)
+  const first = startProcess(world, 'first')
+  await timeline.run(() => model.inFlight.size === 1, 10_000)
+  world.database.lacksPartition = true
+  if (dies) first.kill()
+  const second = startProcess(world, 'second')
+  await timeline.run(checks.isFinished, 60_000)
+  for (const one of [first, second]) one.kill()
+  return timeline.now() - startMs
+}

@@ -29,7 +29,7 @@ const delivery = (eventSeq: number, attempts = 0, bytes = 2): DueDelivery => ({
 
 function laneWith(...found: DueDelivery[]): Lane {
   const lease = { laneId: 1, orgId: 'org_1', token: 1, cursorSeq: 5, redeliveryRequests: 0 } as unknown as LeasedLane
-  const lane = openLane(lease, { send() {}, interrupt() {} } satisfies Sender, { nowMs: 0, concurrencyMax: 8 })
+  const lane = openLane(lease, { send() {}, interrupt() {} } satisfies Sender, { nowMs: 0, concurrencyMax: 1 })
   changeReading(lane, 'fetch')
   takeFetched(lane, fetchRequest(lane), found)
   return lane
@@ -81,7 +81,7 @@ test('a lane begins one batch at a time, and never more than its concurrency', (
   change(lane, 'begin')
   expect(canBegin(lane, 0)).toBe(false)
   change(lane, 'begun')
-  lane.inFlight = 1
+  lane.inFlight = 2
   expect(canBegin(lane, 0)).toBe(false)
   lane.inFlight = 0
   lane.pausedUntilMs = 10
