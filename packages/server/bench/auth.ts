@@ -146,7 +146,7 @@ async function fillWithUsedKeys(db: Database, keys: readonly MintedKey[]): Promi
     join keyhook.memberships m using (org_id)`
 }
 
-/** Keys that nobody uses: they make the index as deep as it would be. */
+/** Keys that are not used: they make the index as deep as it would be. */
 async function fillUpTo(db: Database, keys: number): Promise<void> {
   await db`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)

@@ -22,7 +22,7 @@ import { now } from './now.ts'
 
 /*
  * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
- * time, when told to.
+ * time, on command.
  */
 type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
 export type Side = 'engine' | 'bare' | 'leanest'
@@ -66,7 +66,7 @@ const openPools = (): Pool[] =>
     () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
   )
 
-/** Signs and sends the same bodies, and does nothing else: so many at a time to each webhook, until it is told to stop. */
+/** Signs and sends the same bodies, and does nothing else: so many at a time to each webhook, until it is stopped. */
 function loop(send: (webhook: number) => Promise<unknown>, close: () => unknown): { stop(): Promise<void> } {
   let going = true
   const keepOn = async (webhook: number): Promise<void> => {

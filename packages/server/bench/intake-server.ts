@@ -1,7 +1,7 @@
 import fastify from 'fastify'
 import { type ConnectionTarget, connect } from '../src/db/database.ts'
 
-/** The limit: what whoever writes it themselves would do at least, an insert for each event that is posted. */
+/** The limit: the least that a hand-written server would do, one insert per event that is posted. */
 const { target } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget }
 const db = connect(target, { name: 'bench intake', connectionsMax: 10 })
 await db`create table if not exists public.intake (id bigint generated always as identity primary key, org_id text, type text, data json)`

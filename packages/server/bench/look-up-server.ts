@@ -4,7 +4,7 @@ import { createAccessLookup } from '../src/store/access-batch.ts'
 
 /**
  * What finding every key costs, and nothing else: bare Fastify with the same bytes, which looks up the key of each request as
- * Keyhook does it, and answers whoever has one. No roles, no paths with organizations, no log, no errors of ours.
+ * Keyhook does it, and answers requests that have one. No roles, no paths with organizations, no log, no errors of ours.
  */
 const { body, target } = JSON.parse(process.argv[2]!) as { body: string; target: ConnectionTarget }
 const lookUp = createAccessLookup(connect(target, { name: 'bench look-up', connectionsMax: 2 }))

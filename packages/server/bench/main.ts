@@ -34,7 +34,7 @@ async function cleanly(run: () => Promise<void>): Promise<void> {
   const interrupted = Promise.withResolvers<NodeJS.Signals>()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.resolve(signal))
   const done = run()
-  // What fails because its database is taken away is no news.
+  // Errors because the database is gone are expected.
   done.catch(() => {})
   const signal = await Promise.race([done, interrupted.promise])
   if (signal !== undefined) await sweep(scratch)

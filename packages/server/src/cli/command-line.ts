@@ -23,10 +23,10 @@ import type { Environment } from './with-installation.ts'
 const name = 'npx keyhook'
 
 /** Runs one command. Returns the exit code: 0 for success, 1 for a fault of ours, 2 for wrong input. */
-export async function runCommandLine(words: string[]): Promise<number> {
+export async function runCommandLine(args: string[]): Promise<number> {
   try {
     const program = createProgram()
-    await program.parseAsync(helpAtTheEnd(program, words), { from: 'user' })
+    await program.parseAsync(helpAtTheEnd(program, args), { from: 'user' })
     return 0
   } catch (error) {
     return explain(error)
@@ -34,11 +34,11 @@ export async function runCommandLine(words: string[]): Promise<number> {
 }
 
 /** Commander's own help command takes one word only, and shows the whole help for a word that it does not know. */
-function helpAtTheEnd(program: Command, words: string[]): string[] {
+function helpAtTheEnd(program: Command, args: string[]): string[] {
   const known: string[] = []
   let command = program
   let isAsked = false
-  for (const word of words) {
+  for (const word of args) {
     if (command.commands.length === 0 || word.startsWith('-')) break
     if (word === 'help') {
       isAsked = true
@@ -46,11 +46,11 @@ function helpAtTheEnd(program: Command, words: string[]): string[] {
     }
     const next = command.commands.find((one) => one.name() === word)
     // Without --help Commander reports the unknown command and suggests a similar one.
-    if (next === undefined) return isAsked ? [...known, word] : words
+    if (next === undefined) return isAsked ? [...known, word] : args
     known.push(word)
     command = next
   }
-  return isAsked ? [...known, '--help'] : words
+  return isAsked ? [...known, '--help'] : args
 }
 
 function createProgram(): Command {
@@ -90,20 +90,20 @@ const version = (): string => {
 }
 
 /** Turns off Commander's own printing and exiting, which has to be done for every command. */
-function makeStrict(command: Command, words = name): void {
+function makeStrict(command: Command, path = name): void {
   command.configureOutput({ writeErr: () => {}, outputError: () => {} }).showSuggestionAfterError(true)
   command.exitOverride((error) => {
     if (error.exitCode === 0) throw error
     if (error.code === 'commander.help')
-      throw new UsageError(`A command is missing: "${words} --help" lists the commands.`)
+      throw new UsageError(`A command is missing: "${path} --help" lists the commands.`)
     const what = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
     // For a misspelled option Commander reports only that the required one is missing.
     const unknown = command.args.find((word) => word.startsWith('-'))
     const isMissing = error.code === 'commander.missingMandatoryOptionValue' && unknown !== undefined
-    throw new UsageError(`${isMissing ? `unknown option '${unknown}', and ` : ''}${what} ("${words} --help" shows how)`)
+    throw new UsageError(`${isMissing ? `unknown option '${unknown}', and ` : ''}${what} ("${path} --help" shows how)`)
   })
   if (command.commands.length > 0) command.helpCommand('help [command]', 'Show the help of a command')
-  for (const child of command.commands) makeStrict(child, `${words} ${child.name()}`)
+  for (const child of command.commands) makeStrict(child, `${path} ${child.name()}`)
 }
 
 /** Errors that the user can fix; the message says how. */

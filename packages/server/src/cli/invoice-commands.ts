@@ -28,8 +28,8 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
         checkPrices(prices, await pricesInUse(db))
         const issued = await issueInvoice({ db, prices }, operator, { orgId, month })
         if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
-        const words = issued.isNew ? 'Created' : 'There is already'
-        output.result(facts(issued.invoice), `${words} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
+        const start = issued.isNew ? 'Created' : 'There is already'
+        output.result(facts(issued.invoice), `${start} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
       }),
     )
   invoice

@@ -3,7 +3,7 @@ export class UsageError extends Error {}
 
 export type Output = {
   /** The result: text for people, or exactly one line of JSON. */
-  result(json: object, words: string): void
+  result(json: object, text: string): void
   /** Many results: a line for each, or one JSON array. Pages are written as they are read. */
   list<Row extends object>(pages: AsyncIterable<Row[]>, lines: (page: Row[]) => string[]): Promise<void>
   /** Progress for people, on standard error. */
@@ -11,7 +11,7 @@ export type Output = {
 }
 
 export const createOutput = (json: boolean): Output => ({
-  result: (value, words) => process.stdout.write(`${json ? JSON.stringify(value) : words}\n`),
+  result: (value, text) => process.stdout.write(`${json ? JSON.stringify(value) : text}\n`),
   async list(pages, lines) {
     let separator = '['
     for await (const page of pages) {

@@ -9,7 +9,7 @@ import { type Engine, startEngine } from '../webhooks/engine.ts'
 import { createHints, type Hints } from '../webhooks/hints.ts'
 import { engineSettings } from './engine-settings.ts'
 
-/** Connections that only the dispatcher uses: for news, reading, beginning and settling. Beside them there is one that listens. */
+/** Connections that only the dispatcher uses: to wake, lease, fetch, begin and settle. One more listens for hints. */
 const dispatcherConnections = 6
 
 /** One for the process, between what publishes and the dispatcher. */

@@ -2,7 +2,7 @@ import type { Config } from '../config.ts'
 import { openFilesMax } from '../startup/open-files.ts'
 import type { DeliverySettings } from '../webhooks/engine.ts'
 
-/** Of the files that a process may have open. The rest is for whoever else has connections to us, or we to them. */
+/** Shares of the files that a process may have open. The rest is for other connections. */
 const shares = { inFlight: 0.6, idle: 0.3 }
 
 const receiversMax = ({ deliveryInFlightMax }: Config, share: number): number =>

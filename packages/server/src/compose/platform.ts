@@ -18,7 +18,7 @@ export const composeJobQueue = (
   { log, worksOnJobs }: { log: Logger; worksOnJobs: boolean },
 ): JobQueue => createJobQueue({ target, supervise: worksOnJobs, log })
 
-/** The schema of jobs, too: whoever runs the processes may have no right to make it. */
+/** The schema of jobs, too: the role of the processes may have no right to create it. */
 export async function prepareJobQueue(installation: Installation): Promise<void> {
   const queue = composeJobQueue(installation, { log: pino({ level: 'silent' }), worksOnJobs: false })
   await queue.boss()

@@ -58,7 +58,7 @@ export function connect(target: ConnectionTarget, options: ConnectOptions & { co
   const pool = new Pool({ ...config, max: options.connectionsMax, idleTimeoutMillis: 0 })
   const inUse = new Set<PoolClient>()
   let ended: Promise<void> | undefined
-  // Whoever uses the connection gets the error from its query; without listeners the event would end the process.
+  // The query that uses the connection fails with the error; without listeners the event would end the process.
   pool.on('connect', (client) => void client.on('error', () => {}))
   pool.on('error', () => {})
   pool.on('acquire', (client) => void inUse.add(client))

@@ -79,7 +79,7 @@ export async function openLog(dataDir: string, { checkEveryMs = 10_000 } = {}): 
   }
 }
 
-/** In the words of the system, which `machineProblem` recognises. */
+/** The text is that of the operating system, which `machineProblem` recognises. */
 const diskFull = '\nNo space left on device: the last lines may be missing here.'
 
 const isFull = (directory: string): Promise<boolean> =>

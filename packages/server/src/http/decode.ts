@@ -100,7 +100,7 @@ function withNumbersParsed(validate: ValidateFunction, schema: object): Validate
   return wrapped
 }
 
-/** Ajv's errors in words, with the field or parameter they are about. */
+/** Ajv's errors as sentences, with the field or parameter they are about. */
 export function fieldErrors(errors: readonly ErrorObject[], part: string): FieldError[] {
   const found = new Map<string, FieldError>()
   for (const error of errors) {

@@ -76,7 +76,7 @@ export function createMalformedRequests(deps: {
     const isBehindLast = last === null || last.req.complete
     const before = isBehindLast ? last : beforeLast
     if (before !== null && !before.writableFinished) {
-      // Earlier requests are answered first: else this would be taken for their answer.
+      // Earlier requests are answered first: otherwise this would be read as their answer.
       closing.add(socket)
       before.once('close', () => {
         closing.delete(socket)

@@ -26,7 +26,7 @@ export type FaultCode = keyof typeof faultCatalogue
 /** Where in the request a rule was broken: a JSON pointer into the body, or the name of a query parameter. */
 export type FieldError = { pointer: string; detail: string } | { parameter: string; detail: string }
 
-/** A refusal we expected. `public` is for the caller; `internal` goes to the log and never leaves the process. */
+/** An expected error. `public` is for the caller; `internal` goes to the log and never leaves the process. */
 export class Fault extends Error {
   readonly code: FaultCode
   readonly public: string
@@ -58,7 +58,7 @@ export class Fault extends Error {
   }
 }
 
-/** The one answer for what does not exist and for what belongs to somebody else, so that ids cannot be probed. */
+/** The one answer for what does not exist and for what belongs to another organization, so that ids cannot be probed. */
 export const notFound = (internal: string): Fault =>
   new Fault('not_found', { public: 'There is no such thing here, or it is not yours to see.', internal })
 

@@ -49,7 +49,7 @@ export function createAccessLookup(db: Database): AccessLookup {
 
   /**
    * Answers a quarter of all current requests, and the others in the next turns. With all at once the same clients would form one
-   * batch for good, and Node would be idle for a fifth of the time while PostgreSQL works (64 connections; halves: a tenth).
+   * batch again and again, and Node would be idle for a fifth of the time while PostgreSQL works (64 connections; halves: a tenth).
    */
   function answerSome(): void {
     const unanswered = answers.reduce((sum, { requests, doneCount }) => sum + requests.length - doneCount, 0)

@@ -83,7 +83,7 @@ export async function startEngine(deps: {
     async stop() {
       stopHints()
       await dispatcher.stop()
-      // With PostgreSQL away its statements wait for a connection, and nothing that they do is lost.
+      // While PostgreSQL cannot be reached its statements wait for a connection, and nothing that they do is lost.
       await within(systemClock, 1_000, maintenance.stop())
       senders.close()
       const stopped = listening.then((stopListening) => stopListening())

@@ -24,7 +24,7 @@ afterAll(() => beside.close())
 
 const run: CommandsBeside['run'] = (...given) => beside.run(...given)
 const json: CommandsBeside['json'] = (...given) => beside.json(...given)
-const words: CommandsBeside['words'] = (...given) => beside.words(...given)
+const text: CommandsBeside['text'] = (...given) => beside.text(...given)
 
 test('a user is created, added, promoted and removed, and the running server applies each step at once', {
   timeout: 60_000,
@@ -54,7 +54,7 @@ test('a user is created, added, promoted and removed, and the running server app
     role: 'member',
   })
   expect([await status(keys), await status(auditLog)]).toEqual([200, 403])
-  await words(/is now owner of/, 'member', 'set', ...member, '--role', 'owner')
+  await text(/is now owner of/, 'member', 'set', ...member, '--role', 'owner')
   expect(await status(auditLog)).toBe(200)
   expect(await json('member', 'remove', ...member)).toEqual({ org: org.id, user: user.id })
   expect(await status(keys)).toBe(404)
@@ -65,9 +65,9 @@ test('a user is created, added, promoted and removed, and the running server app
 test('without --json every command prints a sentence, and token issue prints only the token', {
   timeout: 60_000,
 }, async () => {
-  await words(/^Created the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
-  await words(/^Created the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
-  await words(/up to date/, 'migrate')
+  await text(/^Created the organization org_\w+ \(In words\)\.\n$/, 'org', 'create', '--name', 'In words')
+  await text(/^Created the user usr_\w+ \(w@example\.com\)\.\n$/, 'user', 'create', '--email', 'w@example.com')
+  await text(/up to date/, 'migrate')
   expect(await json('migrate')).toEqual({ applied: [] })
   const orgId = await api.organization()
   const { userId } = await api.person([{ orgId, role: 'owner' }])
@@ -76,8 +76,8 @@ test('without --json every command prints a sentence, and token issue prints onl
   expect((await call(`${api.url}/api/v1/organizations`, { token: issued.stdout.trim() })).status).toBe(200)
   const operator = await json<{ token: string }>('token', 'issue', '--operator')
   expect((await call(`${api.url}/api/v1/organizations`, { token: operator.token })).status).toBe(401)
-  await words(/is no longer in/, 'member', 'remove', '--org', orgId, '--user', userId)
-  await words(/^Removed the user/, 'user', 'remove', '--user', userId)
+  await text(/is no longer in/, 'member', 'remove', '--org', orgId, '--user', userId)
+  await text(/^Removed the user/, 'user', 'remove', '--user', userId)
 })
 
 test('org list and user list show all rows, as aligned lines or as one JSON array', {
@@ -117,7 +117,7 @@ test('org list and user list show all rows, as aligned lines or as one JSON arra
     expect((await own.run(what, 'list', '--help')).stdout).toContain(`Example:\n  npx keyhook ${what} list`)
 })
 
-type Wrong = [what: string, words: string[], line: RegExp]
+type Wrong = [what: string, args: string[], line: RegExp]
 const unknownUser = newId('usr')
 const unknownOrg = newId('org')
 const wrongInputs: Wrong[] = [
@@ -282,11 +282,11 @@ test('--help describes every command and exits with 0', async () => {
   expect(named.length).toBeGreaterThan(4)
   for (const one of named) expect(one).toMatch(/^npx /)
   expect((await run('member', 'set', '--help')).stdout).toMatch(/^Usage: npx keyhook member set .+--role/s)
-  for (const words of [
+  for (const args of [
     ['help', 'member', 'set'],
     ['member', 'help', 'set'],
   ])
-    expect(await run(...words)).toMatchObject({ code: 0, stdout: expect.stringContaining('--role') })
+    expect(await run(...args)).toMatchObject({ code: 0, stdout: expect.stringContaining('--role') })
   expect((await run('help')).stdout).toBe(help.stdout)
   expect(await run('--version')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) })
 })

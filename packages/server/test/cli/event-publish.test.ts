@@ -34,7 +34,7 @@ const stored = async (id: string) => {
 }
 
 test('an event is published, reported as text or as one line of JSON, and recorded in the audit log for the operator', async () => {
-  await beside.words(/^Published evt_\w{26}\.\n$/, ...event('{"invoice_id":"inv_1"}'))
+  await beside.text(/^Published evt_\w{26}\.\n$/, ...event('{"invoice_id":"inv_1"}'))
   const { id, ...rest } = await beside.json<{ id: string }>(...event('{"invoice_id":"inv_2","größe":[1,{}]}'))
   expect(rest).toEqual({})
   expect(await stored(id)).toEqual([{ type: 'invoice.paid', data: { invoice_id: 'inv_2', größe: [1, {}] } }])
@@ -65,8 +65,8 @@ test('the same id twice is one event; with other content it is rejected with exi
   expect(await stored(named.id)).toEqual([{ type: 'invoice.paid', data: { a: 1, b: 2 } }])
   // Ids are unique within an organization: another one may use the same id.
   const elsewhere = await beside.api.organization('Elsewhere')
-  const words = event('{"a":3}', '--id', named.id).map((word) => (word === orgId ? elsewhere : word))
-  expect(await beside.json(...words)).toEqual(named)
+  const args = event('{"a":3}', '--id', named.id).map((word) => (word === orgId ? elsewhere : word))
+  expect(await beside.json(...args)).toEqual(named)
 })
 
 test('the dispatchers of other processes get a hint before the command ends', async () => {
@@ -113,7 +113,7 @@ test('an operator token from the command line is valid for /operator/v1 only', a
 })
 
 const nowhere = newId('org')
-type Mistake = [what: string, words: () => string[], line: RegExp]
+type Mistake = [what: string, args: () => string[], line: RegExp]
 const instead = (was: string, is: string) => () => event('{}').map((word) => (word === was ? is : word))
 const mistakes: Mistake[] = [
   [
@@ -144,9 +144,9 @@ const mistakes: Mistake[] = [
 ]
 
 describe('a mistake prints one line, exits 2 and changes nothing', () => {
-  test.each(mistakes)('%s', async (_, words, line) => {
+  test.each(mistakes)('%s', async (_, args, line) => {
     const before = await countRows(beside.api.db)
-    const ended = await beside.run(...words())
+    const ended = await beside.run(...args())
     expect(ended.stderr.replace(/\n$/, '')).toMatch(line)
     expect(ended.stderr.match(/\n/g), ended.stderr).toHaveLength(1)
     expect([ended.code, ended.stdout]).toEqual([2, ''])

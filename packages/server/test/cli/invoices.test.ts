@@ -25,10 +25,10 @@ afterAll(async () => {
   await api.close()
 })
 
-const run = (...words: string[]): Promise<Ended> => keyhookHere(['invoice', ...words], environment)
-const said = async (...words: string[]): Promise<string> => {
-  const ended = await run(...words)
-  expect(ended, words.join(' ')).toMatchObject({ code: 0, stderr: '' })
+const run = (...args: string[]): Promise<Ended> => keyhookHere(['invoice', ...args], environment)
+const outputOf = async (...args: string[]): Promise<string> => {
+  const ended = await run(...args)
+  expect(ended, args.join(' ')).toMatchObject({ code: 0, stderr: '' })
   return ended.stdout
 }
 
@@ -47,15 +47,15 @@ const paidEventsOf = async (orgId: OrgId) =>
 test('issuing twice creates one invoice; a month without usage has none', async () => {
   const orgId = await customer()
   const january = ['issue', '--org', orgId, '--month', '2020-01']
-  const first = await said(...january)
-  const words = /^(Created|There is already) the invoice (inv_\w+): 10 minor units of EUR for 2020-01\.\n$/
-  expect(words.exec(first)?.[1]).toBe('Created')
-  const second = await said(...january)
-  expect(words.exec(second)?.slice(1)).toEqual(['There is already', words.exec(first)![2]])
-  const shown = await said(...january, '--json')
+  const first = await outputOf(...january)
+  const line = /^(Created|There is already) the invoice (inv_\w+): 10 minor units of EUR for 2020-01\.\n$/
+  expect(line.exec(first)?.[1]).toBe('Created')
+  const second = await outputOf(...january)
+  expect(line.exec(second)?.slice(1)).toEqual(['There is already', line.exec(first)![2]])
+  const shown = await outputOf(...january, '--json')
   expect(shown.split('\n')).toHaveLength(2)
   expect(JSON.parse(shown)).toEqual({
-    id: words.exec(first)![2],
+    id: line.exec(first)![2],
     month: '2020-01',
     status: 'issued',
     currency: 'EUR',
@@ -63,8 +63,8 @@ test('issuing twice creates one invoice; a month without usage has none', async 
     paid_at: null,
   })
   const february = ['issue', '--org', orgId, '--month', '2020-02']
-  expect(await said(...february)).toBe('Nothing was used in 2020-02: no invoice.\n')
-  expect(await said(...february, '--json')).toBe('{"invoice":null}\n')
+  expect(await outputOf(...february)).toBe('Nothing was used in 2020-02: no invoice.\n')
+  expect(await outputOf(...february, '--json')).toBe('{"invoice":null}\n')
   expect(await invoicesOf(orgId)).toHaveLength(1)
 })
 
@@ -85,14 +85,14 @@ test('an invoice is issued only with the prices of the server', async () => {
   }
   expect(await invoicesOf(orgId)).toEqual([])
   await announce('EUR', 5)
-  expect(await said('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Created [^\n]+ 10 minor units of EUR/)
+  expect(await outputOf('issue', '--org', orgId, '--month', '2020-01')).toMatch(/^Created [^\n]+ 10 minor units of EUR/)
 })
 
 test('of many concurrent payments, by command and over HTTP, one marks the invoice paid; the others get the time of payment', async () => {
   const orgId = await customer()
-  const { id } = JSON.parse(await said('issue', '--org', orgId, '--month', '2020-01', '--json'))
+  const { id } = JSON.parse(await outputOf('issue', '--org', orgId, '--month', '2020-01', '--json'))
   const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
-  // Held back until all of them wait for the invoice, so that whoever is first is so by chance.
+  // Held back until all of them wait for the invoice, so that the first one is random.
   const held = Promise.withResolvers<void>()
   const holding = api.db.begin(async (tx) => {
     await tx`select 1 from keyhook.invoices where id = ${id} for update`
@@ -121,15 +121,17 @@ test('of many concurrent payments, by command and over HTTP, one marks the invoi
   }
   const [paidAt, ...others] = new Set(answers)
   expect(others).toEqual([])
-  expect(await said('pay', '--invoice', id)).toBe(`${id} is paid (${paidAt}).\n`)
+  expect(await outputOf('pay', '--invoice', id)).toBe(`${id} is paid (${paidAt}).\n`)
   const data = { invoice_id: id, month: '2020-01', currency: 'EUR', total_minor: 10, paid_at: paidAt }
   expect(await paidEventsOf(orgId)).toEqual([{ type: 'invoice.paid', data }])
 }, 60_000)
 
 test('an unpaid invoice is marked paid from the command line', async () => {
   const orgId = await customer()
-  const { id } = JSON.parse(await said('issue', '--org', orgId, '--month', '2020-01', '--json'))
-  expect(await said('pay', '--invoice', id)).toMatch(new RegExp(`^${id} is paid \\(\\d{4}-\\d\\d-\\d\\dT.*Z\\)\\.\\n$`))
+  const { id } = JSON.parse(await outputOf('issue', '--org', orgId, '--month', '2020-01', '--json'))
+  expect(await outputOf('pay', '--invoice', id)).toMatch(
+    new RegExp(`^${id} is paid \\(\\d{4}-\\d\\d-\\d\\dT.*Z\\)\\.\\n$`),
+  )
   expect(await invoicesOf(orgId)).toEqual([{ id, status: 'paid' }])
   expect(await paidEventsOf(orgId)).toHaveLength(1)
 })
@@ -138,7 +140,7 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
   const nowhere = newId('org')
   const none = newId('inv')
   const month = new Date().toISOString().slice(0, 7)
-  test.each<[what: string, words: string[], line: RegExp]>([
+  test.each<[what: string, args: string[], line: RegExp]>([
     ['no month', ['issue', '--org', nowhere], /--month/],
     ['no organization', ['issue', '--month', '2020-01'], /--org/],
     ['an id of something else', ['issue', '--org', none, '--month', '2020-01'], /--org: .* is not an id such as org_/],
@@ -150,9 +152,9 @@ describe('a mistake prints one line, exits 2 and changes nothing', () => {
     ['no invoice', ['pay'], /--invoice/],
     ['an id of two lines', ['pay', '--invoice', 'a\nb'], /--invoice: "a\\nb" is not an id such as inv_/],
     ['an invoice that does not exist', ['pay', '--invoice', none], new RegExp(`There is no invoice ${none}`)],
-  ])('%s', async (_, words, line) => {
+  ])('%s', async (_, args, line) => {
     const before = await countRows(api.db)
-    const ended = await run(...words)
+    const ended = await run(...args)
     expect(ended.stderr).toMatch(line)
     expect(ended.stderr.match(/\n/g), ended.stderr).toHaveLength(1)
     expect([ended.code, ended.stdout]).toEqual([2, ''])

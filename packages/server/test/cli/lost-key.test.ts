@@ -126,7 +126,7 @@ test('after a key is lost for good, secrets abandon deletes its webhooks, and an
     stdout: '{"deleted":0}\n',
   })
   await copyWebhook(db, webhook.id, 'wh_z', 600)
-  // As the refusal of a start has it, word for word: nothing is deleted before somebody says that the key is lost.
+  // The command from the error message: nothing is deleted without --lost-for-good.
   expect(await abandon(fresh)).toMatchObject({
     code: 2,
     stdout: '',
@@ -159,8 +159,8 @@ test('without KEYHOOK_MASTER_KEY in a second terminal the message says so, and w
   expect(forgotten).toMatchObject({ code: 2, stdout: '' })
   expect(forgotten.stderr).toMatch(/^If the server runs with KEYHOOK_MASTER_KEY, set it here too\. [^\n]+\n$/)
   const abandon = ['secrets', 'abandon', '--key', idOf(masterKey)]
-  for (const words of [abandon, [...abandon, '--lost-for-good']]) {
-    expect(await keyhookHere(words, { KEYHOOK_DATA_DIR })).toMatchObject({
+  for (const args of [abandon, [...abandon, '--lost-for-good']]) {
+    expect(await keyhookHere(args, { KEYHOOK_DATA_DIR })).toMatchObject({
       code: 2,
       stdout: '',
       stderr: expect.stringMatching(/^A Keyhook server runs on [^\n]+: stop it first\.\n$/),
@@ -182,15 +182,15 @@ test('a key that replaced master.key stays the current one until it is abandoned
   const fresh = newKey()
   await start({ KEYHOOK_MASTER_KEY: `${fresh},${leaked}` })
 
-  const refusal = new RegExp(
+  const message = new RegExp(
     `^If the server runs with KEYHOOK_MASTER_KEY, [^\\n]+master\\.key does not hold master key ${idOf(fresh)}, with which ` +
       `the server ran last\\. [^\\n]+secrets abandon --key ${idOf(fresh)}\\n$`,
   )
-  expect(await issue()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(refusal) })
+  expect(await issue()).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(message) })
   const refused = await keyhook(['serve', '--json'], { KEYHOOK_DATA_DIR, PORT: '0' })
-  expect(refused).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(refusal) })
+  expect(refused).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(message) })
   expect(await issue({ KEYHOOK_MASTER_KEY: fresh })).toMatchObject({ code: 0 })
-  // Whoever says that it is lost goes on with the file.
+  // After that the file is used.
   const abandon = ['secrets', 'abandon', '--key', idOf(fresh), '--lost-for-good']
   expect(await keyhookHere(abandon, { KEYHOOK_DATA_DIR })).toMatchObject({ code: 0, stdout: 'Deleted 0 webhooks.\n' })
   expect(await issue()).toMatchObject({ code: 0 })

@@ -15,9 +15,9 @@ const timeout = 90_000
 const patient = { timeout: 20_000 }
 
 /** A command of the real program that can be stopped. */
-function start(words: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
+function start(args: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
   const env = cleanEnvironment({ PORT: '0', KEYHOOK_DATA_DIR })
-  const child = spawn(process.execPath, [program, ...words], { env, detached })
+  const child = spawn(process.execPath, [program, ...args], { env, detached })
   const ended = once(child, 'close')
   onTestFinished(async () => {
     child.kill('SIGKILL')

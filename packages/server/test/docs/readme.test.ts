@@ -94,8 +94,8 @@ type Terminal = { child: ChildProcess; output(): string; paste(script: string): 
 
 /** A shell in the checkout that runs one script, or takes scripts one by one and stops at the first error. */
 function openTerminal(script?: string): Terminal {
-  const words = script === undefined ? ['-eu', '-o', 'pipefail'] : ['-c', withFreePorts(script)]
-  const child = spawn('bash', words, { cwd: folder, env: environment(), detached: true })
+  const args = script === undefined ? ['-eu', '-o', 'pipefail'] : ['-c', withFreePorts(script)]
+  const child = spawn('bash', args, { cwd: folder, env: environment(), detached: true })
   const ended = once(child, 'close')
   let [output, stdout] = ['', '']
   child.stdout.setEncoding('utf8').on('data', (chunk) => {

@@ -14,7 +14,7 @@ const secret = mintWebhookSecret()
 const body = '{"id":"evt_1","type":"invoice.paid","data":{"name":"Žofie 🗝"}}'
 const signature = createSigner(secret).body(Buffer.from(body))
 
-test('the JavaScript that receivers are told to copy accepts our signature and nothing else', async () => {
+test('the JavaScript in docs/receiving-webhooks.md accepts our signature and nothing else', async () => {
   const code = blocks.find((block) => block.language === 'js')!.text
   const { isFromKeyhook } = await import(`data:text/javascript,${encodeURIComponent(code)}`)
   expect(isFromKeyhook(Buffer.from(body), signature, secret)).toBe(true)
@@ -41,7 +41,7 @@ const hasOpenssl = (() => {
   }
 })()
 
-test.skipIf(!hasOpenssl)('the shell line that receivers are told to try prints our signature', () => {
+test.skipIf(!hasOpenssl)('the shell command in docs/receiving-webhooks.md prints our signature', () => {
   const line = blocks.find((block) => block.language === 'sh')!.text
   const printed = execFileSync('bash', ['-c', line], { env: { ...process.env, BODY: body, SECRET: secret } }).toString()
   expect(printed.trim().endsWith(createHmac('sha256', secret).update(body).digest('hex'))).toBe(true)

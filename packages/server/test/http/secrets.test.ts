@@ -26,7 +26,7 @@ test('api_key and secret appear in the create response and nowhere else: no answ
   const org = `${api.url}/api/v1/organizations/${orgId}`
   const auditLog = `${api.url}/platform/v1/organizations/${orgId}/audit-log`
   const others: string[] = []
-  const heard = async <T>(reply: Promise<Reply<T>>): Promise<Reply<T>> => {
+  const recorded = async <T>(reply: Promise<Reply<T>>): Promise<Reply<T>> => {
     const answer = await reply
     others.push(answer.text, JSON.stringify([...answer.headers]))
     return answer
@@ -43,42 +43,42 @@ test('api_key and secret appear in the create response and nowhere else: no answ
   const token = key.body.api_key
 
   // Every other operation, successful.
-  for (const query of ['', '?status=all', '?limit=1']) await heard(call(`${org}/api-keys${query}`, { token }))
-  await heard(call(`${org}/webhooks`, { token }))
-  await heard(call(`${org}/webhooks/${hook.body.id}/deliveries`, { token }))
-  await heard(call(`${api.url}/api/v1/organizations`, { token }))
-  await heard(call(auditLog, { token }))
+  for (const query of ['', '?status=all', '?limit=1']) await recorded(call(`${org}/api-keys${query}`, { token }))
+  await recorded(call(`${org}/webhooks`, { token }))
+  await recorded(call(`${org}/webhooks/${hook.body.id}/deliveries`, { token }))
+  await recorded(call(`${api.url}/api/v1/organizations`, { token }))
+  await recorded(call(auditLog, { token }))
   // Failing: the secrets in every place of a request where a client may put them by mistake.
   const secrets = [key.body.api_key, second.body.api_key, hook.body.secret]
   for (const secret of secrets) {
     const encoded = encodeURIComponent(secret)
     for (const { method, path } of routesOf(api)) {
       const place = path.replace(':orgId', orgId).replaceAll(/:\w+/g, encoded)
-      if (place.includes(encoded)) await heard(call(api.url + place, { token, method }))
+      if (place.includes(encoded)) await recorded(call(api.url + place, { token, method }))
     }
-    await heard(call(`${api.url}/api/v1/organizations/${encoded}/api-keys`, { token }))
-    await heard(call(`${api.url}/${encoded}`, { token }))
-    await heard(call(`${org}/api-keys?cursor=${encoded}`, { token }))
-    await heard(call(`${org}/api-keys`, { token, raw: `{"name":${secret}}` }))
-    await heard(call(`${org}/webhooks`, { token, body: { url: secret, event_types: [secret] } }))
-    await heard(call(`${org}/webhooks`, { token: member.token, body: { url: secret, event_types } }))
-    await heard(call(`${org}/api-keys`, { token: `${secret}x` }))
+    await recorded(call(`${api.url}/api/v1/organizations/${encoded}/api-keys`, { token }))
+    await recorded(call(`${api.url}/${encoded}`, { token }))
+    await recorded(call(`${org}/api-keys?cursor=${encoded}`, { token }))
+    await recorded(call(`${org}/api-keys`, { token, raw: `{"name":${secret}}` }))
+    await recorded(call(`${org}/webhooks`, { token, body: { url: secret, event_types: [secret] } }))
+    await recorded(call(`${org}/webhooks`, { token: member.token, body: { url: secret, event_types } }))
+    await recorded(call(`${org}/api-keys`, { token: `${secret}x` }))
     others.push((await sendRaw(api.url, `GET /${secret}%zz HTTP/1.1\r\nHost: x\r\nX-Key ${secret}\r\n\r\n`)).text)
     others.push((await sendRaw(api.url, `GET /${secret}%zz HTTP/1.1\r\nHost: x\r\nX-Key: ${secret}\r\n\r\n`)).text)
   }
   // A database error in the middle of a change is logged, with its parameters.
   await api.db`alter table keyhook.webhooks rename to webhooks_away`
   await api.db`alter table keyhook.audit_entries rename to audit_away`
-  const failed = await heard(call(`${org}/webhooks`, { token, body: { url: 'https://example.com/', event_types } }))
-  const failedKey = await heard(call(`${org}/api-keys`, { token, body: { name: 'fails' } }))
+  const failed = await recorded(call(`${org}/webhooks`, { token, body: { url: 'https://example.com/', event_types } }))
+  const failedKey = await recorded(call(`${org}/api-keys`, { token, body: { name: 'fails' } }))
   expect([failed.status, failedKey.status]).toEqual([500, 500])
   await api.db`alter table keyhook.webhooks_away rename to webhooks`
   await api.db`alter table keyhook.audit_away rename to audit_entries`
-  await heard(call(`${org}/webhooks/${hook.body.id}`, { token, method: 'DELETE' }))
-  await heard(call(`${org}/api-keys/${second.body.id}`, { token, method: 'DELETE' }))
-  await heard(call(`${org}/api-keys/${key.body.id}`, { token, method: 'DELETE' }))
-  await heard(call(`${org}/api-keys`, { token }))
-  await heard(call(auditLog, { token: owner.token }))
+  await recorded(call(`${org}/webhooks/${hook.body.id}`, { token, method: 'DELETE' }))
+  await recorded(call(`${org}/api-keys/${second.body.id}`, { token, method: 'DELETE' }))
+  await recorded(call(`${org}/api-keys/${key.body.id}`, { token, method: 'DELETE' }))
+  await recorded(call(`${org}/api-keys`, { token }))
+  await recorded(call(auditLog, { token: owner.token }))
 
   const keepers = { answers: others.join('\n'), log: logged(), database: await dumpDatabase(api.db) }
   expect(keepers.log).toContain('request.answered')

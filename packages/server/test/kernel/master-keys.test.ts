@@ -23,7 +23,7 @@ test('the same secret is sealed differently every time, and not readable in the 
   for (const box of boxes) expect(box.includes('whsec_secret')).toBe(false)
 })
 
-test('a box does not open in another context, with a bit changed, cut short or under another key', () => {
+test('a box does not open in another context, with a bit changed, truncated or under another key', () => {
   const keys = createMasterKeys([one])
   const sealed = keys.seal('whsec_secret', 'wh_1')
   expect(() => keys.open(sealed, 'wh_2')).toThrow()

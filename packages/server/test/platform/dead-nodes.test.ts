@@ -52,7 +52,7 @@ async function member(shared: Record<string, string>) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
   const own = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_DATABASES_PORTS: portRange() }
-  const program = createProgram({ folder, environment: { ...shared, ...own }, words: ['--role', 'jobs'] })
+  const program = createProgram({ folder, environment: { ...shared, ...own }, args: ['--role', 'jobs'] })
   return { folder, program, home: join(dataDir, 'databases'), archives: join(dataDir, 'archives') }
 }
 

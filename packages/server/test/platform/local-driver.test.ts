@@ -61,11 +61,11 @@ test('clients without a password that use every connection delay a backup, but d
 
 /** A connection that is asked for its password, or rejected for lack of room, and stays silent. */
 async function askedForPassword(host: string, port: number): Promise<void> {
-  const words = Buffer.from('user\0app\0database\0app\0\0')
+  const parameters = Buffer.from('user\0app\0database\0app\0\0')
   const head = Buffer.alloc(8)
-  head.writeInt32BE(head.length + words.length, 0)
+  head.writeInt32BE(head.length + parameters.length, 0)
   head.writeInt32BE(0x0003_0000, 4)
-  const socket = connect({ host, port }, () => socket.write(Buffer.concat([head, words])))
+  const socket = connect({ host, port }, () => socket.write(Buffer.concat([head, parameters])))
   onTestFinished(() => void socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'data')

@@ -40,7 +40,7 @@ async function startWithoutPostgres() {
 
 test('a node that starts while PostgreSQL is unreachable waits, and is ready when PostgreSQL is back', async () => {
   const { node, logged, bridge } = await startWithoutPostgres()
-  await bridge.mend()
+  await bridge.reopen()
   await node.ready
   expect(await logged('platform.ready')).toContain('platform.ready')
 })
@@ -69,7 +69,7 @@ test('a server whose PostgreSQL becomes unreachable keeps running, and creates d
     (answer) => answer === 503,
   )
   expect(await status('/healthz')).toBe(200)
-  await bridge.mend()
+  await bridge.reopen()
   await until(
     () => status('/readyz'),
     (answer) => answer === 200,

@@ -75,7 +75,7 @@ test('a process that stops gives its lanes back, also while another one of them 
   for (const seed of upTo(20)) expect(await heldBesideLocked(seed), `seed ${seed}`).toEqual([])
 })
 
-test('a process that stops while PostgreSQL is away comes to an end', async () => {
+test('a process that stops while PostgreSQL cannot be reached does end', async () => {
   // A statement that is under way may take as long as a lease.
   for (const seed of upTo(20)) expect(await activeAfterStopMs(seed), `seed ${seed}`).toBeLessThan(10_000)
 })

@@ -32,7 +32,7 @@ export type World = {
   database: { isDown: boolean; latencyMs(): number; lossChance: number; lacksPartition: boolean }
   /** Whether the database rejects the attempt as data that it cannot store. */
   isUnstorable(attempt: SettledAttempt): boolean
-  /** Every step, for whoever replays a seed. */
+  /** Every step, for the replay of a seed. */
   trace(text: string): void
 }
 

@@ -4,7 +4,7 @@ import { diskFull, explainError, MachineUnfit } from '../../src/startup/explain-
 
 const here = { database: null, dataDir: '/data' }
 const system = (code: string) => Object.assign(new Error(`${code}: open '/data/postgres.log'`), { code })
-const failedInitdb = (words: string) => new Error(`initdb ended with code 1:\ninitdb: error: could not write: ${words}`)
+const failedInitdb = (text: string) => new Error(`initdb ended with code 1:\ninitdb: error: could not write: ${text}`)
 
 test.each([
   ['EROFS', /^KEYHOOK_DATA_DIR: "\/data" cannot be used: the file system is mounted read-only\. Mount it [^\n]+\.$/],
@@ -18,13 +18,13 @@ test.each([
 test.each([
   ['Read-only file system', 'mounted read-only'],
   ['No space left on device', 'left on the disk'],
-])('the error text of a PostgreSQL program is recognized: %s', async (words, explanation) => {
-  expect(await explainError(here, failedInitdb(words))).toMatchObject({ message: expect.stringContaining(explanation) })
+])('the error text of a PostgreSQL program is recognized: %s', async (text, explanation) => {
+  expect(await explainError(here, failedInitdb(text))).toMatchObject({ message: expect.stringContaining(explanation) })
 })
 
 test('for a user without a name the message has the user id and the ways out', async () => {
-  const words = 'initdb: could not look up effective user ID 54321: user does not exist'
-  const error = await explainError(here, new Error(`initdb ended with code 1:\n${words}`))
+  const text = 'initdb: could not look up effective user ID 54321: user does not exist'
+  const error = await explainError(here, new Error(`initdb ended with code 1:\n${text}`))
   expect(error).toBeInstanceOf(MachineUnfit)
   expect((error as Error).message).toMatch(
     /^PostgreSQL makes no database[^\n]+ id 54321 has none: [^\n]+DATABASE_URL[^\n]+$/,
@@ -35,8 +35,8 @@ test.each([
   'spawn /usr/bin/initdb EMFILE',
   'FATAL:  insufficient file descriptors available to start server process',
   'could not open directory "base": Too many open files',
-])('a limit of open files that is too low is named: %s', async (words) => {
-  const error = await explainError(here, new Error(`PostgreSQL did not start (exit code 1). Its last words:\n${words}`))
+])('a limit of open files that is too low is named: %s', async (text) => {
+  const error = await explainError(here, new Error(`PostgreSQL did not start (exit code 1). Its last text:\n${text}`))
   expect(error).toBeInstanceOf(MachineUnfit)
   expect((error as Error).message).toMatch(/^A process may have too few files open here [^\n]+ulimit -n[^\n]+$/)
 })

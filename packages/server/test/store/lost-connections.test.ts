@@ -204,19 +204,19 @@ test('a request waits for a free connection only as long as for a new one', asyn
 test('notifications arrive again after their connection was lost', async () => {
   const { admin, db } = await pools(1)
   const received: string[] = []
-  const stop = await db.listen('news', (payload) => received.push(payload))
-  await admin`select pg_notify('news', 'first')`
+  const stop = await db.listen('channel', (payload) => received.push(payload))
+  await admin`select pg_notify('channel', 'first')`
   await expect.poll(() => received).toEqual(['first'])
   await killVictims(admin)
   await expect
     .poll(async () => {
-      await admin`select pg_notify('news', 'again')`
+      await admin`select pg_notify('channel', 'again')`
       return received
     })
     .toContain('again')
   await stop()
   const before = received.length
-  await admin`select pg_notify('news', 'late')`
+  await admin`select pg_notify('channel', 'late')`
   await sleep(50)
   expect(received).toHaveLength(before)
 })
@@ -243,8 +243,8 @@ test('a statement that exceeded a time limit is an outage, not an internal error
 })
 
 test('lost connections that have a message and no code, and networks without a route, are an outage', () => {
-  for (const words of ['Connection terminated unexpectedly', 'timeout exceeded when trying to connect'])
-    expect(toFault(new Error(words)).status, words).toBe(503)
+  for (const message of ['Connection terminated unexpectedly', 'timeout exceeded when trying to connect'])
+    expect(toFault(new Error(message)).status, message).toBe(503)
   for (const code of ['EHOSTUNREACH', 'ENETUNREACH'])
     expect(toFault(Object.assign(new Error(code), { code })).status, code).toBe(503)
   expect(toFault(new Error('connection terminated the discussion')).status).toBe(500)

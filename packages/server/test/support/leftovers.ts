@@ -40,7 +40,7 @@ async function foldersLeft(folder: string): Promise<string[]> {
 
 type Process = { pid: number; command: string }
 
-/** A process of the run has the folder in its environment or in its arguments. Whoever has a port open is one of them. */
+/** A process of the run has the folder in its environment or in its arguments. A process with an open port is one of them. */
 async function processesLeft(folder: string): Promise<Process[]> {
   const deadline = Date.now() + waitMsMax
   for (;;) {

@@ -21,12 +21,12 @@ export const cleanEnvironment = (environment: Record<string, string>): NodeJS.Pr
 
 /** One command of the real program, in its own process. */
 export async function keyhook(
-  words: string[],
+  args: string[],
   environment: Record<string, string>,
   account: { uid?: number; gid?: number } = {},
 ): Promise<Ended> {
   const env = cleanEnvironment(environment)
-  const child = spawn(process.execPath, [program, ...words], { env, ...account })
+  const child = spawn(process.execPath, [program, ...args], { env, ...account })
   const output = collect(child)
   const [code] = await once(child, 'close')
   return { code, ...output() }
@@ -36,7 +36,7 @@ export async function keyhook(
  * The same command inside this process, which starts many times faster. It replaces standard output and the environment while it
  * runs, so only one can run at a time.
  */
-export async function keyhookHere(words: string[], environment: Record<string, string>): Promise<Ended> {
+export async function keyhookHere(args: string[], environment: Record<string, string>): Promise<Ended> {
   const output = { stdout: '', stderr: '' }
   const kept = { env: process.env, stdout: process.stdout.write, stderr: process.stderr.write }
   process.env = cleanEnvironment(environment)
@@ -47,7 +47,7 @@ export async function keyhookHere(words: string[], environment: Record<string, s
     }) as typeof process.stdout.write
   }
   try {
-    const code = await runCommandLine(words)
+    const code = await runCommandLine(args)
     return { code, ...output }
   } finally {
     process.env = kept.env
@@ -73,9 +73,9 @@ async function newDataDirectory(): Promise<string> {
 }
 
 /** The real server in its own process and on its own port; stopped when the test ends. */
-export async function serve(environment: Record<string, string>, words = ['--json']): Promise<Running> {
+export async function serve(environment: Record<string, string>, args = ['--json']): Promise<Running> {
   const dataDir = environment.KEYHOOK_DATA_DIR ?? (await newDataDirectory())
-  const child = spawn(process.execPath, [program, 'serve', ...words], {
+  const child = spawn(process.execPath, [program, 'serve', ...args], {
     env: cleanEnvironment({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }),
   })
   const output = collect(child)
@@ -88,14 +88,14 @@ export async function serve(environment: Record<string, string>, words = ['--jso
   onTestFinished(async () => {
     await stop()
   })
-  const isReady = () => (words.includes('--json') ? output().stdout.includes('\n') : output().stdout.includes('Ctrl-C'))
+  const isReady = () => (args.includes('--json') ? output().stdout.includes('\n') : output().stdout.includes('Ctrl-C'))
   const deadline = Date.now() + 40_000
   while (!isReady()) {
     if (child.exitCode !== null) throw new Error(`serve ended with ${child.exitCode}: ${output().stderr}`)
     if (Date.now() > deadline) throw new Error(`serve did not get ready: ${output().stderr}`)
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
-  const ready = words.includes('--json') ? JSON.parse(output().stdout) : {}
+  const ready = args.includes('--json') ? JSON.parse(output().stdout) : {}
   return { url: ready.url, ready, child, output, stop }
 }
 
@@ -120,14 +120,14 @@ export type Bridge = {
   url: string
   target: ConnectionTarget
   cut(): Promise<void>
-  mend(): Promise<void>
+  reopen(): Promise<void>
   reset(): void
   silence(): void
 }
 
 /**
  * A DATABASE_URL for the tests' PostgreSQL, which listens on a Unix socket only. `cut` closes all connections and the port,
- * `mend` opens the port again, `reset` resets the connections, `silence` keeps them and forwards nothing. With `keep` it
+ * `reopen` opens the port again, `reset` resets the connections, `silence` keeps them and forwards nothing. With `keep` it
  * is not closed when the test ends.
  */
 export async function bridgeTo(
@@ -172,7 +172,7 @@ export async function bridgeTo(
     url: `postgres://${user}:${password}@127.0.0.1:${port}/${target.database}`,
     target: { ...target, host: '127.0.0.1', port },
     cut,
-    mend: () => listen(port),
+    reopen: () => listen(port),
     reset,
     silence() {
       for (const socket of sockets) socket.unpipe()

@@ -8,7 +8,7 @@ import { openEmbedded } from '../../src/embedded/index.ts'
 import { type CertificateName, certificateFiles } from '../webhooks/support/receiver.ts'
 import { removeDataDirectory } from './data-directory.ts'
 
-/** A PostgreSQL that listens on loopback, as a customer's does, and shows the certificate that it is told to. */
+/** A PostgreSQL that listens on loopback, as a customer's does, and has the given certificate. */
 export async function startTcpPostgres() {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))
   const port = await freePort()
@@ -53,7 +53,7 @@ export async function startTcpPostgres() {
         await db.unsafe(`alter system set ssl = ${name === null ? 'off' : 'on'}`)
         await db`select pg_reload_conf()`
       })
-      // Those that connect later are told what the server itself has read.
+      // New connections get the certificate that the server has read by then.
       while ((await loadedAt()) === before) await sleep(10)
     },
     /** Whether the connections over TCP are encrypted, by the names that Keyhook gives them. One without a name is just beginning. */
@@ -71,7 +71,7 @@ export async function startTcpPostgres() {
   }
 }
 
-/** PostgreSQL reads a key only where nobody else can: in its own directory, and as its own file. */
+/** PostgreSQL reads a key only if no other account can read it: in its own directory, and as its own file. */
 async function clusterFiles(dataDir: string) {
   const cluster = await realpath(join(dataDir, 'postgres'))
   const { uid, gid } = await stat(cluster)

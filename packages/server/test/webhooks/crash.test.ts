@@ -56,7 +56,7 @@ test('two processes share the lanes, and no first attempt is made twice', async 
   const bridge = await bridgeTo(world.target)
   const environment = { ...deliveryEnvironment, KEYHOOK_MASTER_KEY: masterKey, DATABASE_URL: bridge.url }
   for (let i = 0; i < 20; i++) await world.addWebhook(receiver.url)
-  // Room for a few requests each, and receivers that take a while: whoever comes first is busy until the other is there.
+  // Room for a few requests each, and receivers that take a while: the first process is busy until the other has started.
   const running = { ...environment, KEYHOOK_LOG_LEVEL: 'info', KEYHOOK_DELIVERY_IN_FLIGHT_MAX: '6' }
   const nodes = await Promise.all([
     serve(running, ['--role', 'dispatcher', '--json']),

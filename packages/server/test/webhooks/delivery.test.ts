@@ -97,7 +97,7 @@ test('410 ends the retries of that delivery, and Retry-After lengthens the wait'
   expect(receiver.received.length).toBe(2)
 })
 
-test('an event that is published while the lane is going idle is not slept through', async () => {
+test('an event that is published while the lane is going idle is delivered at once', async () => {
   const receiver = await receiverFor()
   const world = await deliveryTest()
   await world.addWebhook(receiver.url)
@@ -113,7 +113,7 @@ test('an event that is published while the lane is going idle is not slept throu
   expect(receiver.received.length).toBe(150)
 })
 
-test('a publisher that stays open for long holds up nobody but its own organization', async () => {
+test('a publisher whose transaction stays open delays only its own organization', async () => {
   const receiver = await receiverFor()
   const world = await deliveryTest()
   const other = await world.organization('Other')
@@ -199,6 +199,6 @@ test('with every place held by receivers that hang, the next free one goes to an
   await until(() => hanging.received.length === 4)
   await world.publishOne()
   await until(() => healthy.received.length === 1)
-  // Of 48 that wait before it: those in flight, those that took their places, and a few that were on their way to the disk.
+  // Of 48 that wait before it: those in flight, those that took their places, and a few whose begin was under way.
   expect(hanging.received.length).toBeLessThan(16)
 })

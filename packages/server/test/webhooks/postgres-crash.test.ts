@@ -44,7 +44,7 @@ const eventsPerPhase = 25
 
 /*
  * Breaks that this test has been seen to notice: beginning an attempt with `synchronous_commit` off (a request without a
- * row), taking a lost connection for a refusal (the process ends or a delivery stays where it is), and releasing a lane
+ * row), treating a lost connection as a rejected statement (the process ends or a delivery stays where it is), and releasing a lane
  * without looking for what a dead holder began.
  */
 test('PostgreSQL crashes under deliveries in flight, alone and together with Keyhook: every event arrives, every request has a row', {
@@ -87,8 +87,8 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
     }
   }
   const inFlight = async () => {
-    const heard = receiver.received.length
-    await until(() => receiver.received.length > heard + webhooks, 'requests in flight')
+    const before = receiver.received.length
+    await until(() => receiver.received.length > before + webhooks, 'requests in flight')
   }
 
   if (process.env.TEST_LOG)

@@ -86,7 +86,7 @@ test('a transaction that rolls back leaves neither event nor delivery, nor a gap
   expect(Number(await last())).toBe(before + 1)
 })
 
-test('whoever sees an event sees all its deliveries, at any moment', async () => {
+test('an event becomes visible together with all its deliveries', async () => {
   await addWebhook(['database.created'])
   let over = false
   const incomplete: unknown[] = []

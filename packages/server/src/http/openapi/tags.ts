@@ -8,7 +8,7 @@ const descriptions = {
   Restores: 'New databases made from backups.',
   Invoices: 'One invoice per month, from metered database hours.',
   'Audit log': 'Every change in the organization.',
-  Operator: 'For whoever runs Keyhook. These operations take an operator token and nothing else.',
+  Operator: 'For the operator of the installation. These operations take an operator token and nothing else.',
   Service: 'Health, metrics and this reference. No token, except for metrics where the operator has set one.',
   Events: 'What Keyhook sends to a webhook: one POST per event, signed with the secret of the webhook.',
 }

@@ -235,7 +235,7 @@ export function createDispatcher(deps: {
     work.drop(lane)
   }
 
-  /** It may be nobody else's yet, as after a restart of PostgreSQL. Once its attempts are recorded, others may have it at once. */
+  /** No other process may hold it yet, as after a restart of PostgreSQL. Once its attempts are recorded, others may lease it at once. */
   function giveBackLost(lane: Lane): void {
     if (lane.unsettled === 0) releases.add(lane)
   }
@@ -298,7 +298,7 @@ export function createDispatcher(deps: {
       keep.stop()
       cutOff = true
       for (const lane of held.all()) lane.sender?.interrupt()
-      // With PostgreSQL away nothing can be given back: the leases expire by themselves.
+      // While PostgreSQL cannot be reached, nothing can be given back: the leases expire by themselves.
       const handedOver = handOver().catch((error) => deps.onError(error, 'stop'))
       await within(clock, 5_000, handedOver)
       over = true

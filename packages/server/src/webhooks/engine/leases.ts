@@ -88,7 +88,7 @@ export function createLeases(deps: {
     return null
   }
 
-  /** At once, so that whoever has the key need not wait for this lease to expire. */
+  /** At once, so that a process that has the key need not wait for this lease to expire. */
   async function giveBackUnopened(lanes: readonly LeasedLane[]): Promise<void> {
     if (lanes.length > 0) await retry('release', () => store.release(lanes.map((one) => ({ ...one, abandon: true }))))
   }

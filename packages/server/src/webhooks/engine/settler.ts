@@ -25,7 +25,7 @@ export function createSettler(deps: {
   ensurePartitions(): Promise<void>
   observe(size: number, recorded: number): void
 }): Settler {
-  /** Attempts that could not be stored even alone; retried beside the others, so that they hold up nobody. */
+  /** Attempts that could not be stored even alone; retried beside the others, so that they block no other. */
   const setAside = new Set<Promise<void>>()
   const batches = createBatcher<Waiting>({
     clock: deps.clock,

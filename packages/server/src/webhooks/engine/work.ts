@@ -26,7 +26,7 @@ const lanesPerFetch = 256
 /** With fewer lanes waiting they begin together, after the begin that is under way: a statement and a flush each cost more. */
 const lanesForSecondBegin = 16
 
-/** An attempt on its way from its lane to the sender. */
+/** An attempt that is about to begin. */
 export type Starting = { lane: Lane; delivery: DueDelivery; attempt: NewAttempt }
 
 /**

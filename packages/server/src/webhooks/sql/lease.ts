@@ -100,7 +100,7 @@ type LeasedRow = {
 export type HeldLane = { laneId: number; token: number }
 export type RenewedLane = { laneId: number; redeliveryRequests: number; ended: boolean }
 
-/** Extends leases. A lane that is not in the answer is lost; a locked one is in it, because nobody else can take it either. */
+/** Extends leases. A lane that is not in the answer is lost; a locked one is in it, because no other process can take it either. */
 export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
   const rows = await db<{ id: string; redelivery_requests: number; ended: boolean }[]>`
     with async as materialized (select set_config('synchronous_commit', 'off', true)), held as materialized (

@@ -4,7 +4,7 @@ import type { Database } from '../../db/database.ts'
 export type WakeCursor = { orgId: string; firstSeq: number }
 export const firstWake: WakeCursor = { orgId: '', firstSeq: 0 }
 
-/** `free`: so many lanes that nobody holds have become due. `next`: null when the end was reached. */
+/** `free`: how many lanes without a holder have become due. `next`: null when the end was reached. */
 export type Woken = { free: number; next: WakeCursor | null }
 
 /** Ranges wider than this are looked up lane by lane, newest delivery first. */

@@ -11,21 +11,21 @@ export async function commandsBeside(settings: Record<string, string> = {}) {
   const api = await startApi({ ...settings, KEYHOOK_MASTER_KEY: masterKey })
   const bridge = await bridgeTo(api.target, { keep: true })
   const environment = { DATABASE_URL: bridge.url, KEYHOOK_MASTER_KEY: masterKey }
-  const run = (...words: string[]): Promise<Ended> => keyhookHere(words, environment)
+  const run = (...args: string[]): Promise<Ended> => keyhookHere(args, environment)
   return {
     api,
     environment,
     run,
     /** The output with --json: exactly one line. */
-    async json<T>(...words: string[]): Promise<T> {
-      const ended = await run(...words, '--json')
-      expect(ended, words.join(' ')).toMatchObject({ code: 0, stderr: '' })
+    async json<T>(...args: string[]): Promise<T> {
+      const ended = await run(...args, '--json')
+      expect(ended, args.join(' ')).toMatchObject({ code: 0, stderr: '' })
       expect(ended.stdout.match(/\n/g)).toHaveLength(1)
       expect(ended.stdout.endsWith('\n')).toBe(true)
       return JSON.parse(ended.stdout)
     },
     /** The output for people. */
-    async words(expected: RegExp, ...given: string[]): Promise<void> {
+    async text(expected: RegExp, ...given: string[]): Promise<void> {
       const ended = await run(...given)
       expect(ended, given.join(' ')).toMatchObject({ code: 0 })
       expect(ended.stdout).toMatch(expected)

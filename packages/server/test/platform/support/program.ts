@@ -9,7 +9,7 @@ const failpoint = import.meta.resolve('./failpoint.ts')
 export type ReadyLine = { url: string; organization_id: string; owner_id: string }
 
 /** `keyhook serve`, to be killed or frozen at any traced step, and started again. */
-export function createProgram(options: { folder: string; environment: Record<string, string>; words?: string[] }) {
+export function createProgram(options: { folder: string; environment: Record<string, string>; args?: string[] }) {
   const failpointFile = join(options.folder, 'failpoint')
   const environment = {
     PATH: process.env.PATH,
@@ -32,8 +32,8 @@ export function createProgram(options: { folder: string; environment: Record<str
       return ended
     },
     async start(): Promise<ReadyLine> {
-      const words = ['--import', failpoint, bin, 'serve', '--json', ...(options.words ?? [])]
-      const started = spawn(process.execPath, words, { env: environment, stdio: ['ignore', 'pipe', 'inherit'] })
+      const args = ['--import', failpoint, bin, 'serve', '--json', ...(options.args ?? [])]
+      const started = spawn(process.execPath, args, { env: environment, stdio: ['ignore', 'pipe', 'inherit'] })
       child = started
       ended = new Promise((done) => started.once('exit', (code, signal) => done(signal ?? String(code))))
       const line = await new Promise<string>((done, fail) => {

@@ -37,7 +37,7 @@ export type Receiver = {
   close(): Promise<void>
 }
 
-/** An honest receiver: reads the request, notes it, answers what it is told to. */
+/** A well-behaved receiver: reads the request, records it, and sends the given answer. */
 async function startReceiver(
   reply: (request: Received, count: number) => Reply | Promise<Reply> = () => ({}),
   {
@@ -104,7 +104,7 @@ export async function receiverFor(...options: Parameters<typeof startReceiver>):
   return receiver
 }
 
-/** The event that a request told of. */
+/** The id of the event in a request. */
 export const eventIdOf = (request: Received): string => JSON.parse(request.body.toString()).id
 
 /** A hostile one: gets the bare TLS socket once something has arrived on it, and does what it likes. */

@@ -39,7 +39,7 @@ export function classifyError(error: unknown, stage: Stage): SendError {
   return new SendError('connection_reset', detail)
 }
 
-/** Without Node's advice for whoever runs it, and without the source line in OpenSSL's messages. */
+/** Without Node's advice for developers, and without the source line in OpenSSL's messages. */
 const readableMessage = (message: string | undefined): string | undefined =>
   message
     ?.replace(/; if the root CA is installed locally.*$/s, '')
