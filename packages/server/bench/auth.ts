@@ -14,15 +14,15 @@ import { median } from './median.ts'
 const organizations = 100
 const usedKeys = 5_000
 const turns = Number(process.env.BENCH_TURNS ?? 9)
-/** Until the compiler has seen enough of either side; before, its threads take a tenth of a core from the server. */
+/** Until V8 has compiled both sides; its compiler threads use a tenth of a core before. */
 const warmUpTurns = 4
 const path = '/api/v1/organizations'
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 
 /**
  * What authentication costs: GET /api/v1/organizations with an API key, against bare Fastify with the same bytes. Keyhook
- * runs twice, on a database of 100,000 keys and on one of a million, and each is asked by one customer with one key and by
- * thousands with a key each: all sides take turns, so that whatever else the machine does falls on all of them.
+ * runs twice, on a database of 100,000 keys and on one of a million, and each with one customer with one key and with
+ * thousands with a key each. All sides run in turns, so that other load on the machine affects all of them.
  */
 export async function benchAuth(): Promise<void> {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-bench-'))
@@ -109,7 +109,7 @@ function report(results: readonly Turn[]): void {
   console.log(`the same, 1,000,000 stored: ${rate('manyMixed')}, over 100,000 ${ratio('manyMixed', 'fewMixed')}`)
 }
 
-/** A database of its own with so many keys, of which some are in use. */
+/** A new database with that many keys, of which some are in use. */
 async function prepare(
   cluster: ConnectionTarget,
   name: string,
@@ -155,6 +155,6 @@ async function fillUpTo(db: Database, keys: number): Promise<void> {
     join (select org_id, user_id, role, row_number() over (order by org_id) - 1 as place from keyhook.memberships) m
       on m.place = n % ${organizations}`
   await db`vacuum analyze keyhook.api_keys`
-  // Else it writes out what was filled in while we measure.
+  // Otherwise PostgreSQL writes the filled pages while we measure.
   await db`checkpoint`
 }

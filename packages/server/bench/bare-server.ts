@@ -1,6 +1,6 @@
 import fastify from 'fastify'
 
-/** The limit: Fastify answering the same bytes to everybody. */
+/** The limit: Fastify answering every request with the same bytes. */
 const { body } = JSON.parse(process.argv[2]!) as { body: string }
 const app = fastify()
 app.get('/api/v1/organizations', (_request, reply) => {

@@ -6,7 +6,7 @@ export type Child = { url: string; stop(): Promise<void> }
 /** A server in a process of its own, which sends its URL once it listens. */
 export async function startChild(script: URL, settings: object): Promise<Child> {
   const child = fork(script, [JSON.stringify(settings)], { stdio: ['ignore', 'inherit', 'pipe', 'ipc'] })
-  // Its log goes to a pipe that is read and thrown away: writing it is part of what is measured.
+  // Its log goes to a pipe that is read and discarded: writing it is part of what is measured.
   if (process.env.BENCH_LOG) child.stderr!.pipe(process.stderr)
   else child.stderr!.resume()
   const [url] = (await Promise.race([

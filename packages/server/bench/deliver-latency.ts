@@ -12,10 +12,10 @@ import { postgresCpuUs } from './postgres-cpu.ts'
 const quantile = (sorted: readonly number[], q: number) =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? 0
 
-/** `arrived` counts also what came before the measurement began. */
+/** `arrived` also counts arrivals before the measurement started. */
 type Paced = { p50: number; p99: number; perSecond: number; arrived: number }
 
-/** How long after it was given to be sent each event arrived. */
+/** How long after the request to send it each event arrived. */
 function latencies(given: ReadonlyMap<string, number>, arrivals: readonly [string, number][], tookS: number): Paced {
   const ms = arrivals
     .flatMap(([id, at]) => (given.has(id) ? [Math.max(0, at - given.get(id)!)] : []))
@@ -23,14 +23,14 @@ function latencies(given: ReadonlyMap<string, number>, arrivals: readonly [strin
   return { p50: quantile(ms, 0.5), p99: quantile(ms, 0.99), perSecond: ms.length / tookS, arrived: arrivals.length }
 }
 
-/** Who publishes: the process that sends, as with `npm start`, or another one, of a platform that has nodes for each. */
+/** Which process publishes: the one that sends, as with `npm start`, or another one, as with separate roles. */
 type Publisher = 'itself' | 'another'
 const publishers: Record<Publisher, (world: World, publishing: Publishing) => Promise<Published>> = {
   itself: ({ sender }, publishing) => sender.ask({ publish: publishing }),
   another: ({ db }, publishing) => publishAtPace({ db, hints: createHints({ db, onError() {} }) }, publishing),
 }
 
-/** Publishes at a steady pace, and says how long after its commit each event arrived. */
+/** Publishes at a steady pace. Returns how long after its commit each event arrived. */
 async function paced(
   world: World,
   publisher: Publisher,
@@ -47,7 +47,7 @@ async function paced(
 
 type Cost = { nodeUs: number; postgresUs: number }
 
-/** What each delivery cost the process that sends, and PostgreSQL: that holds on a busy machine, too. */
+/** CPU time per delivery of the sending process and of PostgreSQL, which is comparable on a busy machine too. */
 async function withCost(world: World, run: () => Promise<Paced>): Promise<Paced & Cost> {
   const used = async (): Promise<Cost> => ({
     nodeUs: (await world.sender.ask<{ cpuUs: number }>({ ask: 'usage' })).cpuUs,
@@ -70,7 +70,7 @@ async function pacedBare(receiver: Peer, sender: Peer, pace: Pace): Promise<Pace
   return latencies(new Map(sent), arrivals, pace.seconds)
 }
 
-/** A p99 of a few seconds is made by whatever the machine did in a tenth of one of them: so by turns, and the median. */
+/** In a run of a few seconds, a tenth of a second of other load decides the p99. So runs alternate, and the median counts. */
 export async function measureLatency(
   world: World,
   perSecond: number,
@@ -111,7 +111,7 @@ export async function measureLatency(
   )
 }
 
-/** The limit that the disk sets: the smallest commit there is, again and again, with nothing else going on. */
+/** The limit of the disk: the smallest commit, repeated, with no other load. */
 async function commitMs({ db }: World): Promise<{ p50: number; p99: number }> {
   const ms: number[] = []
   for (let i = 0; i < 1_000; i++) {
@@ -125,12 +125,12 @@ async function commitMs({ db }: World): Promise<{ p50: number; p99: number }> {
   return { p50: quantile(ms, 0.5), p99: quantile(ms, 0.99) }
 }
 
-/** Many: a p99 of a few seconds is made by whatever the machine did in a tenth of one of them. */
+/** Many: in a run of a few seconds, a tenth of a second of other load decides the p99. */
 const rounds = 7
 
 /**
- * 500 healthy webhooks alone, and 500 that share their organizations with 500 that hang until their deadline: by turns, so
- * that what else the machine does falls on both.
+ * 500 healthy webhooks alone, and 500 that share their organizations with 500 that hang until their deadline: in turns, so
+ * that other load on the machine affects both.
  */
 export async function measureIsolation(world: World): Promise<void> {
   const alone: OrgId[] = []
@@ -148,7 +148,7 @@ export async function measureIsolation(world: World): Promise<void> {
     seen.beside.push(await paced(world, 'itself', beside, 10, 4))
   }
   await world.sender.ask({ run: 'stop' })
-  // Else the next measurement has 500 receivers that hang for company.
+  // Otherwise the next measurement would run beside 500 receivers that hang.
   await clearBacklog(world)
   const of = (side: 'alone' | 'beside', what: 'p99' | 'perSecond') => median(seen[side].map((one) => one[what]))
   const times = of('beside', 'p99') / of('alone', 'p99')

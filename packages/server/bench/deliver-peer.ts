@@ -4,7 +4,7 @@ import { once } from 'node:events'
 /** A process that answers every message with one message. */
 export type Peer = { ask<T = object>(message: object): Promise<T>; child: ChildProcess }
 
-/** Where the program keeps what was compiled: a second start is what people mostly have, and what is measured. */
+/** Node's compile cache: most starts are not the first one, so the second is measured. */
 const compiled = new URL('../../../node_modules/.cache/keyhook', import.meta.url).pathname
 
 export async function startPeer(file: string, execArgv: string[] = []): Promise<Peer> {
@@ -13,7 +13,7 @@ export async function startPeer(file: string, execArgv: string[] = []): Promise<
     env: { ...process.env, NODE_COMPILE_CACHE: compiled },
     stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
   })
-  // The engine's log goes to a pipe that is read and thrown away: writing it is part of what is measured.
+  // The engine's log goes to a pipe that is read and discarded: writing it is part of what is measured.
   if (process.env.BENCH_LOG) child.stderr!.pipe(process.stderr)
   else child.stderr!.resume()
   const ask = async <T>(message: object): Promise<T> => {

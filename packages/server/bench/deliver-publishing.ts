@@ -7,13 +7,13 @@ import { publish } from '../src/webhooks/publish.ts'
 import { now } from './now.ts'
 
 export type Publishing = { orgs: readonly OrgId[]; eventsPerSecond: number; seconds: number }
-/** When each event was committed, and what came of the pace. */
+/** When each event was committed, and the rate that was reached. */
 export type Published = { committed: [string, number][]; tookS: number }
 
-/** Lanes that had nothing to do are taken up again, which takes a few statements: what is measured is the steady flow. */
+/** Idle lanes have to be leased again first; the steady state is measured. */
 const leadS = 1
 
-/** Publishes at a steady pace, each event in a transaction of its own. */
+/** Publishes at a steady pace, each event in its own transaction. */
 export async function publishAtPace(
   { db, hints }: { db: Database; hints: Hints },
   { orgs, eventsPerSecond, seconds }: Publishing,

@@ -4,8 +4,8 @@ import { certificate } from '../test/webhooks/support/receiver.ts'
 import { now } from './now.ts'
 
 /*
- * Receivers of deliveries, in a process of their own. `/hang/…` never answers; everything else answers 200 at once. Counts,
- * and with `record` notes when each event arrived.
+ * Receivers of deliveries, in their own process. `/hang/…` never answers; everything else answers 200 at once. Counts,
+ * and with `record` stores when each event arrived.
  */
 let count = 0
 let connections = 0

@@ -21,7 +21,7 @@ import { type Publishing, publishAtPace } from './deliver-publishing.ts'
 import { now } from './now.ts'
 
 /*
- * The process that sends: the engine with everything that it does, or the least that could send the same requests. One at a
+ * The sending process: the whole engine, or the least code that can send the same requests. One of them at a
  * time, on command.
  */
 type Setup = { target: ConnectionTarget; masterKey: string; url: string; environment: Record<string, string> }
@@ -38,7 +38,7 @@ const perWebhook = 4
 let setup: Setup
 let running: { stop(): Promise<void> } | null = null
 
-/** With what Node has for it. */
+/** With the API that Node has for it. */
 const textKey = createSecretKey(secret, 'utf8')
 const rawKey = createSecretKey(rawSecret)
 const plain: Signer = {
@@ -59,14 +59,14 @@ const signedRequest = (path: string, eventId?: string): SignedRequest => ({
   body: sampleBody,
 })
 
-/** As many kept connections as the engine comes to have. */
+/** As many kept connections as the engine reaches. */
 const openPools = (): Pool[] =>
   Array.from(
     { length: webhooks },
     () => new Pool(setup.url, { connections: perWebhook, allowH2: false, connect: { ca: readFileSync(caFile) } }),
   )
 
-/** Signs and sends the same bodies, and does nothing else: so many at a time to each webhook, until it is stopped. */
+/** Signs and sends the same bodies, and does nothing else: a fixed number at a time to each webhook, until it is stopped. */
 function loop(send: (webhook: number) => Promise<unknown>, close: () => unknown): { stop(): Promise<void> } {
   let going = true
   const keepOn = async (webhook: number): Promise<void> => {
@@ -89,7 +89,7 @@ function startBare(): { stop(): Promise<void> } {
   )
 }
 
-/** With the engine's own sender, and nothing else of it. */
+/** With the engine's sender alone. */
 function startLeanest(): { stop(): Promise<void> } {
   const masterKeys = createMasterKeys([Buffer.alloc(32, 7)])
   const settings = engineSettings(deliveryConfig()).sender
@@ -115,7 +115,7 @@ function startLeanest(): { stop(): Promise<void> } {
 
 let paced: Pool[] | null = null
 
-/** The same at a steady pace, each event to a few webhooks at once. Says when each was sent; connections are kept for the next time. */
+/** The same at a steady pace, each event to a few webhooks at once. Returns when each was sent; connections are kept for the next run. */
 async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace): Promise<[string, number][]> {
   paced ??= openPools()
   const sent: [string, number][] = []
@@ -135,7 +135,7 @@ async function sendAtPace({ eventsPerSecond, webhooksPerEvent, seconds }: Pace):
   return sent
 }
 
-/** As undici's own page shows it. */
+/** As undici's documentation shows it. */
 async function request(pool: Pool, given: SignedRequest): Promise<void> {
   const { body } = await pool.request(given)
   await body.dump()
@@ -162,7 +162,7 @@ const deliveryConfig = () =>
     ...setup.environment,
   })
 
-/** With which this process can publish itself, while its engine runs. */
+/** For publishing in this process while its engine runs. */
 let publisher: { db: Database; hints: Hints }
 
 async function startDispatching(): Promise<{ stop(): Promise<void> }> {

@@ -14,7 +14,7 @@ export type World = Fillable & { receiver: Peer; sender: Peer }
 const operator = { kind: 'operator', tokenId: null, address: null } as const
 let people = 0
 
-/** An organization with so many webhooks at each path: `<path>/0`, `<path>/1` … */
+/** An organization with that many webhooks at each path: `<path>/0`, `<path>/1` … */
 export async function addOrganization(world: Fillable, webhooks: number, ...paths: string[]): Promise<OrgId> {
   const { db, masterKeys, url } = world
   return db.begin(async (tx) => {
@@ -31,7 +31,7 @@ export async function addOrganization(world: Fillable, webhooks: number, ...path
   })
 }
 
-/** Many events at once, 300 bytes each, with a delivery for every webhook: what a publisher would have written. */
+/** Many events at once, 300 bytes each, with a delivery for every webhook, as a publisher would write them. */
 export async function fillBacklog({ db }: World, orgId: OrgId, events: number): Promise<void> {
   const count = Math.ceil(events)
   await db.begin(async (tx) => {
@@ -53,14 +53,14 @@ export async function fillBacklog({ db }: World, orgId: OrgId, events: number): 
   await db`analyze keyhook.deliveries, keyhook.events`
 }
 
-/** Forgets what is still waiting, so that the next measurement has the engine for itself. */
+/** Deletes waiting deliveries, so that they do not affect the next measurement. */
 export async function clearBacklog({ db }: World): Promise<void> {
   await db`delete from keyhook.wakes`
   await db`
     update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null, begun = null
     from keyhook.event_counters c where c.org_id = l.org_id`
   await db`delete from keyhook.retries`
-  // Else PostgreSQL tidies up and writes out what was filled in while the next thing is measured.
+  // Otherwise PostgreSQL vacuums and writes the filled pages during the next measurement.
   await db`vacuum analyze`
   await db`checkpoint`
 }

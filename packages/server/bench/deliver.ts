@@ -63,7 +63,7 @@ async function throughput(world: World, when: string): Promise<{ perSecond: numb
   const org = await addOrganization(world, 64, '/w')
   const results: Record<Side, Rate>[] = []
   for (let turn = 0; turn <= turns; turn++) {
-    // Enough for the ten seconds that connecting may take, too: a rate of what has run out is none.
+    // Enough for the ten seconds that connecting may take, too: the backlog must not run out.
     await fillBacklog(world, org, (10_000 * (seconds + 11)) / 64)
     const result = {
       leanest: await rate(world, 'leanest'),
@@ -98,7 +98,7 @@ async function growth(world: World, ratioBefore: number | null): Promise<void> {
   const after = await firstPageMs(world)
   console.log(`first page of a history: ${before.toFixed(2)} ms before, ${after.toFixed(2)} ms with them`)
   const { ratio } = await throughput(world, `with ${stored.toLocaleString('en')} attempts stored`)
-  // Of the ratios: minutes lie between the two, and the machine is not the same.
+  // Ratios are compared: minutes pass between the two, and other load changes.
   if (ratioBefore !== null)
     console.log(`ratio with them over ratio before: ${(ratio / ratioBefore).toFixed(3)} (bar 0.95)`)
 }
@@ -107,7 +107,7 @@ type Received = { count: number; connections: number }
 type Usage = { rssMb: number; cpuUs: number }
 type Rate = { perSecond: number; cpuUs: number; postgresUs: number; connections: number }
 
-/** Requests that arrived per second, and what each cost the sending process: the second holds on a busy machine too. */
+/** Requests that arrived per second, and CPU time of the sending process for each, which is comparable on a busy machine too. */
 async function rate({ db, sender, receiver }: World, run: Side): Promise<Rate> {
   await sender.ask({ run })
   await untilConnected(receiver)
@@ -125,7 +125,7 @@ async function rate({ db, sender, receiver }: World, run: Side): Promise<Rate> {
   return { perSecond, cpuUs, postgresUs, connections: after.connections - before.connections }
 }
 
-/** Both sides open their connections first: what is compared is sending. The engine opens more only as receivers prove fast. */
+/** Both sides open their connections first: only sending is compared. The engine opens more connections while receivers are fast. */
 async function untilConnected(receiver: World['receiver']): Promise<void> {
   let opened = -1
   for (let i = 0; i < 10; i++) {
@@ -136,7 +136,7 @@ async function untilConnected(receiver: World['receiver']): Promise<void> {
   }
 }
 
-/** A million deliveries waiting: they must not all be in memory. Of a process that has done nothing else. */
+/** A million deliveries waiting: they must not all be in memory. Measured in a new process. */
 async function memory(world: World, startSender: () => Promise<Peer>): Promise<void> {
   const org = await addOrganization(world, 64, '/w')
   await fillBacklog(world, org, 1_000_000 / 64)

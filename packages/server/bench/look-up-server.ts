@@ -3,7 +3,7 @@ import { type ConnectionTarget, connect } from '../src/db/database.ts'
 import { createAccessLookup } from '../src/store/access-batch.ts'
 
 /**
- * What finding every key costs, and nothing else: bare Fastify with the same bytes, which looks up the key of each request as
+ * The cost of looking up every key, and nothing else: bare Fastify with the same bytes, which looks up the key of each request as
  * Keyhook does it, and answers requests that have one. No roles, no paths with organizations, no log, no errors of ours.
  */
 const { body, target } = JSON.parse(process.argv[2]!) as { body: string; target: ConnectionTarget }

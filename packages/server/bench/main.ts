@@ -23,12 +23,12 @@ if (bench === undefined) {
 }
 
 /**
- * PostgreSQL runs in a session of its own, which Ctrl-C does not reach: without this it would stay, with all that it has
- * stored. Everything that a bench makes is in one folder, so that whatever moment it is, what is there can be found.
+ * PostgreSQL runs in its own session, which Ctrl-C does not reach: without this it would keep running. Everything that a
+ * bench creates is in one folder, so that it can be removed at any moment.
  */
 async function cleanly(run: () => Promise<void>): Promise<void> {
   const scratch = await mkdtemp(join(tmpdir(), 'keyhook-bench-'))
-  // PostgreSQL may run as another user, who has to get in.
+  // PostgreSQL may run as another user, who needs access.
   await chmod(scratch, 0o755)
   process.env.TMPDIR = scratch
   const interrupted = Promise.withResolvers<NodeJS.Signals>()

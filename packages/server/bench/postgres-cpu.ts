@@ -17,6 +17,6 @@ export async function postgresCpuUs(db: Database): Promise<number> {
 
 async function parentOf(pid: number | string): Promise<number | null> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => null)
-  // The name in brackets may hold anything, spaces and brackets too: what counts stands after the last one.
+  // The name in brackets may contain spaces and brackets: the numbers are after the last bracket.
   return stat === null ? null : Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
 }

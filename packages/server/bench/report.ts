@@ -16,8 +16,8 @@ const manyOrganizations = 32
 const path = '/operator/v1/events'
 
 /**
- * How fast events are taken in, each by a request of its own, with a delivery for one webhook: of one organization, whose
- * publishers take turns, and of many. Against bare Fastify with an insert for each, which checks nothing and promises nothing.
+ * How fast events are accepted, each in its own request, with a delivery for one webhook: of one organization, whose
+ * publishers wait for each other, and of many. Compared with bare Fastify and one insert per event, without any checks.
  */
 export async function benchReport(): Promise<void> {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-bench-'))

@@ -29,7 +29,7 @@ export const engineSettings = (config: Config): DeliverySettings => ({
     inFlightMax: receiversMax(config, shares.inFlight),
     // As many lanes as requests would do if every lane had one in flight; the rest are waiting for a turn.
     lanesMax: receiversMax(config, shares.inFlight) + 1_000,
-    laneConcurrencyMax: config.deliveryLaneWidthMax,
+    laneConcurrencyMax: config.deliveryLaneConcurrencyMax,
     leaseMs: config.deliveryLeaseMs,
     pollMs: 100,
     drainMsMax: config.deliveryDrainMsMax,

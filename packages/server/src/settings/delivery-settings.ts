@@ -75,7 +75,7 @@ export const deliverySettings = {
     integer(1, 1_000_000, 'a number of requests'),
     "Most requests to receivers that a process has in flight, and most connections that it keeps open between them. Each takes some 65 KB and an open file: at most 60 % of the process's limit (`ulimit -n`) are used for the former, which is logged when it is less than the setting, and 30 % for the latter.",
   ),
-  deliveryLaneWidthMax: setting(
+  deliveryLaneConcurrencyMax: setting(
     'KEYHOOK_DELIVERY_PER_WEBHOOK_MAX',
     '32',
     integer(1, 1_000, 'a number of requests'),

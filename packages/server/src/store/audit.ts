@@ -15,7 +15,7 @@ export type AuditRow = {
   details: Record<string, unknown>
 }
 
-/** Takes a transaction and nothing else: an entry stands or falls with the change it reports. */
+/** Takes a transaction and nothing else: an entry is committed or rolled back with the change it reports. */
 export const recordAudit = async (tx: Transaction, entry: AuditEntry): Promise<void> => {
   await insertAudits(tx, [entry])
 }

@@ -25,7 +25,7 @@ export async function sendRaw(
       if (isWhole(received)) finish()
     })
     socket.on('close', finish)
-    // A server may reset a connection whose body it refused; what it had said by then still counts.
+    // A server may reset a connection whose body it refused; what it had sent by then still counts.
     socket.on('error', finish)
   })
   socket.destroy()

@@ -1,7 +1,7 @@
 import type { Database } from '../../src/db/database.ts'
 import { type DatabaseId, newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 
-/** A database that was there for so long, as its rows tell it; there never was one. */
+/** Rows of a database that existed for that long, without the database. */
 export async function recordUsage(
   db: Database,
   used: { orgId: OrgId; userId: UserId; from: string; to: string | null; name?: string },

@@ -159,7 +159,7 @@ test('when PostgreSQL goes away and returns, deliveries resume by themselves', a
   expect(new Set(receiver.received.map(eventIdOf)).size).toBe(61)
 })
 
-// Seen to fail where the time stays that of the first word: receivers refuse signatures that are minutes old.
+// Seen to fail when the time of the first try is kept: receivers reject signatures that are minutes old.
 test('what could not begin for a while is signed with the time at which it begins', async () => {
   const receiver = await receiverFor()
   const world = await deliveryTest({ KEYHOOK_DELIVERY_LEASE_MS: '60000' })

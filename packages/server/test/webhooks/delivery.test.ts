@@ -29,7 +29,7 @@ test('an event arrives at its webhook, and the attempt is on record', async () =
   expect(sent['X-Service-Signature']).toBe(receiver.received[0]!.headers['x-service-signature'])
 })
 
-// Invariant 3. Seen to fail when requests leave while their beginning is being written.
+// Invariant 3. Seen to fail when requests leave while the begin statement is still running.
 test('no request leaves before its attempt is on disk', async () => {
   const world = await deliveryTest()
   const seen: string[] = []
@@ -136,7 +136,7 @@ test('a publisher whose transaction stays open delays only its own organization'
   await until(() => receiver.received.length === 2, 'the event of the publisher that stayed open')
 })
 
-// Invariant 6. Seen to fail when a lane does not become narrower with failures.
+// Invariant 6. Seen to fail when failures do not lower the concurrency of a lane.
 test('a hanging receiver gets one connection and costs its neighbours nothing', async () => {
   const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
   const healthy = await receiverFor()
@@ -182,7 +182,7 @@ test('turns go to organizations first: one webhook gets as many as the twenty of
   await until(() => receiver.received.length === 200)
 })
 
-// Invariant 6. Seen to fail when lanes are leased into free places only.
+// Invariant 6. Seen to fail when lanes are leased only while requests may start.
 test('with every place held by receivers that hang, the next free one goes to an organization that has none', async () => {
   const hanging = await receiverFor(() => new Promise<Reply>(() => {}))
   const healthy = await receiverFor()

@@ -6,7 +6,7 @@ export type RedeliveryOutcome = 'requested' | 'in_flight' | 'not_found'
 
 /**
  * Makes the delivery of that attempt due now, with its whole schedule ahead. The lane is locked first, as dispatchers do: nothing
- * begins between the look at the delivery and the write, and the two never wait for each other in a circle.
+ * begins between the look at the delivery and the write, and the two cannot deadlock.
  */
 export const redeliver = async (
   tx: Transaction,

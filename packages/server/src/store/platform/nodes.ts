@@ -50,7 +50,7 @@ export const silentNodes = (db: Executor, self: string, silentSeconds: number) =
   where id <> ${self} and seen_at < clock_timestamp() - make_interval(secs => ${silentSeconds})
   order by id`
 
-/** Deletes nodes that were not seen for so long and have no data. One that comes back adds its row again, and its queue is kept. */
+/** Deletes nodes without a heartbeat for that long and without data. One that comes back adds its row again, and its queue is kept. */
 export const forgetNodes = async (db: Executor, silentSeconds: number): Promise<string[]> => {
   const rows = await db<{ id: string }[]>`
     delete from keyhook.nodes n

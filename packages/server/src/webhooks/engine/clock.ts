@@ -30,7 +30,7 @@ export async function within(clock: Clock, ms: number, work: Promise<unknown>): 
   }
 }
 
-/** Work that is repeated, each time so long after it has ended. */
+/** Work that is repeated, with this pause after each run. */
 export function createTimers(clock: Clock, onError: (error: unknown) => void) {
   const cancels = new Set<() => void>()
   let stopped = false

@@ -130,7 +130,7 @@ export function createLeases(deps: {
     return { gone: lanes.filter(isGone), kept, lost: await renew(kept) }
   }
 
-  /** Without retries: when PostgreSQL is away, the leases expire by themselves. */
+  /** Without retries: when PostgreSQL cannot be reached, the leases expire by themselves. */
   const abandon = (lanes: readonly Lane[]): Promise<unknown> => store.release(lanes.map((lane) => released(lane, true)))
 
   return { wake, lease, renew, release, abandon }

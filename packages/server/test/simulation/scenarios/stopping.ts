@@ -14,7 +14,7 @@ async function stop({ timeline }: World, { dispatcher }: Process): Promise<void>
   await stopping
 }
 
-/** A process stops while PostgreSQL is away and requests are in flight. Returns how long after its stop it still has timers. */
+/** A process stops while PostgreSQL cannot be reached and requests are in flight. Returns how long after its stop it still has timers. */
 export async function activeAfterStopMs(seed: number): Promise<number> {
   const world = createWorld(seed)
   const { timeline, random, model } = world

@@ -172,7 +172,7 @@ const keepAliveMsMax = 600_000
 
 /** How long the connection may be reused after this response; 0 or less for not at all. */
 function keepAliveMs(head: ResponseHead): number {
-  // These have no body by definition. If one comes all the same, it would be taken for the next response.
+  // These have no body by definition. Bytes of one would be read as the next response.
   if ((head.status === 204 || head.status === 304) && announcesBody(head)) return 0
   const timeout = /(?:^|,)[\t ]*timeout=(\d+)/i.exec(headerValues(head, 'keep-alive').join(','))
   return timeout === null ? keepAliveMsDefault : Math.min(Number(timeout[1]) * 1_000 - closeEarlierMs, keepAliveMsMax)
