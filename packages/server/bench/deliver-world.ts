@@ -57,8 +57,9 @@ export async function fillBacklog({ db }: World, orgId: OrgId, events: number): 
 export async function clearBacklog({ db }: World): Promise<void> {
   await db`delete from keyhook.wakes`
   await db`
-    update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null, begun = null
+    update keyhook.lanes l set cursor_seq = c.last_seq, head_seq = 0, due_at = null
     from keyhook.event_counters c where c.org_id = l.org_id`
+  await db`delete from keyhook.in_flight`
   await db`delete from keyhook.retries`
   // Otherwise PostgreSQL vacuums and writes the filled pages during the next measurement.
   await db`vacuum analyze`
