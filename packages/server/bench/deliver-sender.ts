@@ -38,7 +38,7 @@ const perWebhook = 4
 let setup: Setup
 let running: { stop(): Promise<void> } | null = null
 
-/** With the API that Node has for it. */
+/** Signatures with `node:crypto`. */
 const textKey = createSecretKey(secret, 'utf8')
 const rawKey = createSecretKey(rawSecret)
 const plain: Signer = {

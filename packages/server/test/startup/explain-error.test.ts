@@ -36,7 +36,7 @@ test.each([
   'FATAL:  insufficient file descriptors available to start server process',
   'could not open directory "base": Too many open files',
 ])('a limit of open files that is too low is named: %s', async (text) => {
-  const error = await explainError(here, new Error(`PostgreSQL did not start (exit code 1). Its last text:\n${text}`))
+  const error = await explainError(here, new Error(`PostgreSQL did not start (exit code 1). Its last lines:\n${text}`))
   expect(error).toBeInstanceOf(MachineUnfit)
   expect((error as Error).message).toMatch(/^A process may have too few files open here [^\n]+ulimit -n[^\n]+$/)
 })
