@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { DispatchObserver } from './webhooks/engine/observer.ts'
+import type { DispatchObserver } from './webhooks/engine/types.ts'
 
 /** Metrics for operators. No label has an organization or webhook id: their number is unbounded. */
 export function createMetrics() {

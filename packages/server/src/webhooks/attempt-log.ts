@@ -1,7 +1,7 @@
 import { attemptIdOf } from '../kernel/ids.ts'
 import type { LineLog } from '../log.ts'
 import type { Lane } from './engine/lane.ts'
-import type { Attempted, DispatchObserver } from './engine/observer.ts'
+import type { Attempted, DispatchObserver } from './engine/types.ts'
 
 /**
  * One line an attempt. Never the URL's query, a header or a body: any of them may hold a secret of the receiver's. Put together

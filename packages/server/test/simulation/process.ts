@@ -1,6 +1,7 @@
-import { createDispatcher, type Dispatcher } from '../../src/webhooks/engine/dispatcher.ts'
+import { createDispatcher } from '../../src/webhooks/engine/dispatcher.ts'
 import { interrupted } from '../../src/webhooks/engine/outcome.ts'
 import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
+import type { Dispatcher } from '../../src/webhooks/engine/types.ts'
 import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/port.ts'
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'

@@ -1,5 +1,5 @@
 import type { RetrySchedule } from '../../src/domain/retry-schedule.ts'
-import type { DispatcherLimits } from '../../src/webhooks/engine/dispatcher.ts'
+import type { DispatcherLimits } from '../../src/webhooks/engine/types.ts'
 import type { SettledAttempt } from '../../src/webhooks/sql/settle.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { createModel, type Model } from './model.ts'

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { attemptIdOf } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { createAttemptLog } from '../../src/webhooks/attempt-log.ts'
-import type { Attempted } from '../../src/webhooks/engine/observer.ts'
 import { interrupted } from '../../src/webhooks/engine/outcome.ts'
+import type { Attempted } from '../../src/webhooks/engine/types.ts'
 import type { Exchange } from '../../src/webhooks/sender/port.ts'
 
 const attemptId = uuid7(Date.now())

@@ -1,5 +1,4 @@
 import type { RetrySchedule } from '../../domain/retry-schedule.ts'
-import type { OrgId } from '../../kernel/ids.ts'
 import type { Exchange, OpenSender } from '../sender/port.ts'
 import type { NewAttempt } from '../sql/begin.ts'
 import type { DueDelivery } from '../sql/fetch.ts'
@@ -9,31 +8,12 @@ import { nextConcurrency } from './concurrency.ts'
 import { createHeldLanes } from './held-lanes.ts'
 import { canRelease, change, hasLingered, hasWork, isWorthPolling, type Lane } from './lane.ts'
 import { createLeases } from './leases.ts'
-import type { DispatchObserver } from './observer.ts'
 import { afterAttempt, interrupted, pauseAfter } from './outcome.ts'
 import { createRetry } from './retry.ts'
 import { createSettler } from './settler.ts'
 import type { DispatchStore } from './store.ts'
+import type { Dispatcher, DispatcherLimits, DispatchObserver } from './types.ts'
 import { beginsMax, createWork, type Starting } from './work.ts'
-
-export type DispatcherLimits = {
-  inFlightMax: number
-  lanesMax: number
-  laneConcurrencyMax: number
-  leaseMs: number
-  pollMs: number
-  drainMsMax: number
-}
-
-export type Dispatcher = {
-  start(): void
-  /** These organizations may have something to deliver; null: any may. Polling finds everything in any case. */
-  hint(orgIds: readonly OrgId[] | null): void
-  /** Begins nothing more, waits for what is in flight up to the limit, then interrupts it and gives every lane back. */
-  stop(): Promise<void>
-  readonly lanes: number
-  readonly inFlight: number
-}
 
 /** How long a lane whose row is locked is left alone. */
 const lockedMs = 25
