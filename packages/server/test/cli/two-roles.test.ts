@@ -79,6 +79,6 @@ test('processes run with a role that has only the rights in docs/operating.md', 
   // The same role creates later partitions and drops old ones.
   expect(await ensurePartitions(app.db, Date.now() + 100 * dayMs)).not.toEqual([])
   expect(await dropPartitions(app.db, Date.now() + 200 * dayMs)).not.toEqual([])
-  await expect(app.db`select keyhook.drop_week('events')`).rejects.toThrow(/not the name of a week/)
+  await expect(app.db`select keyhook.drop_attempts_partition('events')`).rejects.toThrow(/not the name of a partition/)
   await expect(app.db.unsafe('drop table keyhook.events')).rejects.toThrow(/owner/)
 })

@@ -152,4 +152,6 @@ test('the lane of a dispatcher that died while the clock was ahead is delivered 
   // It runs what is done every hour when it starts.
   await world.startDispatcher()
   await until(() => receiver.received.length === 1, 'the delivery')
+  await until(async () => (await world.attempts()).length === 1, 'its record')
+  expect((await world.attempts())[0]!.status).toBe('succeeded')
 })

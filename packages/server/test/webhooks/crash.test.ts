@@ -168,13 +168,12 @@ test('what could not begin for a while is signed with the time at which it begin
     create function refuse() returns trigger language plpgsql as $$ begin
       raise exception 'not now' using errcode = '57P03';
     end $$;
-    create trigger refuse before update of begun on keyhook.lanes for each row
-    when (new.begun is not null) execute function refuse()`)
+    create trigger refuse before insert on keyhook.in_flight for each row execute function refuse()`)
   await world.startDispatcher()
   await world.publishOne()
   await sleep(4_000)
   expect(receiver.received).toEqual([])
-  await world.db.unsafe('drop trigger refuse on keyhook.lanes')
+  await world.db.unsafe('drop trigger refuse on keyhook.in_flight')
   await until(() => receiver.received.length === 1)
   const [{ at, headers }] = receiver.received as [(typeof receiver.received)[number]]
   expect(at / 1_000 - Number(headers['webhook-timestamp'])).toBeLessThan(3)
