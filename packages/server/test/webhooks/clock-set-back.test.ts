@@ -151,6 +151,7 @@ test('the lane of a dispatcher that died while the clock was ahead is delivered 
   await wasAhead(world.db)
   // It runs what is done every hour when it starts.
   await world.startDispatcher()
-  await until(() => receiver.received.length > 0, 'the delivery')
-  expect(receiver.received).toHaveLength(1)
+  await until(() => receiver.received.length === 1, 'the delivery')
+  await until(async () => (await world.attempts()).length === 1, 'its record')
+  expect((await world.attempts())[0]!.status).toBe('succeeded')
 })

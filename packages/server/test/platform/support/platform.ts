@@ -17,7 +17,7 @@ import { customerOf, eventsAbout } from './customer.ts'
 
 /** A folder that the account of PostgreSQL may enter. */
 export async function scratchFolder(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'keyhook-platform-'))
+  const folder = await mkdtemp(join(tmpdir(), 'kh-p-'))
   await chmod(folder, 0o755)
   return realpath(folder)
 }
