@@ -14,7 +14,7 @@ const fastUs = 250_000
  * With so many requests in flight the process is the bottleneck. A further connection then carries nothing and costs a TLS
  * handshake, which is worth tens of deliveries, so lanes stay at a few.
  */
-const enoughInFlight = 256
+const enoughInFlight = 512
 const fewConnections = 4
 
 type Seen = Pick<Exchange, 'status' | 'durationUs' | 'dnsUs' | 'connectUs' | 'tlsUs'>

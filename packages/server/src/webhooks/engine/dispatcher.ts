@@ -21,7 +21,7 @@ const releaseMs = 250
 /** A retry sooner than this finds its lane still held; for a later one the lane is due in the database. */
 const soonMs = 2_000
 /** Hints for organizations that have lanes here look for further, free lanes at most this often. */
-const lookMsMin = 10
+const lookMsMin = 25
 /**
  * Deleting a webhook waits half a second for attempts that were begun before. So an attempt is sent within this time of its begin, or
  * is interrupted; and when PostgreSQL took long to answer, the lease is checked again first.
@@ -138,7 +138,10 @@ export function createDispatcher(deps: {
     for (const one of batch) {
       const tries = begun.get(one.attempt.attemptId)
       if (tries === undefined) work.notBegun(one)
-      else void deliver({ ...one, attempt: { ...one.attempt, tries } }, sendByMs)
+      else {
+        one.attempt.tries = tries
+        void deliver(one, sendByMs)
+      }
     }
     const skipped: Lane[] = []
     for (const lane of lanes) {

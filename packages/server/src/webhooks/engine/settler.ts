@@ -4,8 +4,8 @@ import type { Clock } from './clock.ts'
 import type { Retry } from './retry.ts'
 import type { DispatchStore } from './store.ts'
 
-/** Nothing waits for a settlement, and a statement costs as much as many rows: a few milliseconds make few statements. */
-const gatherMs = 10
+/** Nothing waits for a settlement, and a statement costs as much as many rows: 25 ms make few statements. */
+const gatherMs = 25
 const batchMax = 256
 
 export type Settler = {
