@@ -97,10 +97,10 @@ test('a lost lane stays lost, whatever was under way', () => {
   expect(canBegin(lane, 0)).toBe(false)
 })
 
-test('a lane is released after a second without work, and not while an outcome is not on disk', () => {
+test('a lane is released after three seconds without work, and not while an outcome is not on disk', () => {
   const lane = laneWith()
   lane.idleSinceMs = 0
-  expect([canRelease(lane, 999), canRelease(lane, 1_000)]).toEqual([false, true])
+  expect([canRelease(lane, 2_999), canRelease(lane, 3_000)]).toEqual([false, true])
   lane.unsettled = 1
-  expect(canRelease(lane, 1_000)).toBe(false)
+  expect(canRelease(lane, 3_000)).toBe(false)
 })
