@@ -23,7 +23,8 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
       expect(child.exitCode).toBeNull()
       await sleep(20)
       const [own] = await readdir(folder)
-      const [bench] = own === undefined ? [] : await readdir(join(folder, own))
+      // PostgreSQL's sockets may get a folder beside the data directory.
+      const bench = own && (await readdir(join(folder, own))).find((name) => name.startsWith('keyhook-bench-'))
       if (bench === undefined) continue
       cluster = join(folder, own!, bench, 'postgres')
       const lock = await readLockFile(cluster).catch(() => undefined)
