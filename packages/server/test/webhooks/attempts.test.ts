@@ -187,7 +187,7 @@ test('any text of a response is stored as it is', async () => {
     const attempt = firstAttempt(lane, i + 1)
     await begin(db, attempt)
     const response = { status: 200, headers: `x: ${body}`, body, complete: i % 2 === 0 }
-    const error = { code: 'timeout', detail: body }
+    const error = { code: 'timeout' as const, detail: body }
     const outcome = { ...failedOutcome, requestHeaders: body, response, error }
     expect(await settleAttempts(db, [{ attempt, outcome, tries: 1, retryMs: null }])).toBe(1)
   }

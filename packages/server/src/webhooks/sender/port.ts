@@ -37,7 +37,7 @@ export type Exchange = {
   firstByteUs: number | null
   address: string | null
   response: RecordedResponse | null
-  error: { code: SendErrorCode; detail: string } | null
+  error: { code: SendErrorCode; detail: string | null } | null
   /** 410: the receiver will never accept this. */
   gone: boolean
   retryAfterMs: number | null

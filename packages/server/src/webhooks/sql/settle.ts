@@ -1,22 +1,10 @@
 import type { Database } from '../../db/database.ts'
+import type { Exchange } from '../sender/port.ts'
 import { plainArray } from './arrays.ts'
 import type { NewAttempt } from './begin.ts'
 
-/** Headers as they are recorded; the body as text, cut at the cap. `complete` is false when more came or should have come. */
-type RecordedResponse = { status: number; headers: string; body: string; complete: boolean }
-
-export type AttemptOutcome = {
-  status: 'succeeded' | 'failed' | 'interrupted'
-  requestHeaders: string | null
-  durationUs: number | null
-  dnsUs: number | null
-  connectUs: number | null
-  tlsUs: number | null
-  firstByteUs: number | null
-  address: string | null
-  response: RecordedResponse | null
-  error: { code: string; detail: string | null } | null
-}
+/** What is recorded of an attempt. */
+export type AttemptOutcome = Omit<Exchange, 'gone' | 'retryAfterMs'>
 
 export type SettledAttempt = {
   attempt: NewAttempt
