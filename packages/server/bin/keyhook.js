@@ -1,16 +1,18 @@
 // Plain JavaScript, so that an old Node can read it and print what to do. `bin/keyhook` runs it on the right Node.
-import { statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const major = Number(process.versions.node.split('.')[0])
 if (major < 26) {
   console.error(
-    `Keyhook needs Node 26, and this is Node ${process.versions.node}. "npm ci" installs it for Linux and macOS (x64 and arm64), as an optional dependency; "npx keyhook" and "npm start" use it.`,
+    `Keyhook needs Node 26, and this is Node ${process.versions.node}. npm installs it with Keyhook for Linux and macOS (x64 and arm64), as an optional dependency; "npx keyhook" and "npm start" use it.`,
   )
   process.exit(2)
 }
-await enableCompileCache(fileURLToPath(new URL('../../../node_modules', import.meta.url)))
-await import('../src/main.ts')
+// The sources are only in a checkout. The published package has plain JavaScript, because Node runs no TypeScript in node_modules.
+const isCheckout = existsSync(new URL('../src/main.ts', import.meta.url))
+await enableCompileCache(fileURLToPath(new URL(isCheckout ? '../../../node_modules' : '../..', import.meta.url)))
+await import(isCheckout ? '../src/main.ts' : '../dist/main.js')
 
 /**
  * Keeps compiled code for the next start, which then takes half the time. Only where node_modules belongs to this user: a

@@ -3,7 +3,10 @@ import { existsSync, readFileSync } from 'node:fs'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { OpenApi } from './openapi/openapi.ts'
 
-const registerFile = new URL('../../../../docs/decisions/README.md', import.meta.url)
+/** In the published package, and in a checkout. */
+const registerFiles = ['../decisions.md', '../../../../docs/decisions/README.md'].map(
+  (path) => new URL(path, import.meta.url),
+)
 
 /** Scalar's settings: nothing that contacts another host. The policy of the page would block it anyway. */
 const configuration = {
@@ -52,9 +55,7 @@ export function addReference(app: FastifyInstance, document: OpenApi): void {
     return reply.type('text/javascript; charset=utf-8').send(script)
   })
 
-  const register = existsSync(registerFile)
-    ? readFileSync(registerFile, 'utf8')
-    : 'See docs/decisions in the sources.\n'
+  const register = readFileSync(registerFiles.find((file) => existsSync(file))!, 'utf8')
   app.get('/docs/decisions', async (_request, reply) =>
     reply.type('text/plain; charset=utf-8').header('x-content-type-options', 'nosniff').send(register),
   )
