@@ -16,7 +16,6 @@ export const sendErrorCodes = [
   'response_malformed',
   'response_headers_too_large',
   'response_too_large',
-  'response_encoded',
   'redirect_not_followed',
   'status_not_successful',
   'sender_exhausted',

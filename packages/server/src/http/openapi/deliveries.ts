@@ -52,10 +52,7 @@ const delivery = (serviceName: string, type: EventType): Json => ({
     default: {
       description: 'It has not, and is tried again. `Retry-After` is honoured.',
       ...withChoices(chosen(20), [
-        choice(
-          36,
-          'So is an answer that is compressed, or larger than 1 MiB unless the operator has set another limit.',
-        ),
+        choice(36, 'So is an answer that is larger than 1 MiB unless the operator has set another limit.'),
       ]),
     },
   },
@@ -85,7 +82,11 @@ const headers = (serviceName: string, type: EventType): Json[] => [
   header('webhook-timestamp', 'When this attempt began, in seconds since 1970.', chosen(16)),
   header('webhook-signature', '`v1,` and a signature of id, time and body (Standard Webhooks).', chosen(16)),
   header('User-Agent', 'Who is calling.', chosen(16)),
-  header('Accept-Encoding', 'Always `identity`: a compressed answer is a failure.', chosen(36)),
+  header(
+    'Accept-Encoding',
+    'Always `identity`. A compressed answer counts like any other; its body is not kept.',
+    chosen(36),
+  ),
 ]
 
 const eventSchema = (type: EventType): Json => ({

@@ -56,7 +56,10 @@ const response = Type.Object(
     body_truncated: mark(
       here,
       Type.Boolean({ description: 'Whether there was more than is kept, or should have been.' }),
-      choice(36, 'Up to 1 MiB is read; more is a failure, and so is a compressed body.'),
+      choice(
+        36,
+        'Up to 1 MiB is read; more is a failure. A compressed body is not kept: then this is true, and `body` empty.',
+      ),
     ),
   },
   { additionalProperties: false, description: 'What the receiver answered; null if it did not.' },

@@ -30,11 +30,6 @@ const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
 /** Whether a complete response accepts the delivery. */
 function responseError(response: PostResponse): SendError | null {
   const { status } = response
-  const encoding = headerValues(response, 'content-encoding').join(',').trim()
-  // We ask for identity and decompress nothing: the content could have any size.
-  if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
-    return new SendError('response_encoded', `The response is encoded as ${encoding}, which was not asked for.`)
-  }
   if (status >= 200 && status < 300) return null
   if (redirects.has(status)) {
     return new SendError('redirect_not_followed', `The receiver redirects (${status}); deliveries are not redirected.`)
@@ -47,12 +42,21 @@ function retryAfterMs(response: PostResponse, nowMs: number): number | null {
   return readRetryAfter(values.length === 1 ? values[0] : undefined, nowMs)
 }
 
-const recordResponse = (response: PostResponse): RecordedResponse => ({
-  status: response.status,
-  headers: recordHeaders(response.headers),
-  body: recordText(response.body, response.isTruncated),
-  complete: response.isComplete && !response.isTruncated,
-})
+const recordResponse = (response: PostResponse): RecordedResponse => {
+  // We decompress nothing, as the content could have any size; and compressed bytes cannot be kept as text.
+  const isOmitted = isEncoded(response) && response.body.length > 0
+  return {
+    status: response.status,
+    headers: recordHeaders(response.headers),
+    body: isOmitted ? '' : recordText(response.body, response.isTruncated),
+    complete: response.isComplete && !response.isTruncated && !isOmitted,
+  }
+}
+
+function isEncoded(response: PostResponse): boolean {
+  const encoding = headerValues(response, 'content-encoding').join(',').trim().toLowerCase()
+  return encoding !== '' && encoding !== 'identity'
+}
 
 /**
  * PostgreSQL's text cannot hold NUL, and bytes that are not UTF-8 become U+FFFD. Where we truncated the body, half a character
