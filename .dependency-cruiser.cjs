@@ -1,5 +1,6 @@
 // Imports run one way: kernel <- domain <- db <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
+const client = '^packages/client/src'
 const only = (name, from, allowed) => ({
   name,
   severity: 'error',
@@ -49,6 +50,19 @@ module.exports = {
       to: {},
     },
     {
+      name: 'client-imports-nothing-else',
+      comment: 'It runs in browsers and workers too: no packages, no Node modules.',
+      severity: 'error',
+      from: { path: client },
+      to: { pathNot: client },
+    },
+    {
+      name: 'only-commands-import-the-client',
+      severity: 'error',
+      from: { path: src, pathNot: [`${src}/cli/`, `${src}/terminal/`] },
+      to: { path: client },
+    },
+    {
       name: 'http1-has-one-interface',
       severity: 'error',
       from: { path: src, pathNot: `${src}/webhooks/sender/http1/` },
@@ -85,5 +99,9 @@ module.exports = {
     // What `npm pack` builds.
     exclude: { path: '^packages/[^/]+/dist/' },
     tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['@keyhook/source', 'import', 'node', 'default'],
+    },
   },
 }

@@ -24,7 +24,12 @@ const longFiles = [
 
 const suite = process.env.TEST_SUITE
 
+/** Packages of this repository are imported as TypeScript, without a build. */
+const conditions = ['@keyhook/source']
+
 export default defineConfig({
+  resolve: { conditions },
+  ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
     include: suite === 'long' ? longFiles : ['packages/*/test/**/*.test.ts'],
     exclude: suite === 'short' ? longFiles : [],

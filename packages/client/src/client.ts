@@ -1,0 +1,22 @@
+import { createApi } from './api.ts'
+import { keys } from './resources/keys.ts'
+import { organizations } from './resources/organizations.ts'
+import { webhooks } from './resources/webhooks.ts'
+import { createTransport, type TransportOptions } from './transport.ts'
+
+export type ClientOptions = TransportOptions & {
+  /** The organization that calls are about; a call can name another. */
+  organization?: string | undefined
+}
+
+export type Client = ReturnType<typeof createClient>
+
+/** A client of `/api/v1` and `/platform/v1`. It holds no connection and needs no closing. */
+export function createClient(options: ClientOptions) {
+  const api = createApi(createTransport(options), options.organization)
+  return {
+    organizations: organizations(api),
+    keys: keys(api),
+    webhooks: webhooks(api),
+  }
+}
