@@ -34,7 +34,16 @@ const folders = [
   only('metrics-are-above-webhooks', 'metrics.ts', ['webhooks/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
   only('compose-is-below-the-command-line', 'compose/', [...services, 'log.ts', 'startup/', 'compose/']),
-  only('command-line-is-below-main', 'cli/', [...services, 'listen/', 'startup/', 'compose/', 'log.ts', 'cli/']),
+  only('terminal-works-over-http', 'terminal/', ['domain/', 'listen/', 'terminal/']),
+  only('command-line-is-below-main', 'cli/', [
+    ...services,
+    'listen/',
+    'terminal/',
+    'startup/',
+    'compose/',
+    'log.ts',
+    'cli/',
+  ]),
   only('main-starts-the-command-line', 'main.ts', ['cli/']),
 ]
 

@@ -8,6 +8,7 @@ import { createLocalIssuer, localTtlSecondsMax } from '../login/local-issuer.ts'
 import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
 import { listUsers, type UserRow, userExists } from '../store/users.ts'
+import { examples } from '../terminal/examples.ts'
 import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -19,6 +20,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   org
     .command('create')
     .description('Create an organization')
+    .addHelpText(...examples('npx keyhook org create --name "Acme"'))
     .requiredOption('--name <name>', 'Display name')
     .option(...json)
     .action((options: { name: string; json?: boolean }) =>
@@ -33,6 +35,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   user
     .command('create')
     .description('Create a user')
+    .addHelpText(...examples('npx keyhook user create --email ada@example.com --name "Ada"'))
     .requiredOption('--email <email>', 'E-mail address, unique')
     .option('--name <name>', 'Full name')
     .option('--subject <sub>', 'The `sub` of this person at your OpenID issuer')
@@ -47,6 +50,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   user
     .command('remove')
     .description('Remove a user everywhere; their keys and tokens stop at once')
+    .addHelpText(...examples('npx keyhook user remove --user usr_…'))
     .requiredOption('--user <usr>', 'The user')
     .option(...json)
     .action((options: { user: string; json?: boolean }) =>
@@ -62,6 +66,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   member
     .command('set')
     .description('Add a member, or change the role of one')
+    .addHelpText(...examples('npx keyhook member set --org org_… --user usr_… --role admin'))
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--user <usr>', 'The user')
     .requiredOption('--role <role>', roles.join(', '))
@@ -85,6 +90,7 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   member
     .command('remove')
     .description('Remove a member from an organization')
+    .addHelpText(...examples('npx keyhook member remove --org org_… --user usr_…'))
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--user <usr>', 'The user')
     .option(...json)
@@ -100,6 +106,12 @@ export function addDirectoryCommands(program: Command, environment: Environment)
   token
     .command('issue')
     .description('Issue a login token and print it')
+    .addHelpText(
+      ...examples(
+        'TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)',
+        'npx keyhook token issue --operator --json',
+      ),
+    )
     .option('--user <usr>', 'The user that it authenticates')
     .option('--operator', 'A token for /operator/v1, which belongs to no user')
     .option('--ttl <duration>', 'Lifetime: 90s, 15m, 12h, 7d', '12h')
@@ -146,7 +158,7 @@ function addOrganizationList(org: Command, environment: Environment): void {
     .command('list')
     .description('Show every organization, the oldest first')
     .option('--json', 'Print one line of JSON, an array')
-    .addHelpText('after', '\nExample:\n  npx keyhook org list | grep Acme')
+    .addHelpText(...examples('npx keyhook org list | grep Acme'))
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, ({ db }, output) =>
         output.list(pagesOf(db, listOrganizations), (page) => page.map(organizationLine)),
@@ -159,7 +171,7 @@ function addUserList(user: Command, environment: Environment): void {
     .command('list')
     .description('Show every user, the oldest first')
     .option('--json', 'Print one line of JSON, an array')
-    .addHelpText('after', '\nExample:\n  npx keyhook user list | grep ada@example.com')
+    .addHelpText(...examples('npx keyhook user list | grep ada@example.com'))
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, ({ db }, output) =>
         output.list(pagesOf(db, listUsers), (page) => {

@@ -5,6 +5,7 @@ import { isEventId, measureData } from '../domain/events.ts'
 import { isRawNumber, parseExactly } from '../kernel/exact-json.ts'
 import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/delivery/events.ts'
+import { examples } from '../terminal/examples.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
 import { idOption } from './directory-commands.ts'
@@ -19,6 +20,9 @@ export function addEventCommands(program: Command, environment: Environment): vo
     .description('Events')
     .command('publish')
     .description('Publish an event to the webhooks of an organization that are subscribed to its type')
+    .addHelpText(
+      ...examples('npx keyhook event publish --org org_… --type invoice.paid --data \'{"invoice_id":"42"}\''),
+    )
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--type <type>', eventTypes.join(', '))
     .requiredOption('--data <json>', 'The data of the event, a JSON object')

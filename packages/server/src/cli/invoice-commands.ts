@@ -5,6 +5,7 @@ import { issueInvoice, payInvoice } from '../platform/invoices.ts'
 import type { InvoiceRow } from '../store/platform/invoices.ts'
 import { type Prices, pricesInUse } from '../store/platform/nodes.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
+import { examples } from '../terminal/examples.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { idOption } from './directory-commands.ts'
 import { UsageError } from './output.ts'
@@ -17,6 +18,7 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
   invoice
     .command('issue')
     .description('Create the invoice of a past month; an existing one is shown again')
+    .addHelpText(...examples('npx keyhook invoice issue --org org_… --month 2026-10'))
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--month <month>', 'The month, such as 2026-10')
     .option(...json)
@@ -35,6 +37,7 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
   invoice
     .command('pay')
     .description('Mark an invoice paid')
+    .addHelpText(...examples('npx keyhook invoice pay --invoice inv_…'))
     .requiredOption('--invoice <inv>', 'The invoice')
     .option(...json)
     .action((options: { invoice: string; json?: boolean }) =>

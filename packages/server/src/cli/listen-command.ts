@@ -6,6 +6,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { prepareDataDirectory } from '../embedded/data-directory.ts'
 import { localCertificate } from '../listen/certificate.ts'
 import { createListenServer, type Received, type Secret } from '../listen/listen-server.ts'
+import { examples } from '../terminal/examples.ts'
 import { UsageError } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
@@ -17,6 +18,7 @@ export function addListenCommand(program: Command, environment: Environment): vo
   program
     .command('listen')
     .description('Receive deliveries on this machine over HTTPS and print them, until Ctrl-C')
+    .addHelpText(...examples('npx keyhook listen --secret-file webhook.secret', 'npx keyhook listen --status 500'))
     .option('--port <port>', 'Port to listen on; 0 takes a free one', integerBetween(0, 65_535), 9443)
     .option('--status <status>', 'Status to answer, to see retries', integerBetween(200, 599), 204)
     .option('--secret-file <file>', "Check signatures with the webhook's secret in this file, read at each delivery")

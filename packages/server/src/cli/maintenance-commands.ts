@@ -6,6 +6,7 @@ import { resealSecrets } from '../operator/reseal.ts'
 import { forgetKeyId } from '../startup/master-key-file.ts'
 import type { Installation } from '../startup/open.ts'
 import { countSecretsUnder } from '../store/webhook-secrets.ts'
+import { examples } from '../terminal/examples.ts'
 import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
 
@@ -13,6 +14,7 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
   program
     .command('migrate')
     .description('Bring the database schema up to date (serve does this by itself)')
+    .addHelpText(...examples('npx keyhook migrate'))
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
       withInstallation(
@@ -34,6 +36,7 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
   secrets
     .command('reseal')
     .description('Seal every webhook secret under the current (first) master key')
+    .addHelpText(...examples('npx keyhook secrets reseal'))
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, async ({ db, masterKeys }, output) => {
@@ -49,6 +52,12 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
   secrets
     .command('abandon')
     .description('Delete every webhook whose secret is sealed under a master key that is lost for good')
+    .addHelpText(
+      ...examples(
+        'npx keyhook secrets abandon --key 1a2b3c4d',
+        'npx keyhook secrets abandon --key 1a2b3c4d --lost-for-good',
+      ),
+    )
     .requiredOption('--key <id>', 'The id of the lost key, as serve names it')
     .option('--lost-for-good', 'No server and no backup has it: what it sealed can never be read again')
     .option('--json', 'Print one line of JSON')

@@ -11,6 +11,7 @@ import { ensureFirstOrganization } from '../startup/first-start.ts'
 import { keepHeapSmall } from '../startup/heap.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
+import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from './output.ts'
 import { exitOnSignal, stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
@@ -27,6 +28,7 @@ export function addServeCommand(program: Command, environment: Environment): voi
   program
     .command('serve')
     .description('Run Keyhook until Ctrl-C')
+    .addHelpText(...examples('npx keyhook serve', 'PORT=8090 npx keyhook serve --role api'))
     .addOption(
       new Option('--role <role>', 'What this process does')
         .choices(['all', 'api', 'dispatcher', 'jobs'])

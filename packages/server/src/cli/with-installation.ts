@@ -1,10 +1,9 @@
-import type { Config } from '../config.ts'
 import { type Installation, type OpenOptions, openInstallation } from '../startup/open.ts'
+import type { Environment } from './environment.ts'
 import { createOutput, type Output } from './output.ts'
 import { exitOnSignal } from './stop-signal.ts'
 
-/** Reads the settings from the environment, with some replaced by the command. */
-export type Environment = (overrides?: Readonly<Record<string, string>>) => Config
+export type { Environment } from './environment.ts'
 
 /** Opens the installation for one short command, with or without a running server, and closes it afterwards. */
 export async function withInstallation(

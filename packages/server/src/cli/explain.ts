@@ -1,0 +1,38 @@
+import { ConfigProblems } from '../config.ts'
+import { isTlsFailure, tlsFailureText } from '../db/connection/tls-failure.ts'
+import { isLoginRejected, isUnavailable, UnsuitableDatabase } from '../db/database.ts'
+import { DirectoryUnusable } from '../embedded/ensure-directory.ts'
+import { DataDirectoryInUse } from '../embedded/index.ts'
+import { Fault } from '../kernel/faults.ts'
+import { MachineUnfit } from '../startup/explain-error.ts'
+import { MasterKeyDamaged } from '../startup/master-key-file.ts'
+import { MasterKeyMissing } from '../startup/open-master-keys.ts'
+import { SchemaMismatch } from '../store/migrate.ts'
+
+/** Errors that the operator can fix; the message says how. */
+const userErrors = [
+  DataDirectoryInUse,
+  DirectoryUnusable,
+  MachineUnfit,
+  MasterKeyDamaged,
+  MasterKeyMissing,
+  SchemaMismatch,
+  UnsuitableDatabase,
+]
+
+export type Explained = { text: string; code: number }
+
+/** What to tell an operator about an error of the installation. */
+export function explainInstallationError(error: unknown): Explained {
+  if (error instanceof ConfigProblems) return { text: error.problems.join('\n'), code: 2 }
+  if (error instanceof Fault) return { text: error.public, code: 2 }
+  if (userErrors.some((kind) => error instanceof kind)) return { text: (error as Error).message, code: 2 }
+  if (isLoginRejected(error)) return { text: `DATABASE_URL: ${error.message}`, code: 2 }
+  if (isTlsFailure(error)) return { text: `DATABASE_URL: ${tlsFailureText(error)}`, code: 2 }
+  if (isUnavailable(error)) {
+    const where = process.env.DATABASE_URL ? ' (DATABASE_URL)' : ''
+    const { message, code } = error as NodeJS.ErrnoException
+    return { text: `PostgreSQL cannot be reached${where}: ${message || code}`, code: 1 }
+  }
+  return { text: error instanceof Error ? (error.stack ?? error.message) : String(error), code: 1 }
+}
