@@ -39,13 +39,14 @@ export function composeApi(
   })
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
   const intakeDb = connect(target, { name: 'keyhook intake', connectionsMax: intakeConnections, silentMsMax })
-  const routes = composeRoutes(installation, { ...parts, intakeDb })
+  const authenticate = createAuthenticate({
+    lookup: createAccessLookup(accessDb),
+    loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
+  })
+  const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses })
   const app = createHttpServer({
     routes,
-    authenticate: createAuthenticate({
-      lookup: createAccessLookup(accessDb),
-      loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
-    }),
+    authenticate,
     keyUses,
     limits: { requestBytesMax: config.requestBytesMax },
     trustedProxies: config.trustedProxies,

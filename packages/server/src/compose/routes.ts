@@ -1,5 +1,7 @@
 import type { Database } from '../db/database.ts'
+import type { Authenticate } from '../http/authenticate.ts'
 import { operatorEventRoutes } from '../http/operator/events.ts'
+import { introspectionRoutes } from '../http/operator/introspection.ts'
 import { operatorInvoiceRoutes } from '../http/operator/invoices.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
@@ -18,6 +20,7 @@ import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import type { Installation } from '../startup/open.ts'
 import { createHoldOrganization } from '../store/hold-organization.ts'
+import type { KeyUses } from '../store/key-uses.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
@@ -26,7 +29,13 @@ import { publish, publishSample } from '../webhooks/publish.ts'
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
   { db, masterKeys, config }: Installation,
-  { queue, hints, intakeDb }: { queue: JobQueue; hints: Hints; intakeDb: Database },
+  {
+    queue,
+    hints,
+    intakeDb,
+    authenticate,
+    keyUses,
+  }: { queue: JobQueue; hints: Hints; intakeDb: Database; authenticate: Authenticate; keyUses: KeyUses },
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
@@ -50,6 +59,7 @@ export function composeRoutes(
     }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
+    ...introspectionRoutes({ db, identify: authenticate.identify, keyUses }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),
   ]
 }

@@ -30,4 +30,13 @@ export type Permission = keyof typeof permissionTable
 
 export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
 
+/** What a role may do. A permission that is limited to what the same user created has `:own` at its end. */
+export const permissionsOf = (role: Role): string[] =>
+  Object.entries(permissionTable).flatMap(([permission, reaches]) => {
+    const reach: Reach = reaches[role]
+    return reach === 'none' ? [] : [reach === 'own' ? `${permission}:own` : permission]
+  })
+
+export const permissions = Object.keys(permissionTable) as Permission[]
+
 export const isRole = (text: string): text is Role => (roles as readonly string[]).includes(text)

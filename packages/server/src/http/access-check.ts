@@ -9,7 +9,7 @@ import { permissionMissing } from './problems.ts'
 import { clientAddress } from './request-log.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
-type Deps = { authenticate: Authenticate; keyUses: KeyUses }
+type Deps = { authenticate: Pick<Authenticate, 'member' | 'operator'>; keyUses: KeyUses }
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -1,31 +1,36 @@
 import type { Actor } from '../domain/audit.ts'
+import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import { type Login, localIssuerName } from '../login/login-tokens.ts'
 import type { Access, NamedUser } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
 
-export type Authenticated = { access: Access; actor: Actor }
+/** `expiresAt`: when a login token ends, in seconds since 1970; null for a key. */
+export type Authenticated = { access: Access; actor: Actor; expiresAt: number | null }
 
 type OperatorActor = Extract<Actor, { kind: 'operator' }>
 
 export type Authenticate = {
   member: AuthenticateMember
   operator(authorization: string | undefined, address: string): Promise<OperatorActor>
+  /** The same checks for a token that is not the one of the request. Null where a request with it would be answered 401. */
+  identify: Identify
 }
 
+export type Identify = (token: string, target: Target) => Promise<Authenticated | null>
+
+type Target = { orgId: OrgId | null; address: string }
+
 /** Throws for a token that is invalid by its form; otherwise calls back after the database lookup. */
-type AuthenticateMember = (
-  authorization: string | undefined,
-  target: { orgId: OrgId | null; address: string },
-  done: Done,
-) => void
+type AuthenticateMember = (authorization: string | undefined, target: Target, done: Done) => void
 
 type Done = (error: unknown, authenticated: Authenticated | null) => void
 
 /** The header's grammar (RFC 6750, 2.1), with the scheme in any case (RFC 9110, 11.1). */
 const bearerScheme = /^bearer(?![^\s,])/i
 const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i
+const tokenShape = /^[A-Za-z0-9._~+/-]+=*$/
 
 export function createAuthenticate(deps: {
   lookup: AccessLookup
@@ -36,7 +41,10 @@ export function createAuthenticate(deps: {
       if (error !== null) done(error, null)
       else if (access?.kind !== 'key') {
         done(invalidToken('no such active key, or its user has left the organization'), null)
-      } else done(null, { access, actor: { kind: 'key', userId: access.userId, keyId: access.keyId, address } })
+      } else {
+        const actor = { kind: 'key', userId: access.userId, keyId: access.keyId, address } as const
+        done(null, { access, actor, expiresAt: null })
+      }
     })
     if (!isLookedUp) throw invalidToken('neither a key by its checksum nor a JWT')
   }
@@ -54,20 +62,30 @@ export function createAuthenticate(deps: {
     const login = await deps.loginTokens.verify(token)
     if (login === null || login.operator) throw invalidToken('not a valid login token of a user')
     const access = await accessOf(login, orgId)
-    return { access, actor: { kind: 'login', userId: access.userId, tokenId: login.tokenId, address } }
+    const actor = { kind: 'login', userId: access.userId, tokenId: login.tokenId, address } as const
+    return { access, actor, expiresAt: login.expiresAt }
+  }
+
+  function check(token: string, { orgId, address }: Target, done: Done): void {
+    // A JWT has dots and a key has none.
+    if (!token.includes('.')) asKey(token, address, done)
+    else
+      asLogin(token, orgId, address).then(
+        (found) => done(null, found),
+        (error) => done(error, null),
+      )
   }
 
   return {
-    member(authorization, { orgId, address }, done) {
-      const token = bearerToken(authorization)
-      // A JWT has dots and a key has none.
-      if (!token.includes('.')) asKey(token, address, done)
-      else
-        asLogin(token, orgId, address).then(
-          (found) => done(null, found),
-          (error) => done(error, null),
-        )
-    },
+    member: (authorization, target, done) => check(bearerToken(authorization), target, done),
+    identify: (token, target) =>
+      new Promise<Authenticated | null>((resolve, reject) => {
+        if (!tokenShape.test(token)) throw invalidToken('not the characters of a token')
+        check(token, target, (error, found) => (found === null ? reject(error) : resolve(found)))
+      }).catch((error) => {
+        if (error instanceof Fault && error.code === 'auth.invalid_token') return null
+        throw error
+      }),
     async operator(authorization, address) {
       const login = await deps.loginTokens.verify(bearerToken(authorization))
       if (login === null) throw invalidToken('not a valid token')

@@ -40,7 +40,7 @@ export type Answer =
   | { status: 200; list: Listing<any> }
   | { status: 201; location: string; body: object }
   | { status: 202; body: object }
-  | { status: 204 }
+  | { status: 204; headers?: Readonly<Record<string, string>> }
 
 /** A request with an operator token: it may use every operator route, for any organization. */
 export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
@@ -49,6 +49,7 @@ export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Reco
   params: Params
   query: Query
   body: Body
+  headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
 type RouteShape = {
@@ -64,17 +65,28 @@ type RouteShape = {
   summary: string
   description: string
   query?: TSchema
+  /** Request headers that the handler reads, for the document. */
+  headers?: readonly DocumentedHeader[]
   body?: TSchema
+  /** The body may also be a form (`application/x-www-form-urlencoded`). */
+  takesForm?: boolean
   /** Checks and converts the body where a schema is not enough. Runs before the ids of the path are checked. */
   decode?(body: unknown): Promise<unknown>
   /** For a route that takes batches; other routes have the limit of the server. */
   bodyBytesMax?: number
   /** Numbers in the body are passed on exactly as they were sent, with every digit. */
   passesOnNumbers?: boolean
-  success: { status: 200 | 201 | 202 | 204; description: string; schema?: TSchema }
+  success: {
+    status: 200 | 201 | 202 | 204
+    description: string
+    schema?: TSchema
+    headers?: readonly DocumentedHeader[]
+  }
   /** Problem codes of this route beyond those that every route can answer. */
   faults?: readonly (FaultCode | Conflict)[]
 }
+
+export type DocumentedHeader = { name: string; description: string; basis: Basis }
 
 /** A 409 with the decision behind it and the condition. */
 export type Conflict = { code: 'conflict'; decision: number; when: string }

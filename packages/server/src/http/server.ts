@@ -5,6 +5,7 @@ import type { KeyUses } from '../store/key-uses.ts'
 import { type AccessCheck, createAccessCheck } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
+import { readForm } from './decode.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createIdCheck } from './path-parameters.ts'
 import type { RequestLog } from './request-log.ts'
@@ -24,7 +25,7 @@ import {
  */
 export function createHttpServer(deps: {
   routes: readonly Route[]
-  authenticate: Authenticate
+  authenticate: RequestCheck
   keyUses: KeyUses
   limits: HttpLimits
   trustedProxies: readonly string[] | null
@@ -32,11 +33,22 @@ export function createHttpServer(deps: {
   onAnswer?: (status: number) => void
 }): FastifyInstance {
   const { app, log } = createApp(deps)
-  for (const route of deps.routes) addRoute(app, route, { ...deps, log })
+  for (const route of deps.routes) {
+    if (!route.takesForm) addRoute(app, route, { ...deps, log })
+    // In a scope of its own: no other route parses forms.
+    else {
+      app.register(async (scope) => {
+        scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'buffer' }, readForm)
+        addRoute(scope, route, { ...deps, log })
+      })
+    }
+  }
   return app
 }
 
-type RouteDeps = { authenticate: Authenticate; keyUses: KeyUses; log: RequestLog }
+type RequestCheck = Pick<Authenticate, 'member' | 'operator'>
+
+type RouteDeps = { authenticate: RequestCheck; keyUses: KeyUses; log: RequestLog }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const accessCheck = createAccessCheck(route, deps)
@@ -73,9 +85,9 @@ function createRunner(route: Route): (request: FastifyRequest) => Answer | Promi
   function run(request: FastifyRequest, body: unknown): Answer | Promise<Answer> {
     const params = request.params as Record<string, string>
     checkIds(params)
-    const given = { ...request.caller!, params, query: request.query, body }
+    const given = { ...request.caller!, params, query: request.query, body, headers: request.headers }
     if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
-    const call = given as Call
+    const call = given as unknown as Call
     call.userId = call.access.userId
     call.orgId = call.params.orgId as Call['orgId']
     return (route as MemberRoute).handler(call)
@@ -101,7 +113,7 @@ function send(reply: FastifyReply, answer: Answer, accessCheck: AccessCheck, log
     return
   }
   log.answered(reply)
-  if (answer.status === 204) return void reply.send()
+  if (answer.status === 204) return void reply.headers(answer.headers ?? {}).send()
   if (answer.status === 201) reply.header('location', answer.location)
   reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
 }

@@ -52,7 +52,8 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
       const verified = await verifyToken(token)
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
-      return { issuer, subject, tokenId, verifiedEmail: null, operator: claims.scope === operatorScope }
+      const isOperator = claims.scope === operatorScope
+      return { issuer, subject, tokenId, verifiedEmail: null, operator: isOperator, expiresAt: claims.exp! }
     },
   }
 }

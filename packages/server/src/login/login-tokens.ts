@@ -10,6 +10,8 @@ export type Login = {
   /** Only if the issuer has verified it: otherwise a user could enter the address of another. */
   verifiedEmail: string | null
   operator: boolean
+  /** In seconds since 1970, as in the token. */
+  expiresAt: number
 }
 
 /** The subjects of the local issuer are our user ids. No OpenID issuer can have this name: theirs are URLs. */

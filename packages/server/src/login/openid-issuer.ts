@@ -33,7 +33,7 @@ export function createOpenIdIssuer(deps: {
       const { subject, tokenId, claims } = verified
       const verifiedEmail = claims.email_verified === true && isName(claims.email) ? claims.email : null
       // Never an operator, whatever its scopes: only the local issuer issues operator tokens.
-      return { issuer, subject, tokenId, verifiedEmail, operator: false }
+      return { issuer, subject, tokenId, verifiedEmail, operator: false, expiresAt: claims.exp! }
     },
   }
 }

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db/database.ts'
+import type { Database, Transaction } from '../db/database.ts'
 import type { Role } from '../domain/roles.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
 
@@ -30,3 +30,13 @@ export const deleteMembership = async (tx: Transaction, orgId: OrgId, userId: Us
     delete from keyhook.memberships where org_id = ${orgId} and user_id = ${userId} returning role`
   return gone?.role ?? null
 }
+
+export type UserRole = { user_id: UserId; org_id: OrgId; role: Role }
+
+/** The newest organizations of each user, with the role there. */
+export const rolesOfUsers = (db: Database, userIds: readonly UserId[], max: number) => db<UserRole[]>`
+  select u.id as user_id, m.org_id, m.role
+  from unnest(${[...userIds]}::text[]) as u (id)
+  cross join lateral (
+    select org_id, role from keyhook.memberships where user_id = u.id order by org_id desc limit ${max}
+  ) as m`

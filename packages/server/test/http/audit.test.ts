@@ -52,8 +52,10 @@ afterEach(
 )
 
 test('every route that changes something names its audit action, and no read does', () => {
+  const readsByPost = ['/operator/v1/introspect', '/operator/v1/introspect/batch']
   for (const route of routesOf(api)) {
-    expect(route.audit !== null, `${route.method} ${route.path}`).toBe(route.method !== 'GET')
+    const changes = route.method !== 'GET' && !readsByPost.includes(route.path)
+    expect(route.audit !== null, `${route.method} ${route.path}`).toBe(changes)
   }
 })
 

@@ -84,6 +84,8 @@ const knock = (route: Route, token: string | null, ids?: Record<string, string>)
 
 const letIn = (route: Route): number[] => {
   if (route.body) return [422]
+  // The caller's token is missing.
+  if (route.path === '/operator/v1/authorize') return [401]
   const subordinate = route.path.replace(':orgId', '').includes(':')
   return subordinate ? [404] : [200, 202, 204]
 }

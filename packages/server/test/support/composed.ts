@@ -3,11 +3,14 @@ import { type Api, composeApi } from '../../src/compose/api.ts'
 import { composeDispatcher, composeHints } from '../../src/compose/dispatcher.ts'
 import { composeJobQueue } from '../../src/compose/platform.ts'
 import { composeRoutes } from '../../src/compose/routes.ts'
+import { createAuthenticate } from '../../src/http/authenticate.ts'
 import type { Route } from '../../src/http/route.ts'
 import type { LineLog } from '../../src/log.ts'
+import { createLoginTokens } from '../../src/login/login-tokens.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../src/startup/open.ts'
+import { createAccessLookup } from '../../src/store/access-batch.ts'
 
 const silent = pino({ level: 'silent' })
 
@@ -40,6 +43,11 @@ export const routesOf = (installation: Installation): Route[] =>
     queue: composeJobQueue(installation, { log: silent, worksOnJobs: false }),
     hints: composeHints(installation, silent),
     intakeDb: installation.db,
+    authenticate: createAuthenticate({
+      lookup: createAccessLookup(installation.db),
+      loginTokens: createLoginTokens({ issuers: [] }),
+    }),
+    keyUses: { note() {}, close: async () => {} },
   })
 
 /** The parts of `serve --role dispatcher`; with `hints` if another part of the process publishes. */

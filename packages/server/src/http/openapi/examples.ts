@@ -141,6 +141,15 @@ export const recordExamples: Record<string, Json> = {
     not_delivered_to: [],
   },
   AcceptedEvent: { id: eventId },
+  Introspection: {
+    active: true,
+    token_type: 'api_key',
+    sub: userId,
+    organization_id: 'org_01m7n2bk0jfqevvcnkz350c026',
+    role: 'member',
+    permissions: ['organizations:read', 'keys:create:own', 'webhooks:read'],
+    key_id: keyId,
+  },
   AuditEntry: {
     id: 'aud_01m7n2bp50fvn9e8ftc1ayx8e8',
     at: createdAt,

@@ -2,7 +2,7 @@ import type { TSchema } from 'typebox'
 import { permissionTable, type Role } from '../../domain/roles.ts'
 import { type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
 import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
-import type { Route } from '../route.ts'
+import type { DocumentedHeader, Route } from '../route.ts'
 import { exampleOf } from './examples.ts'
 import { plain } from './nodes.ts'
 import { responsesOf } from './responses.ts'
@@ -34,7 +34,10 @@ function requestBody(route: Route, schemas: Record<string, Json>): Json {
   const example = exampleOf(route.body as unknown as Json)
   return {
     required: true,
-    content: { 'application/json': { schema, example } },
+    content: {
+      'application/json': { schema, example },
+      ...(route.takesForm && { 'application/x-www-form-urlencoded': { schema, example } }),
+    },
     ...withChoices(route.basis, [
       choice(8, 'A field that is not listed here is refused.'),
       choice(70, 'Of a field that is named twice the last one counts.'),
@@ -74,6 +77,7 @@ function parametersOf(route: Route, schemas: Record<string, Json>): Json[] {
   return [
     ...pathParameterNames(route.path).map(documentedParameter),
     ...Object.entries(query).map(([name, schema]) => queryParameter(name, plain(schema, schemas))),
+    ...(route.headers ?? []).map(headerParameter),
   ]
 }
 
@@ -89,6 +93,15 @@ function documentedParameter(name: string): Json {
     ...withChoices(parameter.basis ?? specified, choices),
   }
 }
+
+const headerParameter = ({ name, description, basis }: DocumentedHeader): Json => ({
+  name,
+  in: 'header',
+  required: false,
+  description,
+  schema: { type: 'string' },
+  ...basis,
+})
 
 const queryParameter = (
   name: string,

@@ -14,24 +14,27 @@ export function responsesOf(route: Route, schemas: Record<string, Json>): Record
       description,
       ...chosen(1),
       headers: { ...successHeaders(route), ...noStore },
-      ...(schema && { content: { 'application/json': successContent(plain(schema, schemas)) } }),
+      ...(schema && { content: { 'application/json': successContent(route, plain(schema, schemas)) } }),
     },
     ...problemsOf(route),
   }
 }
 
-const successContent = (schema: Json): Json => ({
-  schema: isList(schema) ? { ...schema, description: 'Newest first.', ...chosen(2) } : schema,
+const successContent = (route: Route, schema: Json): Json => ({
+  schema: isPaged(route) ? { ...schema, description: 'Newest first.', ...chosen(2) } : schema,
   example: exampleOf(schema),
 })
 
 const isList = (schema: unknown): boolean => (schema as Json | undefined)?.type === 'array'
 
 function successHeaders(route: Route): Json {
-  if (route.success.status === 201) return header('Location', 'The path of what was made.', chosen(1))
-  if (isList(route.success.schema)) return header('Link', '`rel="next"` on a page that is not the last.', chosen(3))
-  return {}
+  const own = (route.success.headers ?? []).map(({ name, description, basis }) => header(name, description, basis))
+  if (route.success.status === 201) own.push(header('Location', 'The path of what was made.', chosen(1)))
+  if (isPaged(route)) own.push(header('Link', '`rel="next"` on a page that is not the last.', chosen(3)))
+  return Object.assign({}, ...own)
 }
+
+const isPaged = ({ method, success }: Route): boolean => method === 'GET' && isList(success.schema)
 
 type Problem = { code: FaultCode; when?: string; basis: Basis }
 
@@ -117,7 +120,8 @@ const choices: Partial<Record<FaultCode, Choice>> = {
 export function basisOf(code: FaultCode, route?: Route): Basis {
   const own = route?.bodyBytesMax
   if (code === 'request.too_large' && own !== undefined) {
-    return withChoices(chosen(8), [choice(41, `${own / 1_048_576} MiB for all of them together.`)])
+    const { 'x-decision': decision } = route!.basis as { 'x-decision': number }
+    return withChoices(chosen(8), [choice(decision, `${own / 1_048_576} MiB for all of them together.`)])
   }
   return withChoices(chosen(decisions[code] ?? 4), choices[code] === undefined ? [] : [choices[code]])
 }
