@@ -1,4 +1,4 @@
-import { type FieldError, KeyhookError, networkError } from './errors.ts'
+import { EventsExpiredError, type FieldError, KeyhookError, networkError } from './errors.ts'
 
 /** Throws unless the answer is a success of Keyhook's. */
 export async function checkAnswer(response: Response): Promise<void> {
@@ -40,7 +40,8 @@ function problemError(response: Response, text: string): KeyhookError {
     })
   }
   const { code, title, detail, errors, request_id: requestId } = problem
-  return new KeyhookError({
+  const ErrorClass = code === 'events.expired' ? EventsExpiredError : KeyhookError
+  return new ErrorClass({
     code: code as string,
     message: String(detail ?? title ?? code),
     status,

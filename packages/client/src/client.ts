@@ -1,6 +1,13 @@
 import { createApi } from './api.ts'
+import { audit } from './resources/audit.ts'
+import { backups } from './resources/backups.ts'
+import { databases } from './resources/databases.ts'
+import { eventTypes } from './resources/event-types.ts'
+import { events } from './resources/events.ts'
+import { invoices } from './resources/invoices.ts'
 import { keys } from './resources/keys.ts'
 import { organizations } from './resources/organizations.ts'
+import { restores } from './resources/restores.ts'
 import { webhooks } from './resources/webhooks.ts'
 import { createTransport, type TransportOptions } from './transport.ts'
 
@@ -18,5 +25,12 @@ export function createClient(options: ClientOptions) {
     organizations: organizations(api),
     keys: keys(api),
     webhooks: webhooks(api),
+    events: events(api),
+    eventTypes: eventTypes(api),
+    databases: databases(api),
+    backups: backups(api),
+    restores: restores(api),
+    invoices: invoices(api),
+    audit: audit(api),
   }
 }

@@ -6,6 +6,8 @@ export type Deadline = {
   isOver(): boolean
   /** Starts the time again. */
   restart(): void
+  /** Stops the time until `restart`. */
+  pause(): void
   /** To be called at the end: a caller's signal can live for days, and would keep every listener. */
   clear(): void
 }
@@ -29,6 +31,7 @@ export function createDeadline(ms: number, outer?: AbortSignal): Deadline {
     signal: controller.signal,
     isOver: () => isOver,
     restart,
+    pause: () => clearTimeout(timer),
     clear() {
       clearTimeout(timer)
       outer?.removeEventListener('abort', abort)

@@ -14,6 +14,8 @@ export type ProblemCode =
   | 'limit.reached'
   | 'request.header_too_large'
   | 'request.timeout'
+  | 'events.expired'
+  | 'idempotency.key_reused'
   | 'internal'
   | 'service.unavailable'
 
@@ -33,7 +35,7 @@ export type ErrorCode = ProblemCode | ClientErrorCode | (string & {})
 /** Where in the request a rule was broken: a JSON pointer into the body, or the name of a query parameter. */
 export type FieldError = { pointer: string; detail: string } | { parameter: string; detail: string }
 
-export type ErrorDetails = {
+type ErrorDetails = {
   code: ErrorCode
   message: string
   status?: number | undefined
@@ -67,6 +69,19 @@ export class KeyhookError extends Error {
     this.requestId = details.requestId ?? null
     this.retryAfter = details.retryAfter ?? null
     this.problem = details.problem ?? null
+  }
+}
+
+/** `events.expired`: the position in the events is older than what the server keeps. */
+export class EventsExpiredError extends KeyhookError {
+  override readonly name = 'EventsExpiredError'
+  /** The oldest event that is kept. */
+  readonly oldestSequence: number | null
+
+  constructor(details: ErrorDetails) {
+    super(details)
+    const oldest = details.problem?.oldest_sequence
+    this.oldestSequence = typeof oldest === 'number' ? oldest : null
   }
 }
 

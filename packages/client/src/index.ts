@@ -1,9 +1,44 @@
 export type { CreationOptions, ListOptions, OrganizationOptions } from './api.ts'
 export { type Client, type ClientOptions, createClient } from './client.ts'
-export { type ClientErrorCode, type ErrorCode, type FieldError, KeyhookError, type ProblemCode } from './errors.ts'
+export {
+  type ClientErrorCode,
+  type ErrorCode,
+  EventsExpiredError,
+  type FieldError,
+  KeyhookError,
+  type ProblemCode,
+} from './errors.ts'
 export type { List, Page, PageOptions } from './list.ts'
-export type { EventType, StandardEventType } from './resources/event-types.ts'
-export type { ApiKey, CreatedApiKey, NewApiKey } from './resources/keys.ts'
+export type { AuditAction, AuditEntry } from './resources/audit.ts'
+export type { Backup } from './resources/backups.ts'
+export type { CreatedDatabase, Database, NewDatabase } from './resources/databases.ts'
+export type { AttemptStatus, Delivery, SendErrorCode } from './resources/deliveries.ts'
+export type { EventType, EventTypeRecord, StandardEventType } from './resources/event-types.ts'
+export type {
+  EventAttempt,
+  EventFilter,
+  EventRecord,
+  ExplainedEvent,
+  ReconcileOptions,
+  StreamOptions,
+} from './resources/events.ts'
+export type { Invoice, InvoiceLine, InvoiceSummary } from './resources/invoices.ts'
+export type { ApiKey, CreatedApiKey, NewApiKey, RevokedKeys } from './resources/keys.ts'
 export type { Organization } from './resources/organizations.ts'
-export type { CreatedWebhook, NewWebhook, Webhook } from './resources/webhooks.ts'
+export type { CreatedRestore, NewRestore, Restore } from './resources/restores.ts'
+export type {
+  CreatedWebhook,
+  NewRecovery,
+  NewTestEvent,
+  NewWebhook,
+  Recovery,
+  Redelivery,
+  RotatedSecret,
+  SecretRotation,
+  StartedRecovery,
+  TestEvent,
+  Webhook,
+  WebhookChanges,
+  WebhookHealth,
+} from './resources/webhooks.ts'
 export type { CallOptions, TransportOptions } from './transport.ts'

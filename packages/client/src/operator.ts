@@ -14,13 +14,13 @@ export type AcceptedEvent = { id: string }
 
 const events = (api: Api) => ({
   /** All of them or none, in one transaction. Up to 1,000. */
-  publish: (list: readonly NewEvent[], options: CallOptions = {}): Promise<AcceptedEvent[]> =>
+  publish: async (list: readonly NewEvent[], options: CallOptions = {}): Promise<AcceptedEvent[]> =>
     api.change('POST', '/operator/v1/events', list, options),
 })
 
 const invoices = (api: Api) => ({
   /** Marks an invoice paid, once. */
-  pay: (id: string, options: CallOptions = {}): Promise<object> =>
+  pay: async (id: string, options: CallOptions = {}): Promise<object> =>
     api.change('POST', pathOf('/operator/v1/invoices', id, 'pay'), undefined, options),
 })
 

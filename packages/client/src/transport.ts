@@ -134,7 +134,7 @@ function addressOf(base: string, { path, query = {} }: ApiRequest): URL {
 const isKeyhookError = (error: unknown): error is KeyhookError => error instanceof KeyhookError
 
 /** What ended an attempt. An abort looks like a network error until one asks who caused it. */
-function explain(error: unknown, deadline: Deadline, signal?: AbortSignal): unknown {
+export function explain(error: unknown, deadline: Deadline, signal?: AbortSignal): unknown {
   if (!isKeyhookError(error) || error.code !== 'client.network') return error
   if (signal?.aborted) return aborted(signal)
   if (!deadline.isOver()) return error
@@ -142,11 +142,12 @@ function explain(error: unknown, deadline: Deadline, signal?: AbortSignal): unkn
 }
 
 const transientStatuses = [408, 429, 500, 502, 503, 504]
+const transientCodes = ['client.network', 'client.timeout']
 
 /** Errors that can be over in a moment. */
-const isTransient = (error: unknown): error is KeyhookError =>
+export const isTransient = (error: unknown): error is KeyhookError =>
   isKeyhookError(error) &&
-  (error.status === null ? error.code !== 'client.aborted' : transientStatuses.includes(error.status)) &&
+  (error.status === null ? transientCodes.includes(error.code) : transientStatuses.includes(error.status)) &&
   (error.retryAfter ?? 0) <= retryAfterSecondsMax
 
 const delayMs = (attempts: number, retryAfter: number | null): number =>

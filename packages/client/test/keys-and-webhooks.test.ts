@@ -26,7 +26,7 @@ test('a webhook is created, listed and deleted', async () => {
     event_types: ['invoice.paid'],
   })
   expect(secret).toMatch(/^whsec_/)
-  expect(await client.webhooks.list().toArray()).toEqual([shown])
+  expect(await client.webhooks.deliveries(shown.id).toArray()).toEqual([])
   await client.webhooks.delete(shown.id)
   await expect(client.webhooks.delete(shown.id)).rejects.toMatchObject({ code: 'not_found', status: 404 })
 })

@@ -1,19 +1,128 @@
-import type { Api, ListOptions, OrganizationOptions } from '../api.ts'
+import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
 import type { List } from '../list.ts'
+import type { Delivery, SendErrorCode } from './deliveries.ts'
 import type { EventType } from './event-types.ts'
 
 export type NewWebhook = { url: string; event_types: EventType[] }
-export type Webhook = { id: string; url: string; event_types: EventType[]; created_at: string }
+
 /** `secret` is shown here and never again. */
-export type CreatedWebhook = Webhook & { secret: string }
+export type CreatedWebhook = { id: string; url: string; event_types: EventType[]; created_at: string; secret: string }
 
-export const webhooks = (api: Api) => ({
-  /** Never repeated by itself: when the answer is lost, delete the webhook that you find in the list, and create another. */
-  create: (webhook: NewWebhook, options: OrganizationOptions = {}): Promise<CreatedWebhook> =>
-    api.change('POST', api.published(options, 'webhooks'), webhook, options),
+export type Webhook = {
+  id: string
+  url: string
+  event_types: EventType[]
+  description: string | null
+  status: 'active' | 'paused'
+  paused_until: string | null
+  /** Deliveries per second; null without a limit. */
+  rate_limit: number | null
+  secret_rotation: SecretRotation | null
+  created_by: string
+  created_at: string
+  health: WebhookHealth
+}
 
-  list: (options: ListOptions = {}): List<Webhook> => api.list(api.published(options, 'webhooks'), options),
+export type SecretRotation = {
+  started_at: string
+  ends_at: string
+  /** Whether `X-Service-Signature` uses the new secret already. */
+  switched: boolean
+}
 
-  delete: (id: string, options: OrganizationOptions = {}): Promise<void> =>
-    api.erase(api.published(options, 'webhooks', id), options),
-})
+/** Attempts of the last 24 hours. */
+export type WebhookHealth = {
+  since: string
+  succeeded: number
+  failed: number
+  success_share: number | null
+  last_failure: {
+    delivery_id: string
+    at: string
+    error_code: SendErrorCode | null
+    response_status: number | null
+  } | null
+  oldest_waiting_at: string | null
+}
+
+export type WebhookChanges = {
+  url?: string
+  event_types?: EventType[]
+  description?: string | null
+  rate_limit?: number | null
+}
+
+/** `secret` is shown here and never again. */
+export type RotatedSecret = { secret: string; secret_rotation: SecretRotation | null }
+
+export type NewTestEvent = { event_type: EventType }
+export type TestEvent = { event_id: string }
+export type Redelivery = { delivery_id: string }
+export type NewRecovery = { since: string; until?: string; dry_run?: boolean }
+export type StartedRecovery = { id: string | null; matching: number }
+
+export type Recovery = {
+  id: string
+  status: 'running' | 'finished'
+  since: string
+  until: string
+  redelivered: number
+  created_at: string
+  finished_at: string | null
+}
+
+export const webhooks = (api: Api) => {
+  const path = (options: OrganizationOptions, ...segments: string[]) => api.platform(options, 'webhooks', ...segments)
+
+  return {
+    /** Never repeated by itself: when the answer is lost, delete the webhook that you find in the list, and create another. */
+    create: async (webhook: NewWebhook, options: OrganizationOptions = {}): Promise<CreatedWebhook> =>
+      api.change('POST', api.published(options, 'webhooks'), webhook, options),
+
+    list: (options: ListOptions = {}): List<Webhook> => api.list(path(options), options),
+
+    get: async (id: string, options: OrganizationOptions = {}): Promise<Webhook> => api.get(path(options, id), options),
+
+    update: async (id: string, changes: WebhookChanges, options: OrganizationOptions = {}): Promise<Webhook> =>
+      api.change('PATCH', path(options, id), changes, options),
+
+    /** Events wait, and are sent in order after `until`; that is in 7 days unless given. */
+    pause: async (id: string, pause: { until?: string } = {}, options: OrganizationOptions = {}): Promise<Webhook> =>
+      api.change('POST', path(options, id, 'pause'), pause, options),
+
+    resume: async (id: string, options: OrganizationOptions = {}): Promise<Webhook> =>
+      api.change('POST', path(options, id, 'resume'), undefined, options),
+
+    /** Never repeated by itself: a second rotation would replace the secret that the first one made. */
+    rotateSecret: async (
+      id: string,
+      rotation: { overlap_seconds?: number } = {},
+      options: CreationOptions = {},
+    ): Promise<RotatedSecret> => api.createSecret(path(options, id, 'rotate-secret'), rotation, options),
+
+    /** `X-Service-Signature` uses the new secret from now on. */
+    switchSecret: async (id: string, options: OrganizationOptions = {}): Promise<Webhook> =>
+      api.change('POST', path(options, id, 'switch-secret'), undefined, options),
+
+    delete: async (id: string, options: OrganizationOptions = {}): Promise<void> =>
+      api.erase(api.published(options, 'webhooks', id), options),
+
+    /** Sends a sample to this webhook alone. */
+    test: async (id: string, event: NewTestEvent, options: CreationOptions = {}): Promise<TestEvent> =>
+      api.create(path(options, id, 'test'), event, options),
+
+    /** Every attempt, newest first. */
+    deliveries: (id: string, options: ListOptions = {}): List<Delivery> =>
+      api.list(api.published(options, 'webhooks', id, 'deliveries'), options),
+
+    redeliver: async (id: string, deliveryId: string, options: CreationOptions = {}): Promise<Redelivery> =>
+      api.create(path(options, id, 'deliveries', deliveryId, 'redeliver'), undefined, options),
+
+    /** Redelivers every event of a time range that did not arrive. */
+    recover: async (id: string, range: NewRecovery, options: CreationOptions = {}): Promise<StartedRecovery> =>
+      api.create(path(options, id, 'recover'), range, options),
+
+    recovery: async (id: string, recoveryId: string, options: OrganizationOptions = {}): Promise<Recovery> =>
+      api.get(path(options, id, 'recoveries', recoveryId), options),
+  }
+}

@@ -1,0 +1,31 @@
+import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { List } from '../list.ts'
+
+export type Backup = {
+  id: string
+  database_id: string
+  status: 'running' | 'completed' | 'failed' | 'deleting'
+  origin: 'requested' | 'scheduled'
+  bytes_done: number
+  bytes_total: number | null
+  size_bytes: number | null
+  sha256: string | null
+  failure: string | null
+  created_at: string
+  finished_at: string | null
+}
+
+export const backups = (api: Api) => ({
+  create: async (databaseId: string, options: CreationOptions = {}): Promise<Backup> =>
+    api.create(api.platform(options, 'databases', databaseId, 'backups'), undefined, options),
+
+  /** With `databaseId`, those of one database. */
+  list: ({ databaseId, ...options }: ListOptions & { databaseId?: string } = {}): List<Backup> =>
+    api.list(api.platform(options, 'backups'), options, { database_id: databaseId }),
+
+  get: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
+    api.get(api.platform(options, 'backups', id), options),
+
+  delete: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
+    api.remove(api.platform(options, 'backups', id), options),
+})

@@ -1,0 +1,35 @@
+import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { List } from '../list.ts'
+
+export type NewDatabase = { name: string }
+
+export type Database = {
+  id: string
+  name: string
+  status: 'provisioning' | 'available' | 'failed' | 'deleting'
+  host: string | null
+  port: number | null
+  user: string
+  database: string
+  connection_string: string | null
+  failure: string | null
+  created_at: string
+}
+
+/** `password` is shown here and never again. */
+export type CreatedDatabase = Database & { password: string }
+
+export const databases = (api: Api) => ({
+  /** Never repeated by itself, because its answer shows the password. */
+  create: async (database: NewDatabase, options: CreationOptions = {}): Promise<CreatedDatabase> =>
+    api.createSecret(api.platform(options, 'databases'), database, options),
+
+  list: (options: ListOptions = {}): List<Database> => api.list(api.platform(options, 'databases'), options),
+
+  get: async (id: string, options: OrganizationOptions = {}): Promise<Database> =>
+    api.get(api.platform(options, 'databases', id), options),
+
+  /** Answers `deleting`; when its files are gone, `get` answers `not_found`. */
+  delete: async (id: string, options: OrganizationOptions = {}): Promise<Database> =>
+    api.remove(api.platform(options, 'databases', id), options),
+})

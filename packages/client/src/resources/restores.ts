@@ -1,0 +1,31 @@
+import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { List } from '../list.ts'
+import type { CreatedDatabase } from './databases.ts'
+
+/** `name` is that of the new database. */
+export type NewRestore = { name: string }
+
+export type Restore = {
+  id: string
+  backup_id: string
+  database_id: string
+  status: 'running' | 'completed' | 'failed'
+  bytes_done: number
+  bytes_total: number | null
+  failure: string | null
+  created_at: string
+  finished_at: string | null
+}
+
+export type CreatedRestore = { restore: Restore; database: CreatedDatabase }
+
+export const restores = (api: Api) => ({
+  /** Restores a backup into a new database. Never repeated by itself, because its answer shows the password. */
+  create: async (backupId: string, restore: NewRestore, options: CreationOptions = {}): Promise<CreatedRestore> =>
+    api.createSecret(api.platform(options, 'backups', backupId, 'restore'), restore, options),
+
+  list: (options: ListOptions = {}): List<Restore> => api.list(api.platform(options, 'restores'), options),
+
+  get: async (id: string, options: OrganizationOptions = {}): Promise<Restore> =>
+    api.get(api.platform(options, 'restores', id), options),
+})
