@@ -50,7 +50,7 @@ const headersOf = createRequestHeaders({ serviceName: 'Service', standardWebhook
 
 const sampleId = 'evt_01h455vb4pex5vsknk084sn02q'
 const signedHeaders = (eventId = sampleId): string[] =>
-  headersOf(plain, { eventId, eventType: 'database.created', body: sampleBody, startedAtMs: Date.now() })
+  headersOf(plain, { eventId, ...sample, startedAtMs: Date.now() })
 
 const signedRequest = (path: string, eventId?: string): SignedRequest => ({
   path,
@@ -102,8 +102,7 @@ function startLeanest(): { stop(): Promise<void> } {
   const opened = Array.from({ length: webhooks }, (_, webhook) => open(webhook))
   const request = {
     eventId: sampleId,
-    eventType: 'database.created' as const,
-    body: sampleBody,
+    ...sample,
     sendByMs: Number.POSITIVE_INFINITY,
     mayStillSend: async () => true,
   }
@@ -149,6 +148,7 @@ const sampleBody = Buffer.from(
     data: { database_id: 'db_01h455vb4pex5vsknk084sn02q', name: 'x'.repeat(130) },
   }),
 )
+const sample = { eventType: 'database.created' as const, body: sampleBody, sequence: 2, previousSequence: 1 }
 
 /** As `serve` does. */
 keepHeapSmall()

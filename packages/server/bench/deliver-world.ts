@@ -36,18 +36,19 @@ export async function fillBacklog({ db }: World, orgId: OrgId, events: number): 
   const count = Math.ceil(events)
   await db.begin(async (tx) => {
     const [counter] = await tx<{ last_seq: string }[]>`
-      insert into keyhook.event_counters as c (org_id, last_seq) values (${orgId}, ${count})
-      on conflict (org_id) do update set last_seq = c.last_seq + ${count} returning last_seq`
+      insert into keyhook.event_counters as c (org_id, last_seq, last_sequence) values (${orgId}, ${count}, ${count})
+      on conflict (org_id) do update set last_seq = c.last_seq + ${count}, last_sequence = c.last_sequence + ${count}
+      returning last_seq`
     const last = Number(counter!.last_seq)
     await tx`
-      insert into keyhook.events (org_id, seq, id, type, body)
-      select ${orgId}, n, 'evt_' || lpad(n::text, 26, '0'), 'database.created',
+      insert into keyhook.events (org_id, seq, sequence, id, type, body)
+      select ${orgId}, n, n, 'evt_' || lpad(n::text, 26, '0'), 'database.created',
         '{"id":"evt_' || lpad(n::text, 26, '0') || '","type":"database.created","timestamp":"2026-01-01T00:00:00.000Z","data":{"database_id":"db_01h455vb4pex5vsknk084sn02q","name":"' || repeat('x', 130) || '"}}'
       from generate_series(${last - count + 1}::bigint, ${last}::bigint) n`
     await tx`insert into keyhook.wakes values (${orgId}, ${last - count + 1}, ${last})`
     await tx`
-      insert into keyhook.deliveries (org_id, event_seq, lane_id)
-      select ${orgId}, n, w.lane_id from generate_series(${last - count + 1}::bigint, ${last}::bigint) n
+      insert into keyhook.deliveries (org_id, event_seq, lane_id, sequence, previous_sequence)
+      select ${orgId}, n, w.lane_id, n, nullif(n - 1, 0) from generate_series(${last - count + 1}::bigint, ${last}::bigint) n
       cross join keyhook.webhooks w where w.org_id = ${orgId}`
   })
   await db`analyze keyhook.deliveries, keyhook.events`

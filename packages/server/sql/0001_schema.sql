@@ -117,8 +117,11 @@ create index webhooks_existing on keyhook.webhooks (org_id, id) where deleted_at
 -- One row per organization that has published. A publisher holds its lock until it commits, so sequence numbers have no gaps and
 -- become visible in order: a reader of "everything after 41" is never overtaken by a late 40.
 create table keyhook.event_counters (
-  org_id   text collate "C" primary key references keyhook.organizations,
-  last_seq bigint not null default 0
+  org_id        text collate "C" primary key references keyhook.organizations,
+  -- The engine's number, which counts every event.
+  last_seq      bigint not null default 0,
+  -- The public number, which does not count test events.
+  last_sequence bigint not null default 0
 ) with (fillfactor = 50);
 
 -- Events with their exact body.
@@ -132,10 +135,21 @@ create table keyhook.events (
   created_at timestamptz not null default clock_timestamp(),
   -- A test event that was sent to one webhook.
   sample     boolean not null default false,
+  -- The public number. Test events have none.
+  sequence   bigint,
   primary key (org_id, seq),
-  unique (org_id, id)
+  unique (org_id, id),
+  check (sample = (sequence is null))
 );
 create index events_created on keyhook.events (org_id, created_at);
+create unique index events_sequence on keyhook.events (org_id, sequence) where sequence is not null;
+
+-- The newest public number that retention has deleted, so that nobody takes what is left for everything. Not a column of the
+-- counter: retention must not wait for publishers.
+create table keyhook.expired_events (
+  org_id        text collate "C" primary key,
+  last_sequence bigint not null
+);
 
 -- One row per publishing transaction, deleted once lanes know of it. Publishers must not lock lanes, and dispatchers must not lock
 -- counters: this table stands between them.
@@ -175,9 +189,12 @@ create index lanes_due on keyhook.lanes (due_at) where due_at is not null;
 
 -- One row per event and webhook, never updated.
 create table keyhook.deliveries (
-  org_id    text collate "C" not null,
-  event_seq bigint not null,
-  lane_id   bigint not null,
+  org_id            text collate "C" not null,
+  event_seq         bigint not null,
+  lane_id           bigint not null,
+  -- The event's public number, and that of the lane's delivery before it. A test event has none and passes the other one on.
+  sequence          bigint,
+  previous_sequence bigint,
   primary key (org_id, event_seq, lane_id)
 );
 create index deliveries_lane on keyhook.deliveries (lane_id, event_seq);
@@ -267,13 +284,15 @@ create index recoveries_stepped on keyhook.recoveries (org_id, stepped_at);
 create function keyhook.publish(for_org text, ids text[], types text[], bodies text[], named text[]) returns text[]
 language plpgsql as $$
 declare
-  newest bigint;
-  taken  text[];
+  before_seq      bigint;
+  before_sequence bigint;
+  taken           text[];
 begin
-  insert into keyhook.event_counters as c (org_id, last_seq)
-  select o.id, cardinality(ids) from keyhook.organizations o where o.id = for_org
-  on conflict (org_id) do update set last_seq = c.last_seq + excluded.last_seq
-  returning c.last_seq into newest;
+  insert into keyhook.event_counters as c (org_id, last_seq, last_sequence)
+  select o.id, cardinality(ids), cardinality(ids) from keyhook.organizations o where o.id = for_org
+  on conflict (org_id) do update
+    set last_seq = c.last_seq + excluded.last_seq, last_sequence = c.last_sequence + excluded.last_sequence
+  returning c.last_seq - cardinality(ids), c.last_sequence - cardinality(ids) into before_seq, before_sequence;
   if not found then
     return null;
   end if;
@@ -284,21 +303,32 @@ begin
       cross join lateral (select e.id from keyhook.events e where e.org_id = for_org and e.id = n.id offset 0) as e
     );
     if taken <> '{}' then
-      update keyhook.event_counters c set last_seq = c.last_seq - cardinality(ids) where c.org_id = for_org;
+      update keyhook.event_counters c set last_seq = before_seq, last_sequence = before_sequence where c.org_id = for_org;
       return taken;
     end if;
   end if;
   if cardinality(ids) = 0 then
     return '{}';
   end if;
-  insert into keyhook.events (org_id, seq, id, type, body)
-  select for_org, newest - cardinality(ids) + e.n, e.id, e.type, e.body
+  insert into keyhook.events (org_id, seq, id, type, body, sequence)
+  select for_org, before_seq + e.n, e.id, e.type, e.body, before_sequence + e.n
   from unnest(ids, types, bodies) with ordinality as e (id, type, body, n);
-  insert into keyhook.wakes (org_id, first_seq, last_seq) values (for_org, newest - cardinality(ids) + 1, newest);
-  insert into keyhook.deliveries (org_id, event_seq, lane_id)
-  select for_org, newest - cardinality(ids) + e.n, w.lane_id
-  from unnest(types) with ordinality as e (type, n)
-  join keyhook.webhooks w on w.org_id = for_org and w.deleted_at is null and e.type = any (w.event_types);
+  insert into keyhook.wakes (org_id, first_seq, last_seq) values (for_org, before_seq + 1, before_seq + cardinality(ids));
+  with addressed as materialized (
+    select w.lane_id, e.n, lag(e.n) over (partition by w.lane_id order by e.n) as previous_n
+    from unnest(types) with ordinality as e (type, n)
+    join keyhook.webhooks w on w.org_id = for_org and w.deleted_at is null and e.type = any (w.event_types)
+  )
+  insert into keyhook.deliveries (org_id, event_seq, lane_id, sequence, previous_sequence)
+  select for_org, before_seq + a.n, a.lane_id, before_sequence + a.n, case
+    when a.previous_n is not null then before_sequence + a.previous_n
+    -- For the first of each lane alone: one look-up in the index.
+    else (
+      select coalesce(d.sequence, d.previous_sequence) from keyhook.deliveries d
+      where d.lane_id = a.lane_id order by d.event_seq desc limit 1
+    )
+  end
+  from addressed a;
   return '{}';
 end
 $$;

@@ -16,7 +16,7 @@ let foreign: string
 
 beforeAll(async () => {
   await api.db`
-    insert into keyhook.events (org_id, seq, id, type, body) values (${api.orgId}, 1, 'evt_1', 'database.created', '{}')`
+    insert into keyhook.events (org_id, seq, sequence, id, type, body) values (${api.orgId}, 1, 1, 'evt_1', 'database.created', '{}')`
   await ensurePartitions(api.db, Date.now())
   history = await historyOf('\x01'.repeat(16_384))
   foreign = await historyOf('語'.repeat(5_461))

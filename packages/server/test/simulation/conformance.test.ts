@@ -74,11 +74,15 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     return (draw.chance(0.9) ? all.at(-1) : all[0])?.tokens
   }
 
+  const lanesOf = (org: OrgId) => [...model.lanes.values()].flatMap((lane) => (lane.orgId === org ? lane.id : []))
+
   const statements: ((draw: Random) => Promise<unknown>)[] = [
     async (draw) => {
       const [org, count] = [draw.pick(orgs), draw.chance(0.03) ? 1_001 : draw.int(1, 3)]
-      model.publish(org, { count })
-      await real.publish(org, count)
+      const only = draw.chance(0.2) ? draw.pick(lanesOf(org)) : undefined
+      const events = { count: only === undefined ? count : 1, only }
+      model.publish(org, events)
+      await real.publish(org, events)
     },
     async (draw) => {
       const after = draw.pick(cursors)

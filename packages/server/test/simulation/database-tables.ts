@@ -5,7 +5,7 @@ import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { redeliver } from '../../src/store/delivery/redelivery.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
-import { publishEvents } from '../../src/webhooks/sql/publish.ts'
+import { publishEvents, publishSampleEvent } from '../../src/webhooks/sql/publish.ts'
 import { templateDatabase } from '../support/postgres.ts'
 
 class NotRequested extends Error {}
@@ -39,13 +39,16 @@ export async function createDatabaseTables() {
         values (${orgId}, ${webhookOf(laneId)}, 'https://example.com/', '{database.created}', 'key', 'box'::bytea, 'user_a', ${laneId})`
       await db`insert into keyhook.lanes (id, org_id, webhook_id) values (${laneId}, ${orgId}, ${webhookOf(laneId)})`
     },
-    async publish(orgId: OrgId, count: number): Promise<void> {
+    async publish(orgId: OrgId, { count, only }: { count: number; only: number | undefined }): Promise<void> {
       // Named as in the model: number and server.
       const [row] = await db<{ last_seq: string }[]>`
         select coalesce(max(last_seq), 0) as last_seq from keyhook.event_counters where org_id = ${orgId}`
       const ids = Array.from({ length: count }, (_, i) => `${Number(row!.last_seq) + i + 1}.${servers}`)
       const events = ids.map((id) => ({ id, type: 'database.created' as const, body: '{}' }))
-      await db.begin((tx) => publishEvents(tx, orgId, events as never))
+      await db.begin(async (tx) => {
+        if (only === undefined) return publishEvents(tx, orgId, events)
+        for (const event of events) await publishSampleEvent(tx, orgId, webhookOf(only), event)
+      })
     },
     /** Other sessions find the lane locked until `work` is done. */
     whileLocked: (laneId: number, work: () => Promise<void>) =>

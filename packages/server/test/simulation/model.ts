@@ -21,7 +21,7 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
     lane !== undefined && lane.token === token && lane.owner !== null && lane.server === tables.server
   const earliest = (times: readonly number[]) => (times.length > 0 ? Math.min(...times) : null)
   const dueDelivery = (lane: LaneRow, eventSeq: number, row?: RetryRow): DueDelivery => {
-    const { eventId, publishedMs } = tables.eventOf(lane.id, eventSeq)!
+    const { eventId, publishedMs, sequence } = tables.eventOf(lane.id, eventSeq)!
     return {
       laneId: lane.id,
       eventSeq,
@@ -29,6 +29,8 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
       eventType: 'database.created',
       body: Buffer.alloc(0),
       publishedAtMs: publishedMs,
+      sequence,
+      previousSequence: sequence === null ? null : tables.previousSequence(lane.id, eventSeq),
       attempts: row?.attempt ?? 0,
       tries: row?.tries ?? 0,
     }

@@ -31,8 +31,9 @@ export const keyOf = (laneId: number, eventSeq: number) => `${laneId} ${eventSeq
 export function createTables(now: () => number) {
   const lanes = new Map<number, LaneRow>()
   const deliveries = new Map<number, number[]>()
-  const events = new Map<string, { eventId: string; publishedMs: number }>()
+  const events = new Map<string, { eventId: string; publishedMs: number; sequence: number | null }>()
   const lastSeq = new Map<OrgId, number>()
+  const lastSequence = new Map<OrgId, number>()
   const retries = new Map<string, RetryRow>()
   const inFlight = new Map<string, InFlightRow>()
   const attempts = new Map<string, AttemptRow>()
@@ -77,6 +78,8 @@ export function createTables(now: () => number) {
   const retriesOf = (laneId: number) => [...retries.values()].filter((row) => row.laneId === laneId)
   const inFlightOf = (laneId: number) => [...inFlight.values()].filter((row) => row.laneId === laneId)
 
+  const eventOf = (laneId: number, eventSeq: number) => events.get(`${lanes.get(laneId)!.orgId} ${eventSeq}`)
+
   return {
     lanes,
     deliveries,
@@ -96,7 +99,12 @@ export function createTables(now: () => number) {
     deleteWakes,
     retriesOf,
     inFlightOf,
-    eventOf: (laneId: number, eventSeq: number) => events.get(`${lanes.get(laneId)!.orgId} ${eventSeq}`),
+    eventOf,
+    /** The public number of the event that the lane got before this one. */
+    previousSequence(laneId: number, eventSeq: number): number | null {
+      const earlier = deliveries.get(laneId)!.filter((seq) => seq < eventSeq)
+      return Math.max(0, ...earlier.map((seq) => eventOf(laneId, seq)!.sequence ?? 0)) || null
+    },
     addLane(orgId: OrgId): number {
       const id = lanes.size + 1
       lanes.set(id, {
@@ -114,13 +122,17 @@ export function createTables(now: () => number) {
       deliveries.set(id, [])
       return id
     },
-    /** Events for every lane of the organization whose webhook exists, or for one of them. */
+    /** Events for every lane of the organization whose webhook exists, or test events for one of them. */
     publish(orgId: OrgId, { count = 1, only }: { count?: number; only?: number | undefined } = {}): number[] {
       const firstSeq = (lastSeq.get(orgId) ?? 0) + 1
       const seqs = Array.from({ length: count }, (_, i) => firstSeq + i)
       lastSeq.set(orgId, firstSeq + count - 1)
       // Two servers may give the same number to two events.
-      for (const seq of seqs) events.set(`${orgId} ${seq}`, { eventId: `${seq}.${server}`, publishedMs: now() })
+      for (const seq of seqs) {
+        const sequence = only === undefined ? (lastSequence.get(orgId) ?? 0) + 1 : null
+        if (sequence !== null) lastSequence.set(orgId, sequence)
+        events.set(`${orgId} ${seq}`, { eventId: `${seq}.${server}`, publishedMs: now(), sequence })
+      }
       for (const lane of lanes.values()) {
         if (lane.orgId === orgId && !lane.ended && (only ?? lane.id) === lane.id) deliveries.get(lane.id)!.push(...seqs)
       }
@@ -159,7 +171,10 @@ export function createTables(now: () => number) {
     },
     /** What a standby has received so far. The returned function promotes it: everything committed since is lost. */
     standby(): () => void {
-      const tables = [lanes, deliveries, events, lastSeq, retries, inFlight, attempts] as Map<unknown, unknown>[]
+      const tables = [lanes, deliveries, events, lastSeq, lastSequence, retries, inFlight, attempts] as Map<
+        unknown,
+        unknown
+      >[]
       const copies = structuredClone(tables)
       const wakesThen = wakes
       return () => {

@@ -17,10 +17,10 @@ async function laneOf(db: Database, webhookId: WebhookId): Promise<number> {
 /** Deliveries of one webhook that failed and are not tried again. */
 async function failedDeliveries(db: Database, orgId: OrgId, laneId: number, count: number): Promise<void> {
   await ensurePartitions(db, Date.now())
-  await db`insert into keyhook.event_counters values (${orgId}, ${count})`
+  await db`insert into keyhook.event_counters values (${orgId}, ${count}, ${count})`
   await db`
-    insert into keyhook.events (org_id, seq, id, type, body)
-    select ${orgId}, n, 'e-' || n, 'database.created', '{}' from generate_series(1, ${count}) n`
+    insert into keyhook.events (org_id, seq, sequence, id, type, body)
+    select ${orgId}, n, n, 'e-' || n, 'database.created', '{}' from generate_series(1, ${count}) n`
   await db`insert into keyhook.deliveries (org_id, event_seq, lane_id) select ${orgId}, n, ${laneId} from generate_series(1, ${count}) n`
   await db`update keyhook.lanes set head_seq = ${count}, cursor_seq = ${count} where id = ${laneId}`
   const ids = Array.from({ length: count }, () => uuid7(Date.now()))

@@ -104,9 +104,9 @@ test('whether an event id exists is found without reading the events of the orga
   const say = (id: string) => publish(id, [id])
   for (let i = 0; i < 10; i++) await say(`name-${i}`)
   await api.db`
-    insert into keyhook.events (org_id, seq, id, type, body)
-    select ${orgId}, 1000 + n, 'evt_' || lpad(n::text, 26, '0'), 'invoice.paid', '{}' from generate_series(1, 2000) n`
-  await api.db`update keyhook.event_counters set last_seq = 3000 where org_id = ${orgId}`
+    insert into keyhook.events (org_id, seq, sequence, id, type, body)
+    select ${orgId}, 1000 + n, 1000 + n, 'evt_' || lpad(n::text, 26, '0'), 'invoice.paid', '{}' from generate_series(1, 2000) n`
+  await api.db`update keyhook.event_counters set last_seq = 3000, last_sequence = 3000 where org_id = ${orgId}`
   const read = await rowsRead('events', async () => {
     for (let i = 10; i < 30; i++) expect(await say(`name-${i}`)).toEqual([])
     expect(await say('name-7')).toEqual(['name-7'])
@@ -126,8 +126,8 @@ async function addWebhook(): Promise<number> {
 async function addFailures(laneId: number, first: number, last: number, hoursAgo: number): Promise<void> {
   await ensurePartitions(api.db, Date.now())
   await api.db`
-    insert into keyhook.events (org_id, seq, id, type, body, created_at)
-    select ${orgId}, n, 'e-' || n, 'database.created', '{}', now() - make_interval(hours => ${hoursAgo})
+    insert into keyhook.events (org_id, seq, sequence, id, type, body, created_at)
+    select ${orgId}, n, n, 'e-' || n, 'database.created', '{}', now() - make_interval(hours => ${hoursAgo})
     from generate_series(${first}::int, ${last}::int) n`
   await api.db`
     insert into keyhook.deliveries (org_id, event_seq, lane_id) select ${orgId}, n, ${laneId} from generate_series(${first}::int, ${last}::int) n`

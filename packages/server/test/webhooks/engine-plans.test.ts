@@ -1,10 +1,12 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { connect, type Database } from '../../src/db/database.ts'
+import { newId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { fetchDue } from '../../src/webhooks/sql/fetch.ts'
 import { interruptAttempts } from '../../src/webhooks/sql/interrupt.ts'
 import { isLaneHeld, releaseLanes, renewLanes } from '../../src/webhooks/sql/lease.ts'
+import { publishEvents } from '../../src/webhooks/sql/publish.ts'
 import { deliveryTest } from './support/delivery-test.ts'
 import { begin, firstAttempt, lease, settleFailed, wake } from './support/leased-lane.ts'
 
@@ -15,8 +17,9 @@ type World = Awaited<ReturnType<typeof deliveryTest>>
 type Run = <T>(statement: string, work: () => Promise<T>) => Promise<T>
 
 /** One delivery that fails, is interrupted once and finished then, by every statement of the engine. */
-async function deliverOnce({ publishOne, orgId }: World, db: Database, run: Run): Promise<void> {
-  await publishOne()
+async function deliverOnce({ orgId }: World, db: Database, run: Run): Promise<void> {
+  const event = { id: newId('evt'), type: 'database.created', body: '{}' } as const
+  await run('publish', () => publishEvents(db, orgId, [event]))
   await run('wake', () => wake(db))
   const take = async () => (await run('lease', () => lease(db)))[0]!
   let lane = await take()
@@ -53,14 +56,14 @@ async function fill({ db, orgId, owner }: World): Promise<void> {
   const [counter] = await db<{ last: string }[]>`select coalesce(max(last_seq), 0) as last from keyhook.event_counters`
   const last = Number(counter!.last)
   await db`
-    insert into keyhook.events (org_id, seq, id, type, body)
-    select ${orgId}, ${last} + n, 'e-' || n, 'database.created', '{}' from generate_series(1, 3000) n`
+    insert into keyhook.events (org_id, seq, sequence, id, type, body)
+    select ${orgId}, ${last} + n, ${last} + n, 'e-' || n, 'database.created', '{}' from generate_series(1, 3000) n`
   await db`
-    insert into keyhook.event_counters values (${orgId}, ${last + 3_000})
-    on conflict (org_id) do update set last_seq = excluded.last_seq`
+    insert into keyhook.event_counters values (${orgId}, ${last + 3_000}, ${last + 3_000})
+    on conflict (org_id) do update set last_seq = excluded.last_seq, last_sequence = excluded.last_sequence`
   await db`
-    insert into keyhook.deliveries (org_id, event_seq, lane_id)
-    select ${orgId}, ${last} + n, ${lane!.id} from generate_series(1, 3000) n`
+    insert into keyhook.deliveries (org_id, event_seq, lane_id, sequence)
+    select ${orgId}, ${last} + n, ${lane!.id}, ${last} + n from generate_series(1, 3000) n`
   await db`update keyhook.lanes set cursor_seq = ${last + 3_000}, head_seq = ${last + 3_000}`
   await db`
     with webhook as (
@@ -106,7 +109,8 @@ test.each(['before', 'after'])(
       const result = await work()
       for (const [table, rows] of await rowsRead()) {
         const read = rows - before.get(table)!
-        if (read > 50) tooMany.set(`${statement} ${table}`, read)
+        // Publishing reads the organization's webhooks, to find those that are subscribed.
+        if (read > 50 && `${statement} ${table}` !== 'publish webhooks') tooMany.set(`${statement} ${table}`, read)
       }
       return result
     }

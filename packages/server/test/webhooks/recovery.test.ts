@@ -20,9 +20,9 @@ type World = Awaited<ReturnType<typeof deliveryTest>>
 async function failedDeliveries({ db, orgId }: World): Promise<void> {
   await ensurePartitions(db, Date.now())
   await db`
-    insert into keyhook.events (org_id, seq, id, type, body)
-    select ${orgId}, n, 'e-' || n, 'database.created', '{"id":"e-' || n || '"}' from generate_series(1, ${failures}) n`
-  await db`insert into keyhook.event_counters values (${orgId}, ${failures})`
+    insert into keyhook.events (org_id, seq, sequence, id, type, body)
+    select ${orgId}, n, n, 'e-' || n, 'database.created', '{"id":"e-' || n || '"}' from generate_series(1, ${failures}) n`
+  await db`insert into keyhook.event_counters values (${orgId}, ${failures}, ${failures})`
   await db`
     insert into keyhook.deliveries (org_id, event_seq, lane_id) select ${orgId}, n, l.id from keyhook.lanes l, generate_series(1, ${failures}) n`
   await db`update keyhook.lanes set head_seq = ${failures}, cursor_seq = ${failures}`

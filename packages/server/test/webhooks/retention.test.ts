@@ -208,8 +208,8 @@ test('several nodes can apply retention at the same time', async () => {
   await deliverDue(db)
   // More finished events than one statement takes.
   await db`
-    insert into keyhook.events (org_id, seq, id, type, body, created_at)
-    select org_id, seq + n, 'old-' || n, type, body, now() - interval '90 days'
+    insert into keyhook.events (org_id, seq, sequence, id, type, body, created_at)
+    select org_id, seq + n, sequence + n, 'old-' || n, type, body, now() - interval '90 days'
     from keyhook.events, generate_series(1, 3500) n`
   await db`
     insert into keyhook.deliveries (org_id, event_seq, lane_id) select d.org_id, d.event_seq + n, d.lane_id
@@ -254,4 +254,18 @@ test('an attempt can be stored although a clock was years off when it began', as
   await runHourly(db, null)
   expect(await settleFailed(db, attempt)).toBe(1)
   expect(await partitions(db)).toContain(partitionOf(-3_000))
+})
+
+test('retention remembers the newest number that it deleted, and never takes it back', async () => {
+  const { world, db } = await retentionTest()
+  const [first, second] = [await world.publishOne(), await world.publishOne()]
+  await deliverDue(db)
+  const expired = async () => (await db`select last_sequence::int as last from keyhook.expired_events`)[0]?.last
+  await age(db, second, 60)
+  await runHourly(db, 30)
+  // The first is younger by its time, as after a clock that was ahead.
+  expect([await eventsLeft(db), await expired()]).toEqual([[first], 2])
+  await age(db, first, 60)
+  await runHourly(db, 30)
+  expect([await eventsLeft(db), await expired()]).toEqual([[], 2])
 })

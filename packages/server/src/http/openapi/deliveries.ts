@@ -70,6 +70,8 @@ const header = (name: string, description: string, basis: Basis, schema: Json = 
 const brand = choice(17, 'The word in the middle is the operator’s `KEYHOOK_SERVICE_NAME`.')
 const key = choice(14, 'The key is the text of the secret exactly as shown, `whsec_` included.')
 
+const sequenceNumber = { type: 'integer', minimum: 1 }
+
 const headers = (serviceName: string, type: EventType): Json[] => [
   header(`X-${serviceName}-Event`, 'The event type.', withChoices(specified, [brand]), { type: 'string', const: type }),
   header(
@@ -81,6 +83,18 @@ const headers = (serviceName: string, type: EventType): Json[] => [
   header('webhook-id', 'The id of the event: the same on every attempt.', chosen(16)),
   header('webhook-timestamp', 'When this attempt began, in seconds since 1970.', chosen(16)),
   header('webhook-signature', '`v1,` and a signature of id, time and body (Standard Webhooks).', chosen(16)),
+  header(
+    `X-${serviceName}-Sequence`,
+    'The number of the event in its organization: 1, 2, 3 without a gap. Not signed. Test events have none.',
+    chosen(81),
+    sequenceNumber,
+  ),
+  header(
+    `X-${serviceName}-Previous-Sequence`,
+    'The number of the event that was sent to this webhook before this one; absent if there is none, or it is no longer kept. Not signed.',
+    chosen(81),
+    sequenceNumber,
+  ),
   header('User-Agent', 'Who is calling.', chosen(16)),
   header(
     'Accept-Encoding',

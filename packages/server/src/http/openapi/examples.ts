@@ -115,6 +115,7 @@ export const recordExamples: Record<string, Json> = {
   },
   Event: {
     id: eventId,
+    sequence: 42,
     type: 'database.created',
     created_at: createdAt,
     test: false,

@@ -50,6 +50,10 @@ const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', '
 const eventRecord = Type.Object(
   {
     id: mark(here, Type.String({ description: 'The event.' })),
+    sequence: mark(
+      chosen(81),
+      nullable(Type.Integer({ minimum: 1, description: 'Its number in the organization; null for a test event.' })),
+    ),
     type: mark(here, Type.Enum([...eventTypes], { description: 'Its type.' })),
     created_at: mark(here, createdAt()),
     test: mark(here, Type.Boolean({ description: 'Whether it is a test event.' })),
@@ -115,6 +119,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
           status: 200,
           body: {
             id: event.id,
+            sequence: event.sequence === null ? null : Number(event.sequence),
             type: event.type,
             created_at: isoTime(event.created_at),
             test: event.sample,

@@ -24,10 +24,10 @@ export const existingOrganizations = async (db: Executor, ids: readonly OrgId[])
   return new Set(rows.map((row) => row.id))
 }
 
-export type EventRow = StoredEvent & { seq: string; created_at: Date; sample: boolean }
+export type EventRow = StoredEvent & { seq: string; sequence: string | null; created_at: Date; sample: boolean }
 
 export const findEvent = async (db: Database, orgId: OrgId, id: string): Promise<EventRow | null> => {
   const [row] = await db<EventRow[]>`
-    select seq, id, type, body, created_at, sample from keyhook.events where org_id = ${orgId} and id = ${id}`
+    select seq, sequence, id, type, body, created_at, sample from keyhook.events where org_id = ${orgId} and id = ${id}`
   return row ?? null
 }

@@ -22,7 +22,8 @@ export const listOldEvents = async (
 /**
  * Examines the next thousand events and deletes those that are finished for every webhook and have no attempts in the history any
  * more. Nothing can send such an event again: redelivery starts from an attempt or a waiting retry. Events that another node is
- * deleting are skipped. Returns how far it came; null at the end.
+ * deleting are skipped. Returns how far it came; null at the end. The newest number that was deleted is remembered, because the
+ * events before it that are left are not all.
  *
  * A retry of a deleted webhook does not count: it is left by an attempt that was settled while the webhook was being deleted.
  */
@@ -56,6 +57,11 @@ export const deleteFinishedEvents = async (
       delete from keyhook.retries r using deliveries d where r.lane_id = d.lane_id and r.event_seq = d.event_seq
     ), events as (
       delete from keyhook.events e using finished f where e.org_id = ${orgId} and e.seq = f.seq
+      returning e.sequence
+    ), expired as (
+      insert into keyhook.expired_events as x (org_id, last_sequence)
+      select ${orgId}, max(sequence) from events having max(sequence) is not null
+      on conflict (org_id) do update set last_sequence = greatest(x.last_sequence, excluded.last_sequence)
     )
     select count(*)::int as examined, max(seq) as up_to from examined`
   return row!.examined < eventsPerStatement ? null : Number(row!.up_to)

@@ -187,12 +187,11 @@ export function createDispatcher(deps: {
   }
 
   function send(lane: Lane, delivery: DueDelivery, attempt: NewAttempt, sendByMs: number): Promise<Exchange> {
-    const { eventId, eventType, body } = delivery
+    const { eventId, eventType, body, sequence, previousSequence } = delivery
     const { startedAtMs } = attempt
     const mayStillSend = () => store.isHeld(lane.lease)
-    return new Promise((done) =>
-      lane.sender!.send({ eventId, eventType, body, startedAtMs, sendByMs, mayStillSend }, done),
-    )
+    const content = { eventId, eventType, body, startedAtMs, sequence, previousSequence }
+    return new Promise((done) => lane.sender!.send({ ...content, sendByMs, mayStillSend }, done))
   }
 
   // 4. Keep leases, and give lanes back.

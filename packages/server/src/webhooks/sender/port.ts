@@ -5,17 +5,20 @@ import type { Sealed } from '../../kernel/master-keys.ts'
 
 /** What the dispatcher uses of the sender. A port, so that the same dispatcher runs in a simulation. */
 
-/** What the signed headers of an attempt depend on. */
-export type SignedContent = {
+/** What the headers of an attempt depend on. */
+export type SentContent = {
   eventId: string
   eventType: EventType
   body: Buffer
   /** Signed as webhook-timestamp. */
   startedAtMs: number
+  /** Not signed. Null for a test event; the previous one also where there is none. */
+  sequence: number | null
+  previousSequence: number | null
 }
 
 /** One attempt as the sender needs it. */
-export type SendRequest = SignedContent & {
+export type SendRequest = SentContent & {
   /** The request leaves by then (wall clock) or not at all: deleting a webhook waits until then. */
   sendByMs: number
   /** Asked when connecting took longer than `sendByMs` allows: is the lane still ours and its webhook there? */

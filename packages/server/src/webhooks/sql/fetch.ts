@@ -13,16 +13,19 @@ export type DueDelivery = {
   eventType: EventType
   body: Buffer
   publishedAtMs: number
+  /** The public number of the event, and of the one published to this webhook before it. Null for a test event. */
+  sequence: number | null
+  previousSequence: number | null
   /** Attempts so far, and those since the schedule started. Zero and zero: never tried. */
   attempts: number
   tries: number
 }
 
-type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body'>
+type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body' | 'sequence'>
 
 type FetchedRow = { org_id: OrgId; seq: string } & (
-  | { lane_id: string; attempt: number; try: number }
-  | { lane_id: null; id: string; type: EventType; published_ms: string; body: string }
+  | { lane_id: string; attempt: number; try: number; previous_sequence: string | null }
+  | { lane_id: null; id: string; type: EventType; published_ms: string; body: string; sequence: string | null }
 )
 
 /**
@@ -38,29 +41,35 @@ export const fetchDue = async (db: Database, requests: readonly FetchRequest[]):
         ${plainArray(requests.map((one) => one.retriesMax))}::int[]
       ) as w (lane_id, org_id, after_seq, firsts_max, retries_max)
     ), due as materialized (
-      select w.lane_id, w.org_id, r.event_seq, r.attempt, r.try
+      select w.lane_id, w.org_id, r.event_seq, r.attempt, r.try, d.previous_sequence
       from wanted w cross join lateral (
         select r.event_seq, r.attempt, r.try from keyhook.retries r
         where r.lane_id = w.lane_id and r.due_at <= now()
         order by r.due_at limit w.retries_max
       ) r
+      left join lateral (
+        select d.previous_sequence from keyhook.deliveries d
+        where d.lane_id = w.lane_id and d.event_seq = r.event_seq offset 0
+      ) d on true
       union all
-      select w.lane_id, w.org_id, d.event_seq, 0, 0
+      select w.lane_id, w.org_id, d.event_seq, 0, 0, d.previous_sequence
       from wanted w cross join lateral (
-        select d.event_seq from keyhook.deliveries d
+        select d.event_seq, d.previous_sequence from keyhook.deliveries d
         where d.lane_id = w.lane_id and d.event_seq > w.after_seq
         order by d.event_seq limit w.firsts_max
       ) d
     )
     select e.org_id, e.seq, null::bigint as lane_id, null::int as attempt, null::int as try, e.id, e.type,
-      (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body
+      (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body, e.sequence, null::bigint as previous_sequence
     from (select distinct org_id, event_seq from due) d
     -- "offset 0": an index look-up for each, never a scan of all events.
     cross join lateral (select * from keyhook.events e where e.org_id = d.org_id and e.seq = d.event_seq offset 0) e
     union all
-    select org_id, event_seq, lane_id, attempt, try, null, null, null, null from due`
+    select org_id, event_seq, lane_id, attempt, try, null, null, null, null, null, previous_sequence from due`
   return deliveriesOf(rows)
 }
+
+const numberOf = (text: string | null): number | null => (text === null ? null : Number(text))
 
 function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
   const events = new Map<string, Event>()
@@ -69,7 +78,8 @@ function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
     const key = `${row.org_id} ${row.seq}`
     if (row.lane_id === null) {
       const { id: eventId, type: eventType, published_ms, body } = row
-      events.set(key, { eventId, eventType, publishedAtMs: Number(published_ms), body: Buffer.from(body) })
+      const sequence = numberOf(row.sequence)
+      events.set(key, { eventId, eventType, publishedAtMs: Number(published_ms), body: Buffer.from(body), sequence })
       continue
     }
     const event = events.get(key)
@@ -83,6 +93,8 @@ function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
       eventType: event.eventType,
       body: event.body,
       publishedAtMs: event.publishedAtMs,
+      sequence: event.sequence,
+      previousSequence: event.sequence === null ? null : numberOf(row.previous_sequence),
       attempts: row.attempt,
       tries: row.try,
     })

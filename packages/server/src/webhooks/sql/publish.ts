@@ -68,8 +68,8 @@ export const lockCounters = async (tx: Executor, orgIds: readonly OrgId[]): Prom
 }
 
 /**
- * A test event: it goes to one webhook, subscribed or not. The caller has locked the webhook's row, so one snapshot for all parts
- * of the statement is safe.
+ * A test event: it goes to one webhook, subscribed or not, and has no sequence number. The counter is locked by a statement of its
+ * own, so that the second one sees what other publishers have committed.
  */
 export const publishSampleEvent = async (
   tx: Executor,
@@ -77,18 +77,22 @@ export const publishSampleEvent = async (
   webhookId: WebhookId,
   { id, type, body }: StoredEvent,
 ): Promise<void> => {
+  const [counter] = await tx<{ seq: string }[]>`
+    insert into keyhook.event_counters as c (org_id, last_seq) values (${orgId}, 1)
+    on conflict (org_id) do update set last_seq = c.last_seq + 1
+    returning c.last_seq as seq`
+  const { seq } = counter!
   await tx`
-    with counted as (
-      insert into keyhook.event_counters as c (org_id, last_seq) values (${orgId}, 1)
-      on conflict (org_id) do update set last_seq = c.last_seq + 1
-      returning c.last_seq as seq
-    ), event as (
-      insert into keyhook.events (org_id, seq, id, type, body, sample)
-      select ${orgId}, seq, ${id}, ${type}, ${body}, true from counted
+    with event as (
+      insert into keyhook.events (org_id, seq, id, type, body, sample) values (${orgId}, ${seq}, ${id}, ${type}, ${body}, true)
     ), wake as (
-      insert into keyhook.wakes (org_id, first_seq, last_seq) select ${orgId}, seq, seq from counted
+      insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${seq}, ${seq})
     )
-    insert into keyhook.deliveries (org_id, event_seq, lane_id)
-    select w.org_id, c.seq, w.lane_id from counted c cross join keyhook.webhooks w
+    insert into keyhook.deliveries (org_id, event_seq, lane_id, previous_sequence)
+    select w.org_id, ${seq}, w.lane_id, (
+      select coalesce(d.sequence, d.previous_sequence) from keyhook.deliveries d
+      where d.lane_id = w.lane_id order by d.event_seq desc limit 1
+    )
+    from keyhook.webhooks w
     where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null`
 }

@@ -23,6 +23,8 @@ const delivery = (eventSeq: number, attempts = 0, bytes = 2): DueDelivery => ({
   eventType: 'database.created',
   body: Buffer.alloc(bytes),
   publishedAtMs: 0,
+  sequence: eventSeq,
+  previousSequence: null,
   attempts,
   tries: attempts,
 })

@@ -67,6 +67,8 @@ export const sendWith = (sender: Sender, request: Partial<SendRequest> = {}): Pr
         eventType: 'database.created',
         body: Buffer.from('{"a":1}'),
         startedAtMs: Date.now(),
+        sequence: 1,
+        previousSequence: null,
         sendByMs: Number.POSITIVE_INFINITY,
         mayStillSend: async () => true,
         ...request,
