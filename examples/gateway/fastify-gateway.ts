@@ -1,0 +1,74 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+
+/** What Keyhook knows about the token of a request. */
+export type Caller = {
+  active: true
+  token_type: 'api_key' | 'login'
+  /** The user. */
+  sub: string
+  organization_id: string | null
+  role: 'owner' | 'admin' | 'member' | null
+  permissions: string[]
+  key_id?: string
+  exp?: number
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    keyhook: Caller | null
+  }
+}
+
+type Options = {
+  /** Where Keyhook is. */
+  url: string
+  operatorToken: string
+  /** The organization that a request is about, if its path names one. */
+  organizationOf?: (request: FastifyRequest) => string | undefined
+  timeoutMs?: number
+}
+
+const problem = (status: number, title: string) => ({ type: 'about:blank', status, title })
+
+/**
+ * Asks Keyhook about the token of every request, before its body is read. `request.keyhook` is who it is. Nothing is cached, so
+ * a revoked key is refused by the next request. If Keyhook cannot be asked, the answer is 503: nobody gets in unchecked.
+ */
+async function register(app: FastifyInstance, options: Options): Promise<void> {
+  const { organizationOf = () => undefined, timeoutMs = 5_000 } = options
+
+  async function introspect(token: string, organizationId: string | undefined): Promise<Caller | { active: false }> {
+    const response = await fetch(`${options.url}/operator/v1/introspect`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${options.operatorToken}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ token, ...(organizationId !== undefined && { organization_id: organizationId }) }),
+      signal: AbortSignal.timeout(timeoutMs),
+    })
+    // 422: an organization id that cannot exist.
+    if (response.status === 422) return { active: false }
+    if (!response.ok) throw new Error(`Keyhook answered ${response.status}`)
+    return (await response.json()) as Caller | { active: false }
+  }
+
+  app.decorateRequest('keyhook', null)
+  app.addHook('onRequest', async (request, reply) => {
+    const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
+    if (token === undefined) {
+      return reply.code(401).header('www-authenticate', 'Bearer').send(problem(401, 'A token is required'))
+    }
+    try {
+      const found = await introspect(token, organizationOf(request))
+      if (!found.active) {
+        reply.header('www-authenticate', 'Bearer error="invalid_token"')
+        return reply.code(401).send(problem(401, 'The token is not valid here'))
+      }
+      request.keyhook = found
+    } catch (error) {
+      request.log.error({ err: error }, 'keyhook.not_reached')
+      return reply.code(503).header('retry-after', '2').send(problem(503, 'The token cannot be checked now'))
+    }
+  })
+}
+
+/** The mark makes the hook apply to the routes beside this plugin, and not only to those inside of it. */
+export const keyhook = Object.assign(register, { [Symbol.for('skip-override')]: true })
