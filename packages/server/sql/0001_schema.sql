@@ -52,6 +52,8 @@ create table keyhook.api_keys (
   key_prefix text collate "C" not null,
   hash       bytea not null check (length(hash) = 32),
   created_by text collate "C" not null references keyhook.users,
+  -- The key that the creation was authenticated with; null for a login token. Both keys act as the same user.
+  created_by_key text collate "C",
   -- The creator's role now; null while they are no member. The foreign key keeps it so in the transaction that changes the
   -- membership, so that authentication reads this one row.
   role       text,
@@ -59,6 +61,7 @@ create table keyhook.api_keys (
   revoked_at timestamptz,
   primary key (org_id, id),
   unique (org_id, key_prefix),
+  foreign key (org_id, created_by_key) references keyhook.api_keys,
   foreign key (org_id, created_by, role) references keyhook.memberships (org_id, user_id, role)
     on update cascade on delete set null (role)
 );
@@ -66,6 +69,7 @@ create table keyhook.api_keys (
 create index api_keys_active_hash on keyhook.api_keys using hash (hash) where revoked_at is null and role is not null;
 create index api_keys_active on keyhook.api_keys (org_id, id) where revoked_at is null;
 create index api_keys_of_member on keyhook.api_keys (org_id, created_by);
+create index api_keys_of_key on keyhook.api_keys (org_id, created_by_key) where created_by_key is not null;
 
 -- When each key was last used. A table of its own, so that recording a use makes no new version of the key's row.
 create table keyhook.api_key_uses (

@@ -3,6 +3,7 @@ import type { Authenticate } from '../http/authenticate.ts'
 import { operatorEventRoutes } from '../http/operator/events.ts'
 import { introspectionRoutes } from '../http/operator/introspection.ts'
 import { operatorInvoiceRoutes } from '../http/operator/invoices.ts'
+import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
@@ -39,12 +40,20 @@ export function composeRoutes(
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
+  const keysRequireLogin = config.keysRequireLogin === 'on'
   const transact = createTransact(db, hints.give)
   const { accept } = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
   return [
     ...organizationRoutes({ db }),
-    ...apiKeyRoutes({ db, holdOrganization, keyTag: config.keyTag, keysPerOrgMax: config.keysPerOrgMax }),
+    ...apiKeyRoutes({
+      db,
+      holdOrganization,
+      keyTag: config.keyTag,
+      keysPerOrgMax: config.keysPerOrgMax,
+      keysRequireLogin,
+    }),
+    ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact), keysRequireLogin }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),

@@ -5,7 +5,7 @@ import { isId, type OrgId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { KeyUses } from '../store/key-uses.ts'
 import type { Authenticate, Authenticated } from './authenticate.ts'
-import { permissionMissing } from './problems.ts'
+import { loginRequired, permissionMissing } from './problems.ts'
 import { clientAddress } from './request-log.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
@@ -42,6 +42,7 @@ function memberCheck(route: MemberRoute, { authenticate, keyUses }: Deps): Acces
     if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
     if (inOrganization && orgId === null) throw notFound('the organization id has the wrong form')
     const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
+    if (route.refusesKeys && access.kind === 'key') throw loginRequired()
     request.caller = { access, actor, reach }
   }
 

@@ -59,6 +59,12 @@ export const permissionMissing = (permission: string, role: string): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
   })
 
+export const loginRequired = (): Fault =>
+  new Fault('auth.login_required', {
+    public: 'The operator requires a login token here. An API key cannot create or revoke keys.',
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
+  })
+
 export const operatorOnly = (): Fault =>
   new Fault('auth.permission_missing', {
     public: 'This needs an operator token, as "npx keyhook token issue --operator" mints.',

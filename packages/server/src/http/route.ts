@@ -58,6 +58,8 @@ type RouteShape = {
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
+  /** API keys are answered 403, whatever the role of their user. */
+  refusesKeys?: boolean
   basis: Basis
   /** Details that the published interface leaves open. */
   choices?: readonly Choice[]

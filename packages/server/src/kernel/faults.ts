@@ -7,6 +7,7 @@ export const faultCatalogue = {
   'auth.required': { status: 401, title: 'Authentication is required' },
   'auth.invalid_token': { status: 401, title: 'The token is not valid' },
   'auth.permission_missing': { status: 403, title: 'Permission is missing' },
+  'auth.login_required': { status: 403, title: 'A login token is required' },
   not_found: { status: 404, title: 'Not found' },
   'request.method_not_allowed': { status: 405, title: 'Method not allowed' },
   conflict: { status: 409, title: 'The request conflicts with what is stored' },

@@ -106,6 +106,12 @@ export const serverSettings = {
     integer(1, 10_000_000, 'a number of keys'),
     'Most active API keys in one organization.',
   ),
+  keysRequireLogin: setting(
+    'KEYHOOK_KEYS_REQUIRE_LOGIN',
+    'off',
+    oneOf('on', 'off'),
+    '`on`: API keys cannot create or revoke API keys; that takes a login token.',
+  ),
   webhooksPerOrgMax: setting(
     'KEYHOOK_WEBHOOKS_PER_ORG_MAX',
     '10000',

@@ -2,13 +2,23 @@ import type { Database, Transaction } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
 import type { PageRequest } from './page.ts'
 
-export type NewApiKey = { id: KeyId; name: string; keyPrefix: string; hash: string; createdBy: UserId }
+export type NewApiKey = {
+  id: KeyId
+  name: string
+  keyPrefix: string
+  hash: string
+  createdBy: UserId
+  /** Null for a login token. */
+  createdByKey: KeyId | null
+}
 
 export type ApiKeyRow = {
   id: KeyId
   name: string
   key_prefix: string
   created_by: UserId
+  created_by_key: KeyId | null
+  creator_left: boolean
   created_at: Date
   last_used_at: Date | null
   revoked_at: Date | null
@@ -24,8 +34,9 @@ export const insertApiKey = async (
   keysMax: number,
 ): Promise<boolean> => {
   const inserted = await tx`
-    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, created_by_key, role)
     select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy},
+      ${key.createdByKey},
       (select role from keyhook.memberships where org_id = ${orgId} and user_id = ${key.createdBy} for key share)
     where ${keysMax} > (
       select count(*) from (
@@ -33,6 +44,13 @@ export const insertApiKey = async (
       ) k
     )`
   return inserted.count === 1
+}
+
+/** True if the key is active; it stays so until the transaction ends. */
+export const keepApiKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<boolean> => {
+  const rows = await tx`
+    select 1 from keyhook.api_keys where org_id = ${orgId} and id = ${id} and revoked_at is null for share`
+  return rows.count > 0
 }
 
 export const keyPrefixTaken = 'api_keys_org_id_key_prefix_key'
@@ -44,7 +62,7 @@ export const listApiKeys = (
   filter: { status: KeyStatus; createdBy: UserId | null },
   { before, limit }: PageRequest,
 ) => db<ApiKeyRow[]>`
-  select id, name, key_prefix, created_by, created_at, last_used_at, revoked_at
+  select id, name, key_prefix, created_by, created_by_key, role is null as creator_left, created_at, last_used_at, revoked_at
   from keyhook.api_keys
   left join keyhook.api_key_uses using (org_id, id)
   where org_id = ${orgId}
@@ -76,6 +94,38 @@ export const revokeApiKey = async (
   if (key.revoked) return 'already_revoked'
   await tx`update keyhook.api_keys set revoked_at = clock_timestamp() where org_id = ${orgId} and id = ${id}`
   return 'revoked'
+}
+
+/**
+ * Revokes the key and every key that was created with it, directly or through others. Returns those that were active, oldest
+ * first; null if there is no such key. Call it with the organization locked: then no key is created meanwhile, and one that is
+ * created afterwards finds its creator revoked (`keepApiKey`).
+ */
+export const revokeWithDescendants = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: KeyId,
+  createdBy: UserId | null,
+): Promise<KeyId[] | null> => {
+  const [root] = await tx<{ created_by: UserId }[]>`
+    select created_by from keyhook.api_keys where org_id = ${orgId} and id = ${id}`
+  if (root === undefined || (createdBy !== null && root.created_by !== createdBy)) return null
+  // A removal of the member locks the membership and then their keys. In another order here, the two could deadlock.
+  await tx`
+    select 1 from keyhook.memberships where org_id = ${orgId} and user_id = ${root.created_by} for key share`
+  // `offset 0`: one index look-up for each key of the tree, also while the table has no statistics.
+  const revoked = await tx<{ id: KeyId }[]>`
+    with recursive tree as (
+      select ${id}::text collate "C" as id
+      union all
+      select child.id from tree cross join lateral (
+        select k.id from keyhook.api_keys k where k.org_id = ${orgId} and k.created_by_key = tree.id offset 0
+      ) as child
+    )
+    update keyhook.api_keys k set revoked_at = clock_timestamp()
+    where k.org_id = ${orgId} and k.id = any (array(select tree.id from tree)) and k.revoked_at is null
+    returning k.id`
+  return revoked.map((row) => row.id).sort()
 }
 
 export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }

@@ -81,6 +81,8 @@ describe.each(['login token', 'API key'] as const)('with %s', (kind) => {
       'key_prefix',
       'status',
       'created_by',
+      'created_by_key',
+      'creator_left',
       'created_at',
       'last_used_at',
     ])

@@ -209,6 +209,7 @@ test('an unknown id with a valid body is answered 404 too, also for the operator
     test: { event_type: 'invoice.paid' },
     recover: { since: '2026-01-31T12:00:00Z' },
     restore: { name: 'copy' },
+    revoke: { descendants: true },
   }
   for (const route of routes.filter((one) => one.body !== undefined || one.needs === 'operator')) {
     const token = callers[route.needs === 'operator' ? 'operator' : 'owner']!

@@ -143,7 +143,7 @@ test('outside of the published interface only the ids that it names are marked a
   for (const [path, operations] of ours) {
     for (const [method, operation] of Object.entries(operations)) {
       if (method.startsWith('x-')) continue
-      const claimed = specifiedParts(operation).filter((part) => !/^path (org|webhook)_id$/.test(part))
+      const claimed = specifiedParts(operation).filter((part) => !/^path (org|webhook|api_key)_id$/.test(part))
       expect(claimed, `${method} ${path}`).toEqual([])
     }
   }

@@ -37,7 +37,9 @@ async function addKey(
 ): Promise<{ id: ReturnType<typeof newId<'key'>>; hash: string; apiKey: string }> {
   const { apiKey, keyPrefix, hash } = mintApiKey('kh')
   const id = newId('key')
-  await api.db.begin((tx) => insertApiKey(tx, orgId, { id, name: 'x', keyPrefix, hash, createdBy: userId }, 1_000_000))
+  await api.db.begin((tx) =>
+    insertApiKey(tx, orgId, { id, name: 'x', keyPrefix, hash, createdBy: userId, createdByKey: null }, 1_000_000),
+  )
   return { id, hash, apiKey }
 }
 

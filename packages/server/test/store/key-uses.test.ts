@@ -22,7 +22,12 @@ async function addKeys(count: number): Promise<KeyId[]> {
   await api.db.begin(async (tx) => {
     for (const id of ids) {
       const { keyPrefix, hash } = mintApiKey('kh')
-      await insertApiKey(tx, orgId, { id, name: 'x', keyPrefix, hash, createdBy: owner.userId }, 1_000_000)
+      await insertApiKey(
+        tx,
+        orgId,
+        { id, name: 'x', keyPrefix, hash, createdBy: owner.userId, createdByKey: null },
+        1_000_000,
+      )
     }
   })
   return ids

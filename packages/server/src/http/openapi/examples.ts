@@ -77,9 +77,12 @@ export const recordExamples: Record<string, Json> = {
     key_prefix: 'kh_Example1',
     status: 'active',
     created_by: userId,
+    created_by_key: null,
+    creator_left: false,
     created_at: createdAt,
     last_used_at: null,
   },
+  RevokedApiKeys: { revoked: [keyId] },
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },
   Webhook: webhook,
   Delivery: {

@@ -92,6 +92,7 @@ const decisions: Partial<Record<FaultCode, number>> = {
   'auth.required': 5,
   'auth.invalid_token': 5,
   'auth.permission_missing': 6,
+  'auth.login_required': 92,
   not_found: 7,
   'request.malformed': 8,
   'request.too_large': 8,

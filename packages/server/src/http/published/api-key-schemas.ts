@@ -48,6 +48,14 @@ export const apiKeyList = Type.Array(
       key_prefix: keyPrefix(),
       status: mark(chosen(9), Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' })),
       created_by: mark(chosen(9), id('usr', 'The user whom the key acts as.')),
+      created_by_key: mark(
+        chosen(90),
+        Type.Union([id('key', 'The key that it was created with; null for a login token.'), Type.Null()]),
+      ),
+      creator_left: mark(
+        chosen(90),
+        Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
+      ),
       created_at: mark(chosen(9), createdAt()),
       last_used_at: mark(
         chosen(9),

@@ -3,11 +3,19 @@ import { mintApiKey } from '../../domain/api-key.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import { type ApiKeyRow, insertApiKey, keyPrefixTaken, listApiKeys, revokeApiKey } from '../../store/api-keys.ts'
+import {
+  type ApiKeyRow,
+  insertApiKey,
+  keepApiKey,
+  keyPrefixTaken,
+  listApiKeys,
+  revokeApiKey,
+} from '../../store/api-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { choice, specified } from '../basis.ts'
 import { listById } from '../lists.ts'
+import { invalidToken } from '../problems.ts'
 import { type Call, type Route, route } from '../route.ts'
 import { apiKeyList, apiKeyQuery, createdApiKey, newApiKey } from './api-key-schemas.ts'
 
@@ -18,17 +26,23 @@ export function apiKeyRoutes(deps: {
   holdOrganization: HoldOrganization
   keyTag: string
   keysPerOrgMax: number
+  /** The operator's setting: keys are managed with login tokens only. */
+  keysRequireLogin: boolean
 }): Route[] {
   async function create({ orgId, userId, actor, body }: Call<{ name: string }>) {
     const key = mintApiKey(deps.keyTag)
     const id = newId('key')
-    const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId }
+    const createdByKey = actor.kind === 'key' ? actor.keyId : null
+    const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId, createdByKey }
     const details = { name: body.name, key_prefix: key.keyPrefix }
     await deps.holdOrganization(orgId, async (tx) => {
-      const [isInserted] = await Promise.all([
+      const [isInserted, isCreatorActive] = await Promise.all([
         insertApiKey(tx, orgId, stored, deps.keysPerOrgMax),
+        // A key that was revoked since the request was authenticated must leave no other behind.
+        createdByKey === null || keepApiKey(tx, orgId, createdByKey),
         recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details }),
       ])
+      if (!isCreatorActive) throw invalidToken(`${createdByKey} was revoked while it created a key`)
       if (!isInserted) throw tooManyKeys(deps.keysPerOrgMax)
     })
     return { id, name: body.name, key_prefix: key.keyPrefix, api_key: key.apiKey }
@@ -39,6 +53,7 @@ export function apiKeyRoutes(deps: {
       method: 'POST',
       path,
       needs: 'keys:create',
+      refusesKeys: deps.keysRequireLogin,
       audit: 'key.created',
       basis: specified,
       choices: [
@@ -50,7 +65,7 @@ export function apiKeyRoutes(deps: {
       description:
         'Makes a key that acts as the calling user, with the role that user has in this organization at the time of each request. `api_key` is shown here and never again.',
       body: newApiKey,
-      faults: ['limit.reached', 'not_found'],
+      faults: ['limit.reached', 'not_found', 'auth.login_required'],
       success: {
         status: 201,
         description: 'The key. Keep `api_key`: it cannot be shown again.',
@@ -84,14 +99,18 @@ export function apiKeyRoutes(deps: {
       method: 'DELETE',
       path: `${path}/:keyId`,
       needs: 'keys:revoke',
+      refusesKeys: deps.keysRequireLogin,
       audit: 'key.revoked',
       basis: specified,
-      choices: [choice(12, 'Revoking a revoked key is answered like the first time.')],
+      choices: [
+        choice(12, 'Revoking a revoked key is answered like the first time.'),
+        choice(91, 'Keys that were created with it stay; `POST /platform/v1/…/revoke` can end them too.'),
+      ],
       tag: 'API keys',
       summary: 'Revoke an API key',
       description:
         'The key stops working at once: every request that begins after this answer is refused, on every node.',
-      faults: ['not_found'],
+      faults: ['not_found', 'auth.login_required'],
       success: { status: 204, description: 'The key is revoked.' },
       async handler({ orgId, userId, actor, reach, params: { keyId: id } }) {
         await deps.db.begin(async (tx) => {
@@ -111,6 +130,8 @@ const record = (row: ApiKeyRow) => ({
   key_prefix: row.key_prefix,
   status: row.revoked_at === null ? 'active' : 'revoked',
   created_by: row.created_by,
+  created_by_key: row.created_by_key,
+  creator_left: row.creator_left,
   created_at: isoTime(row.created_at),
   last_used_at: row.last_used_at && isoTime(row.last_used_at),
 })

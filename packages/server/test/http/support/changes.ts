@@ -73,6 +73,13 @@ export function changesOf(api: OwnedApi): Record<string, Recipe> {
       const { id } = await key(api.owner.token)
       return () => remove(`${published()}/api-keys`, token, id)
     },
+    'POST /platform/v1/organizations/:orgId/api-keys/:keyId/revoke': async (token) => {
+      const { id } = await key(api.owner.token)
+      return async () => {
+        await post(`${platform()}/api-keys/${id}/revoke`, token, { descendants: true })
+        return { target: id, details: {} }
+      }
+    },
     'POST /api/v1/organizations/:orgId/webhooks': async (token) => async () => {
       const { id } = await webhook(token)
       return { target: id, details: hookBody }
