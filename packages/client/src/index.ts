@@ -42,3 +42,7 @@ export type {
   WebhookHealth,
 } from './resources/webhooks.ts'
 export type { CallOptions, TransportOptions } from './transport.ts'
+export { type VerifyOptions, verifyWebhook } from './verify-webhook.ts'
+export { type VerificationFailure, WebhookVerificationError } from './webhook-error.ts'
+export type { EventData, EventOf, WebhookEvent } from './webhook-event.ts'
+export { type DeliverySequence, type HeadersLike, readSequence } from './webhook-headers.ts'

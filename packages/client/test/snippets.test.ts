@@ -1,0 +1,123 @@
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { blocksOf } from '../../server/test/docs/blocks.ts'
+import { bodyOf, vectors } from './support/vectors.ts'
+
+/*
+ * Runs each snippet of docs/receiving-webhooks.md against the test vectors, where its language is installed. The programs in
+ * `snippets/` call the snippet once per line of a file.
+ */
+
+type Language = {
+  /** The language of the fenced block. */
+  name: string
+  /** The file that the snippet is saved to, and the program that calls it. */
+  files: readonly [snippet: string, program: string]
+  /** Succeeds where the snippet can run. */
+  isInstalled: string
+  run: string
+  more?: Record<string, string>
+}
+
+const page = readFileSync(new URL('../../../docs/receiving-webhooks.md', import.meta.url), 'utf8')
+
+/** The block with this language that is marked `verify`. */
+function snippetIn(language: string): string {
+  const found = blocksOf(page).filter((block) => block.language === language && block.about === 'verify')
+  expect(found, `blocks of ${language} marked verify`).toHaveLength(1)
+  return found[0]!.text
+}
+
+const cargo = '[package]\nname = "snippet"\nversion = "0.1.0"\nedition = "2021"\n\n[dependencies]\n'
+const project =
+  '<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType><TargetFramework>net8.0</TargetFramework><RollForward>Major</RollForward></PropertyGroup></Project>'
+
+const languages: Language[] = [
+  { name: 'js', files: ['verify.mjs', 'main.mjs'], isInstalled: 'node --version', run: 'node main.mjs cases' },
+  { name: 'python', files: ['verify.py', 'main.py'], isInstalled: 'python3 --version', run: 'python3 main.py cases' },
+  {
+    name: 'go',
+    files: ['verify.go', 'main.go'],
+    isInstalled: 'go version',
+    run: 'go run . cases',
+    more: { 'go.mod': 'module snippet\n\ngo 1.20\n' },
+  },
+  {
+    name: 'java',
+    files: ['Keyhook.java', 'Main.java'],
+    isInstalled: 'javac -version',
+    run: 'javac Keyhook.java Main.java && java Main cases',
+  },
+  { name: 'ruby', files: ['verify.rb', 'main.rb'], isInstalled: 'ruby --version', run: 'ruby main.rb cases' },
+  { name: 'php', files: ['verify.php', 'main.php'], isInstalled: 'php --version', run: 'php main.php cases' },
+  {
+    name: 'csharp',
+    files: ['Keyhook.cs', 'Program.cs'],
+    isInstalled: 'dotnet --version',
+    run: 'dotnet run -- cases',
+    more: { 'snippet.csproj': project },
+  },
+  {
+    name: 'rust',
+    files: ['src/verify.rs', 'src/main.rs'],
+    // The crates have to be on this machine: tests download nothing.
+    isInstalled: 'cargo fetch --offline',
+    run: 'cargo run --offline --quiet cases',
+    more: { 'Cargo.toml': cargo + snippetIn('toml') },
+  },
+  { name: 'sh', files: ['verify.sh', 'main.sh'], isInstalled: 'openssl version', run: 'sh main.sh cases' },
+]
+
+const run = promisify(execFile)
+const shell = (command: string, cwd: string) => run('sh', ['-c', command], { cwd })
+
+let folder: string
+const ran: string[] = []
+const skipped: string[] = []
+
+/** Each vector once per secret: a snippet takes one. */
+const cases = vectors.flatMap((vector, i) =>
+  vector.secrets.map((secret) => ({ i, header: vector.headers['X-Service-Signature']!, secret })),
+)
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'keyhook-snippets-'))
+  for (const [i, vector] of vectors.entries()) await writeFile(join(folder, `body-${i}`), bodyOf(vector))
+})
+afterAll(async () => {
+  await rm(folder, { recursive: true })
+  console.log(`Snippets that ran: ${ran.join(', ')}. Not installed here: ${skipped.join(', ') || 'none'}.`)
+})
+
+test.for(languages)('the $name snippet decides every test vector', { timeout: 180_000 }, async (language, { skip }) => {
+  const cwd = join(folder, language.name)
+  const [snippet, program] = language.files
+  await mkdir(join(cwd, snippet, '..'), { recursive: true })
+  await writeFile(join(cwd, snippet), snippetIn(language.name))
+  await cp(new URL(`snippets/${program.split('/').at(-1)}`, import.meta.url), join(cwd, program))
+  for (const [name, text] of Object.entries(language.more ?? {})) await writeFile(join(cwd, name), text)
+  const lines = cases.map(({ i, header, secret }) => `${join(folder, `body-${i}`)}\t${header}\t${secret}\n`)
+  await writeFile(join(cwd, 'cases'), lines.join(''))
+  const isInstalled = await shell(language.isInstalled, cwd).then(
+    () => true,
+    () => false,
+  )
+  if (!isInstalled) {
+    skipped.push(language.name)
+    return skip(`${language.name} is not installed here`)
+  }
+  const { stdout } = await shell(language.run, cwd)
+  const verdicts = stdout.trim().toLowerCase().split(/\r?\n/)
+  expect(verdicts).toHaveLength(cases.length)
+  const decided = vectors.map((vector, i) => ({
+    name: vector.name,
+    isValid: cases.some((one, at) => one.i === i && verdicts[at] === 'true'),
+  }))
+  expect(decided).toEqual(vectors.map(({ name, body_signature_valid: isValid }) => ({ name, isValid })))
+  ran.push(language.name)
+})
