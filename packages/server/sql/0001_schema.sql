@@ -104,6 +104,9 @@ create table keyhook.webhooks (
   id            text collate "C" not null,
   url           text not null,
   event_types   text[] not null,
+  -- Since when it has these event types: tells why an older event did not go to it.
+  types_since   timestamptz not null default now(),
+  description   text,
   -- AES-256-GCM under the master key that secret_key_id names.
   secret_key_id text collate "C",
   secret_box    bytea,
@@ -256,6 +259,8 @@ create table keyhook.attempts (
   primary key (lane_id, id)
 ) partition by range (id);
 create index attempts_event on keyhook.attempts (lane_id, event_seq);
+-- The health of a webhook counts failures and finds the last one, however many attempts succeeded since.
+create index attempts_failed on keyhook.attempts (lane_id, status, id) where status <> 'succeeded';
 
 -- Requests to redeliver everything in a time range that never succeeded. They continue after a restart.
 create table keyhook.recoveries (

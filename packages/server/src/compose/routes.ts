@@ -11,6 +11,7 @@ import { invoiceRoutes } from '../http/platform/invoices.ts'
 import { restoreRoutes } from '../http/platform/restores.ts'
 import { webhookEventRoutes } from '../http/platform/webhook-events.ts'
 import { webhookSendingRoutes } from '../http/platform/webhook-sending.ts'
+import { webhookSettingsRoutes } from '../http/platform/webhooks.ts'
 import { apiKeyRoutes } from '../http/published/api-keys.ts'
 import { deliveryRoutes } from '../http/published/deliveries.ts'
 import { organizationRoutes } from '../http/published/organizations.ts'
@@ -56,6 +57,7 @@ export function composeRoutes(
     ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact), keysRequireLogin }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
+    ...webhookSettingsRoutes({ db }),
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
     ...webhookEventRoutes({ db }),
     ...operatorEventRoutes({ db, accept, eventBytesMax: config.eventBytesMax }),

@@ -12,6 +12,7 @@ export const permissionTable = {
   'keys:revoke': { owner: 'all', admin: 'all', member: 'own' },
   'webhooks:create': { owner: 'all', admin: 'all', member: 'none' },
   'webhooks:read': { owner: 'all', admin: 'all', member: 'all' },
+  'webhooks:update': { owner: 'all', admin: 'all', member: 'none' },
   'webhooks:delete': { owner: 'all', admin: 'all', member: 'none' },
   'deliveries:read': { owner: 'all', admin: 'all', member: 'all' },
   'deliveries:send': { owner: 'all', admin: 'all', member: 'none' },

@@ -9,7 +9,7 @@ import { basisMarks } from './basis.ts'
 declare module 'fastify' {
   interface FastifyContextConfig {
     passesOnNumbers?: boolean
-    takesBody?: boolean
+    needsBody?: boolean
   }
 }
 

@@ -53,7 +53,7 @@ export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Reco
 }
 
 type RouteShape = {
-  method: 'GET' | 'POST' | 'DELETE'
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** With parameter names of `path-parameters.ts`. */
   path: string
   /** What this route writes into the audit log; null for reads. */
@@ -89,6 +89,10 @@ type RouteShape = {
 }
 
 export type DocumentedHeader = { name: string; description: string; basis: Basis }
+
+/** Whether the body may be left out: none of its fields is required. */
+export const isBodyOptional = ({ body }: Pick<RouteShape, 'body'>): boolean =>
+  body === undefined || ((body as { required?: string[] }).required ?? []).length === 0
 
 /** A 409 with the decision behind it and the condition. */
 export type Conflict = { code: 'conflict'; decision: number; when: string }

@@ -28,3 +28,6 @@ export const moment = (description: string) =>
   Type.String({ format: 'date-time', description, 'x-chosen': [choice(73, 'RFC 3339, in UTC.')] })
 
 export const createdAt = () => moment('When it was made.')
+
+export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
+  Type.Union([schema, Type.Null()])

@@ -12,6 +12,7 @@ import type { RequestLog } from './request-log.ts'
 import {
   type Answer,
   type Call,
+  isBodyOptional,
   type MemberRoute,
   noBody,
   type OperatorCall,
@@ -53,19 +54,19 @@ type RouteDeps = { authenticate: RequestCheck; keyUses: KeyUses; log: RequestLog
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const accessCheck = createAccessCheck(route, deps)
   const run = createRunner(route)
-  const takesBody = route.body !== undefined
+  const needsBody = !isBodyOptional(route)
   const bodySchema = route.body ?? (isRead(route.method) ? undefined : noBody)
   app.route({
     method: route.method,
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(bodySchema && { body: bodySchema }) },
-    config: { passesOnNumbers: route.passesOnNumbers ?? false, takesBody },
+    config: { passesOnNumbers: route.passesOnNumbers ?? false, needsBody },
     onRequest: accessCheck,
     ...(!isRead(route.method) && {
       preParsing: prepareBody,
       // A body may take 30 seconds to arrive, and the key may be revoked meanwhile.
       preValidation(request, reply, done) {
-        if (!takesBody) request.body ??= {}
+        if (!needsBody) request.body ??= {}
         return request.isBodyPending ? accessCheck(request, reply, done) : done()
       },
     }),
@@ -130,7 +131,7 @@ function prepareBody(
   const { expect, 'content-length': length = 0, 'transfer-encoding': coding } = request.headers
   const { config, bodyLimit } = request.routeOptions
   // `curl -X DELETE -d ''` sends an empty body with the type of a form.
-  if (Number(length) === 0 && coding === undefined && !config.takesBody) delete request.headers['content-type']
+  if (Number(length) === 0 && coding === undefined && !config.needsBody) delete request.headers['content-type']
   // HTTP/1.0 has no 100 Continue.
   if (expect !== undefined && Number(length) <= bodyLimit && httpVersion !== '1.0') reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)

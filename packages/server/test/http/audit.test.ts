@@ -197,7 +197,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
 
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
-      (select count(*) from keyhook.webhooks where deleted_at is null) as webhooks,
+      (select array_agg(w order by id) from keyhook.webhooks w) as webhooks,
       (select array_agg(status order by id) from keyhook.databases) as databases,
       (select array_agg(status order by id) from keyhook.backups) as backups`
 })

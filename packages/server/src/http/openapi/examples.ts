@@ -17,6 +17,20 @@ export const exampleEvent = { id: eventId, timestamp: createdAt }
 
 const webhook = { id: webhookId, url, event_types: ['database.created', 'database.failed'], created_at: createdAt }
 
+const webhookDetails = {
+  ...webhook,
+  description: 'Orders to the warehouse',
+  created_by: userId,
+  health: {
+    since: createdAt,
+    succeeded: 1_439,
+    failed: 1,
+    success_share: 1_439 / 1_440,
+    last_failure: { delivery_id: attemptId, at: finishedAt, error_code: 'timeout', response_status: null },
+    oldest_waiting_at: null,
+  },
+}
+
 const provisioning = {
   id: databaseId,
   name: 'orders',
@@ -85,6 +99,7 @@ export const recordExamples: Record<string, Json> = {
   RevokedApiKeys: { revoked: [keyId] },
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },
   Webhook: webhook,
+  WebhookDetails: webhookDetails,
   Delivery: {
     id: attemptId,
     event_id: eventId,

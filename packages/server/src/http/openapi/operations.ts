@@ -2,7 +2,7 @@ import type { TSchema } from 'typebox'
 import { permissionTable, type Role } from '../../domain/roles.ts'
 import { type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
 import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
-import type { DocumentedHeader, Route } from '../route.ts'
+import { type DocumentedHeader, isBodyOptional, type Route } from '../route.ts'
 import { exampleOf } from './examples.ts'
 import { plain } from './nodes.ts'
 import { responsesOf } from './responses.ts'
@@ -33,7 +33,7 @@ function requestBody(route: Route, schemas: Record<string, Json>): Json {
   // The component of a request body has no example of its own: it is made from those of its fields.
   const example = exampleOf(route.body as unknown as Json)
   return {
-    required: true,
+    required: !isBodyOptional(route),
     content: {
       'application/json': { schema, example },
       ...(route.takesForm && { 'application/x-www-form-urlencoded': { schema, example } }),

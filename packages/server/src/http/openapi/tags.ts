@@ -2,6 +2,7 @@ const descriptions = {
   Organizations: 'The organizations that the caller can reach.',
   'API keys': 'Keys that authenticate as the user who created them, with the current role of that user.',
   Webhooks: 'HTTPS endpoints that receive signed events, and the record of every delivery attempt.',
+  'Webhook settings': 'What a webhook is for, its limits, its secrets, and how its deliveries go.',
   Redelivery: 'Test events, redelivery of one or many events, and the history of one event.',
   Databases: 'PostgreSQL databases of the organization.',
   Backups: 'Physical backups of databases.',
@@ -22,7 +23,7 @@ export const tagGroups: { name: string; tags: Tag[] }[] = [
   { name: 'Published interface', tags: ['Organizations', 'API keys', 'Webhooks', 'Events'] },
   {
     name: 'Platform',
-    tags: ['Redelivery', 'Databases', 'Backups', 'Restores', 'Invoices', 'Audit log'],
+    tags: ['Webhook settings', 'Redelivery', 'Databases', 'Backups', 'Restores', 'Invoices', 'Audit log'],
   },
   { name: 'Operation', tags: ['Operator', 'Service'] },
 ]

@@ -15,10 +15,9 @@ import {
 import { chosen, mark } from '../basis.ts'
 import { attemptStatuses } from '../published/delivery-schemas.ts'
 import { type Route, route } from '../route.ts'
-import { createdAt, id, moment } from '../schemas.ts'
+import { createdAt, id, moment, nullable } from '../schemas.ts'
 
 const here = chosen(40)
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()])
 
 const attempt = Type.Object(
   {
@@ -141,6 +140,7 @@ function reasonOf(row: EventWebhookRow, isSample: boolean): (typeof reasons)[num
   if (!row.subscribed) return 'not_subscribed'
   if (row.created_later) return 'webhook_created_later'
   if (row.deleted) return 'webhook_deleted'
+  if (row.subscribed_later) return isSample ? 'sample_for_another_webhook' : 'not_subscribed'
   // `created_at` is when the creation began: a webhook that looks older and was not addressed was committed after the event.
   return isSample ? 'sample_for_another_webhook' : 'webhook_created_later'
 }

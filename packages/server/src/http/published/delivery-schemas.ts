@@ -6,10 +6,9 @@ import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { HistoryRow } from '../../store/delivery/history.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
-import { id, moment } from '../schemas.ts'
+import { id, moment, nullable } from '../schemas.ts'
 
 const here = chosen(35)
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()])
 const headers = (description: string) => Type.Record(Type.String(), Type.Unknown(), { description })
 const ms = (description: string) => mark(here, nullable(Type.Number({ minimum: 0, description })))
 

@@ -3,7 +3,7 @@ import { eventTypes } from '../../domain/event-types.ts'
 import { type Basis, type Choice, choice, chosen, mark, specified } from '../basis.ts'
 import { createdAt, id } from '../schemas.ts'
 
-const url = (basis: Basis, ...choices: Choice[]) =>
+export const url = (basis: Basis, ...choices: Choice[]) =>
   mark(
     basis,
     Type.String({
@@ -22,7 +22,7 @@ const urlRules = [
   choice(28, 'Its address is checked whenever it is called, not here.'),
 ]
 
-const subscribedTypes = (basis: Basis, ...choices: Choice[]) =>
+export const subscribedTypes = (basis: Basis, ...choices: Choice[]) =>
   mark(
     basis,
     // Without the type, uniqueItems compares every pair, and a long array takes seconds.

@@ -103,6 +103,8 @@ export type EventWebhookRow = {
   url: string
   subscribed: boolean
   created_later: boolean
+  /** It got its event types after the event. */
+  subscribed_later: boolean
   deleted: boolean
   addressed: boolean
   /** Its first attempt was begun. */
@@ -120,7 +122,8 @@ export const listWebhooksOfEvent = (
   event: { seq: string; type: EventType; created_at: Date },
 ) => db<EventWebhookRow[]>`
   select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
-    w.created_at > ${event.created_at} as created_later, w.deleted_at is not null as deleted,
+    w.created_at > ${event.created_at} as created_later,
+    w.types_since > w.created_at and w.types_since > ${event.created_at} as subscribed_later, w.deleted_at is not null as deleted,
     d.lane_id is not null as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
     r.due_at as waiting_until
   from keyhook.webhooks w

@@ -88,6 +88,14 @@ export function changesOf(api: OwnedApi): Record<string, Recipe> {
       const { id } = await webhook(api.owner.token)
       return () => remove(`${published()}/webhooks`, token, id)
     },
+    'PATCH /platform/v1/organizations/:orgId/webhooks/:webhookId': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      return async () => {
+        const changed = { description: 'Audited', event_types: ['backup.failed'] }
+        await call(`${platform()}/webhooks/${id}`, { token, method: 'PATCH', body: changed })
+        return { target: id, details: changed }
+      }
+    },
     'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/test': async (token) => {
       const { id } = await webhook(api.owner.token)
       return async () => {

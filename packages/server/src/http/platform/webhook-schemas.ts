@@ -1,0 +1,94 @@
+import Type from 'typebox'
+import { sendErrorCodes } from '../../domain/send-errors.ts'
+import { attemptIdOf } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
+import { attemptsCounted, type WebhookRecordRow } from '../../store/webhook-records.ts'
+import { chosen, mark } from '../basis.ts'
+import { subscribedTypes, url } from '../published/webhook-schemas.ts'
+import { createdAt, id, label, moment, nullable } from '../schemas.ts'
+
+const here = chosen(85)
+const healthBasis = chosen(86)
+
+const description = () => nullable(label('What the webhook is for.', 'Orders to the warehouse'))
+
+const count = (text: string) => mark(healthBasis, Type.Integer({ minimum: 0, description: text }))
+
+const lastFailure = Type.Object(
+  {
+    delivery_id: mark(healthBasis, id('dlv', 'The attempt.')),
+    at: mark(healthBasis, moment('When it started.')),
+    error_code: mark(healthBasis, nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong.' }))),
+    response_status: mark(healthBasis, nullable(Type.Integer({ description: 'The HTTP status of the answer.' }))),
+  },
+  { additionalProperties: false, description: 'The newest attempt in the history that failed; null if there is none.' },
+)
+
+const health = Type.Object(
+  {
+    since: mark(
+      healthBasis,
+      moment(
+        `What is counted: attempts from here on. 24 hours ago, or the start of the newest ${attemptsCounted.toLocaleString('en')} attempts if that is later.`,
+      ),
+    ),
+    succeeded: count('Attempts that succeeded.'),
+    failed: count('Attempts that failed. Interrupted ones count as neither.'),
+    success_share: mark(
+      healthBasis,
+      nullable(Type.Number({ minimum: 0, maximum: 1, description: 'Succeeded of both; null without attempts.' })),
+    ),
+    last_failure: mark(healthBasis, nullable(lastFailure)),
+    oldest_waiting_at: mark(
+      healthBasis,
+      nullable(moment('When the oldest event was published whose delivery is not finished; null if none is waiting.')),
+    ),
+  },
+  { additionalProperties: false, description: 'How deliveries went lately.' },
+)
+
+export const webhookRecord = Type.Object(
+  {
+    id: mark(here, id('wh', 'The webhook.')),
+    url: url(here),
+    event_types: subscribedTypes(here),
+    description: mark(here, description()),
+    created_by: mark(here, id('usr', 'Who created it.')),
+    created_at: mark(here, createdAt()),
+    health: mark(healthBasis, health),
+  },
+  { $id: 'WebhookDetails', additionalProperties: false },
+)
+
+export const webhookUpdate = Type.Object(
+  {
+    description: Type.Optional(mark(here, description())),
+    event_types: Type.Optional(subscribedTypes(here)),
+  },
+  { $id: 'WebhookUpdate', additionalProperties: false },
+)
+
+export const webhookRecordOf = (row: WebhookRecordRow) => {
+  const ended = row.succeeded + row.failed
+  return {
+    id: row.id,
+    url: row.url,
+    event_types: row.event_types,
+    description: row.description,
+    created_by: row.created_by,
+    created_at: isoTime(row.created_at),
+    health: {
+      since: isoTime(row.since),
+      succeeded: row.succeeded,
+      failed: row.failed,
+      success_share: ended === 0 ? null : row.succeeded / ended,
+      last_failure: row.failure_id && {
+        delivery_id: attemptIdOf(row.failure_id),
+        at: isoTime(row.failure_at!),
+        error_code: row.failure_code,
+        response_status: row.failure_status,
+      },
+      oldest_waiting_at: row.oldest_waiting_at && isoTime(row.oldest_waiting_at),
+    },
+  }
+}

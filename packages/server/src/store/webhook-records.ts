@@ -1,0 +1,107 @@
+import type { Database, Transaction } from '../db/database.ts'
+import type { EventType } from '../domain/event-types.ts'
+import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
+import { uuid7Floor } from '../kernel/uuid7.ts'
+import type { PageRequest } from './page.ts'
+
+export type WebhookRecordRow = {
+  id: WebhookId
+  url: string
+  event_types: EventType[]
+  description: string | null
+  created_by: UserId
+  created_at: Date
+  since: Date
+  succeeded: number
+  failed: number
+  failure_id: string | null
+  failure_at: Date | null
+  failure_code: string | null
+  failure_status: number | null
+  oldest_waiting_at: Date | null
+}
+
+const healthMs = 24 * 3_600_000
+/** A webhook may have a million attempts a day; its health is counted over the newest of them. */
+export const attemptsCounted = 10_000
+
+type RecordsRequest = PageRequest & { id?: WebhookId | null; nowMs: number }
+
+/**
+ * Webhooks with their health. The cost of each webhook is bounded, whatever its history: at most `attemptsCounted` entries of an
+ * index, and single look-ups. Attempts are found by their ids, which are times.
+ */
+export const listWebhookRecords = (
+  db: Database,
+  orgId: OrgId,
+  request: RecordsRequest,
+): Promise<readonly WebhookRecordRow[]> =>
+  db.begin(async (tx) => {
+    await onlyOrderedScans(tx)
+    return selectRecords(tx, orgId, request)
+  })
+
+/** Expecting few rows, the planner would read and sort all attempts of the day before it skips to the first that counts. */
+export const onlyOrderedScans = async (tx: Transaction): Promise<void> => {
+  await tx`
+    select set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
+      set_config('enable_sort', 'off', true)`
+}
+
+export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before, limit, nowMs }: RecordsRequest) => tx<
+  WebhookRecordRow[]
+>`
+  select w.id, w.url, w.event_types, w.description, w.created_by, w.created_at,
+    coalesce(oldest.started_at, to_timestamp(${nowMs - healthMs} / 1000.0)) as since,
+    (total.count - bad.failed - bad.interrupted)::int as succeeded, bad.failed::int as failed,
+    failure.id as failure_id, failure.started_at as failure_at, failure.error_code as failure_code,
+    failure.response_status as failure_status, waiting.created_at as oldest_waiting_at
+  from (
+    select * from keyhook.webhooks
+    where org_id = ${orgId} and deleted_at is null and (${before}::text is null or id < ${before})
+      and (${id}::text is null or id = ${id})
+    order by id desc
+    limit ${limit}
+  ) w
+  join keyhook.lanes l on l.id = w.lane_id
+  left join lateral (
+    select a.id, a.started_at from keyhook.attempts a
+    where a.lane_id = w.lane_id and a.id >= ${uuid7Floor(nowMs - healthMs)}::uuid
+    order by a.id desc limit 1 offset ${attemptsCounted - 1}
+  ) oldest on true
+  cross join lateral (select coalesce(oldest.id, ${uuid7Floor(nowMs - healthMs)}::uuid) as id) first
+  cross join lateral (
+    select count(*) from keyhook.attempts a where a.lane_id = w.lane_id and a.id >= first.id
+  ) total
+  cross join lateral (
+    select count(*) filter (where a.status = 'failed') as failed, count(*) filter (where a.status = 'interrupted') as interrupted
+    from keyhook.attempts a
+    where a.lane_id = w.lane_id and a.status <> 'succeeded' and a.status in ('failed', 'interrupted') and a.id >= first.id
+  ) bad
+  left join lateral (
+    select a.id, a.started_at, a.error_code, a.response_status from keyhook.attempts a
+    where a.lane_id = w.lane_id and a.status <> 'succeeded' and a.status = 'failed'
+    order by a.id desc limit 1
+  ) failure on true
+  -- Not finished: first attempts after the cursor, retries, and what is in flight. Sequence numbers are in the order of time.
+  left join lateral (
+    select e.created_at from keyhook.events e
+    where e.org_id = w.org_id and e.seq = least(
+      (select d.event_seq from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq
+        order by d.event_seq limit 1),
+      (select r.event_seq from keyhook.retries r where r.lane_id = l.id order by r.event_seq limit 1),
+      (select f.event_seq from keyhook.in_flight f where f.lane_id = l.id order by f.event_seq limit 1)
+    )
+  ) waiting on true
+  order by w.id desc`
+
+/** Null for a webhook that does not exist or is deleted. */
+export const findWebhookRecord = async (
+  db: Database,
+  orgId: OrgId,
+  id: WebhookId,
+  nowMs: number,
+): Promise<WebhookRecordRow | null> => {
+  const [row] = await listWebhookRecords(db, orgId, { id, before: null, limit: 1, nowMs })
+  return row ?? null
+}
