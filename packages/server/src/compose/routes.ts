@@ -7,6 +7,7 @@ import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
+import { eventLogRoutes } from '../http/platform/event-log.ts'
 import { invoiceRoutes } from '../http/platform/invoices.ts'
 import { restoreRoutes } from '../http/platform/restores.ts'
 import { webhookEventRoutes } from '../http/platform/webhook-events.ts'
@@ -59,6 +60,7 @@ export function composeRoutes(
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db }),
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
+    ...eventLogRoutes({ db }),
     ...webhookEventRoutes({ db }),
     ...operatorEventRoutes({ db, accept, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),

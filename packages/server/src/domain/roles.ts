@@ -14,6 +14,7 @@ export const permissionTable = {
   'webhooks:read': { owner: 'all', admin: 'all', member: 'all' },
   'webhooks:update': { owner: 'all', admin: 'all', member: 'none' },
   'webhooks:delete': { owner: 'all', admin: 'all', member: 'none' },
+  'events:read': { owner: 'all', admin: 'all', member: 'all' },
   'deliveries:read': { owner: 'all', admin: 'all', member: 'all' },
   'deliveries:send': { owner: 'all', admin: 'all', member: 'none' },
   'databases:create': { owner: 'all', admin: 'all', member: 'none' },

@@ -11,6 +11,7 @@ export type Problem = {
   code: FaultCode
   detail: string
   errors?: readonly FieldError[]
+  oldest_sequence?: number
   request_id?: string
 }
 
@@ -24,6 +25,7 @@ export const problemOf = (fault: Fault, requestId?: string): Problem => ({
   code: fault.code,
   detail: fault.public,
   ...(fault.errors && { errors: fault.errors }),
+  ...fault.members,
   // Only for our own errors: the caller quotes it to the operator.
   ...(fault.code === 'internal' && requestId && { request_id: requestId }),
 })

@@ -11,6 +11,7 @@ export const faultCatalogue = {
   not_found: { status: 404, title: 'Not found' },
   'request.method_not_allowed': { status: 405, title: 'Method not allowed' },
   conflict: { status: 409, title: 'The request conflicts with what is stored' },
+  'events.expired': { status: 410, title: 'Events after this position are no longer kept' },
   'request.too_large': { status: 413, title: 'The request body is too large' },
   'request.unsupported_media_type': { status: 415, title: 'The request body must be JSON' },
   'request.expectation_failed': { status: 417, title: 'The Expect header cannot be met' },
@@ -34,6 +35,8 @@ export class Fault extends Error {
   readonly internal: string | undefined
   readonly errors: readonly FieldError[] | undefined
   readonly headers: Readonly<Record<string, string>>
+  /** Further members of the problem. */
+  readonly members: Readonly<Record<string, number>>
 
   constructor(
     code: FaultCode,
@@ -42,6 +45,7 @@ export class Fault extends Error {
       internal?: string
       errors?: readonly FieldError[]
       headers?: Record<string, string>
+      members?: Record<string, number>
       cause?: unknown
     },
   ) {
@@ -52,6 +56,7 @@ export class Fault extends Error {
     this.internal = text.internal
     this.errors = text.errors
     this.headers = text.headers ?? {}
+    this.members = text.members ?? {}
   }
 
   get status(): number {

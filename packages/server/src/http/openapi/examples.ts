@@ -12,6 +12,8 @@ const createdAt = '2026-01-31T12:00:00.000Z'
 const finishedAt = '2026-01-31T12:00:41.318Z'
 const url = 'https://example.com/hooks'
 
+const eventText = `{"id":"${eventId}","type":"database.created","timestamp":"${createdAt}","data":{"database_id":"${databaseId}","name":"orders"}}`
+
 /** The ids and the time that the examples of events use, so that they match the examples of records. */
 export const exampleEvent = { id: eventId, timestamp: createdAt }
 
@@ -137,7 +139,7 @@ export const recordExamples: Record<string, Json> = {
     type: 'database.created',
     created_at: createdAt,
     test: false,
-    body: `{"id":"${eventId}","type":"database.created","timestamp":"${createdAt}","data":{"database_id":"${databaseId}","name":"orders"}}`,
+    body: eventText,
     delivered_to: [
       {
         webhook_id: webhookId,
@@ -158,6 +160,13 @@ export const recordExamples: Record<string, Json> = {
       },
     ],
     not_delivered_to: [],
+  },
+  EventRecord: {
+    sequence: 42,
+    id: eventId,
+    type: 'database.created',
+    created_at: createdAt,
+    body: eventText,
   },
   AcceptedEvent: { id: eventId },
   Introspection: {

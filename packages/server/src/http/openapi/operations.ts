@@ -55,6 +55,7 @@ const decisionOfSubject: Record<string, number> = {
   backups: 61,
   invoices: 61,
   audit: 31,
+  events: 82,
 }
 
 function requiredRole({ needs }: Route): Choice {

@@ -103,6 +103,7 @@ const decisions: Partial<Record<FaultCode, number>> = {
   'request.expectation_failed': 8,
   'request.method_not_allowed': 71,
   'limit.reached': 27,
+  'events.expired': 84,
 }
 
 const choices: Partial<Record<FaultCode, Choice>> = {
@@ -168,6 +169,12 @@ export const problemSchema = Type.Object(
           ),
           { description: 'Which fields broke a rule.' },
         ),
+      ),
+    ),
+    oldest_sequence: Type.Optional(
+      mark(
+        chosen(84),
+        Type.Integer({ minimum: 1, description: 'With `events.expired`: the oldest number from which all are kept.' }),
       ),
     ),
     request_id: Type.Optional(mark(here, Type.String({ description: 'On a 500: what to quote to the operator.' }))),

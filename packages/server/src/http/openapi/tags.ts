@@ -4,6 +4,7 @@ const descriptions = {
   Webhooks: 'HTTPS endpoints that receive signed events, and the record of every delivery attempt.',
   'Webhook settings': 'What a webhook is for, its limits, its secrets, and how its deliveries go.',
   Redelivery: 'Test events, redelivery of one or many events, and the history of one event.',
+  'Event log': 'The events of the organization by their numbers, as a list and as a stream.',
   Databases: 'PostgreSQL databases of the organization.',
   Backups: 'Physical backups of databases.',
   Restores: 'New databases made from backups.',
@@ -23,7 +24,7 @@ export const tagGroups: { name: string; tags: Tag[] }[] = [
   { name: 'Published interface', tags: ['Organizations', 'API keys', 'Webhooks', 'Events'] },
   {
     name: 'Platform',
-    tags: ['Webhook settings', 'Redelivery', 'Databases', 'Backups', 'Restores', 'Invoices', 'Audit log'],
+    tags: ['Webhook settings', 'Redelivery', 'Event log', 'Databases', 'Backups', 'Restores', 'Invoices', 'Audit log'],
   },
   { name: 'Operation', tags: ['Operator', 'Service'] },
 ]

@@ -14,6 +14,7 @@ import type { HoldOrganization } from '../../store/hold-organization.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
+import { momentDetail, parseMoment } from '../moments.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { createdAt, id, moment } from '../schemas.ts'
 
@@ -235,20 +236,8 @@ const recoveryRecordOf = (row: RecoveryRow) => ({
   finished_at: row.finished_at && isoTime(row.finished_at),
 })
 
-const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
-
-/** The range of times that PostgreSQL and the audit log both accept. */
-const firstMoment = new Date('0001-01-01T00:00:00Z')
-const lastMoment = new Date('9999-12-31T23:59:59.999Z')
-
 function readMoment(pointer: string, text: string): Date {
-  const at = new Date(text)
-  if (rfc3339.test(text) && isDay(text.slice(0, 10)) && at >= firstMoment && at <= lastMoment) return at
-  throw invalid([{ pointer, detail: 'must be a time such as 2026-01-31T12:00:00Z' }])
-}
-
-/** JavaScript reads February 30 as March 2. */
-function isDay(day: string): boolean {
-  const at = new Date(day)
-  return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)
+  const at = parseMoment(text)
+  if (at === null) throw invalid([{ pointer, detail: momentDetail }])
+  return at
 }

@@ -1,0 +1,20 @@
+const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
+
+/** The range of times that PostgreSQL and the audit log both accept. */
+const firstMoment = new Date('0001-01-01T00:00:00Z')
+const lastMoment = new Date('9999-12-31T23:59:59.999Z')
+
+export const momentDetail = 'must be a time such as 2026-01-31T12:00:00Z'
+
+/** A time in a request; null if it is none. */
+export function parseMoment(text: string): Date | null {
+  const at = new Date(text)
+  const isMoment = rfc3339.test(text) && isDay(text.slice(0, 10)) && at >= firstMoment && at <= lastMoment
+  return isMoment ? at : null
+}
+
+/** JavaScript reads February 30 as March 2. */
+function isDay(day: string): boolean {
+  const at = new Date(day)
+  return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)
+}
