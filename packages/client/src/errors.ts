@@ -4,6 +4,7 @@ export type ProblemCode =
   | 'auth.required'
   | 'auth.invalid_token'
   | 'auth.permission_missing'
+  | 'auth.login_required'
   | 'not_found'
   | 'request.method_not_allowed'
   | 'conflict'

@@ -1,5 +1,6 @@
 import { type Api, createApi, pathOf } from './api.ts'
 import type { EventType } from './resources/event-types.ts'
+import type { Invoice } from './resources/invoices.ts'
 import { type CallOptions, createTransport, type TransportOptions } from './transport.ts'
 
 export type NewEvent = {
@@ -18,9 +19,27 @@ const events = (api: Api) => ({
     api.change('POST', '/operator/v1/events', list, options),
 })
 
+export type Role = 'owner' | 'admin' | 'member'
+
+/** What a token may do now (RFC 7662). Fields other than `active` are only there for an active token. */
+export type Introspection = {
+  active: boolean
+  token_type?: 'api_key' | 'login'
+  sub?: string
+  organization_id?: string | null
+  role?: Role | null
+  permissions?: string[]
+  key_id?: string
+  exp?: number
+  organizations?: { id: string; role: Role }[]
+}
+
+export type IntrospectionRequest = { token: string; organization_id?: string; token_type_hint?: string }
+export type IntrospectionBatch = { tokens: string[]; organization_id?: string }
+
 const invoices = (api: Api) => ({
   /** Marks an invoice paid, once. */
-  pay: async (id: string, options: CallOptions = {}): Promise<object> =>
+  pay: async (id: string, options: CallOptions = {}): Promise<Invoice> =>
     api.change('POST', pathOf('/operator/v1/invoices', id, 'pay'), undefined, options),
 })
 
@@ -29,5 +48,16 @@ export type OperatorClient = ReturnType<typeof createOperatorClient>
 /** A client of `/operator/v1`. Its token is an operator token. */
 export function createOperatorClient(options: TransportOptions) {
   const api = createApi(createTransport(options))
-  return { events: events(api), invoices: invoices(api) }
+  return {
+    events: events(api),
+    invoices: invoices(api),
+
+    /** Whether a token is accepted now, and what it may do. */
+    introspect: async (request: IntrospectionRequest, options: CallOptions = {}): Promise<Introspection> =>
+      api.change('POST', '/operator/v1/introspect', request, options),
+
+    /** The same for up to 1,000 tokens, in their order. */
+    introspectBatch: async (batch: IntrospectionBatch, options: CallOptions = {}): Promise<Introspection[]> =>
+      api.change('POST', '/operator/v1/introspect/batch', batch, options),
+  }
 }
