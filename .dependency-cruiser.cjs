@@ -22,7 +22,6 @@ const folders = [
   only('platform-is-above-store', 'platform/', [...basis, 'platform/', 'webhooks/publish.ts']),
   only('operator-is-above-store', 'operator/', [...basis, 'operator/']),
   only('http-is-above-store', 'http/', [...basis, 'login/', 'http/']),
-  only('listen-imports-only-domain', 'listen/', ['domain/', 'listen/']),
   only('settings-import-validators', 'settings/', [
     'domain/',
     'login/issuer-url',
@@ -34,16 +33,8 @@ const folders = [
   only('metrics-are-above-webhooks', 'metrics.ts', ['webhooks/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
   only('compose-is-below-the-command-line', 'compose/', [...services, 'log.ts', 'startup/', 'compose/']),
-  only('terminal-works-over-http', 'terminal/', ['domain/', 'listen/', 'terminal/']),
-  only('command-line-is-below-main', 'cli/', [
-    ...services,
-    'listen/',
-    'terminal/',
-    'startup/',
-    'compose/',
-    'log.ts',
-    'cli/',
-  ]),
+  only('terminal-works-over-http', 'terminal/', ['domain/', 'webhooks/sender/request.ts', 'terminal/']),
+  only('command-line-is-below-main', 'cli/', [...services, 'terminal/', 'startup/', 'compose/', 'log.ts', 'cli/']),
   only('main-starts-the-command-line', 'main.ts', ['cli/']),
 ]
 

@@ -11,8 +11,16 @@ if (major < 26) {
 }
 // The sources are only in a checkout. The published package has plain JavaScript, because Node runs no TypeScript in node_modules.
 const isCheckout = existsSync(new URL('../src/main.ts', import.meta.url))
+if (isCheckout) await importSources()
 await enableCompileCache(fileURLToPath(new URL(isCheckout ? '../../../node_modules' : '../..', import.meta.url)))
 await import(isCheckout ? '../src/main.ts' : '../dist/main.js')
+
+/** In a checkout @keyhook/client is TypeScript too, without a build. Its package names the sources by this condition. */
+async function importSources() {
+  const { registerHooks } = await import('node:module')
+  const withSources = ({ conditions, ...context }) => ({ ...context, conditions: [...conditions, '@keyhook/source'] })
+  registerHooks({ resolve: (specifier, context, next) => next(specifier, withSources(context)) })
+}
 
 /**
  * Keeps compiled code for the next start, which then takes half the time. Only where node_modules belongs to this user: a

@@ -37,9 +37,10 @@ async function explain(error: unknown): Promise<number> {
   // Only --help and --version get here, and they have been printed.
   if (error instanceof CommanderError) return error.exitCode
   if (error instanceof UsageError) return fail(error.message, 2)
-  // Loaded here, because the help and most commands of customers do without them.
+  // Loaded here, because the help does without them.
+  const { explainClientError } = await import('../terminal/explain-client-error.ts')
   const { explainInstallationError } = await import('./explain.ts')
-  const { text, code } = explainInstallationError(error)
+  const { text, code } = explainClientError(error) ?? explainInstallationError(error)
   return fail(text, code)
 }
 

@@ -19,7 +19,7 @@ export const createWholeProgram = (): Promise<Command> => build(commandTable)
 async function build(loaded: typeof commandTable): Promise<Command> {
   const program = createRoot()
   const adders = new Set(loaded.map((entry) => entry.add))
-  for (const add of adders) await add(program)
+  for (const add of adders) await add(program, createWholeProgram)
   for (const { name, summary, audience } of commandTable) {
     const command = program.commands.find((one) => one.name() === name) ?? program.command(name)
     command.description(summary).helpGroup(audiences[audience])
@@ -39,8 +39,9 @@ function createRoot(): Command {
       `
 Examples:
   npx keyhook serve
-  npx keyhook org list
-  npx keyhook user list
+  npx keyhook login --url http://127.0.0.1:8080
+  npx keyhook keys create --name ci
+  npx keyhook webhooks list
   TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)
 
 "npx keyhook help <command>" shows the options of a command, with examples.

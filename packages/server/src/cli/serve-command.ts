@@ -12,8 +12,8 @@ import { keepHeapSmall } from '../startup/heap.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
 import { examples } from '../terminal/examples.ts'
+import { exitOnSignal, stopSignal } from '../terminal/stop-signal.ts'
 import { createOutput, UsageError } from './output.ts'
-import { exitOnSignal, stopSignal } from './stop-signal.ts'
 import type { Environment } from './with-installation.ts'
 
 /** After this, the connections of unfinished requests are closed. */

@@ -1,7 +1,7 @@
 import { type Installation, type OpenOptions, openInstallation } from '../startup/open.ts'
+import { exitOnSignal } from '../terminal/stop-signal.ts'
 import type { Environment } from './environment.ts'
 import { createOutput, type Output } from './output.ts'
-import { exitOnSignal } from './stop-signal.ts'
 
 export type { Environment } from './environment.ts'
 

@@ -20,7 +20,7 @@ const certificates = (path: string): string => {
     return pem
   } catch (error) {
     throw new InvalidValue(
-      `is not a readable file of PEM certificates (${(error as Error).message}); "npx keyhook listen" creates its own when it starts`,
+      `is not a readable file of PEM certificates (${(error as Error).message}); "npx keyhook receive --print-certificate" creates one`,
     )
   }
 }

@@ -51,7 +51,7 @@ test.for(leaves)('the help of $path fits into 80 columns', ({ command }) => {
 test('the examples in help texts parse', async () => {
   for (const { command } of leaves) {
     const help = helpOf(command)
-    for (const [, line] of help.slice(help.indexOf('\nExample')).matchAll(/npx keyhook ([^)|\n]+)/g)) {
+    for (const [, line] of help.slice(help.indexOf('\nExample')).matchAll(/npx keyhook ([^)|<>\n]+)/g)) {
       const words = [...line!.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c!)
       const program = await createProgram(words)
       for (const { command: one } of leavesOf(program)) one.action(() => {})

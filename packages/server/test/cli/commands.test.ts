@@ -1,11 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
 import type { TestApi } from '../support/installation.ts'
-import { keyhook, keyhookHere } from '../support/processes.ts'
+import { keyhook, keyhookHere, scratchDirectory } from '../support/processes.ts'
 import { countRows } from '../support/rows.ts'
 import { type CommandsBeside, commandsBeside } from './support/commands-beside.ts'
 
@@ -245,12 +242,10 @@ describe('wrong input prints one line, exits with 2 and changes nothing', () => 
     expect(ended.stderr.match(/DATABASE_URL sets it: remove it there\.$/gm)).toHaveLength(5)
   })
 
-  test('a port for listen that is in use', async () => {
-    const KEYHOOK_DATA_DIR = await mkdtemp(join(tmpdir(), 'keyhook-listen-'))
-    onTestFinished(() => rm(KEYHOOK_DATA_DIR, { recursive: true }))
-    // The variable may name the certificate that listen is about to create.
-    const settings = { KEYHOOK_DATA_DIR, KEYHOOK_DELIVERY_CA_FILE: join(KEYHOOK_DATA_DIR, 'listen/certificate.pem') }
-    const ended = await keyhookHere(['listen', '--port', new URL(api.url).port], settings)
+  test('a port for receive that is in use', async () => {
+    const state = await scratchDirectory()
+    const args = ['receive', '--no-register', '--port', new URL(api.url).port]
+    const ended = await keyhookHere(args, { XDG_STATE_HOME: state })
     expect([ended.code, ended.stdout]).toEqual([2, ''])
     expect(ended.stderr).toMatch(/^--port: nothing can listen on \d+ \(EADDRINUSE\)[^\n]+\n$/)
   })

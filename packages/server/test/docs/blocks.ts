@@ -16,6 +16,7 @@ export const masked = (output: string): string =>
     .replace(/kh_[0-9A-Za-z]{8}(_[0-9A-Za-z]{32})?/g, 'kh_…')
     .replace(/whsec_[A-Za-z0-9+/]{43}=/g, 'whsec_…')
     .replace(/"password":"\w{32}"/g, '"password":"…"')
+    .replace(/^\d\d:\d\d:\d\d(?= )/gm, '<clock>')
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, '<time>')
     .replace(/(127\.0\.0\.1:|"port":)\d+/g, '$1<port>')
     .trim()

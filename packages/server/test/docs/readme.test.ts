@@ -28,7 +28,7 @@ beforeAll(async () => {
     text
       .replaceAll('127.0.0.1:8080', `127.0.0.1:${api}`)
       .replaceAll('127.0.0.1:9443', `127.0.0.1:${receiver}`)
-      .replaceAll('keyhook listen', `keyhook listen --port ${receiver}`)
+      .replaceAll('keyhook receive', `keyhook receive --port ${receiver}`)
       .replaceAll('npm start', `PORT=${api} npm start`)
 })
 
@@ -44,7 +44,7 @@ afterAll(async () => {
 
 test('the tour works when pasted, and prints what the README shows', { timeout: 120_000 }, async () => {
   const receiver = openTerminal(blockAbout('terminal=receiver').text)
-  await expect.poll(receiver.output, patient).toContain('Listening on')
+  await expect.poll(receiver.output, patient).toContain('CA_FILE')
   const server = openTerminal(blockAbout('terminal=server').text)
   await expect.poll(server.output, patient).toContain('Ctrl-C stops')
   const lines = server.output().match(/^ +(ORG|TOKEN)=.+$/gm)!

@@ -23,9 +23,12 @@ beforeAll(async () => {
   // Without the Node of this checkout: the installed package has to bring its own.
   const PATH = process.env.PATH!.split(delimiter).filter((one) => !one.includes('node_modules'))
   env = cleanEnvironment({ PATH: PATH.join(delimiter), PORT: '0', NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE! })
-  await run('npm', ['pack', '--pack-destination', folder, '-w', 'packages/server'], { cwd: root, env })
+  await run('npm', ['pack', '--pack-destination', folder, '-w', 'packages/server', '-w', 'packages/client'], {
+    cwd: root,
+    env,
+  })
   const tarballs = (await readdir(folder)).filter((name) => name.endsWith('.tgz')).map((name) => join(folder, name))
-  expect(tarballs).toHaveLength(1)
+  expect(tarballs).toHaveLength(2)
   await run('npm', ['init', '-y'], { cwd: folder, env })
   const options = ['--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts']
   await run('npm', ['install', ...options, ...tarballs], { cwd: folder, env })
@@ -36,7 +39,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-test.for(['keyhook'])('%s holds plain JavaScript with declarations, and no tests', async (name) => {
+test.for(['keyhook', '@keyhook/client'])('%s holds plain JavaScript with declarations, and no tests', async (name) => {
   const home = join(folder, 'node_modules', name)
   const files = (await readdir(home, { recursive: true })).filter((path) => !path.startsWith('node_modules/'))
   const sources = files.filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts'))

@@ -11,9 +11,7 @@ const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as con
 export async function localCertificate(folder: string, now: Date): Promise<Certificate> {
   const certificatePath = join(folder, 'certificate.pem')
   const keyPath = join(folder, 'key.pem')
-  await mkdir(folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
-  })
+  await mkdir(folder, { recursive: true, mode: 0o700 })
   try {
     const [certificate, key] = await Promise.all([readFile(certificatePath, 'utf8'), readFile(keyPath, 'utf8')])
     return { certificatePath, certificate, key }

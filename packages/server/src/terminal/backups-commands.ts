@@ -1,0 +1,106 @@
+import type { Backup, Client, Restore } from '@keyhook/client'
+import type { Command } from 'commander'
+import { customerCommand, inSession } from './customer-command.ts'
+import { createdText } from './databases-commands.ts'
+import { OperationFailed } from './explain-client-error.ts'
+import { limitDefault, pageSize, printList } from './list-output.ts'
+import { bytesText, waitFor } from './progress.ts'
+import { confirm } from './prompt.ts'
+import type { SessionOptions } from './session.ts'
+import { statusText } from './style.ts'
+import { type Column, timeText } from './table.ts'
+
+const columns: Column<Backup>[] = [
+  { title: 'ID', of: ({ id }) => id },
+  { title: 'DATABASE', of: ({ database_id }) => database_id, mayShrink: true },
+  { title: 'STATUS', of: ({ status }) => status, style: statusText },
+  { title: 'SIZE', of: ({ size_bytes }) => (size_bytes === null ? null : bytesText(size_bytes)) },
+  { title: 'CREATED (UTC)', of: ({ created_at }) => timeText(created_at) },
+]
+
+type ListOptions = SessionOptions & { limit: string; database?: string }
+
+export function addBackupsCommands(program: Command): void {
+  const backups = program.command('backups')
+  customerCommand(backups, 'create', 'Back a database up', 'npx keyhook backups create --database db_… --wait')
+    .requiredOption('--database <database>', 'The database')
+    .option('--wait', 'Wait until it is complete')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { database: string; wait?: true }) => {
+        const created = await client.backups.create(options.database)
+        const backup = options.wait ? await untilComplete(client, created) : created
+        const size = backup.size_bytes === null ? '' : ` (${bytesText(backup.size_bytes)})`
+        const text = backup.status === 'completed' ? `is complete${size}` : 'has started'
+        output.result(backup, `The backup ${backup.id} ${text}.`)
+      }),
+    )
+  customerCommand(backups, 'list', 'List backups, newest first', 'npx keyhook backups list --database db_…')
+    .option('--database <database>', 'Only backups of this database')
+    .option('--limit <n>', 'How many, or "all"', String(limitDefault))
+    .action(
+      inSession(async ({ client, output }, options: ListOptions) => {
+        const only = options.database === undefined ? {} : { databaseId: options.database }
+        const list = client.backups.list({ ...only, limit: pageSize(options.limit) })
+        await printList(
+          output,
+          options,
+          list,
+          columns,
+          'No backups. Create one: npx keyhook backups create --database db_…',
+        )
+      }),
+    )
+  customerCommand(
+    backups,
+    'restore <backup>',
+    'Restore a backup into a new database',
+    'npx keyhook backups restore bak_… --name orders-copy --wait',
+  )
+    .requiredOption('--name <name>', 'Name of the new database')
+    .option('--wait', 'Wait until it accepts connections')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { name: string; wait?: true }, id: string) => {
+        const created = await client.restores.create(id, { name: options.name })
+        if (!options.wait) return output.result(created, createdText(created.database, created.database.password))
+        const restore = await untilRestored(client, created.restore)
+        const database = { ...(await client.databases.get(restore.database_id)), password: created.database.password }
+        output.result({ restore, database }, createdText(database, database.password))
+      }),
+    )
+  customerCommand(backups, 'delete <backup>', 'Delete a backup', 'npx keyhook backups delete bak_… --yes')
+    .option('--yes', 'Do not ask')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { yes?: boolean }, id: string) => {
+        await confirm(`This deletes the backup ${id}, for good.`, options)
+        output.result(await client.backups.delete(id), `${id} is being deleted.`)
+      }),
+    )
+}
+
+const isOver = ({ status }: { status: string }): boolean => status === 'completed' || status === 'failed'
+
+const bytesOf = (label: string, { bytes_done, bytes_total }: Backup | Restore) => ({
+  label,
+  done: bytes_done,
+  total: bytes_total,
+})
+
+async function untilComplete(client: Client, created: Backup): Promise<Backup> {
+  const backup = await waitFor(
+    () => client.backups.get(created.id),
+    isOver,
+    (one: Backup) => bytesOf('Backup', one),
+  )
+  if (backup.status === 'failed') throw new OperationFailed(`The backup ${backup.id} failed: ${backup.failure}`)
+  return backup
+}
+
+async function untilRestored(client: Client, created: Restore): Promise<Restore> {
+  const restore = await waitFor(
+    () => client.restores.get(created.id),
+    isOver,
+    (one: Restore) => bytesOf('Restore', one),
+  )
+  if (restore.status === 'failed') throw new OperationFailed(`The restore ${restore.id} failed: ${restore.failure}`)
+  return restore
+}

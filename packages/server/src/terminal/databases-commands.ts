@@ -1,0 +1,117 @@
+import type { Client, Database } from '@keyhook/client'
+import type { Command } from 'commander'
+import { connectToDatabase } from './connect-database.ts'
+import { customerCommand, inSession } from './customer-command.ts'
+import { OperationFailed } from './explain-client-error.ts'
+import { limitDefault, pageSize, printList } from './list-output.ts'
+import { waitFor } from './progress.ts'
+import { confirm } from './prompt.ts'
+import type { SessionOptions } from './session.ts'
+import { statusText, styled } from './style.ts'
+import { type Column, recordLines, timeText } from './table.ts'
+
+const columns: Column<Database>[] = [
+  { title: 'ID', of: ({ id }) => id },
+  { title: 'NAME', of: ({ name }) => name, mayShrink: true },
+  { title: 'STATUS', of: ({ status }) => status, style: statusText },
+  { title: 'ADDRESS', of: ({ host, port }) => (host === null ? null : `${host}:${port}`), mayShrink: true },
+]
+
+export function addDatabasesCommands(program: Command): void {
+  const databases = program.command('databases')
+  customerCommand(
+    databases,
+    'create',
+    'Create a PostgreSQL database; its password is shown once',
+    'npx keyhook databases create --name orders --wait',
+  )
+    .requiredOption('--name <name>', 'A label for people')
+    .option('--wait', 'Wait until it accepts connections')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { name: string; wait?: true }) => {
+        const { password, ...created } = await client.databases.create({ name: options.name })
+        const database = options.wait ? await untilAvailable(client, created) : created
+        output.result({ ...database, password }, createdText(database, password))
+      }),
+    )
+  customerCommand(databases, 'list', 'List databases, newest first', 'npx keyhook databases list')
+    .option('--limit <n>', 'How many, or "all"', String(limitDefault))
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { limit: string }) => {
+        const list = client.databases.list({ limit: pageSize(options.limit) })
+        await printList(
+          output,
+          options,
+          list,
+          columns,
+          'No databases. Create one: npx keyhook databases create --name orders',
+        )
+      }),
+    )
+  customerCommand(databases, 'show <database>', 'Show a database', 'npx keyhook databases show db_…').action(
+    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
+      const database = await client.databases.get(id)
+      output.result(database, details(database))
+    }),
+  )
+  customerCommand(
+    databases,
+    'connect <database>',
+    'Open psql, or print how to connect',
+    'npx keyhook databases connect db_…',
+    "npx keyhook databases connect db_… --command 'select 1'",
+    'npx keyhook databases connect db_… --password-stdin < password.txt',
+  )
+    .option('--command <sql>', 'Run this SQL instead of opening a prompt')
+    .option('--password-stdin', 'Read the password from standard input; psql asks for it otherwise')
+    .option('--print', 'Print the connection string even if psql is installed')
+    .action(inSession(connectToDatabase))
+  customerCommand(
+    databases,
+    'delete <database>',
+    'Delete a database with all its data; backups stay',
+    'npx keyhook databases delete db_… --yes',
+  )
+    .option('--yes', 'Do not ask')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { yes?: boolean }, id: string) => {
+        await confirm(`This deletes the database ${id} with all its data. Its backups stay.`, options)
+        output.result(await client.databases.delete(id), `${id} is being deleted.`)
+      }),
+    )
+}
+
+export async function untilAvailable(client: Client, created: Database): Promise<Database> {
+  const database = await waitFor(
+    () => client.databases.get(created.id),
+    ({ status }) => status === 'available' || status === 'failed',
+    ({ status }) => ({ label: `${created.name}: ${status}` }),
+  )
+  if (database.status === 'failed') throw new OperationFailed(`The database ${database.id} failed: ${database.failure}`)
+  return database
+}
+
+export const createdText = (database: Database, password: string): string =>
+  [
+    database.status === 'available'
+      ? `The database ${database.id} (${database.name}) is available.`
+      : `The database ${database.id} (${database.name}) is being created. It is ready when "npx keyhook databases show ${database.id}" says available.`,
+    'Its password is shown once, so keep it now:',
+    '',
+    `  ${styled('bold', password)}`,
+    '',
+    `Connect: npx keyhook databases connect ${database.id}`,
+  ].join('\n')
+
+const details = (database: Database): string =>
+  recordLines({
+    Id: database.id,
+    Name: database.name,
+    Status: database.status,
+    Address: database.host === null ? undefined : `${database.host}:${database.port}`,
+    User: database.user,
+    Database: database.database,
+    Connection: database.connection_string ?? undefined,
+    Failure: database.failure ?? undefined,
+    Created: timeText(database.created_at),
+  }).join('\n')

@@ -1,0 +1,62 @@
+import { KeyhookError } from '@keyhook/client'
+
+/** The operation ended as failed, which the server reports with a reason. */
+export class OperationFailed extends Error {}
+
+export type Explained = { text: string; code: number }
+
+/** What happened, what to do about it, and the request id for the operator. Null for errors of other kinds. */
+export function explainClientError(error: unknown): Explained | null {
+  if (error instanceof OperationFailed) return { text: error.message, code: 1 }
+  if (!(error instanceof KeyhookError)) return null
+  const lines =
+    error.errors.length === 0 ? [messageOf(error)] : ['The server refused it:', ...error.errors.map(fieldText)]
+  const advice = adviceOf(error)
+  if (advice !== null) lines.push(advice)
+  if (error.requestId !== null) lines.push(`Request id: ${error.requestId}`)
+  return { text: lines.join('\n'), code: exitCodeOf(error) }
+}
+
+/** OpenSSL's own text is a line of addresses and file names. */
+const messageOf = (error: KeyhookError): string =>
+  causeCode(error).startsWith('ERR_SSL')
+    ? `The server cannot be reached: TLS failed (${causeCode(error)})`
+    : error.message
+
+/** Node's fetch hides the reason in the cause of the cause. */
+const causeCode = ({ cause }: KeyhookError): string =>
+  (cause as { cause?: { code?: string } } | undefined)?.cause?.code ?? ''
+
+const fieldText = (field: KeyhookError['errors'][number]): string =>
+  'pointer' in field ? `  ${field.pointer}: ${field.detail}` : `  ${field.parameter}: ${field.detail}`
+
+/** 3 and 4 let a script tell "log in again" and "there is no such thing" from everything else. */
+function exitCodeOf({ status }: KeyhookError): number {
+  if (status === 401 || status === 403) return 3
+  if (status === 404 || status === 410) return 4
+  return status !== null && status >= 400 && status < 500 ? 2 : 1
+}
+
+function adviceOf(error: KeyhookError): string | null {
+  const { code, status } = error
+  if (code === 'client.network') return networkAdvice(causeCode(error))
+  if (code === 'client.timeout') return 'Try again, or check that the server is healthy: GET /readyz'
+  if (code === 'client.unexpected_response')
+    return 'Check the address: it is that of Keyhook itself, such as https://keyhook.example.com, without /api/v1.'
+  if (status === 401) return 'Log in with a token that is valid: npx keyhook login'
+  if (status === 403) return 'Ask an owner of the organization for a role that allows it.'
+  if (status === 404) return 'Check the id, and --org: only records of that organization are found.'
+  if (code === 'limit.reached') return 'Delete what you no longer need, or ask an operator for a higher limit.'
+  if (status !== null && status >= 500) return 'Try again. If it goes on, give the operator the request id.'
+  return null
+}
+
+function networkAdvice(code: string): string {
+  if (code === 'ECONNREFUSED') return 'Nothing listens there. Is the server running, and is the port right?'
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'The host name is not known. Check the address.'
+  if (code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG')
+    return 'The server does not speak TLS there: use http:// instead of https://, or the port of its TLS proxy.'
+  if (/CERT|SELF_SIGNED|ALTNAME/.test(code))
+    return 'Its certificate is not trusted. NODE_EXTRA_CA_CERTS=FILE names the certificate of your own authority.'
+  return 'Check the address and your network.'
+}

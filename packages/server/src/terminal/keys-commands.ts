@@ -1,0 +1,72 @@
+import type { ApiKey } from '@keyhook/client'
+import { type Command, Option } from 'commander'
+import { customerCommand, inSession } from './customer-command.ts'
+import { limitDefault, pageSize, printList } from './list-output.ts'
+import { confirm } from './prompt.ts'
+import type { SessionOptions } from './session.ts'
+import { statusText, styled } from './style.ts'
+import { type Column, timeText } from './table.ts'
+
+const columns: Column<ApiKey>[] = [
+  { title: 'ID', of: ({ id }) => id },
+  { title: 'NAME', of: ({ name }) => name, mayShrink: true },
+  { title: 'PREFIX', of: ({ key_prefix }) => key_prefix },
+  { title: 'STATUS', of: ({ status }) => status, style: statusText },
+  { title: 'LAST USED (UTC)', of: ({ last_used_at }) => timeText(last_used_at), mayShrink: true },
+]
+
+type Status = 'active' | 'revoked' | 'all'
+
+export function addKeysCommands(program: Command): void {
+  const keys = program.command('keys')
+  customerCommand(
+    keys,
+    'create',
+    'Create an API key; it is shown once',
+    'npx keyhook keys create --name ci',
+    'KEY=$(npx keyhook keys create --name ci --json | jq -r .api_key)',
+  )
+    .requiredOption('--name <name>', 'A label for people')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { name: string }) => {
+        const key = await client.keys.create({ name: options.name })
+        output.result(
+          key,
+          `Created the key ${key.id} (${key.name}). This is shown once, so keep it now:\n\n  ${styled('bold', key.api_key)}\n`,
+        )
+      }),
+    )
+  customerCommand(keys, 'list', 'List API keys, newest first', 'npx keyhook keys list --status all')
+    .addOption(new Option('--status <status>', 'Which keys').choices(['active', 'revoked', 'all']).default('active'))
+    .option('--limit <n>', 'How many, or "all"', String(limitDefault))
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { status: Status; limit: string }) => {
+        const list = client.keys.list({ status: options.status, limit: pageSize(options.limit) })
+        await printList(output, options, list, columns, 'No keys. Create one: npx keyhook keys create --name ci')
+      }),
+    )
+  customerCommand(
+    keys,
+    'revoke <key>',
+    'Revoke an API key; the next request with it is refused',
+    'npx keyhook keys revoke key_…',
+    'npx keyhook keys revoke key_… --descendants --yes',
+  )
+    .option('--descendants', 'With every key that it created, and those that they created')
+    .option('--yes', 'Do not ask')
+    .action(
+      inSession(
+        async (
+          { client, output },
+          options: SessionOptions & { descendants?: true; yes?: boolean },
+          key: string,
+        ): Promise<void> => {
+          const which = options.descendants ? `${key} and every key that descends from it` : key
+          await confirm(`This revokes ${which}, for good.`, options)
+          const revoked = options.descendants ? (await client.keys.revokeWithDescendants(key)).revoked : [key]
+          if (!options.descendants) await client.keys.revoke(key)
+          output.result({ revoked }, `Revoked ${revoked.join(', ')}.`)
+        },
+      ),
+    )
+}

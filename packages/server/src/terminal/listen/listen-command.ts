@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto'
+import { type Client, KeyhookError } from '@keyhook/client'
+import { type Command, InvalidArgumentError } from 'commander'
+import { customerCommand, inSession } from '../customer-command.ts'
+import { sequenceOption } from '../events-commands.ts'
+import { UsageError } from '../output.ts'
+import type { Session, SessionOptions } from '../session.ts'
+import { printable, styled } from '../style.ts'
+import { typesOf } from '../webhooks-commands.ts'
+import { type Attempt, createForwarder } from './forwarder.ts'
+import { createPositionFile, type Position, type PositionFile } from './position-file.ts'
+import { readServiceName } from './service-name.ts'
+
+type Options = SessionOptions & {
+  forwardTo: string
+  events?: string
+  secret?: string
+  after?: string
+  fromNow?: true
+  attempts: number
+}
+
+/** Events come over a connection that we open, so that the program needs no public address, certificate or open port. */
+export function addListenCommand(program: Command): void {
+  customerCommand(
+    program,
+    'listen',
+    'Forward events to a program on this machine, until Ctrl-C',
+    'npx keyhook listen --forward-to http://localhost:3000/hooks',
+    'npx keyhook listen --forward-to http://localhost:3000/hooks --events backup.failed',
+  )
+    .requiredOption('--forward-to <url>', 'Address of your program, http:// or https://')
+    .option('--events <types>', 'Only these event types, separated by commas')
+    .option('--secret <secret>', 'Sign with this secret (whsec_…); without it, a new one is made and printed')
+    .option('--after <sequence>', 'Start after this sequence number, 0 for everything that is stored')
+    .option('--from-now', 'Skip what happened since this command last ran')
+    .option('--attempts <n>', 'How often to try each event before the next one', attemptsOption, 5)
+    .action(inSession(listen))
+}
+
+async function listen(session: Session, options: Options): Promise<void> {
+  const { client, url, orgId, output } = session
+  const target = targetOption(options.forwardTo)
+  const eventTypes = options.events === undefined ? undefined : typesOf(options.events)
+  const secret = secretOption(options.secret)
+  const file = createPositionFile({ url, orgId, target, events: (eventTypes ?? []).join() })
+  let position = await startAt(client, file, options)
+  await file.write(position)
+  const forwarder = createForwarder({
+    target,
+    secret,
+    serviceName: await readServiceName(url),
+    attemptsMax: options.attempts,
+    onAttempt: (attempt) => output.result(attempt, attemptLine(attempt)),
+  })
+  note(`Forwarding events of ${orgId} to ${target}, from number ${position.sequence + 1} on. Ctrl-C stops.`)
+  note(`Secret: ${styled('bold', secret, process.stderr)}`)
+  for (;;) {
+    try {
+      for await (const event of client.events.stream({
+        after: position.sequence,
+        eventTypes,
+        onReconnect: (error) => note(`The connection was lost${reasonText(error)}. Connecting again.`),
+      })) {
+        await forwarder.forward(event, position.previous)
+        // Only now: after a crash this event is forwarded again, with the same id.
+        position = { sequence: event.sequence, previous: event.sequence }
+        await file.write(position)
+      }
+    } catch (error) {
+      position = { ...position, sequence: afterExpired(error) }
+      note(`Events up to ${position.sequence} are no longer stored and were skipped.`)
+    }
+  }
+}
+
+/** On standard error also with --json: the secret is printed nowhere else. */
+const note = (text: string): void => void process.stderr.write(`${text}\n`)
+
+async function startAt(client: Client, file: PositionFile, options: Options): Promise<Position> {
+  if (options.after !== undefined) return { sequence: sequenceOption('--after', options.after), previous: null }
+  const stored = options.fromNow ? null : await file.read()
+  if (stored !== null) return stored
+  const { items } = await client.events.list({ limit: 1 }).page()
+  return { sequence: items[0]?.sequence ?? 0, previous: null }
+}
+
+/** The last number that is gone, if that is what the error is about. */
+function afterExpired(error: unknown): number {
+  const oldest = error instanceof KeyhookError ? error.problem?.oldest_sequence : undefined
+  if (!(error instanceof KeyhookError) || error.code !== 'events.expired' || typeof oldest !== 'number') throw error
+  return oldest - 1
+}
+
+function attemptLine(attempt: Attempt): string {
+  const isDone = attempt.status !== null && attempt.status >= 200 && attempt.status < 300
+  const answer = attempt.status === null ? printable(attempt.error ?? '') : String(attempt.status)
+  const next =
+    attempt.retry_in_ms !== null
+      ? `, again in ${attempt.retry_in_ms / 1_000} s`
+      : isDone
+        ? ''
+        : ', given up: see "keyhook events show"'
+  return [
+    attempt.at.slice(11, 19),
+    `#${attempt.sequence}`,
+    styled('bold', attempt.type),
+    `try ${attempt.attempt}`,
+    styled(isDone ? 'green' : 'red', answer) + next,
+    styled('dim', `${attempt.duration_ms} ms`),
+  ].join('  ')
+}
+
+const reasonText = (error: unknown): string => (error instanceof Error ? ` (${printable(error.message)})` : '')
+
+function targetOption(text: string): string {
+  const url = URL.parse(text)
+  if (url === null || !/^https?:$/.test(url.protocol))
+    throw new UsageError(`--forward-to: ${JSON.stringify(text)} is not an address such as http://localhost:3000/hooks`)
+  return url.href
+}
+
+function secretOption(text: string | undefined): string {
+  if (text === undefined) return `whsec_${randomBytes(32).toString('base64')}`
+  if (/^whsec_[A-Za-z0-9+/]{32,}={0,2}$/.test(text)) return text
+  throw new UsageError('--secret: a secret is whsec_ and at least 24 bytes in base64, as the ones of webhooks are')
+}
+
+function attemptsOption(text: string): number {
+  const value = /^\d{1,4}$/.test(text) ? Number(text) : 0
+  if (value >= 1) return value
+  throw new InvalidArgumentError('It has to be a number from 1 on.')
+}

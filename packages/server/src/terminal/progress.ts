@@ -1,0 +1,50 @@
+import { setTimeout } from 'node:timers/promises'
+import { styled } from './style.ts'
+
+export type Progress = { label: string; done?: number; total?: number | null }
+
+const pollMs = 250
+const barColumns = 30
+
+/**
+ * Reads a record until its operation has ended, and shows how far it is: on standard error, and only on a terminal. Scripts
+ * get the result alone.
+ */
+export async function waitFor<Record>(
+  read: () => Promise<Record>,
+  isOver: (record: Record) => boolean,
+  show: (record: Record) => Progress,
+): Promise<Record> {
+  const startedAt = performance.now()
+  const isShown = process.stderr.isTTY === true
+  for (;;) {
+    const record = await read()
+    if (isOver(record)) {
+      if (isShown) process.stderr.write('\r\x1b[K')
+      return record
+    }
+    if (isShown) process.stderr.write(`\r\x1b[K${progressText(show(record), performance.now() - startedAt)}`)
+    await setTimeout(pollMs)
+  }
+}
+
+function progressText({ label, done = 0, total = null }: Progress, elapsedMs: number): string {
+  const seconds = `${Math.floor(elapsedMs / 1_000)} s`
+  if (total === null || total === 0) return `${label} … ${seconds}`
+  const share = Math.min(1, done / total)
+  const filled = Math.floor(share * barColumns)
+  const bar = styled('green', '█'.repeat(filled), process.stderr) + '░'.repeat(barColumns - filled)
+  return `${label} ${bar} ${String(Math.floor(share * 100)).padStart(3)} %  ${bytesText(done)} of ${bytesText(total)}  ${seconds}`
+}
+
+const units = ['B', 'kB', 'MB', 'GB', 'TB']
+
+/** Like 12.3 MB. */
+export function bytesText(bytes: number): string {
+  let [value, unit] = [bytes, 0]
+  while (value >= 1_000 && unit < units.length - 1) {
+    value /= 1_000
+    unit += 1
+  }
+  return `${unit === 0 ? value : value.toFixed(1)} ${units[unit]}`
+}

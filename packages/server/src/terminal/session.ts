@@ -1,0 +1,71 @@
+import { type Client, createClient } from '@keyhook/client'
+import { createOutput, type Output, UsageError } from './output.ts'
+import { profileName, readProfiles } from './profiles.ts'
+
+/** Options of every customer command. */
+export type SessionOptions = { profile?: string; org?: string; json?: boolean }
+
+export type Session = { client: Client; url: string; token: string; profile: string; orgId: string; output: Output }
+
+export type Credentials = { url: string; token: string; profile: string; organization: string | null }
+
+/** From the environment, then from the profile. A token never goes to another server than the one that it was stored for. */
+export async function readCredentials(options: SessionOptions): Promise<Credentials> {
+  const { current, profiles } = await readProfiles()
+  const name = options.profile === undefined ? current : profileName(options.profile)
+  const profile = profiles[name]
+  if (options.profile !== undefined && profile === undefined)
+    throw new UsageError(`There is no profile "${name}". "npx keyhook profiles" lists them.`)
+  const env = (variable: string) => process.env[variable]?.trim() || undefined
+  const [envUrl, envToken] = [env('KEYHOOK_URL'), env('KEYHOOK_TOKEN')]
+  const url = envUrl ?? profile?.url
+  if (url === undefined) {
+    throw new UsageError(
+      envToken === undefined
+        ? 'You are not logged in. Run: npx keyhook login --url URL (or set KEYHOOK_URL and KEYHOOK_TOKEN)'
+        : 'KEYHOOK_TOKEN is set, and KEYHOOK_URL is not: it is the address of the server.',
+    )
+  }
+  checkUrl(envUrl === undefined ? `profile ${name}` : 'KEYHOOK_URL', url)
+  const isOther = envUrl !== undefined && profile !== undefined && originOf(envUrl) !== originOf(profile.url)
+  const token = envToken ?? (isOther ? undefined : profile?.token)
+  if (token === undefined) {
+    throw new UsageError(
+      isOther
+        ? `KEYHOOK_URL is ${url}, and profile "${name}" has a token for ${profile.url}. Set KEYHOOK_TOKEN too.`
+        : 'KEYHOOK_URL is set, and there is no token for it. Set KEYHOOK_TOKEN, or run: npx keyhook login',
+    )
+  }
+  const isProfile = envUrl === undefined && envToken === undefined
+  const organization = options.org ?? env('KEYHOOK_ORG') ?? (isProfile ? profile!.organization : null)
+  return { url, token, profile: name, organization }
+}
+
+export async function openSession(options: SessionOptions): Promise<Session> {
+  const credentials = await readCredentials(options)
+  const { url, token, profile } = credentials
+  const orgId = credentials.organization ?? (await onlyOrganization(createClient({ url, token })))
+  const client = createClient({ url, token, organization: orgId })
+  return { client, url, token, profile, orgId, output: createOutput(options.json ?? false) }
+}
+
+/** With one organization there is nothing to choose. */
+async function onlyOrganization(client: Client): Promise<string> {
+  const { items, next } = await client.organizations.list({ limit: 20 }).page()
+  if (items.length === 1) return items[0]!.id
+  if (items.length === 0)
+    throw new UsageError('This user is in no organization. Ask an operator to add you to one (keyhook member set).')
+  const lines = items.map(({ id, name }) => `  ${id}  ${name}`)
+  if (next !== null) lines.push('  …')
+  throw new UsageError(`You are in several organizations. Name one with --org or KEYHOOK_ORG:\n${lines.join('\n')}`)
+}
+
+export function checkUrl(what: string, text: string): void {
+  const url = URL.parse(text)
+  if (url === null || !/^https?:$/.test(url.protocol))
+    throw new UsageError(`${what}: ${JSON.stringify(text)} is not an address such as https://keyhook.example.com`)
+  if (url.username || url.password || url.search || url.hash)
+    throw new UsageError(`${what}: the address must have no user name, password, query or fragment`)
+}
+
+const originOf = (url: string): string => new URL(url).origin

@@ -1,0 +1,66 @@
+import { cut, printable, styled, terminalColumns, widthOf } from './style.ts'
+
+export type Column<Row> = {
+  title: string
+  of(row: Row): string | number | null
+  /** May be cut where the terminal is too narrow. Ids are not: people copy them. */
+  mayShrink?: boolean
+  style?(text: string): string
+}
+
+const gap = '  '
+const shortest = 8
+
+/** Lines of a table that fits the terminal. Without rows there is not even a head. */
+export function tableLines<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  columnsMax = terminalColumns(),
+): string[] {
+  if (rows.length === 0) return []
+  const cells = rows.map((row) => columns.map((column) => cell(column.of(row))))
+  const widths = columns.map(({ title }, i) => Math.max(title.length, ...cells.map((row) => widthOf(row[i]!))))
+  if (columnsMax !== null) shrink(columns, widths, columnsMax)
+  const line = (texts: readonly string[], style: (text: string, i: number) => string): string =>
+    texts
+      .map((text, i) => {
+        const fitting = cut(text, widths[i]!)
+        const isLast = i === texts.length - 1
+        return style(fitting, i) + (isLast ? '' : ' '.repeat(widths[i]! - widthOf(fitting)))
+      })
+      .join(gap)
+      .trimEnd()
+  return [
+    line(
+      columns.map(({ title }) => title),
+      (text) => styled('bold', text),
+    ),
+    ...cells.map((row) => line(row, (text, i) => columns[i]!.style?.(text) ?? text)),
+  ]
+}
+
+const cell = (value: string | number | null): string =>
+  value === null || value === '' ? '-' : printable(String(value))
+
+/** Takes what is too much from the widest columns that may shrink. */
+function shrink<Row>(columns: readonly Column<Row>[], widths: number[], columnsMax: number): void {
+  const total = () => widths.reduce((sum, width) => sum + width, gap.length * (widths.length - 1))
+  while (total() > columnsMax) {
+    let widest = -1
+    for (const [i, { mayShrink }] of columns.entries()) {
+      if (mayShrink && widths[i]! > shortest && (widest < 0 || widths[i]! > widths[widest]!)) widest = i
+    }
+    if (widest < 0) return
+    widths[widest]! -= 1
+  }
+}
+
+/** One record, a field a line. */
+export function recordLines(fields: Record<string, string | number | null | undefined>): string[] {
+  const shown = Object.entries(fields).filter(([, value]) => value !== undefined)
+  const width = Math.max(...shown.map(([name]) => name.length))
+  return shown.map(([name, value]) => `${styled('bold', name.padEnd(width))}  ${cell(value ?? null)}`)
+}
+
+/** A time for people, in UTC: `2026-11-17 18:40:12`. */
+export const timeText = (time: string | null): string | null => time && `${time.slice(0, 10)} ${time.slice(11, 19)}`

@@ -1,0 +1,165 @@
+import type { Webhook } from '@keyhook/client'
+import type { Command } from 'commander'
+import { customerCommand, inSession } from './customer-command.ts'
+import { momentAfter } from './durations.ts'
+import { limitDefault, pageSize, printList } from './list-output.ts'
+import { UsageError } from './output.ts'
+import { confirm } from './prompt.ts'
+import type { SessionOptions } from './session.ts'
+import { statusText, styled } from './style.ts'
+import { type Column, recordLines, timeText } from './table.ts'
+import { addWebhookDeliveryCommands } from './webhook-delivery-commands.ts'
+
+const columns: Column<Webhook>[] = [
+  { title: 'ID', of: ({ id }) => id },
+  { title: 'URL', of: ({ url }) => url, mayShrink: true },
+  { title: 'EVENTS', of: ({ event_types }) => event_types.join(' '), mayShrink: true },
+  { title: 'STATUS', of: ({ status }) => status, style: statusText },
+  { title: '24 H', of: ({ health }) => shareText(health) },
+]
+
+const shareText = ({ success_share }: Webhook['health']): string | null =>
+  success_share === null ? null : `${Math.floor(success_share * 100)} %`
+
+export function addWebhooksCommands(program: Command): void {
+  const webhooks = program.command('webhooks')
+  customerCommand(
+    webhooks,
+    'create',
+    'Create a webhook; its signing secret is shown once',
+    'npx keyhook webhooks create --url https://example.com/hooks --events database.created,invoice.paid',
+  )
+    .requiredOption('--url <url>', 'Where deliveries are sent; https:// only')
+    .requiredOption('--events <types>', 'Event types, separated by commas')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { url: string; events: string }) => {
+        const webhook = await client.webhooks.create({ url: options.url, event_types: typesOf(options.events) })
+        output.result(
+          webhook,
+          `Created the webhook ${webhook.id}. Its secret is shown once, so keep it now:\n\n  ${styled('bold', webhook.secret)}\n\nSee it work: npx keyhook webhooks test ${webhook.id} --event ${webhook.event_types[0]}`,
+        )
+      }),
+    )
+  customerCommand(webhooks, 'list', 'List webhooks, newest first', 'npx keyhook webhooks list')
+    .option('--limit <n>', 'How many, or "all"', String(limitDefault))
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { limit: string }) => {
+        const list = client.webhooks.list({ limit: pageSize(options.limit) })
+        await printList(output, options, list, columns, 'No webhooks. "npx keyhook webhooks create --help" shows how.')
+      }),
+    )
+  customerCommand(webhooks, 'show <webhook>', 'Show a webhook and its health', 'npx keyhook webhooks show wh_…').action(
+    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
+      const webhook = await client.webhooks.get(id)
+      output.result(webhook, details(webhook))
+    }),
+  )
+  customerCommand(
+    webhooks,
+    'pause <webhook>',
+    'Hold deliveries back; they are sent in order when it resumes',
+    'npx keyhook webhooks pause wh_…',
+    'npx keyhook webhooks pause wh_… --for 2h',
+  )
+    .option('--for <duration>', 'Such as 30m, 2h or 3d; 7 days without it')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { for?: string }, id: string) => {
+        const webhook = await client.webhooks.pause(id, options.for ? { until: momentAfter('--for', options.for) } : {})
+        output.result(webhook, `${id} is paused until ${webhook.paused_until}.`)
+      }),
+    )
+  customerCommand(
+    webhooks,
+    'resume <webhook>',
+    'End a pause; what waited is sent now',
+    'npx keyhook webhooks resume wh_…',
+  ).action(
+    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
+      output.result(await client.webhooks.resume(id), `${id} is active.`)
+    }),
+  )
+  addRotation(webhooks)
+  customerCommand(
+    webhooks,
+    'delete <webhook>',
+    'Delete a webhook; nothing more is sent to it',
+    'npx keyhook webhooks delete wh_… --yes',
+  )
+    .option('--yes', 'Do not ask')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { yes?: boolean }, id: string) => {
+        await confirm(`This deletes the webhook ${id}, and what still waits for it.`, options)
+        await client.webhooks.delete(id)
+        output.result({ deleted: id }, `Deleted ${id}.`)
+      }),
+    )
+  addWebhookDeliveryCommands(webhooks)
+}
+
+function addRotation(webhooks: Command): void {
+  customerCommand(
+    webhooks,
+    'rotate-secret <webhook>',
+    'Create a new secret; the old one works too for a while',
+    'npx keyhook webhooks rotate-secret wh_…',
+    'npx keyhook webhooks rotate-secret wh_… --overlap 3600',
+    'npx keyhook webhooks rotate-secret wh_… --switch',
+  )
+    .option('--overlap <seconds>', 'How long the old one works too; a day without it, 0 ends it at once')
+    .option('--switch', 'Sign with the new secret from now on: for a rotation that has started')
+    .action(
+      inSession(
+        async ({ client, output }, options: SessionOptions & { overlap?: string; switch?: true }, id: string) => {
+          if (options.switch) {
+            const webhook = await client.webhooks.switchSecret(id)
+            return output.result(webhook, `${id} signs with the new secret from now on.`)
+          }
+          const overlap = options.overlap === undefined ? {} : { overlap_seconds: secondsOf(options.overlap) }
+          const rotated = await client.webhooks.rotateSecret(id, overlap)
+          const until = rotated.secret_rotation?.ends_at
+          const then =
+            until === undefined
+              ? 'The old secret does not work any more.'
+              : `The old secret works until ${until}. When your program knows both, run:\n  npx keyhook webhooks rotate-secret ${id} --switch`
+          output.result(
+            rotated,
+            `The new secret is shown once, so keep it now:\n\n  ${styled('bold', rotated.secret)}\n\n${then}`,
+          )
+        },
+      ),
+    )
+}
+
+function secondsOf(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text)
+  throw new UsageError(`--overlap: ${JSON.stringify(text)} is not a number of seconds`)
+}
+
+export const typesOf = (text: string): Webhook['event_types'] =>
+  text
+    .split(/[\s,]+/)
+    .map((one) => one.trim())
+    .filter((one) => one !== '')
+
+function details(webhook: Webhook): string {
+  const { health } = webhook
+  const failure = health.last_failure
+  return recordLines({
+    Id: webhook.id,
+    URL: webhook.url,
+    Events: webhook.event_types.join(', '),
+    Description: webhook.description ?? undefined,
+    Status:
+      webhook.paused_until === null ? webhook.status : `${webhook.status} until ${timeText(webhook.paused_until)}`,
+    'Rate limit': webhook.rate_limit === null ? undefined : `${webhook.rate_limit} a second`,
+    'Secret rotation':
+      webhook.secret_rotation === null ? undefined : `until ${timeText(webhook.secret_rotation.ends_at)}`,
+    Created: timeText(webhook.created_at),
+    'Last 24 hours': `${health.succeeded} succeeded, ${health.failed} failed`,
+    'Last failure':
+      failure === null
+        ? undefined
+        : `${timeText(failure.at)}  ${failure.error_code ?? failure.response_status ?? ''}  ${failure.delivery_id}`,
+    'Oldest waiting': health.oldest_waiting_at === null ? undefined : timeText(health.oldest_waiting_at),
+  }).join('\n')
+}

@@ -1,0 +1,117 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import { stripVTControlCharacters } from 'node:util'
+import { expect, test } from 'vitest'
+import { newId } from '../../src/kernel/ids.ts'
+import { call } from '../support/client.ts'
+import { cleanEnvironment, program } from '../support/processes.ts'
+import { openTerminal, ownersTerminal } from './support/terminal.ts'
+
+type Key = { id: string; name: string; api_key: string }
+
+test('keys are created, listed and revoked; a key with its descendants in one call', async () => {
+  const { terminal, api, orgId, key } = await ownersTerminal()
+  const ci = await terminal.json<Key>('keys', 'create', '--name', 'ci')
+  expect(ci).toMatchObject({ name: 'ci', api_key: expect.stringMatching(/^kh_/) })
+  expect(await terminal.text('keys', 'create', '--name', 'shown')).toMatch(/shown once.*\n\n {2}kh_\w{8}_\w{32}\n/)
+
+  const child = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: ci.api_key })
+  const grandchild = await child.json<Key>('keys', 'create', '--name', 'grandchild')
+  const refused = await terminal.run('keys', 'revoke', ci.id)
+  expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('Add --yes to confirm')])
+  const { revoked } = await terminal.json<{ revoked: string[] }>('keys', 'revoke', ci.id, '--descendants', '--yes')
+  expect(revoked.sort()).toEqual([ci.id, grandchild.id].sort())
+  const path = `${api.url}/api/v1/organizations/${orgId}/api-keys`
+  for (const { api_key } of [ci, grandchild]) expect((await call(path, { token: api_key })).status).toBe(401)
+
+  const active = await terminal.json<Key[]>('keys', 'list')
+  expect(active.map(({ name }) => name)).toEqual(['shown', 'terminal'])
+  expect(await terminal.json('keys', 'list', '--status', 'all')).toHaveLength(4)
+  expect(await terminal.json('keys', 'list', '--limit', '1')).toHaveLength(1)
+  const table = await terminal.run('keys', 'list', '--limit', '1')
+  expect(table.stdout).toMatch(/^ID +NAME +PREFIX +STATUS +LAST USED \(UTC\)\nkey_\w+ +shown +kh_\w{8} +active +-\n$/)
+  expect(table.stderr).toContain('There are more than 1')
+  expect(await terminal.json('keys', 'revoke', key.id, '--yes')).toEqual({ revoked: [key.id] })
+  expect(await terminal.run('keys', 'list')).toMatchObject({
+    code: 3,
+    stderr: expect.stringContaining('npx keyhook login'),
+  })
+})
+
+test('webhooks are created, tested, recovered and deleted, and each change is in the audit log', async () => {
+  const { terminal } = await ownersTerminal()
+  type Webhook = { id: string; secret: string; event_types: string[] }
+  const create = ['webhooks', 'create', '--url', 'https://example.com/hooks', '--events']
+  const made = await terminal.json<Webhook>(...create, 'invoice.paid, database.created')
+  expect(made).toMatchObject({
+    event_types: ['invoice.paid', 'database.created'],
+    secret: expect.stringMatching(/^whsec_/),
+  })
+  expect(await terminal.text(...create, 'invoice.paid')).toContain('npx keyhook webhooks test wh_')
+
+  expect(await terminal.json('webhooks', 'test', made.id)).toEqual({ event_id: expect.stringMatching(/^evt_/) })
+  expect(await terminal.json('webhooks', 'deliveries', made.id)).toEqual([])
+  expect(await terminal.json('webhooks', 'recover', made.id, '--since', '2h', '--dry-run')).toEqual({
+    id: null,
+    matching: 0,
+  })
+  const recovered = await terminal.json('webhooks', 'recover', made.id, '--since', '2h')
+  expect(recovered).toEqual({ id: expect.stringMatching(/^rcv_/), matching: 0 })
+  const unknown = await terminal.run('webhooks', 'redeliver', made.id, newId('dlv'))
+  expect([unknown.code, unknown.stderr]).toEqual([4, expect.stringContaining('Check the id, and --org')])
+
+  const wrong = await terminal.run('webhooks', 'create', '--url', 'http://example.com', '--events', 'frob')
+  expect([wrong.code, wrong.stdout]).toEqual([2, ''])
+  expect(wrong.stderr).toMatch(
+    /^The server refused it:\n {2}\/url: must use the https:\/\/ scheme\n {2}\/event_types\/0: /,
+  )
+  expect(await terminal.json('webhooks', 'delete', made.id, '--yes')).toEqual({ deleted: made.id })
+  expect(await terminal.json('audit', '--limit', '1')).toMatchObject([
+    { action: 'webhook.deleted', target_id: made.id },
+  ])
+})
+
+test('an unknown command exits with 2 and names the nearest', async () => {
+  const { terminal } = await ownersTerminal()
+  const ended = await terminal.run('webhooks', 'lst')
+  expect([ended.code, ended.stderr]).toEqual([2, expect.stringContaining('Did you mean list?')])
+})
+
+test('a server that cannot be reached is an error with advice and exit code 1', async () => {
+  const { run } = await openTerminal({
+    KEYHOOK_URL: 'http://127.0.0.1:1',
+    KEYHOOK_TOKEN: 'x',
+    KEYHOOK_ORG: newId('org'),
+  })
+  const ended = await run('keys', 'revoke', newId('key'), '--yes')
+  expect([ended.code, ended.stdout]).toEqual([1, ''])
+  expect(ended.stderr).toMatch(/^The server cannot be reached: .+\n.+\n$/)
+})
+
+test('tables fit a terminal of 80 columns; colour comes only on a terminal, and NO_COLOR turns it off', async () => {
+  const { terminal } = await ownersTerminal()
+  await terminal.json('keys', 'create', '--name', `a long name ${'x'.repeat(100)}`)
+  const plain = await terminal.text('keys', 'list')
+  expect(plain).toContain('x'.repeat(100))
+  expect(plain).not.toContain('\x1b[')
+
+  const inTerminal = async (more: Record<string, string>) => {
+    const command = `stty cols 80; ${process.execPath} ${program} keys list`
+    const env = cleanEnvironment({ TERM: 'xterm-256color', ...terminal.env, ...more })
+    const child = spawn('script', ['-qec', command, '/dev/null'], { env })
+    const [stdout] = await Promise.all([text(child.stdout), once(child, 'close')])
+    return stdout
+  }
+  const coloured = await inTerminal({})
+  expect(coloured).toContain('\x1b[1mID')
+  const colourless = await inTerminal({ NO_COLOR: '1' })
+  expect(colourless).not.toContain('\x1b[')
+  for (const output of [coloured, colourless]) {
+    const lines = stripVTControlCharacters(output).split('\r\n')
+    expect(lines).toHaveLength(4)
+    for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80)
+    expect(output).toContain('a long n')
+    expect(output).toContain('…')
+  }
+})

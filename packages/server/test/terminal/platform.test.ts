@@ -1,0 +1,46 @@
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { removeDataDirectory } from '../support/data-directory.ts'
+import { keyhook, scratchDirectory, serve } from '../support/processes.ts'
+import { openTerminal } from './support/terminal.ts'
+
+type Database = { id: string; name: string; status: string; password: string; connection_string: string }
+
+test('a database is created, backed up, restored, connected to and deleted from the terminal', {
+  timeout: 120_000,
+}, async () => {
+  const dataDir = join(await scratchDirectory(), 'data')
+  onTestFinished(() => removeDataDirectory(dataDir))
+  const { ready } = await serve({ KEYHOOK_DATA_DIR: dataDir })
+  const issued = await keyhook(['token', 'issue', '--user', ready.owner_id], { KEYHOOK_DATA_DIR: dataDir })
+  const terminal = await openTerminal({ KEYHOOK_URL: ready.url, KEYHOOK_TOKEN: issued.stdout.trim() })
+
+  const orders = await terminal.json<Database>('databases', 'create', '--name', 'orders', '--wait')
+  expect(orders).toMatchObject({ name: 'orders', status: 'available', password: expect.stringMatching(/^\w{32}$/) })
+  expect(await terminal.text('databases', 'list')).toContain(orders.id)
+  expect(await terminal.text('databases', 'show', orders.id)).toContain(orders.connection_string)
+  expect(await terminal.text('databases', 'connect', orders.id, '--print')).toBe(`${orders.connection_string}\n`)
+
+  const backup = await terminal.json<{ id: string; status: string }>(
+    'backups',
+    'create',
+    '--database',
+    orders.id,
+    '--wait',
+  )
+  expect(backup.status).toBe('completed')
+  expect(await terminal.text('backups', 'list', '--database', orders.id)).toContain(backup.id)
+  const restored = await terminal.json<{ database: Database }>(
+    'backups',
+    'restore',
+    backup.id,
+    '--name',
+    'copy',
+    '--wait',
+  )
+  expect(restored.database).toMatchObject({ name: 'copy', status: 'available' })
+
+  expect(await terminal.json('backups', 'delete', backup.id, '--yes')).toMatchObject({ id: backup.id })
+  expect(await terminal.json('databases', 'delete', orders.id, '--yes')).toMatchObject({ status: 'deleting' })
+  expect(await terminal.json('invoices', 'list')).toEqual([])
+})
