@@ -1,10 +1,12 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { signOperatorTokens } from '../src/compose/operator-routes.ts'
 import { connect } from '../src/db/database.ts'
+import { operator } from '../src/domain/audit.ts'
 import { openEmbedded } from '../src/embedded/index.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
-import { createLocalIssuer } from '../src/login/local-issuer.ts'
+import { issueOperatorToken } from '../src/operator/tokens.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
 import { startChild } from './child.ts'
 import { addOrganization, type Fillable } from './deliver-world.ts'
@@ -34,12 +36,8 @@ export async function benchReport(): Promise<void> {
     api: await startChild(new URL('api-server.ts', import.meta.url), { target }),
   }
   try {
-    const now = () => new Date()
-    const token = await createLocalIssuer({ masterKeys, now }).issue({
-      subject: 'bench',
-      ttlSeconds: 3_600,
-      operator: true,
-    })
+    const issue = { name: 'bench', ttlSeconds: 3_600 }
+    const { token } = await db.begin((tx) => issueOperatorToken(tx, signOperatorTokens(masterKeys), operator, issue))
     const requests = organizations.map((id) => ({ token, body: eventOf(id) }))
     const load = createLoad({ connections: 32, seconds: 3 })
     console.log(`${load.client}; ${turns} turns a side, in turns`)

@@ -80,6 +80,32 @@ create table keyhook.api_key_uses (
   foreign key (org_id, id) references keyhook.api_keys
 ) with (fillfactor = 70);
 
+-- Tokens for /operator/v1. The token itself is a signed JWT with this id and is not stored; one without a row here is refused.
+create table keyhook.operator_tokens (
+  id         text collate "C" primary key,
+  name       text,
+  created_at timestamptz not null default now(),
+  expires_at timestamptz not null,
+  -- The operator tokens that issued and revoked it; null: the command line.
+  created_by text collate "C",
+  revoked_at timestamptz,
+  revoked_by text collate "C"
+);
+
+-- Idempotency-Key of creations, with the answer but without its secrets. Written by the transaction that creates; kept for a day.
+create table keyhook.idempotency_keys (
+  -- Whose key it is: an organization and a user, or the operator.
+  scope        text collate "C" not null,
+  key          text collate "C" not null,
+  request_hash text collate "C" not null,
+  status       integer,
+  location     text,
+  body         text,
+  created_at   timestamptz not null default now(),
+  primary key (scope, key)
+);
+create index idempotency_keys_created on keyhook.idempotency_keys (created_at);
+
 -- Who changed what.
 create table keyhook.audit_entries (
   org_id     text collate "C" not null references keyhook.organizations,

@@ -32,6 +32,7 @@ const customer =
 
 const loginCommands = customer(async () => (await import('../terminal/login-commands.ts')).addLoginCommands)
 const directory = operator(async () => (await import('./directory-commands.ts')).addDirectoryCommands)
+const tokens = operator(async () => (await import('./token-commands.ts')).addTokenCommands)
 const maintenance = operator(async () => (await import('./maintenance-commands.ts')).addMaintenanceCommands)
 
 /** Every command below `keyhook`. The help is made from this table, without loading what the commands need. */
@@ -109,7 +110,12 @@ export const commandTable: readonly CommandEntry[] = [
   { name: 'org', audience: 'operators', summary: 'Organizations', add: directory },
   { name: 'user', audience: 'operators', summary: 'Users', add: directory },
   { name: 'member', audience: 'operators', summary: 'Members of organizations', add: directory },
-  { name: 'token', audience: 'operators', summary: 'Login tokens of the local issuer', add: directory },
+  {
+    name: 'token',
+    audience: 'operators',
+    summary: 'Login tokens of the local issuer, and operator tokens',
+    add: tokens,
+  },
   {
     name: 'event',
     audience: 'operators',

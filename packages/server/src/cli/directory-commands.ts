@@ -1,13 +1,11 @@
 import type { Command } from 'commander'
 import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
-import { durationSeconds } from '../domain/duration.ts'
 import { isRole, roles } from '../domain/roles.ts'
 import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
-import { createLocalIssuer, localTtlSecondsMax } from '../login/local-issuer.ts'
-import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
+import { createOrganization, createUser, removeMember, removeUser, setMember } from '../operator/directory.ts'
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
-import { listUsers, type UserRow, userExists } from '../store/users.ts'
+import { listUsers, type UserRow } from '../store/users.ts'
 import { examples } from '../terminal/examples.ts'
 import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
@@ -25,8 +23,8 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     .option(...json)
     .action((options: { name: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
-        const created = await db.begin((tx) => createOrganization(tx, operator, { name: options.name }))
-        output.result(created, `Created the organization ${created.id} (${created.name}).`)
+        const { id, name } = await db.begin((tx) => createOrganization(tx, operator, { name: options.name }))
+        output.result({ id, name }, `Created the organization ${id} (${name}).`)
       }),
     )
   addOrganizationList(org, environment)
@@ -43,8 +41,8 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     .action((options: { email: string; name?: string; subject?: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const request = { email: options.email, name: options.name ?? null, subject: options.subject ?? null }
-        const created = await db.begin((tx) => createUser(tx, request))
-        output.result(created, `Created the user ${created.id} (${created.email}).`)
+        const { id, email } = await db.begin((tx) => createUser(tx, request))
+        output.result({ id, email }, `Created the user ${id} (${email}).`)
       }),
     )
   user
@@ -101,56 +99,12 @@ export function addDirectoryCommands(program: Command, environment: Environment)
         output.result({ org: member.orgId, user: member.userId }, `${member.userId} is no longer in ${member.orgId}.`)
       }),
     )
-
-  const token = program.command('token').description('Login tokens of the local issuer')
-  token
-    .command('issue')
-    .description('Issue a login token and print it')
-    .addHelpText(
-      ...examples(
-        'TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)',
-        'npx keyhook token issue --operator --json',
-      ),
-    )
-    .option('--user <usr>', 'The user that it authenticates')
-    .option('--operator', 'A token for /operator/v1, which belongs to no user')
-    .option('--ttl <duration>', 'Lifetime: 90s, 15m, 12h, 7d', '12h')
-    .option(...json)
-    .action((options: { user?: string; operator?: true; ttl: string; json?: boolean }) =>
-      withInstallation(environment, options, async ({ db, masterKeys }, output) => {
-        const ttlSeconds = ttlOption(options.ttl)
-        const subject = await tokenSubject(db, options)
-        const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
-        const token = await issuer.issue({ subject, ttlSeconds, operator: options.operator ?? false })
-        // Prints only the token, so that TOKEN=$(npx keyhook token issue …) works.
-        output.result({ token }, token)
-      }),
-    )
-}
-
-async function tokenSubject(db: Database, options: { user?: string; operator?: true }): Promise<string> {
-  if ((options.user === undefined) === (options.operator === undefined))
-    throw new UsageError('The token needs --user USER or --operator, and not both')
-  if (options.user === undefined) return 'operator'
-  const userId = idOption('usr', '--user', options.user)
-  if (!(await userExists(db, userId))) throw noSuch('user', userId)
-  return userId
 }
 
 export function idOption<P extends IdPrefix>(prefix: P, option: string, text: string): Id<P> {
   if (!isId(prefix, text))
     throw new UsageError(`${option}: ${JSON.stringify(text)} is not an id such as ${prefix}_01h455vb4pex5vsknk084sn02q`)
   return text
-}
-
-function ttlOption(text: string): number {
-  const seconds = durationSeconds(text)
-  if (seconds === null || seconds < 1 || seconds > localTtlSecondsMax) {
-    throw new UsageError(
-      `--ttl: ${JSON.stringify(text)} is not a duration such as 90s, 15m, 12h or 7d (at most ${localTtlSecondsMax / 86_400}d)`,
-    )
-  }
-  return seconds
 }
 
 function addOrganizationList(org: Command, environment: Environment): void {

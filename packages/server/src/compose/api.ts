@@ -13,6 +13,7 @@ import type { JobQueue } from '../platform/jobs/queue.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
 import { createKeyUses } from '../store/key-uses.ts'
+import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes } from './probes.ts'
 import { composeRoutes } from './routes.ts'
@@ -42,6 +43,7 @@ export function composeApi(
   const authenticate = createAuthenticate({
     lookup: createAccessLookup(accessDb),
     loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
+    isOperatorToken: createOperatorTokenLookup(accessDb),
   })
   const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses })
   const app = createHttpServer({

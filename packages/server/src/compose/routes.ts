@@ -1,7 +1,6 @@
 import type { Database } from '../db/database.ts'
 import type { Authenticate } from '../http/authenticate.ts'
 import { operatorEventRoutes } from '../http/operator/events.ts'
-import { introspectionRoutes } from '../http/operator/introspection.ts'
 import { operatorInvoiceRoutes } from '../http/operator/invoices.ts'
 import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
@@ -18,7 +17,7 @@ import { deliveryRoutes } from '../http/published/deliveries.ts'
 import { organizationRoutes } from '../http/published/organizations.ts'
 import { webhookRoutes } from '../http/published/webhooks.ts'
 import type { Route } from '../http/route.ts'
-import { beginBackup, removeBackup } from '../platform/backups.ts'
+import { beginBackupWithin, removeBackup } from '../platform/backups.ts'
 import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import type { Installation } from '../startup/open.ts'
@@ -28,6 +27,7 @@ import { createTransact } from '../store/publishing-transaction.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
 import { publish, publishSample } from '../webhooks/publish.ts'
+import { composeOperatorRoutes } from './operator-routes.ts'
 
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
@@ -44,7 +44,7 @@ export function composeRoutes(
   const { databasesPerOrgMax } = config
   const keysRequireLogin = config.keysRequireLogin === 'on'
   const transact = createTransact(db, hints.give)
-  const { accept } = createIntake({ db: intakeDb, hint: hints.give })
+  const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
   return [
     ...organizationRoutes({ db }),
@@ -62,17 +62,17 @@ export function composeRoutes(
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
     ...eventLogRoutes({ db }),
     ...webhookEventRoutes({ db }),
-    ...operatorEventRoutes({ db, accept, eventBytesMax: config.eventBytesMax }),
+    ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax }),
     ...backupRoutes({
       db,
-      begin: (asked) => beginBackup({ db, queue }, { ...asked, origin: 'requested' }),
+      begin: (asked, within) => beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, within),
       remove: (asked) => removeBackup({ db, queue }, asked),
     }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
-    ...introspectionRoutes({ db, identify: authenticate.identify, keyUses }),
+    ...composeOperatorRoutes({ db, masterKeys }, { authenticate, keyUses }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),
   ]
 }

@@ -35,6 +35,8 @@ const tokenShape = /^[A-Za-z0-9._~+/-]+=*$/
 export function createAuthenticate(deps: {
   lookup: AccessLookup
   loginTokens: { verify(token: string): Promise<Login | null> }
+  /** Whether an operator token with this id is stored and not revoked. */
+  isOperatorToken(id: string): Promise<boolean>
 }): Authenticate {
   function asKey(token: string, address: string, done: Done): void {
     const isLookedUp = deps.lookup.key(token, (error, access) => {
@@ -94,7 +96,10 @@ export function createAuthenticate(deps: {
         await accessOf(login, null)
         throw operatorOnly()
       }
-      return { kind: 'operator', tokenId: login.tokenId, address }
+      const { tokenId } = login
+      if (tokenId === null || !(await deps.isOperatorToken(tokenId)))
+        throw invalidToken('the operator token is revoked')
+      return { kind: 'operator', tokenId, address }
     },
   }
 }

@@ -17,6 +17,8 @@ const known = {
   backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak', basis: chosen(56) },
   restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst', basis: chosen(59) },
   invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv', basis: chosen(62) },
+  userId: { name: 'user_id', description: 'The `id` of the user.', prefix: 'usr', basis: chosen(95) },
+  tokenId: { name: 'token_id', description: 'The `id` of the token.', prefix: 'tok', basis: chosen(97) },
 } as const satisfies Record<string, PathParameter>
 
 type Known = typeof known

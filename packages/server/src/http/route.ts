@@ -1,4 +1,5 @@
 import Type, { type Static, type TSchema } from 'typebox'
+import type { Transaction } from '../db/database.ts'
 import type { Actor, AuditAction } from '../domain/audit.ts'
 import type { Permission, Reach } from '../domain/roles.ts'
 import type { FaultCode } from '../kernel/faults.ts'
@@ -18,6 +19,7 @@ export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<strin
   orgId: OrgId
   /** Whether the permission covers all records, or only those that the caller created. */
   reach: Exclude<Reach, 'none'>
+  once: Once
   /** The ids of the path; their form has been checked. */
   params: Params
   query: Query
@@ -34,13 +36,22 @@ export type Listing<Row> = {
   rowsAtOnce?: number
 }
 
+/** `withoutSecrets`: what a repetition with the same Idempotency-Key answers, if `body` has secrets. */
+export type Created = ({ status: 201; location: string } | { status: 202 }) & {
+  body: object
+  withoutSecrets?: object
+  isReplayed?: boolean
+}
+
 export type Answer =
   | { status: 200; body: object }
   // biome-ignore lint/suspicious/noExplicitAny: the row type differs per list; the functions of one list agree on it.
   | { status: 200; list: Listing<any> }
-  | { status: 201; location: string; body: object }
-  | { status: 202; body: object }
+  | Created
   | { status: 204; headers?: Readonly<Record<string, string>> }
+
+/** Runs a creation in its transaction, at most once for each Idempotency-Key (`idempotency.ts`). */
+export type Once = (tx: Transaction, create: () => Promise<Created>) => Promise<Answer>
 
 /** A request with an operator token: it may use every operator route, for any organization. */
 export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
@@ -50,10 +61,11 @@ export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Reco
   query: Query
   body: Body
   headers: Readonly<Record<string, string | string[] | undefined>>
+  once: Once
 }
 
 type RouteShape = {
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** With parameter names of `path-parameters.ts`. */
   path: string
   /** What this route writes into the audit log; null for reads. */

@@ -6,6 +6,7 @@ import { type AccessCheck, createAccessCheck } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readForm } from './decode.ts'
+import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createIdCheck } from './path-parameters.ts'
 import type { RequestLog } from './request-log.ts'
@@ -82,11 +83,14 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
 /** Runs the handler of a route with what the access check and the validation have produced. */
 function createRunner(route: Route): (request: FastifyRequest) => Answer | Promise<Answer> {
   const checkIds = createIdCheck(route.path)
+  const isKeyed = takesIdempotencyKey(route)
 
   function run(request: FastifyRequest, body: unknown): Answer | Promise<Answer> {
     const params = request.params as Record<string, string>
     checkIds(params)
-    const given = { ...request.caller!, params, query: request.query, body, headers: request.headers }
+    const caller = request.caller!
+    const once = createOnce(isKeyed ? idempotencyKeyOf(request, caller) : null)
+    const given = { ...caller, params, query: request.query, body, headers: request.headers, once }
     if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
     const call = given as unknown as Call
     call.userId = call.access.userId
@@ -116,6 +120,7 @@ function send(reply: FastifyReply, answer: Answer, accessCheck: AccessCheck, log
   log.answered(reply)
   if (answer.status === 204) return void reply.headers(answer.headers ?? {}).send()
   if (answer.status === 201) reply.header('location', answer.location)
+  if ('isReplayed' in answer) reply.header('idempotency-replayed', 'true')
   reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
 }
 

@@ -16,6 +16,7 @@ export const faultCatalogue = {
   'request.unsupported_media_type': { status: 415, title: 'The request body must be JSON' },
   'request.expectation_failed': { status: 417, title: 'The Expect header cannot be met' },
   'request.invalid': { status: 422, title: 'The request breaks a rule' },
+  'idempotency.key_reused': { status: 422, title: 'The Idempotency-Key belongs to another request' },
   'limit.reached': { status: 422, title: 'A limit of the organization is reached' },
   'request.header_too_large': { status: 431, title: 'The request header is too large' },
   'request.timeout': { status: 408, title: 'The request took too long to arrive' },

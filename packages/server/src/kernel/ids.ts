@@ -25,6 +25,7 @@ export type DatabaseId = Id<'db'>
 export type BackupId = Id<'bak'>
 export type RestoreId = Id<'rst'>
 export type InvoiceId = Id<'inv'>
+export type OperatorTokenId = Id<'tok'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>
 

@@ -14,7 +14,8 @@ const operatorScope = 'operator'
 export const localTtlSecondsMax = 366 * 24 * 60 * 60
 
 export type LocalIssuer = TokenIssuer & {
-  issue(request: { subject: string; ttlSeconds: number; operator?: boolean }): Promise<string>
+  /** A token for the operator needs an id that is stored; see `operator/tokens.ts`. */
+  issue(request: { subject: string; ttlSeconds: number; operator?: boolean; tokenId?: string }): Promise<string>
 }
 
 /** Needs no storage: its keys are derived from the master keys. The current one signs; tokens of older ones stay valid. */
@@ -33,7 +34,7 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
 
   return {
     issuer,
-    async issue({ subject, ttlSeconds, operator = false }) {
+    async issue({ subject, ttlSeconds, operator = false, tokenId = newId('tok') }) {
       assert(isName(subject), 'a subject has 1 to 255 characters, none of them control characters')
       assert(Number.isInteger(ttlSeconds), 'a lifetime is a whole number of seconds')
       assert(ttlSeconds > 0 && ttlSeconds <= localTtlSecondsMax, `a lifetime is 1 to ${localTtlSecondsMax} seconds`)
@@ -45,7 +46,7 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
         .setSubject(subject)
         .setIssuedAt(issuedAt)
         .setExpirationTime(issuedAt + ttlSeconds)
-        .setJti(newId('tok'))
+        .setJti(tokenId)
         .sign(current.privateKey)
     },
     async verify(token) {

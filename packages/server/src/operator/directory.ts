@@ -6,13 +6,15 @@ import { Fault, invalid } from '../kernel/faults.ts'
 import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
 import { deleteMembership, setMembership } from '../store/memberships.ts'
-import { insertOrganization, lockOrganization } from '../store/organizations.ts'
+import { findOrganization, insertOrganization, lockOrganization } from '../store/organizations.ts'
 import {
   findUserByEmail,
   findUserBySubject,
   insertUser,
   lockUser,
   removeUser as removeUserRow,
+  type UserRow,
+  userExisted,
 } from '../store/users.ts'
 
 /*
@@ -22,7 +24,7 @@ import {
 
 const labelCharsMax = 255
 
-function checkLabel(pointer: string, text: string): void {
+export function checkLabel(pointer: string, text: string): void {
   const problem =
     [...text].length > labelCharsMax ? `must have at most ${labelCharsMax} characters` : labelProblem(text)
   if (problem !== null) throw invalid([{ pointer, detail: problem }])
@@ -31,7 +33,7 @@ function checkLabel(pointer: string, text: string): void {
 export async function createOrganization(tx: Transaction, actor: Actor, request: { name: string }) {
   checkLabel('/name', request.name)
   const id = newId('org')
-  await insertOrganization(tx, id, request.name)
+  const row = await insertOrganization(tx, id, request.name)
   await recordAudit(tx, {
     orgId: id,
     action: 'organization.created',
@@ -39,13 +41,13 @@ export async function createOrganization(tx: Transaction, actor: Actor, request:
     targetId: id,
     details: { name: request.name },
   })
-  return { id, name: request.name }
+  return row
 }
 
 export async function createUser(
   tx: Transaction,
   request: { email: string; name: string | null; subject: string | null },
-): Promise<{ id: UserId; email: string }> {
+): Promise<UserRow> {
   checkLabel('/email', request.email)
   if (!/^[^\s@]+@[^\s@]+$/.test(request.email))
     throw invalid([{ pointer: '/email', detail: 'must be an e-mail address' }])
@@ -54,7 +56,7 @@ export async function createUser(
   const id = newId('usr')
   try {
     // A savepoint, so that the caller's transaction can go on after the error.
-    await tx.savepoint((inner) => insertUser(inner, { id, ...request }))
+    return await tx.savepoint((inner) => insertUser(inner, { id, ...request }))
   } catch (error) {
     if (isUniqueViolation(error, 'users_email'))
       throw taken(`the e-mail address ${request.email}`, await findUserByEmail(tx, request.email))
@@ -62,7 +64,6 @@ export async function createUser(
       throw taken(`the subject ${request.subject}`, await findUserBySubject(tx, request.subject!))
     throw error
   }
-  return { id, email: request.email }
 }
 
 /** The id is null if that user was removed in the meantime. */
@@ -95,20 +96,45 @@ export async function removeMember(
   actor: Actor,
   { orgId, userId }: { orgId: OrgId; userId: UserId },
 ): Promise<void> {
-  await db.begin(async (tx) => {
+  if (!(await ensureNoMember(db, actor, { orgId, userId }))) {
+    throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
+  }
+}
+
+/** Returns whether there was something to remove. Organization and user have to exist, or to have existed. */
+export async function ensureNoMember(
+  db: Database,
+  actor: Actor,
+  { orgId, userId }: { orgId: OrgId; userId: UserId },
+): Promise<boolean> {
+  return db.begin(async (tx) => {
     const role = await deleteMembership(tx, orgId, userId)
-    if (role === null) throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
+    if (role === null) {
+      if ((await findOrganization(tx, orgId)) === null) throw noSuch('organization', orgId)
+      if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
+      return false
+    }
     await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details: { role } })
+    return true
   })
 }
 
 /** Removes the user from all organizations. Their keys stop working; their webhooks and databases stay. */
 export async function removeUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<void> {
-  await db.begin(async (tx) => {
-    if (!(await lockUser(tx, userId))) throw noSuch('user', userId)
+  if (!(await ensureNoUser(db, actor, { userId }))) throw noSuch('user', userId)
+}
+
+/** Returns whether there was something to remove. The user has to exist, or to have existed. */
+export async function ensureNoUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<boolean> {
+  return db.begin(async (tx) => {
+    if (!(await lockUser(tx, userId))) {
+      if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
+      return false
+    }
     for (const orgId of await removeUserRow(tx, userId)) {
       await recordAudit(tx, { orgId, action: 'user.removed', actor, targetId: userId })
     }
+    return true
   })
 }
 

@@ -1,4 +1,4 @@
-import { type Database, isUniqueViolation } from '../db/database.ts'
+import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
 import type { Actor, AuditEntry } from '../domain/audit.ts'
 import { type BackupOrigin, moveBackup } from '../domain/backup.ts'
 import { Fault, notFound } from '../kernel/faults.ts'
@@ -34,9 +34,17 @@ type BackupRequest = {
   details?: Details
 }
 
-export async function beginBackup({ db, queue }: Deps, request: BackupRequest): Promise<BackupRow> {
+export const beginBackup = (deps: Deps, request: BackupRequest): Promise<BackupRow> =>
+  beginBackupWithin(deps, request, (_tx, create) => create())
+
+/** `within` runs in the transaction of the backup, and decides whether to create it. */
+export async function beginBackupWithin<T>(
+  { db, queue }: Deps,
+  request: BackupRequest,
+  within: (tx: Transaction, create: () => Promise<BackupRow>) => Promise<T>,
+): Promise<T> {
   const { orgId, databaseId, origin, userId, actor } = request
-  const starting = db.begin(async (tx) => {
+  const create = async (tx: Transaction): Promise<BackupRow> => {
     const source = await lockDatabase(tx, orgId, databaseId)
     if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
     if (source.status !== 'available' || source.node === null) {
@@ -51,11 +59,13 @@ export async function beginBackup({ db, queue }: Deps, request: BackupRequest): 
     await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
     await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id, node })
     return row
-  })
-  return starting.catch((error: unknown) => {
-    if (!isUniqueViolation(error, oneBackupAtATime)) throw error
-    throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
-  })
+  }
+  return db
+    .begin((tx) => within(tx, () => create(tx)))
+    .catch((error: unknown) => {
+      if (!isUniqueViolation(error, oneBackupAtATime)) throw error
+      throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
+    })
 }
 
 type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details }

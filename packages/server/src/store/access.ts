@@ -48,7 +48,7 @@ export async function findAccess(db: Database, presented: readonly Presented[]):
 type Found = (n: number, access: Access) => void
 
 /** A standby may not know of a revocation yet. The code is that of a server which rejects writes because it is one. */
-const standby = () =>
+export const standby = () =>
   Object.assign(new Error('PostgreSQL is a standby, which may not know of revocations yet'), { code: '25006' })
 
 /*

@@ -40,3 +40,18 @@ export const rolesOfUsers = (db: Database, userIds: readonly UserId[], max: numb
   cross join lateral (
     select org_id, role from keyhook.memberships where user_id = u.id order by org_id desc limit ${max}
   ) as m`
+
+export type MemberFilter = { orgId: OrgId | null; userId: UserId | null }
+
+/** Newest organization first. `before` is the last member of the page before. */
+export const listMembers = (
+  db: Database,
+  { orgId, userId }: MemberFilter,
+  { before, limit }: { before: { orgId: string; userId: string } | null; limit: number },
+) => db<UserRole[]>`
+  select user_id, org_id, role from keyhook.memberships
+  where (${orgId}::text is null or org_id = ${orgId})
+    and (${userId}::text is null or user_id = ${userId})
+    and (${before?.orgId ?? null}::text is null or (org_id, user_id) < (${before?.orgId ?? null}, ${before?.userId ?? null}))
+  order by org_id desc, user_id desc
+  limit ${limit}`

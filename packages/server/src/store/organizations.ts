@@ -4,9 +4,23 @@ import type { PageRequest } from './page.ts'
 
 export type OrganizationRow = { id: OrgId; name: string; created_at: Date }
 
-export const insertOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<void> => {
-  await tx`insert into keyhook.organizations (id, name) values (${id}, ${name})`
+export const insertOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<OrganizationRow> => {
+  const [row] = await tx<OrganizationRow[]>`
+    insert into keyhook.organizations (id, name) values (${id}, ${name}) returning id, name, created_at`
+  return row!
 }
+
+export const findOrganization = async (db: Executor, id: OrgId): Promise<OrganizationRow | null> => {
+  const [row] = await db<OrganizationRow[]>`select id, name, created_at from keyhook.organizations where id = ${id}`
+  return row ?? null
+}
+
+/** Newest first. */
+export const pageOfOrganizations = (db: Database, { before, limit }: PageRequest) => db<OrganizationRow[]>`
+  select id, name, created_at from keyhook.organizations
+  where ${before}::text is null or id < ${before}
+  order by id desc
+  limit ${limit}`
 
 export const countOrganizations = async (db: Executor): Promise<number> => {
   const [row] = await db<{ count: number }[]>`select count(*)::int as count from keyhook.organizations`

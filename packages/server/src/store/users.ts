@@ -1,13 +1,37 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { OrgId, UserId } from '../kernel/ids.ts'
+import type { PageRequest } from './page.ts'
 
 export type NewUser = { id: UserId; email: string; name: string | null; subject: string | null }
 
-export const insertUser = async (tx: Transaction, user: NewUser): Promise<void> => {
-  await tx`
+export const insertUser = async (tx: Transaction, user: NewUser): Promise<UserRow> => {
+  const [row] = await tx<UserRow[]>`
     insert into keyhook.users (id, email, name, subject)
-    values (${user.id}, ${user.email}, ${user.name}, ${user.subject})`
+    values (${user.id}, ${user.email}, ${user.name}, ${user.subject})
+    returning id, email, name, subject, created_at`
+  return row!
 }
+
+export const findUser = async (db: Executor, id: UserId): Promise<UserRow | null> => {
+  const [row] = await db<UserRow[]>`
+    select id, email, name, subject, created_at from keyhook.users where id = ${id} and removed_at is null`
+  return row ?? null
+}
+
+/** Also a user who was removed. */
+export const userExisted = async (db: Executor, id: UserId): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.users where id = ${id}`
+  return rows.length > 0
+}
+
+/** Newest first; only the one with the address if one is given. */
+export const pageOfUsers = (db: Database, email: string | null, { before, limit }: PageRequest) => db<UserRow[]>`
+  select id, email, name, subject, created_at from keyhook.users
+  where removed_at is null
+    and (${email}::text is null or lower(email collate "C") = lower(${email}::text collate "C"))
+    and (${before}::text is null or id < ${before})
+  order by id desc
+  limit ${limit}`
 
 export const userExists = async (db: Executor, id: UserId): Promise<boolean> => {
   const rows = await db`select 1 from keyhook.users where id = ${id} and removed_at is null`

@@ -22,6 +22,11 @@ type IntakeRequest = { actor: Actor; events: readonly IntakeEvent[] }
 export type Intake = {
   /** Resolves with the events' ids once they are on disk. */
   accept(request: IntakeRequest): Promise<string[]>
+  /** The same in a transaction of its own. `within` runs in it, and decides whether to publish. */
+  acceptWithin<T>(
+    request: IntakeRequest,
+    within: (tx: PublishingTransaction, publish: () => Promise<string[]>) => Promise<T>,
+  ): Promise<T>
 }
 
 type Content = { type: EventType; data: unknown }
@@ -103,25 +108,38 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
     return batch.conflicts
   }
 
-  const publishForSeveral = (actor: Actor, byOrganization: Map<OrgId, Event[]>): Promise<void> =>
-    transact(async (tx) => {
-      await lockCounters(tx, [...byOrganization.keys()])
-      for (const [orgId, events] of byOrganization) {
-        const [conflict] = await publishInTransaction(tx, orgId, [{ actor, events }])
-        if (conflict) throw conflict
-      }
-    })
+  async function publishForSeveral(
+    tx: PublishingTransaction,
+    actor: Actor,
+    byOrganization: Map<OrgId, Event[]>,
+  ): Promise<void> {
+    await lockCounters(tx, [...byOrganization.keys()])
+    for (const [orgId, events] of byOrganization) {
+      const [conflict] = await publishInTransaction(tx, orgId, [{ actor, events }])
+      if (conflict) throw conflict
+    }
+  }
 
   return {
     async accept({ actor, events: given }) {
       const events = given.map(eventOf)
       const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
-      if (byOrganization.size > 1) await retryWhileLocked(() => publishForSeveral(actor, byOrganization))
-      else {
+      if (byOrganization.size > 1) {
+        await retryWhileLocked(() => transact((tx) => publishForSeveral(tx, actor, byOrganization)))
+      } else {
         const { orgId } = events[0]!
         await new Promise<void>((resolve, reject) => enqueue(orgId, { actor, events, resolve, reject }))
       }
       return events.map(({ id }) => id)
+    },
+    async acceptWithin({ actor, events: given }, within) {
+      const events = given.map(eventOf)
+      const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
+      const publish = async (tx: PublishingTransaction): Promise<string[]> => {
+        await publishForSeveral(tx, actor, byOrganization)
+        return events.map(({ id }) => id)
+      }
+      return retryWhileLocked(() => transact((tx) => within(tx, () => publish(tx))))
     },
   }
 }

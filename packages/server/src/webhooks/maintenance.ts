@@ -6,6 +6,7 @@ import { correctLanes, correctRetries } from '../store/delivery/future-times.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'
 import { stepRecovery } from '../store/delivery/recovery.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/delivery/retention.ts'
+import { deleteOldIdempotencyKeys } from '../store/idempotency-keys.ts'
 
 const recoveryMs = 500
 const hourMs = 3_600_000
@@ -66,6 +67,7 @@ export function createMaintenance(deps: {
   }
 
   async function hourly(): Promise<void> {
+    await run('idempotency keys', () => deleteOldIdempotencyKeys(db))
     await run('retention', applyRetention)
     await run('clock', correctTimes)
   }

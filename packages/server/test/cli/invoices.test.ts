@@ -91,7 +91,7 @@ test('an invoice is issued only with the prices of the server', async () => {
 test('of many concurrent payments, by command and over HTTP, one marks the invoice paid; the others get the time of payment', async () => {
   const orgId = await customer()
   const { id } = JSON.parse(await outputOf('issue', '--org', orgId, '--month', '2020-01', '--json'))
-  const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
+  const token = await api.operatorToken()
   // Held back until all of them wait for the invoice, so that the first one is random.
   const held = Promise.withResolvers<void>()
   const holding = api.db.begin(async (tx) => {

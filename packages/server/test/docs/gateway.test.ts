@@ -21,7 +21,7 @@ const api = ownedApi()
 let operatorToken: string
 
 beforeAll(async () => {
-  operatorToken = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
+  operatorToken = await api.operatorToken()
 })
 
 async function newKey(): Promise<{ id: string; api_key: string }> {

@@ -15,7 +15,7 @@ type Answer = { active: boolean; [field: string]: unknown }
 
 let operatorToken: string | undefined
 async function operator(): Promise<string> {
-  operatorToken ??= await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
+  operatorToken ??= await api.operatorToken()
   return operatorToken
 }
 
@@ -214,7 +214,7 @@ test('no token gets into the log', async () => {
   const own = await startApiForTest({}, log)
   const orgId = await own.organization()
   const { token } = await own.person([{ orgId, role: 'owner' }])
-  const by = await own.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
+  const by = await own.operatorToken()
   for (const body of [{ token }, { token: `${token}x` }, { token, surplus: token }])
     await call(`${own.url}${path}`, { token: by, body })
   await call(`${own.url}/operator/v1/authorize`, {

@@ -49,7 +49,7 @@ beforeAll(async () => {
   callers['key of stranger'] = key.body.api_key
   callers['revoked key'] = revoked.body.api_key
   callers.nonMember = (await api.person()).token
-  callers.operator = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
+  callers.operator = await api.operatorToken()
   callers.garbage = 'garbage'
   callers['no token'] = null
 })
@@ -209,6 +209,7 @@ test('an unknown id with a valid body is answered 404 too, also for the operator
     test: { event_type: 'invoice.paid' },
     recover: { since: '2026-01-31T12:00:00Z' },
     restore: { name: 'copy' },
+    ':userId': { role: 'member' },
     revoke: { descendants: true },
   }
   for (const route of routes.filter((one) => one.body !== undefined || one.needs === 'operator')) {

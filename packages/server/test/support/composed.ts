@@ -46,6 +46,7 @@ export const routesOf = (installation: Installation): Route[] =>
     authenticate: createAuthenticate({
       lookup: createAccessLookup(installation.db),
       loginTokens: createLoginTokens({ issuers: [] }),
+      isOperatorToken: async () => false,
     }),
     keyUses: { note() {}, close: async () => {} },
   })

@@ -8,6 +8,7 @@ import type { OrgId, UserId } from '../../src/kernel/ids.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { createOrganization, createUser, setMember } from '../../src/operator/directory.ts'
+import { issueOperatorToken } from '../../src/operator/tokens.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import { apiAlone } from './composed.ts'
 import { templateDatabase } from './postgres.ts'
@@ -80,6 +81,12 @@ export function people({ db, masterKeys }: Installation) {
   let count = 0
   return {
     issuer,
+    async operatorToken(ttlSeconds = 600): Promise<string> {
+      const sign = (signed: { tokenId: string; ttlSeconds: number }) =>
+        issuer.issue({ subject: 'operator', operator: true, ...signed })
+      const issued = await db.begin((tx) => issueOperatorToken(tx, sign, testOperator, { name: null, ttlSeconds }))
+      return issued.token
+    },
     async organization(name = 'Acme'): Promise<OrgId> {
       const made = await db.begin((tx) => createOrganization(tx, testOperator, { name }))
       return made.id

@@ -11,7 +11,7 @@ async function heldOrganizations(count: number) {
   const api = await startApiForTest({ KEYHOOK_DATABASE_CONNECTIONS: '4' })
   const elsewhere = connect(api.target, { name: 'elsewhere', connectionsMax: count })
   onTestFinished(() => elsewhere.end({ timeout: 1 }))
-  const operator = await api.issuer.issue({ subject: 'operator', ttlSeconds: 60, operator: true })
+  const operator = await api.operatorToken()
   const orgs: OrgId[] = []
   for (let i = 0; i < count; i++) orgs.push(await api.organization())
   const release = await Promise.all(orgs.map((orgId) => holdPublishers(elsewhere, orgId)))

@@ -9,7 +9,7 @@ import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
 import { dataDirectory } from '../embedded/support/scratch.ts'
 import { call } from '../support/client.ts'
-import { bridgeTo, type Running, serve } from '../support/processes.ts'
+import { bridgeTo, keyhook, type Running, serve } from '../support/processes.ts'
 import { deliveryEnvironment, until } from './support/delivery-test.ts'
 import { eventIdOf, receiverFor } from './support/receiver.ts'
 
@@ -64,7 +64,8 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
   const { organization_id: orgId, owner_id: ownerId } = running.ready
   const issuer = createLocalIssuer({ masterKeys: createMasterKeys([masterKey]), now: () => new Date() })
   const owner = await issuer.issue({ subject: ownerId as never, ttlSeconds: 600 })
-  const operator = await issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
+  const issued = await keyhook(['token', 'issue', '--operator', '--json'], environment)
+  const operator = (JSON.parse(issued.stdout) as { token: string }).token
   for (let i = 0; i < webhooks; i++) {
     const body = { url: `${receiver.url}?webhook=${i}`, event_types: ['database.created'] }
     const made = await call(`${running.url}/api/v1/organizations/${orgId}/webhooks`, { token: owner, body })

@@ -76,6 +76,15 @@ const invoiceLine = {
   amount_minor: 1_488,
 }
 
+const operatorToken = {
+  id: 'tok_01m7n2bk2xf3gr1c6v8d0e5zha',
+  name: 'gateway',
+  created_at: createdAt,
+  expires_at: '2026-02-01T00:00:00.000Z',
+  created_by: null,
+  revoked_at: null,
+}
+
 const password = 'ExampleExampleExampleExample0000'
 
 /** One example for each record of an answer, by the name of its schema. Their ids match. */
@@ -169,6 +178,10 @@ export const recordExamples: Record<string, Json> = {
     body: eventText,
   },
   AcceptedEvent: { id: eventId },
+  User: { id: userId, email: 'hank@example.com', name: 'Hank', subject: null, created_at: createdAt },
+  Member: { organization_id: 'org_01m7n2bk0jfqevvcnkz350c026', user_id: userId, role: 'owner' },
+  OperatorToken: operatorToken,
+  IssuedOperatorToken: { ...operatorToken, token: 'eyJhbGciOiJFZERTQSIsInR5cCI6ImF0K2p3dCJ9.example.example' },
   Introspection: {
     active: true,
     token_type: 'api_key',

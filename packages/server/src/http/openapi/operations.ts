@@ -1,6 +1,7 @@
 import type { TSchema } from 'typebox'
 import { permissionTable, type Role } from '../../domain/roles.ts'
 import { type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
+import { idempotencyHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
 import { type DocumentedHeader, isBodyOptional, type Route } from '../route.ts'
 import { exampleOf } from './examples.ts'
@@ -78,7 +79,7 @@ function parametersOf(route: Route, schemas: Record<string, Json>): Json[] {
   return [
     ...pathParameterNames(route.path).map(documentedParameter),
     ...Object.entries(query).map(([name, schema]) => queryParameter(name, plain(schema, schemas))),
-    ...(route.headers ?? []).map(headerParameter),
+    ...[...(route.headers ?? []), ...(takesIdempotencyKey(route) ? [idempotencyHeader] : [])].map(headerParameter),
   ]
 }
 

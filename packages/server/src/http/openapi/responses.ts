@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { Fault, type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
 import { type Basis, type Choice, choice, chosen, type Json, mark, withChoices } from '../basis.ts'
+import { replayedHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { problemOf } from '../problems.ts'
 import type { Conflict, Route } from '../route.ts'
 import { exampleOf } from './examples.ts'
@@ -28,7 +29,8 @@ const successContent = (route: Route, schema: Json): Json => ({
 const isList = (schema: unknown): boolean => (schema as Json | undefined)?.type === 'array'
 
 function successHeaders(route: Route): Json {
-  const own = (route.success.headers ?? []).map(({ name, description, basis }) => header(name, description, basis))
+  const documented = [...(route.success.headers ?? []), ...(takesIdempotencyKey(route) ? [replayedHeader] : [])]
+  const own = documented.map(({ name, description, basis }) => header(name, description, basis))
   if (route.success.status === 201) own.push(header('Location', 'The path of what was made.', chosen(1)))
   if (isPaged(route)) own.push(header('Link', '`rel="next"` on a page that is not the last.', chosen(3)))
   return Object.assign({}, ...own)
@@ -48,6 +50,7 @@ function problemsOf(route: Route): Record<string, Json> {
     'service.unavailable',
     ...(route.faults ?? []),
   ]
+  if (takesIdempotencyKey(route)) codes.push('idempotency.key_reused')
   if (route.path.includes(':orgId') || route.needs === 'operator') codes.push('auth.permission_missing')
   // A DELETE takes no body, but one that is sent is read and may be refused.
   if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
@@ -104,6 +107,7 @@ const decisions: Partial<Record<FaultCode, number>> = {
   'request.method_not_allowed': 71,
   'limit.reached': 27,
   'events.expired': 84,
+  'idempotency.key_reused': 96,
 }
 
 const choices: Partial<Record<FaultCode, Choice>> = {

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { Database } from '../../db/database.ts'
+import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
 import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { eventIdPattern, type IntakeEvent, levelsMax, measureData } from '../../domain/events.ts'
@@ -8,7 +8,7 @@ import type { OrgId } from '../../kernel/ids.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
 import { chosen, mark } from '../basis.ts'
 import { errorsShownMax } from '../decode.ts'
-import { conflict, operatorRoute, type Route } from '../route.ts'
+import { type Created, conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
 
 const here = chosen(41)
@@ -59,6 +59,10 @@ export function operatorEventRoutes(deps: {
   db: Database
   eventBytesMax: number
   accept(request: { actor: Actor; events: readonly IntakeEvent[] }): Promise<string[]>
+  acceptWithin<T>(
+    request: { actor: Actor; events: readonly IntakeEvent[] },
+    within: (tx: Transaction, publish: () => Promise<string[]>) => Promise<T>,
+  ): Promise<T>
 }): Route[] {
   return [
     operatorRoute({
@@ -79,18 +83,26 @@ export function operatorEventRoutes(deps: {
         description: 'The events are on disk and will be delivered. An object for an object, an array for an array.',
         schema: Type.Union([accepted(), Type.Array(accepted())]),
       },
-      async handler({ actor, body: given }) {
+      async handler({ actor, body: given, headers, once }) {
         const list = Array.isArray(given) ? given : [given]
         const events = list.map(({ organization_id: orgId, type, data, id = null }) => ({ orgId, type, data, id }))
         const measured = list.map(({ data }) => measureData(data, deps.eventBytesMax))
         const check = () => checkEvents(deps.db, list, measured, (i) => (Array.isArray(given) ? `/${i}` : ''))
         if (measured.some(({ fault }) => fault !== null)) await check()
-        const ids = await deps.accept({ actor, events }).catch(async (error) => {
+        const answerOf = (ids: readonly string[]): Created => {
+          const records = ids.map((eventId) => ({ id: eventId }))
+          return { status: 202, body: Array.isArray(given) ? records : records[0]! }
+        }
+        const request = { actor, events }
+        // Without a key, requests of the same moment share a commit.
+        const accepted =
+          headers['idempotency-key'] === undefined
+            ? deps.accept(request).then(answerOf)
+            : deps.acceptWithin(request, (tx, publish) => once(tx, async () => answerOf(await publish())))
+        return accepted.catch(async (error) => {
           if (error instanceof UnknownOrganization) await check()
           throw error
         })
-        const answer = ids.map((eventId) => ({ id: eventId }))
-        return { status: 202, body: Array.isArray(given) ? answer : answer[0]! }
       },
     }),
   ]

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { Database } from '../../db/database.ts'
+import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { type BackupId, type DatabaseId, isId, type OrgId, type UserId } from '../../kernel/ids.ts'
@@ -17,7 +17,10 @@ type Change = { orgId: OrgId; actor: Actor }
 
 export function backupRoutes(deps: {
   db: Database
-  begin(change: Change & { userId: UserId; databaseId: DatabaseId }): Promise<BackupRow>
+  begin<T>(
+    change: Change & { userId: UserId; databaseId: DatabaseId },
+    within: (tx: Transaction, create: () => Promise<BackupRow>) => Promise<T>,
+  ): Promise<T>
   remove(change: Change & { backupId: BackupId }): Promise<BackupRow>
 }): Route[] {
   return [
@@ -37,9 +40,10 @@ export function backupRoutes(deps: {
         conflict(53, 'while the database is not `available`'),
       ],
       success: { status: 202, description: 'The backup, running.', schema: backupRecord },
-      async handler({ orgId, userId, actor, params: { databaseId } }) {
-        const row = await deps.begin({ orgId, userId, actor, databaseId })
-        return { status: 202, body: backupOf(row) }
+      async handler({ orgId, userId, actor, params: { databaseId }, once }) {
+        return deps.begin({ orgId, userId, actor, databaseId }, (tx, create) =>
+          once(tx, async () => ({ status: 202, body: backupOf(await create()) })),
+        )
       },
     }),
     route({

@@ -47,11 +47,15 @@ const password = () =>
   mark(
     chosen(52),
     Type.String({ pattern: '^[0-9A-Za-z]{32}$', description: 'The password of `user`. Shown once, kept nowhere.' }),
+    choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
   )
 
 export const databaseRecord = Type.Object(shown(), { $id: 'Database', additionalProperties: false })
 
 export const createdDatabase = mark(
   here,
-  Type.Object({ ...shown(), password: password() }, { $id: 'CreatedDatabase', additionalProperties: false }),
+  Type.Object(
+    { ...shown(), password: Type.Optional(password()) },
+    { $id: 'CreatedDatabase', additionalProperties: false },
+  ),
 )

@@ -29,7 +29,7 @@ import { endUsage } from '../../store/platform/usage.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
-import { type Route, route } from '../route.ts'
+import { type Created, type Route, route } from '../route.ts'
 import { createdDatabase, databaseRecord, newDatabase } from './database-schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
@@ -63,20 +63,21 @@ export function databaseRoutes(deps: {
         description: 'The database, being provisioned. Keep `password`.',
         schema: createdDatabase,
       },
-      async handler({ orgId, userId, actor, body }) {
+      async handler({ orgId, userId, actor, body, once }) {
         const id = newId('db')
         const password = mintDatabasePassword()
         const passwordVerifier = await scramVerifier(password)
-        const row = await deps.holdOrganization(orgId, async (tx) => {
+        const create = async (tx: PublishingTransaction): Promise<Created> => {
           const asked = { id, name: body.name, passwordVerifier, node: null, createdBy: userId }
           const inserted = await insertDatabase(tx, orgId, asked, deps.databasesPerOrgMax)
           if (inserted === null) throw tooManyDatabases(deps.databasesPerOrgMax)
           const details = { name: body.name }
           await recordAudit(tx, { orgId, action: 'database.created', actor, targetId: id, details })
           await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: id })
-          return inserted
-        })
-        return { status: 202, body: { ...databaseOf(row), password } }
+          const withoutSecrets = databaseOf(inserted)
+          return { status: 202, body: { ...withoutSecrets, password }, withoutSecrets }
+        }
+        return deps.holdOrganization(orgId, (tx) => once(tx, () => create(tx)))
       },
     }),
     route({

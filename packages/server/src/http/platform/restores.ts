@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { Database } from '../../db/database.ts'
+import type { Database, Transaction } from '../../db/database.ts'
 import { mintDatabasePassword } from '../../domain/database.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
@@ -12,7 +12,7 @@ import { insertDatabase } from '../../store/platform/databases.ts'
 import { findRestore, insertRestore, listRestores, type RestoreRow } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
-import { conflict, type Route, route } from '../route.ts'
+import { type Created, conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
 import { databaseOf, type Enqueue, tooManyDatabases } from './databases.ts'
 
@@ -42,10 +42,10 @@ export function restoreRoutes(deps: {
         description: 'The restore and the new database. Keep `database.password`.',
         schema: createdRestore,
       },
-      async handler({ orgId, userId, actor, params: { backupId: from }, body }) {
+      async handler({ orgId, userId, actor, params: { backupId: from }, body, once }) {
         const password = mintDatabasePassword()
         const passwordVerifier = await scramVerifier(password)
-        const made = await deps.holdOrganization(orgId, async (tx) => {
+        const create = async (tx: Transaction): Promise<Created> => {
           const backup = await lockBackup(tx, orgId, from)
           if (backup === null || backup.status === 'deleted') throw notFound(`${from} is not in ${orgId}`)
           if (backup.status !== 'completed') {
@@ -69,10 +69,11 @@ export function restoreRoutes(deps: {
           await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
           // To the node that has the archive.
           await deps.enqueue(tx, { kind: 'restore.run', orgId, restoreId: id, node })
-          return { restore, database }
-        })
-        const database = { ...databaseOf(made.database), password }
-        return { status: 202, body: { restore: restoreOf(made.restore), database } }
+          const withoutSecrets = { restore: restoreOf(restore), database: databaseOf(database) }
+          const shown = { ...withoutSecrets, database: { ...withoutSecrets.database, password } }
+          return { status: 202, body: shown, withoutSecrets }
+        }
+        return deps.holdOrganization(orgId, (tx) => once(tx, () => create(tx)))
       },
     }),
     route({

@@ -15,7 +15,7 @@ import type { PublishingTransaction, Transact } from '../../store/publishing-tra
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
-import { conflict, type Route, route } from '../route.ts'
+import { type Created, conflict, type Route, route } from '../route.ts'
 import { createdAt, id, moment } from '../schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
@@ -85,15 +85,16 @@ export function webhookSendingRoutes(deps: {
           { $id: 'TestEvent', additionalProperties: false },
         ),
       },
-      async handler({ orgId, actor, params: { webhookId: hook }, body }) {
+      async handler({ orgId, actor, params: { webhookId: hook }, body, once }) {
         const sample = { type: body.event_type, data: sampleData(body.event_type) }
-        const eventId = await deps.holdOrganization(orgId, async (tx) => {
+        const create = async (tx: PublishingTransaction): Promise<Created> => {
           await keep(tx, orgId, hook)
           const details = { event_type: body.event_type }
           await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
-          return deps.publishSample(tx, { orgId, webhookId: hook }, sample)
-        })
-        return { status: 202, body: { event_id: eventId } }
+          const eventId = await deps.publishSample(tx, { orgId, webhookId: hook }, sample)
+          return { status: 202, body: { event_id: eventId } }
+        }
+        return deps.holdOrganization(orgId, (tx) => once(tx, () => create(tx)))
       },
     }),
     route({
@@ -115,8 +116,8 @@ export function webhookSendingRoutes(deps: {
           { $id: 'Redelivery', additionalProperties: false },
         ),
       },
-      async handler({ orgId, actor, params: { webhookId: hook, deliveryId: attempt } }) {
-        await deps.transact(async (tx) => {
+      async handler({ orgId, actor, params: { webhookId: hook, deliveryId: attempt }, once }) {
+        const create = async (tx: PublishingTransaction): Promise<Created> => {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
           if (outcome === 'not_found') throw notFound(`${attempt} is not one of ${hook}'s`)
           if (outcome === 'in_flight') {
@@ -124,8 +125,9 @@ export function webhookSendingRoutes(deps: {
           }
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
           tx.hintAfterCommit(orgId)
-        })
-        return { status: 202, body: { delivery_id: attempt } }
+          return { status: 202, body: { delivery_id: attempt } }
+        }
+        return deps.transact((tx) => once(tx, () => create(tx)))
       },
     }),
     route({
@@ -191,19 +193,20 @@ export function webhookSendingRoutes(deps: {
         }
         return { since, until, isDry: body.dry_run === true }
       },
-      async handler({ orgId, actor, params: { webhookId: hook }, body: { since, until, isDry } }) {
+      async handler({ orgId, actor, params: { webhookId: hook }, body: { since, until, isDry }, once }) {
         const range = { orgId, laneId: await laneOf(orgId, hook), since, until }
         const matching = await countRecoverable(db, range)
         if (isDry) return { status: 202, body: { id: null, matching } }
         const recovery = newId('rcv')
-        await deps.transact(async (tx) => {
+        const create = async (tx: PublishingTransaction): Promise<Created> => {
           await keep(tx, orgId, hook)
           await insertRecovery(tx, { id: recovery, ...range })
           const details = { since: since.toISOString(), until: until.toISOString(), recovery }
           await recordAudit(tx, { orgId, action: 'webhook.recovered', actor, targetId: hook, details })
           tx.hintAfterCommit(orgId)
-        })
-        return { status: 202, body: { id: recovery, matching } }
+          return { status: 202, body: { id: recovery, matching } }
+        }
+        return deps.transact((tx) => once(tx, () => create(tx)))
       },
     }),
     route({

@@ -7,7 +7,7 @@ import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdAt, id } from '../schemas.ts'
 
-const organization = Type.Object(
+export const organization = Type.Object(
   {
     id: mark(chosen(30), id('org', 'The <org_id> of every other path.')),
     name: mark(chosen(30), Type.String({ description: 'What people call the organization.' })),
@@ -16,7 +16,7 @@ const organization = Type.Object(
   { $id: 'Organization', additionalProperties: false },
 )
 
-const record = (row: OrganizationRow) => ({
+export const organizationOf = (row: OrganizationRow) => ({
   id: row.id,
   name: row.name,
   created_at: isoTime(row.created_at),
@@ -44,9 +44,9 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
       handler({ access, query }) {
         // Authentication has already read the one organization of a key.
         if (access.kind === 'key' && query.cursor === undefined) {
-          return { status: 200, body: [record(access.membership.organization)] }
+          return { status: 200, body: [organizationOf(access.membership.organization)] }
         }
-        return listById('org', record, async (request) =>
+        return listById('org', organizationOf, async (request) =>
           access.kind === 'key'
             ? only(access.membership.organization, request.before)
             : listOrganizationsOfUser(deps.db, access.userId, request),

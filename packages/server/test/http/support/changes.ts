@@ -24,12 +24,19 @@ export async function preparePlatform({ db, target, url, orgId, owner }: OwnedAp
   await call(`${url}/platform/v1/organizations/${orgId}/databases`, { token: owner.token, body: { name: 'first' } })
 }
 
+/** Headers that every POST sends, and the answer to the last one. */
+export type Wire = { headers?: Record<string, string>; last?: Reply }
+
 /** One call of every route by which a member changes something. */
-export function changesOf(api: OwnedApi): Record<string, Recipe> {
+export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe> {
   const published = () => `${api.url}/api/v1/organizations/${api.orgId}`
   const platform = () => `${api.url}/platform/v1/organizations/${api.orgId}`
-  const post = <T>(url: string, token: string, body?: object): Promise<Reply<T>> =>
-    call<T>(url, { token, method: 'POST', ...(body && { body }) })
+  const post = async <T>(url: string, token: string, body?: object): Promise<Reply<T>> => {
+    const { headers = {} } = wire
+    const reply = await call<T>(url, { token, method: 'POST', headers, ...(body && { body }) })
+    wire.last = reply
+    return reply
+  }
   const remove = async (url: string, token: string, target: string): Promise<Changed> => {
     await call(`${url}/${target}`, { token, method: 'DELETE' })
     return { target, details: {} }

@@ -1,0 +1,40 @@
+import type { Authenticate } from '../http/authenticate.ts'
+import { introspectionRoutes } from '../http/operator/introspection.ts'
+import { operatorMemberRoutes } from '../http/operator/members.ts'
+import { operatorOrganizationRoutes } from '../http/operator/organizations.ts'
+import { operatorTokenRoutes } from '../http/operator/tokens.ts'
+import { operatorUserRoutes } from '../http/operator/users.ts'
+import type { Route } from '../http/route.ts'
+import { createLocalIssuer } from '../login/local-issuer.ts'
+import { createOrganization, createUser, ensureNoMember, ensureNoUser, setMember } from '../operator/directory.ts'
+import { issueOperatorToken, type SignOperatorToken } from '../operator/tokens.ts'
+import type { Installation } from '../startup/open.ts'
+import type { KeyUses } from '../store/key-uses.ts'
+
+/** What operators do over HTTP besides events and invoices. The commands use the same functions. */
+export function composeOperatorRoutes(
+  { db, masterKeys }: Pick<Installation, 'db' | 'masterKeys'>,
+  { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
+): Route[] {
+  const sign = signOperatorTokens(masterKeys)
+  return [
+    ...introspectionRoutes({ db, identify: authenticate.identify, keyUses }),
+    ...operatorOrganizationRoutes({ db, create: createOrganization }),
+    ...operatorUserRoutes({
+      db,
+      create: createUser,
+      remove: (actor, userId) => ensureNoUser(db, actor, { userId }),
+    }),
+    ...operatorMemberRoutes({
+      db,
+      set: (actor, member) => setMember(db, actor, member),
+      remove: (actor, member) => ensureNoMember(db, actor, member),
+    }),
+    ...operatorTokenRoutes({ db, issue: (tx, actor, request) => issueOperatorToken(tx, sign, actor, request) }),
+  ]
+}
+
+export function signOperatorTokens(masterKeys: Installation['masterKeys']): SignOperatorToken {
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
+  return (token) => issuer.issue({ subject: 'operator', operator: true, ...token })
+}

@@ -1,0 +1,85 @@
+import { hash } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
+import type { Transaction } from '../db/database.ts'
+import { isRawNumber } from '../kernel/exact-json.ts'
+import { Fault } from '../kernel/faults.ts'
+import {
+  claimIdempotencyKey,
+  findIdempotentAnswer,
+  type IdempotencyKey,
+  recordIdempotentAnswer,
+} from '../store/idempotency-keys.ts'
+import { chosen } from './basis.ts'
+import type { Answer, Call, Once, OperatorCall, Route } from './route.ts'
+
+const here = chosen(96)
+
+export const idempotencyHeader = {
+  name: 'Idempotency-Key',
+  description:
+    'A name of yours for this creation, 1 to 255 visible characters. For 24 hours the same name with the same request creates nothing and answers the same record, without its secrets.',
+  basis: here,
+}
+
+export const replayedHeader = {
+  name: 'Idempotency-Replayed',
+  description: '`true` if the record was created by an earlier request with the same `Idempotency-Key`.',
+  basis: here,
+}
+
+/** Creations, except under /api/v1: there the header is ignored, as the published interface has no such thing. */
+export const takesIdempotencyKey = ({ method, path, success }: Pick<Route, 'method' | 'path' | 'success'>): boolean =>
+  method === 'POST' && (success.status === 201 || success.status === 202) && !path.startsWith('/api/')
+
+/**
+ * Claim, creation and answer are one transaction: after a crash all of them are stored or none, and of two requests at the same
+ * time the second waits for the first. A creation that fails leaves the key unused.
+ */
+export function createOnce(key: IdempotencyKey | null): Once {
+  return async (tx, create) => {
+    if (key === null) return create()
+    if (!(await claimIdempotencyKey(tx, key))) return replay(tx, key)
+    const answer = await create()
+    const location = 'location' in answer ? answer.location : null
+    // The caller got the secrets once. Stored here they would be readable for a day.
+    const body = JSON.stringify(answer.withoutSecrets ?? answer.body)
+    await recordIdempotentAnswer(tx, key, { status: answer.status, location, body })
+    return answer
+  }
+}
+
+async function replay(tx: Transaction, key: IdempotencyKey): Promise<Answer> {
+  const { request_hash: earlier, status, location, body } = await findIdempotentAnswer(tx, key)
+  if (earlier !== key.requestHash) {
+    throw new Fault('idempotency.key_reused', {
+      public: 'This Idempotency-Key was used for another request within the last 24 hours. Use a new key.',
+    })
+  }
+  const answer = { body: JSON.parse(body) as object, isReplayed: true }
+  return status === 201 ? { status, location: location!, ...answer } : { status: 202, ...answer }
+}
+
+/** The key of a request, or null. Throws for one that cannot be a key. */
+export function idempotencyKeyOf(
+  request: FastifyRequest,
+  caller: Pick<Call, 'access' | 'actor'> | Pick<OperatorCall, 'actor'>,
+): IdempotencyKey | null {
+  const key = request.headers['idempotency-key']
+  if (key === undefined) return null
+  if (typeof key !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throw new Fault('request.invalid', { public: 'Idempotency-Key: must be 1 to 255 visible ASCII characters' })
+  }
+  const { orgId } = request.params as { orgId?: string }
+  // A new operator token is the same operator; another user is another caller.
+  const scope = 'access' in caller ? `${orgId}/${caller.access.userId}` : 'operator'
+  const content = `${request.method} ${request.url}\n${canonical(request.body)}`
+  return { scope, key, requestHash: hash('sha256', content, 'base64url') }
+}
+
+/** The order of fields makes no difference: some languages do not keep it. */
+const canonical = (body: unknown): string =>
+  JSON.stringify(body ?? null, (_, value) =>
+    typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value)
+      ? value
+      : Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))),
+  )

@@ -1,0 +1,141 @@
+import Type from 'typebox'
+import type { Database, Transaction } from '../../db/database.ts'
+import type { Actor } from '../../domain/audit.ts'
+import { notFound } from '../../kernel/faults.ts'
+import type { UserId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
+import { findUser, pageOfUsers, type UserRow } from '../../store/users.ts'
+import { chosen, mark } from '../basis.ts'
+import { listById, pageQuery } from '../lists.ts'
+import { conflict, operatorRoute, type Route } from '../route.ts'
+import { createdAt, id, label } from '../schemas.ts'
+
+const here = chosen(95)
+const path = '/operator/v1/users'
+
+const subject = () => label('The `sub` of this person at your OpenID issuer.', 'auth0|64f1c2a9')
+
+const newUser = Type.Object(
+  {
+    email: mark(here, label('E-mail address. No two users have the same.', 'hank@example.com')),
+    name: Type.Optional(mark(here, label('Full name.', 'Hank'))),
+    subject: Type.Optional(mark(here, subject())),
+  },
+  { $id: 'NewUser', additionalProperties: false },
+)
+
+const user = Type.Object(
+  {
+    id: mark(here, id('usr', 'The user.')),
+    email: mark(here, Type.String({ description: 'E-mail address.' })),
+    name: mark(here, Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' })),
+    subject: mark(
+      here,
+      Type.Union([Type.String(), Type.Null()], { description: 'The `sub` that logs in as this user, if one does.' }),
+    ),
+    created_at: mark(here, createdAt()),
+  },
+  { $id: 'User', additionalProperties: false },
+)
+
+const userQuery = Type.Object(
+  {
+    ...pageQuery,
+    email: Type.Optional(
+      mark(
+        here,
+        Type.String({ maxLength: 255, description: 'Only the user with this address, in any case of A to Z.' }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+const userOf = ({ id, email, name, subject, created_at }: UserRow) => ({
+  id,
+  email,
+  name,
+  subject,
+  created_at: isoTime(created_at),
+})
+
+/** `keyhook user` over HTTP. */
+export function operatorUserRoutes(deps: {
+  db: Database
+  create(tx: Transaction, request: { email: string; name: string | null; subject: string | null }): Promise<UserRow>
+  remove(actor: Actor, userId: UserId): Promise<unknown>
+}): Route[] {
+  return [
+    operatorRoute({
+      method: 'POST',
+      path,
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'Create a user',
+      description: 'A person, who belongs to no organization yet.',
+      body: newUser,
+      faults: [conflict(95, 'if there is a user with the address or the subject')],
+      success: { status: 201, description: 'The user.', schema: user },
+      async handler({ body, once }) {
+        const request = { email: body.email, name: body.name ?? null, subject: body.subject ?? null }
+        return deps.db.begin((tx) =>
+          once(tx, async () => {
+            const row = await deps.create(tx, request)
+            return { status: 201, location: `${path}/${row.id}`, body: userOf(row) }
+          }),
+        )
+      },
+    }),
+    operatorRoute({
+      method: 'GET',
+      path,
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'List users',
+      description: 'Every user of the installation, or the one with an address.',
+      query: userQuery,
+      success: { status: 200, description: 'The users.', schema: Type.Array(user) },
+      async handler({ query }) {
+        return listById('usr', userOf, (request) => pageOfUsers(deps.db, query.email ?? null, request))
+      },
+    }),
+    operatorRoute({
+      method: 'GET',
+      path: `${path}/:userId`,
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'Read a user',
+      description: 'One user who has not been removed.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The user.', schema: user },
+      async handler({ params: { userId } }) {
+        const row = await findUser(deps.db, userId)
+        if (row === null) throw notFound(`there is no user ${userId}`)
+        return { status: 200, body: userOf(row) }
+      },
+    }),
+    operatorRoute({
+      method: 'DELETE',
+      path: `${path}/:userId`,
+      needs: 'operator',
+      audit: 'user.removed',
+      basis: here,
+      tag: 'Operator',
+      summary: 'Remove a user',
+      description:
+        'Removes the user from every organization. Their keys and login tokens stop at once; their webhooks and databases stay. A second call is answered like the first.',
+      faults: ['not_found'],
+      success: { status: 204, description: 'There is no such user any more.' },
+      async handler({ actor, params: { userId } }) {
+        await deps.remove(actor, userId)
+        return { status: 204 }
+      },
+    }),
+  ]
+}
