@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { createClient, EventsExpiredError } from '@keyhook/client'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { createEventParser } from '../src/server-sent-events.ts'
 import { broken, json, problem, type Scripted, scriptedServer } from './support/scripted-server.ts'
 
@@ -44,6 +44,25 @@ test('a block without data sets the position, so that a break before the first e
   const server = await scriptedServer(stream('id: 41\n\n'), stream(block(42), { end: false }))
   expect(await take(1, clientOf(server).events.stream())).toEqual([42])
   expect(server.requests.map(({ headers }) => headers['last-event-id'])).toEqual([undefined, '41'])
+})
+
+test('a connection that is silent for 45 seconds is replaced; a caller who takes longer is not', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const server = await scriptedServer(stream(block(1), { end: false }), stream(block(2), { end: false }))
+  const lost: unknown[] = []
+  const events = clientOf(server).events.stream({ after: 0, onReconnect: (error) => lost.push(error) })
+  const iterator = events[Symbol.asyncIterator]()
+  await iterator.next()
+  await vi.advanceTimersByTimeAsync(100_000)
+  expect(lost).toEqual([])
+  const second = iterator.next()
+  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await vi.advanceTimersByTimeAsync(45_000)
+  await vi.waitFor(() => expect(lost).toMatchObject([{ code: 'client.timeout' }]))
+  await vi.advanceTimersByTimeAsync(1_000)
+  expect(await second).toMatchObject({ value: { sequence: 2 } })
+  await iterator.return?.()
 })
 
 test('leaving the loop closes the connection', async () => {
