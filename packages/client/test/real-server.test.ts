@@ -1,0 +1,109 @@
+import { createClient, verifyWebhook } from '@keyhook/client'
+import { createOperatorClient } from '@keyhook/client/operator'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { api, operatorToken, orgId, owner } from '../../server/test/webhooks/support/delivering-api.ts'
+import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+
+/*
+ * The client against a real server with a dispatcher.
+ */
+
+const clientOf = () => createClient({ url: api.url, token: owner.token, organization: orgId })
+const operatorOf = () => createOperatorClient({ url: api.url, token: operatorToken })
+const paid = (number: number) => ({ organization_id: orgId, type: 'invoice.paid', data: { number } })
+
+async function webhookTo(receiver: { url: string }) {
+  const client = clientOf()
+  const webhook = await client.webhooks.create({ url: receiver.url, event_types: ['invoice.paid'] })
+  onTestFinished(() => client.webhooks.delete(webhook.id))
+  return webhook
+}
+
+test('a webhook is read, changed, tested, and its deliveries are sent again', async () => {
+  const client = clientOf()
+  const receiver = await receiverFor()
+  const { id, secret } = await webhookTo(receiver)
+  expect(await client.webhooks.update(id, { description: 'Billing' })).toMatchObject({ id, description: 'Billing' })
+
+  const { event_id: eventId } = await client.webhooks.test(id, { event_type: 'invoice.paid' })
+  const delivery = await vi.waitFor(async () => {
+    const [first] = await client.webhooks.deliveries(id).toArray()
+    expect(first).toMatchObject({ event_id: eventId, status: 'succeeded' })
+    return first!
+  }, 10_000)
+  const { body, headers } = receiver.received[0]!
+  expect(await verifyWebhook({ body, headers, secret })).toMatchObject({ id: eventId, data: { test: true } })
+  expect(await client.events.get(eventId)).toMatchObject({ test: true, sequence: null })
+
+  expect(await client.webhooks.redeliver(id, delivery.id)).toEqual({ delivery_id: delivery.id })
+  await vi.waitFor(() => expect(receiver.received).toHaveLength(2), 10_000)
+
+  const range = { since: new Date(Date.now() - 60_000).toISOString() }
+  const { id: recovery } = await client.webhooks.recover(id, range)
+  expect(await client.webhooks.recovery(id, recovery!)).toMatchObject({ id: recovery })
+  const [listed] = await client.webhooks.list().toArray()
+  expect(listed).toEqual({ ...(await client.webhooks.get(id)), health: listed!.health })
+  expect(listed).toMatchObject({ description: 'Billing' })
+})
+
+test('events are listed page by page, and missed ones are read oldest first', async () => {
+  const client = clientOf()
+  const before = (await client.events.list({ limit: 1 }).page()).items[0]?.sequence ?? 0
+  await operatorOf().events.publish([1, 2, 3].map(paid))
+  const sequences = async (list: AsyncIterable<{ sequence: number }>) => {
+    const found: number[] = []
+    for await (const { sequence } of list) found.push(sequence - before)
+    return found
+  }
+  expect(await sequences(client.events.list({ after: before, limit: 1 }))).toEqual([3, 2, 1])
+  expect(await sequences(client.events.reconcile({ after: before + 1 }))).toEqual([2, 3])
+  const none = client.events.reconcile({ after: before, eventTypes: ['backup.failed', 'database.failed'] })
+  expect(await sequences(none)).toEqual([])
+})
+
+test('databases, backups, restores, invoices and the audit log are called as documented', async () => {
+  const client = clientOf()
+  const { password, ...database } = await client.databases.create({ name: 'orders' })
+  expect(password).toHaveLength(32)
+  expect(await client.databases.get(database.id)).toEqual(database)
+  expect(await client.databases.list().toArray()).toEqual([database])
+  await expect(client.backups.create(database.id)).rejects.toMatchObject({ code: 'conflict', status: 409 })
+  expect(await client.backups.list({ databaseId: database.id }).toArray()).toEqual([])
+  await expect(client.backups.get('bak_01m7n2bnh4fk2tjd96xr5ny6p3')).rejects.toMatchObject({ code: 'not_found' })
+  await expect(client.restores.create('bak_01m7n2bnh4fk2tjd96xr5ny6p3', { name: 'copy' })).rejects.toMatchObject({
+    code: 'not_found',
+  })
+  expect(await client.restores.list().toArray()).toEqual([])
+  expect(await client.invoices.list().toArray()).toEqual([])
+  await client.databases.delete(database.id)
+  const actions = (await client.audit.list().toArray()).map(({ action }) => action)
+  expect(actions).toEqual(expect.arrayContaining(['database.created', 'database.deleted']))
+})
+
+test('a leaked key is revoked with all keys that were created with it', async () => {
+  const client = clientOf()
+  const leaked = await client.keys.create({ name: 'leaked' })
+  const thief = createClient({ url: api.url, token: leaked.api_key, organization: orgId })
+  const hidden = await thief.keys.create({ name: 'hidden' })
+  expect(await client.keys.list({ limit: 1 }).toArray()).toMatchObject([
+    { id: hidden.id, created_by_key: leaked.id },
+    { id: leaked.id, created_by_key: null },
+  ])
+  const { revoked } = await client.keys.revokeWithDescendants(leaked.id)
+  expect(revoked.toSorted()).toEqual([leaked.id, hidden.id].toSorted())
+  expect(await client.keys.list().toArray()).toEqual([])
+})
+
+test('an operator sees what a token may do', async () => {
+  const operator = operatorOf()
+  expect(await operator.introspect({ token: owner.token, organization_id: orgId })).toMatchObject({
+    active: true,
+    token_type: 'login',
+    sub: owner.userId,
+    role: 'owner',
+  })
+  expect(await operator.introspectBatch({ tokens: ['kh_nothing', owner.token] })).toMatchObject([
+    { active: false },
+    { active: true },
+  ])
+})
