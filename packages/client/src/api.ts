@@ -13,6 +13,12 @@ export type CreationOptions = OrganizationOptions & {
   idempotencyKey?: string | undefined
 }
 
+/** A creation that shows a secret. With an idempotency key its answer can be a repetition, which does not show it. */
+export type SecretCreation<Args extends unknown[], Options, Shown, Repeated> = {
+  (...args: [...Args, options?: Options & { idempotencyKey?: undefined }]): Promise<Shown>
+  (...args: [...Args, options: Options & { idempotencyKey?: string | undefined }]): Promise<Repeated>
+}
+
 export type ListOptions = OrganizationOptions & PageOptions
 
 type Creation = CallOptions & { idempotencyKey?: string | undefined }

@@ -45,7 +45,7 @@ beforeAll(async () => {
     KEYHOOK_URL: api.url,
     KEYHOOK_TOKEN: api.owner.token,
     KEYHOOK_ORG: api.orgId,
-    OPERATOR_TOKEN: await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true }),
+    OPERATOR_TOKEN: await api.operatorToken(),
   }
 })
 afterAll(() => rm(folder, { recursive: true }))

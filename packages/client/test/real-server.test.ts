@@ -107,3 +107,68 @@ test('an operator sees what a token may do', async () => {
     { active: true },
   ])
 })
+
+/** The server gets the first request, and its answer is lost. */
+function losingFirstAnswer(): typeof fetch {
+  let count = 0
+  return async (...request) => {
+    const response = await fetch(...request)
+    count += 1
+    if (count > 1) return response
+    await response.body?.cancel()
+    throw new TypeError('the connection broke')
+  }
+}
+
+test('a creation whose answer was lost is repeated, and happens once', async () => {
+  const receiver = await receiverFor()
+  const { id } = await webhookTo(receiver)
+  const client = createClient({ url: api.url, token: owner.token, organization: orgId, fetch: losingFirstAnswer() })
+  const { event_id: eventId } = await client.webhooks.test(id, { event_type: 'invoice.paid' })
+  const tests = (await client.audit.list().toArray()).filter(
+    (entry) => entry.action === 'webhook.tested' && entry.target_id === id,
+  )
+  expect(tests).toHaveLength(1)
+  await vi.waitFor(() => expect(receiver.received).toHaveLength(1), 10_000)
+  expect(receiver.received[0]!.headers['webhook-id']).toBe(eventId)
+})
+
+test('a key whose answer was lost exists, and is not created a second time', async () => {
+  const client = createClient({ url: api.url, token: owner.token, organization: orgId, fetch: losingFirstAnswer() })
+  await expect(client.keys.create({ name: 'lost' })).rejects.toMatchObject({ code: 'client.network' })
+  const [lost, ...others] = (await client.keys.list().toArray()).filter(({ name }) => name === 'lost')
+  expect(others).toEqual([])
+  await client.keys.revoke(lost!.id)
+})
+
+test('a repetition under an idempotency key is the first record, without its secret', async () => {
+  const client = clientOf()
+  const idempotencyKey = crypto.randomUUID()
+  const { password, ...first } = await client.databases.create({ name: 'once' }, { idempotencyKey })
+  expect(password).toHaveLength(32)
+  expect(await client.databases.create({ name: 'once' }, { idempotencyKey })).toEqual(first)
+  await expect(client.databases.create({ name: 'other' }, { idempotencyKey })).rejects.toMatchObject({
+    code: 'idempotency.key_reused',
+    status: 422,
+  })
+  await client.databases.delete(first.id)
+})
+
+test('an operator manages organizations, users, members and tokens', async () => {
+  const operator = operatorOf()
+  const organization = await operator.organizations.create({ name: 'Globex' })
+  expect(await operator.organizations.get(organization.id)).toEqual(organization)
+  const user = await operator.users.create({ email: 'hank@example.com', name: 'Hank' })
+  expect(await operator.users.list({ email: 'hank@example.com' }).toArray()).toEqual([user])
+  const member = await operator.members.set(organization.id, user.id, { role: 'owner' })
+  expect(await operator.members.list({ organizationId: organization.id }).toArray()).toEqual([member])
+  await operator.members.remove(organization.id, user.id)
+  await operator.users.delete(user.id)
+  expect(await operator.members.list({ organizationId: organization.id }).toArray()).toEqual([])
+
+  const { id, token } = await operator.tokens.create({ name: 'gateway', ttl_seconds: 60 })
+  const gateway = createOperatorClient({ url: api.url, token })
+  expect(await gateway.tokens.list({ limit: 1 }).toArray()).toContainEqual(expect.objectContaining({ id }))
+  await operator.tokens.revoke(id)
+  await expect(gateway.tokens.list().toArray()).rejects.toMatchObject({ code: 'auth.invalid_token' })
+})

@@ -1,4 +1,4 @@
-import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
 
 export type NewDatabase = { name: string }
@@ -18,11 +18,17 @@ export type Database = {
 
 /** `password` is shown here and never again. */
 export type CreatedDatabase = Database & { password: string }
+export type RepeatedDatabase = Database & { password?: string }
 
 export const databases = (api: Api) => ({
   /** Never repeated by itself, because its answer shows the password. */
-  create: async (database: NewDatabase, options: CreationOptions = {}): Promise<CreatedDatabase> =>
-    api.createSecret(api.platform(options, 'databases'), database, options),
+  create: (async (database: NewDatabase, options: CreationOptions = {}) =>
+    api.createSecret(api.platform(options, 'databases'), database, options)) as SecretCreation<
+    [database: NewDatabase],
+    OrganizationOptions,
+    CreatedDatabase,
+    RepeatedDatabase
+  >,
 
   list: (options: ListOptions = {}): List<Database> => api.list(api.platform(options, 'databases'), options),
 

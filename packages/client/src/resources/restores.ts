@@ -1,6 +1,6 @@
-import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
-import type { CreatedDatabase } from './databases.ts'
+import type { CreatedDatabase, RepeatedDatabase } from './databases.ts'
 
 /** `name` is that of the new database. */
 export type NewRestore = { name: string }
@@ -21,8 +21,13 @@ export type CreatedRestore = { restore: Restore; database: CreatedDatabase }
 
 export const restores = (api: Api) => ({
   /** Restores a backup into a new database. Never repeated by itself, because its answer shows the password. */
-  create: async (backupId: string, restore: NewRestore, options: CreationOptions = {}): Promise<CreatedRestore> =>
-    api.createSecret(api.platform(options, 'backups', backupId, 'restore'), restore, options),
+  create: (async (backupId: string, restore: NewRestore, options: CreationOptions = {}) =>
+    api.createSecret(api.platform(options, 'backups', backupId, 'restore'), restore, options)) as SecretCreation<
+    [backupId: string, restore: NewRestore],
+    OrganizationOptions,
+    CreatedRestore,
+    { restore: Restore; database: RepeatedDatabase }
+  >,
 
   list: (options: ListOptions = {}): List<Restore> => api.list(api.platform(options, 'restores'), options),
 

@@ -1,0 +1,18 @@
+import { type Api, pathOf } from '../api.ts'
+import type { List, PageOptions } from '../list.ts'
+import type { Organization } from '../resources/organizations.ts'
+import type { CallOptions } from '../transport.ts'
+import type { OperatorCreationOptions } from './options.ts'
+
+export type NewOrganization = { name: string }
+
+const path = '/operator/v1/organizations'
+
+export const organizations = (api: Api) => ({
+  create: async (organization: NewOrganization, options: OperatorCreationOptions = {}): Promise<Organization> =>
+    api.create(path, organization, options),
+
+  list: (options: CallOptions & PageOptions = {}): List<Organization> => api.list(path, options),
+
+  get: async (id: string, options: CallOptions = {}): Promise<Organization> => api.get(pathOf(path, id), options),
+})

@@ -1,0 +1,28 @@
+import { type Api, pathOf } from '../api.ts'
+import type { List, PageOptions } from '../list.ts'
+import type { CallOptions } from '../transport.ts'
+import type { OperatorCreationOptions } from './options.ts'
+
+export type NewUser = {
+  email: string
+  name?: string
+  /** The `sub` of this person at your OpenID issuer. */
+  subject?: string
+}
+
+export type User = { id: string; email: string; name: string | null; subject: string | null; created_at: string }
+
+const path = '/operator/v1/users'
+
+export const users = (api: Api) => ({
+  create: async (user: NewUser, options: OperatorCreationOptions = {}): Promise<User> =>
+    api.create(path, user, options),
+
+  list: ({ email, ...options }: CallOptions & PageOptions & { email?: string } = {}): List<User> =>
+    api.list(path, options, { email }),
+
+  get: async (id: string, options: CallOptions = {}): Promise<User> => api.get(pathOf(path, id), options),
+
+  /** The user leaves all organizations, and the user's keys are refused from now on. */
+  delete: async (id: string, options: CallOptions = {}): Promise<void> => api.erase(pathOf(path, id), options),
+})
