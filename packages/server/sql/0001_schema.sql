@@ -147,6 +147,17 @@ create table keyhook.webhooks (
 );
 create index webhooks_existing on keyhook.webhooks (org_id, id) where deleted_at is null;
 
+-- Event types that the operator has declared beside the six of the interface. Those that were removed stay as rows, because
+-- webhooks and stored events name them.
+create table keyhook.event_types (
+  name        text collate "C" primary key,
+  description text not null,
+  -- JSON texts: the JSON Schema of the event's data, and an example of it.
+  schema      text not null,
+  example     text not null,
+  removed_at  timestamptz
+);
+
 -- One row per organization that has published. A publisher holds its lock until it commits, so sequence numbers have no gaps and
 -- become visible in order: a reader of "everything after 41" is never overtaken by a late 40.
 create table keyhook.event_counters (

@@ -123,6 +123,12 @@ export const commandTable: readonly CommandEntry[] = [
     add: operator(async () => (await import('./event-commands.ts')).addEventCommands),
   },
   {
+    name: 'event-types',
+    audience: 'operators',
+    summary: 'Declare event types of your own platform',
+    add: operator(async () => (await import('./event-type-commands.ts')).addEventTypeCommands),
+  },
+  {
     name: 'invoice',
     audience: 'operators',
     summary: 'Issue invoices and mark them paid',

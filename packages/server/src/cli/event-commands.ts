@@ -1,10 +1,14 @@
 import type { Command } from 'commander'
+import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
-import { type EventType, eventTypes } from '../domain/event-types.ts'
+import { eventTypes, isPublishedType } from '../domain/event-types.ts'
 import { isEventId, measureData } from '../domain/events.ts'
+import { createDeclaredCheck } from '../http/operator/declared-data.ts'
 import { isRawNumber, parseExactly } from '../kernel/exact-json.ts'
+import { invalid } from '../kernel/faults.ts'
 import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/delivery/events.ts'
+import { listEventTypes } from '../store/event-types.ts'
 import { examples } from '../terminal/examples.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
@@ -24,13 +28,14 @@ export function addEventCommands(program: Command, environment: Environment): vo
       ...examples('npx keyhook event publish --org org_… --type invoice.paid --data \'{"invoice_id":"42"}\''),
     )
     .requiredOption('--org <org>', 'The organization')
-    .requiredOption('--type <type>', eventTypes.join(', '))
+    .requiredOption('--type <type>', `${eventTypes.join(', ')}, or one that is declared`)
     .requiredOption('--data <json>', 'The data of the event, a JSON object')
     .option('--id <id>', 'Your own id; the same id again is the same event')
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
       withInstallation(environment, options, async ({ db, config }, output) => {
         const event = eventOf(options, config.eventBytesMax)
+        await checkType(db, event)
         if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
           throw noSuch('organization', event.orgId)
         const { give } = createHints({ db, onError() {} })
@@ -42,13 +47,21 @@ export function addEventCommands(program: Command, environment: Environment): vo
 
 function eventOf({ org, type, data, id }: Options, bytesMax: number) {
   const orgId = idOption('org', '--org', org)
-  if (!(eventTypes as readonly string[]).includes(type)) {
-    throw new UsageError(`--type: "${type}" is not one of ${eventTypes.join(', ')}`)
-  }
   if (id !== undefined && !isEventId(id)) {
     throw new UsageError(`--id: "${id}" may have letters, digits and _ : - (at most 128, the first a letter or digit)`)
   }
-  return { orgId, type: type as EventType, data: dataOf(data, bytesMax), id: id ?? null }
+  return { orgId, type, data: dataOf(data, bytesMax), id: id ?? null }
+}
+
+async function checkType(db: Database, event: { type: string; data: object }): Promise<void> {
+  if (isPublishedType(event.type)) return
+  const declared = (await listEventTypes(db)).map(({ name }) => name)
+  if (!declared.includes(event.type)) {
+    throw new UsageError(`--type: "${event.type}" is not one of ${[...eventTypes, ...declared].join(', ')}`)
+  }
+  const [problems] = await createDeclaredCheck(db)([event])
+  const [first, ...others] = problems!
+  if (first !== undefined) throw invalid([first, ...others])
 }
 
 function dataOf(text: string, bytesMax: number): object {

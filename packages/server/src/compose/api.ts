@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { connect, type Database } from '../db/database.ts'
 import { createAuthenticate } from '../http/authenticate.ts'
-import { createOpenApi } from '../http/openapi/openapi.ts'
+import { createServedDocument } from '../http/openapi/served-document.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
 import { createLocalIssuer } from '../login/local-issuer.ts'
@@ -12,6 +12,7 @@ import type { Metrics } from '../metrics.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
+import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
 import type { Hints } from '../webhooks/hints.ts'
@@ -50,13 +51,15 @@ export function composeApi(
     routes,
     authenticate,
     keyUses,
+    declaredEventTypes: async () => (await listEventTypes(db)).map(({ name }) => name),
     limits: { requestBytesMax: config.requestBytesMax },
     trustedProxies: config.trustedProxies,
     log,
     onAnswer: metrics.answered,
   })
   addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools] })
-  addReference(app, createOpenApi(routes, { serviceName: config.serviceName }))
+  const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
+  addReference(app, createServedDocument({ routes, serviceName: config.serviceName, readEventTypes }))
   return {
     app,
     async close() {

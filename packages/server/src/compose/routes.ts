@@ -7,6 +7,7 @@ import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
 import { eventLogRoutes } from '../http/platform/event-log.ts'
+import { eventTypeRoutes } from '../http/platform/event-types.ts'
 import { invoiceRoutes } from '../http/platform/invoices.ts'
 import { restoreRoutes } from '../http/platform/restores.ts'
 import { webhookEventRoutes } from '../http/platform/webhook-events.ts'
@@ -62,6 +63,7 @@ export function composeRoutes(
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
     ...eventLogRoutes({ db }),
     ...webhookEventRoutes({ db }),
+    ...eventTypeRoutes({ db }),
     ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax }),

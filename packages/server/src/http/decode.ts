@@ -95,7 +95,7 @@ export const errorsShownMax = 20
 /** Types are not coerced. Only the numbers of a query string are parsed first, because a query is all text. */
 export function createValidatorCompiler(): FastifySchemaCompiler<object> {
   const ajv = new Ajv({ allErrors: true, verbose: true, removeAdditional: false, useDefaults: true })
-  ajv.addVocabulary(basisMarks)
+  ajv.addVocabulary([...basisMarks, 'x-event-type'])
   for (const [name, problem] of Object.entries(formats)) ajv.addFormat(name, (text) => problem(text) === null)
   return ({ schema, httpPart }) => {
     const validate = ajv.compile(schema)
@@ -169,7 +169,7 @@ function sentence({ keyword, params, data, instancePath, message }: ErrorObject)
     case 'enum':
       return `must be one of ${params.allowedValues.join(', ')}`
     case 'minLength':
-      return 'must not be empty'
+      return params.limit === 1 ? 'must not be empty' : `must have at least ${params.limit} characters`
     case 'maxLength':
       return `must have at most ${params.limit} characters`
     case 'minItems':

@@ -73,6 +73,10 @@ export const operatorOnly = (): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="operator"` },
   })
 
+/** For a type that was removed while the request was in progress. */
+export const unknownEventType = (pointer: string): Fault =>
+  invalid([{ pointer, detail: 'must be one of the event types that are declared, and this one was just removed' }])
+
 export const unavailable = (internal: string, cause?: unknown): Fault =>
   new Fault('service.unavailable', {
     public:

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import fastify, { type FastifyInstance } from 'fastify'
-import type { OpenApi } from './openapi/openapi.ts'
 
 /** In the published package, and in a checkout. */
 const registerFiles = ['../decisions.md', '../../../../docs/decisions/README.md'].map(
@@ -23,9 +22,11 @@ const configuration = {
 }
 
 /** Serves the OpenAPI document, and the API reference that shows it. */
-export function addReference(app: FastifyInstance, document: OpenApi): void {
-  const json = JSON.stringify(document)
-  app.get('/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json))
+export function addReference(app: FastifyInstance, document: () => Promise<string>): void {
+  app.get('/openapi.json', async (_request, reply) => {
+    const json = await document()
+    return reply.type('application/json; charset=utf-8').send(json)
+  })
   app.get('/', async (_request, reply) => reply.redirect('/docs'))
 
   let loading: Promise<Reference> | null = null

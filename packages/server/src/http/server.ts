@@ -6,6 +6,7 @@ import { type AccessCheck, createAccessCheck } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readForm } from './decode.ts'
+import { createEventTypeCheck, hasEventTypes } from './event-type-schemas.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createIdCheck } from './path-parameters.ts'
@@ -29,6 +30,8 @@ export function createHttpServer(deps: {
   routes: readonly Route[]
   authenticate: RequestCheck
   keyUses: KeyUses
+  /** The event types that are declared beside the six, at this moment. */
+  declaredEventTypes: DeclaredEventTypes
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
@@ -50,17 +53,26 @@ export function createHttpServer(deps: {
 
 type RequestCheck = Pick<Authenticate, 'member' | 'operator'>
 
-type RouteDeps = { authenticate: RequestCheck; keyUses: KeyUses; log: RequestLog }
+type DeclaredEventTypes = () => Promise<readonly string[]>
+
+type RouteDeps = {
+  authenticate: RequestCheck
+  keyUses: KeyUses
+  declaredEventTypes: DeclaredEventTypes
+  log: RequestLog
+}
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const accessCheck = createAccessCheck(route, deps)
-  const run = createRunner(route)
+  const run = createRunner(route, deps.declaredEventTypes)
   const needsBody = !isBodyOptional(route)
   const bodySchema = route.body ?? (isRead(route.method) ? undefined : noBody)
   app.route({
     method: route.method,
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(bodySchema && { body: bodySchema }) },
+    // The runner throws the error, unless it is about an event type that is declared.
+    attachValidation: hasEventTypes(route.body),
     config: { passesOnNumbers: route.passesOnNumbers ?? false, needsBody },
     onRequest: accessCheck,
     ...(!isRead(route.method) && {
@@ -81,7 +93,10 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
 }
 
 /** Runs the handler of a route with what the access check and the validation have produced. */
-function createRunner(route: Route): (request: FastifyRequest) => Answer | Promise<Answer> {
+function createRunner(
+  route: Route,
+  declaredEventTypes: DeclaredEventTypes,
+): (request: FastifyRequest) => Answer | Promise<Answer> {
   const checkIds = createIdCheck(route.path)
   const isKeyed = takesIdempotencyKey(route)
 
@@ -98,7 +113,14 @@ function createRunner(route: Route): (request: FastifyRequest) => Answer | Promi
     return (route as MemberRoute).handler(call)
   }
 
-  const { decode } = route
+  const { decode, body: schema } = route
+  if (schema !== undefined && hasEventTypes(schema)) {
+    const checkEventTypes = createEventTypeCheck(schema, declaredEventTypes)
+    return async (request) => {
+      await checkEventTypes(request)
+      return run(request, decode === undefined ? request.body : await decode(request.body))
+    }
+  }
   if (decode === undefined) return (request) => run(request, request.body)
   return async (request) => run(request, await decode(request.body))
 }

@@ -1,8 +1,7 @@
 import type { Transaction } from '../db/database.ts'
-import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../kernel/ids.ts'
 
-export type WebhookSettings = { description: string | null; event_types: EventType[] }
+export type WebhookSettings = { description: string | null; event_types: string[] }
 
 /** Null for a webhook that does not exist or is deleted. Locked: no other change happens until the transaction ends. */
 export const lockWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<WebhookSettings | null> => {

@@ -1,5 +1,4 @@
 import type { Database, Transaction } from '../db/database.ts'
-import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
 import { uuid7Floor } from '../kernel/uuid7.ts'
 import type { PageRequest } from './page.ts'
@@ -7,7 +6,7 @@ import type { PageRequest } from './page.ts'
 export type WebhookRecordRow = {
   id: WebhookId
   url: string
-  event_types: EventType[]
+  event_types: string[]
   description: string | null
   created_by: UserId
   created_at: Date

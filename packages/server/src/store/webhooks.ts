@@ -1,5 +1,4 @@
 import type { Database, Transaction } from '../db/database.ts'
-import type { EventType } from '../domain/event-types.ts'
 import type { OrgId, UserId, WebhookId } from '../kernel/ids.ts'
 import type { Sealed } from '../kernel/master-keys.ts'
 import { endLane } from './delivery/lane-requests.ts'
@@ -8,12 +7,12 @@ import type { PageRequest } from './page.ts'
 export type NewWebhook = {
   id: WebhookId
   url: string
-  eventTypes: readonly EventType[]
+  eventTypes: readonly string[]
   secret: Sealed
   createdBy: UserId
 }
 
-export type WebhookRow = { id: WebhookId; url: string; event_types: EventType[]; created_at: Date }
+export type WebhookRow = { id: WebhookId; url: string; event_types: string[]; created_at: Date }
 
 /** Inserts unless the organization already has `webhooksMax`. Call it with the organization locked. */
 export const insertWebhook = async (

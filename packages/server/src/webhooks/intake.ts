@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { type Database, isLockTimeout, wasRejected } from '../db/database.ts'
 import type { Actor, AuditEntry } from '../domain/audit.ts'
-import type { EventType } from '../domain/event-types.ts'
 import { eventBody, type IntakeEvent } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
@@ -29,7 +28,7 @@ export type Intake = {
   ): Promise<T>
 }
 
-type Content = { type: EventType; data: unknown }
+type Content = { type: string; data: unknown }
 type Event = StoredEvent & Content & { orgId: OrgId; isNamed: boolean }
 type Request = { actor: Actor; events: readonly Event[] }
 type Waiting = Request & { resolve(): void; reject(error: unknown): void }

@@ -1,4 +1,3 @@
-import type { EventType } from '../domain/event-types.ts'
 import { eventBody, type NewEvent } from '../domain/events.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
 import type { PublishingTransaction } from '../store/publishing-transaction.ts'
@@ -19,7 +18,7 @@ export async function publish(tx: PublishingTransaction, { orgId, type, data }: 
 export async function publishSample(
   tx: PublishingTransaction,
   { orgId, webhookId }: { orgId: OrgId; webhookId: WebhookId },
-  { type, data }: { type: EventType; data: object },
+  { type, data }: { type: string; data: object },
 ): Promise<Id<'evt'>> {
   const id = newId('evt')
   const body = eventBody({ id, type, at: new Date(), data: { test: true, ...data } })

@@ -1,13 +1,50 @@
 import { sampleData } from '../../domain/event-samples.ts'
-import { type EventType, eventTypes } from '../../domain/event-types.ts'
+import { type CustomEventType, type EventType, eventTypes, firesWhen } from '../../domain/event-types.ts'
 import type { EventData } from '../../domain/events.ts'
+import { parseExactly } from '../../kernel/exact-json.ts'
 import { type IdPrefix, idPattern } from '../../kernel/ids.ts'
 import { type Basis, type Choice, choice, chosen, type Json, specified, withChoices } from '../basis.ts'
+import { dataComponent, inPascalCase } from './custom-types.ts'
 import { exampleEvent } from './examples.ts'
 
-/** What we send to the URL of a webhook, by event type. */
-export const deliveryWebhooks = (serviceName: string): Record<string, { post: Json }> =>
-  Object.fromEntries(eventTypes.map((type) => [type, { post: delivery(serviceName, type) }]))
+/** What we send to the URL of a webhook, by event type: the six, and those that are declared. */
+export const deliveryWebhooks = (
+  serviceName: string,
+  custom: readonly CustomEventType[],
+): Record<string, { post: Json }> => {
+  const described = [...eventTypes.map(publishedType), ...custom.map(declaredType)]
+  return Object.fromEntries(described.map((type) => [type.name, { post: delivery(serviceName, type) }]))
+}
+
+type Described = { name: string; firesWhen: string; basis: Basis; data: Json; example: unknown }
+
+const publishedType = (name: EventType): Described => ({
+  name,
+  firesWhen: firesWhen[name],
+  basis: specified,
+  data: {
+    type: 'object',
+    description: 'What there is to tell about it. Fields may be added.',
+    properties: fields[name],
+    ...withChoices(chosen(15), [
+      testMark,
+      choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
+    ]),
+  },
+  example: sampleData(name),
+})
+
+const declaredType = ({ name, description, example }: CustomEventType): Described => ({
+  name,
+  firesWhen: /[.!?]$/.test(description) ? description : `${description}.`,
+  basis: chosen(93),
+  data: {
+    $ref: `#/components/schemas/${dataComponent(name)}`,
+    description: 'What there is to tell about it.',
+    ...withChoices(chosen(93), [testMark]),
+  },
+  example: parseExactly(example),
+})
 
 const sending: Choice[] = [
   choice(
@@ -27,21 +64,23 @@ const sending: Choice[] = [
   choice(46, 'The name is looked up for every new connection, and the address checked on the socket that is used.'),
 ]
 
-const delivery = (serviceName: string, type: EventType): Json => ({
-  operationId: `deliver${type.replace(/(?:^|\.)(\w)/g, (_, letter) => letter.toUpperCase())}`,
+const testMark = choice(37, 'A test event also has `"test": true`.')
+
+const delivery = (serviceName: string, { name, firesWhen, basis, data, example }: Described): Json => ({
+  operationId: `deliver${inPascalCase(name)}`,
   tags: ['Events'],
-  summary: type,
-  description: `${events[type].firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
+  summary: name,
+  description: `${firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
   security: [],
-  ...withChoices(specified, sending),
-  parameters: headers(serviceName, type),
+  ...withChoices(basis, sending),
+  parameters: headers(serviceName, name),
   requestBody: {
     required: true,
     ...chosen(15),
     content: {
       'application/json': {
-        schema: eventSchema(type),
-        example: { id: exampleEvent.id, type, timestamp: exampleEvent.timestamp, data: sampleData(type) },
+        schema: eventSchema(name, data),
+        example: { id: exampleEvent.id, type: name, timestamp: exampleEvent.timestamp, data: example },
       },
     },
   },
@@ -72,7 +111,7 @@ const key = choice(14, 'The key is the text of the secret exactly as shown, `whs
 
 const sequenceNumber = { type: 'integer', minimum: 1 }
 
-const headers = (serviceName: string, type: EventType): Json[] => [
+const headers = (serviceName: string, type: string): Json[] => [
   header(`X-${serviceName}-Event`, 'The event type.', withChoices(specified, [brand]), { type: 'string', const: type }),
   header(
     `X-${serviceName}-Signature`,
@@ -103,21 +142,13 @@ const headers = (serviceName: string, type: EventType): Json[] => [
   ),
 ]
 
-const eventSchema = (type: EventType): Json => ({
+const eventSchema = (type: string, data: Json): Json => ({
   type: 'object',
   properties: {
     id: { type: 'string', description: 'The event: the same on every attempt.', ...chosen(15) },
     type: { type: 'string', const: type, description: 'What happened.', ...chosen(15) },
     timestamp: { type: 'string', format: 'date-time', description: 'When it was published.', ...chosen(15) },
-    data: {
-      type: 'object',
-      description: 'What there is to tell about it. Fields may be added.',
-      properties: events[type].data,
-      ...withChoices(chosen(15), [
-        choice(37, 'A test event also has `"test": true`.'),
-        choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
-      ]),
-    },
+    data,
   },
   required: ['id', 'type', 'timestamp', 'data'],
 })
@@ -134,42 +165,24 @@ const reason = {
   'x-chosen': [choice(68, 'Worded by us: nothing of the inside shows.')],
 }
 
-type Events = { [T in EventType]: { firesWhen: string; data: { [F in keyof EventData[T]]: Json } } }
+type Fields = { [T in EventType]: { [F in keyof EventData[T]]: Json } }
 
-/** When each event fires, as the published interface says, and the fields of its data. */
-const events: Events = {
-  'database.created': {
-    firesWhen: 'A database finishes provisioning successfully.',
-    data: { database_id: databaseId, name: text('Its name.') },
-  },
-  'database.failed': {
-    firesWhen: 'A database provisioning job fails.',
-    data: { database_id: databaseId, name: text('Its name.'), reason },
-  },
-  'backup.completed': {
-    firesWhen: 'A backup finishes successfully.',
-    data: { backup_id: backupId, database_id: databaseId, size_bytes: whole('The size of the archive.') },
-  },
-  'backup.failed': {
-    firesWhen: 'A backup job fails.',
-    data: { backup_id: backupId, database_id: databaseId, reason },
-  },
+/** The fields of the data of each event. */
+const fields: Fields = {
+  'database.created': { database_id: databaseId, name: text('Its name.') },
+  'database.failed': { database_id: databaseId, name: text('Its name.'), reason },
+  'backup.completed': { backup_id: backupId, database_id: databaseId, size_bytes: whole('The size of the archive.') },
+  'backup.failed': { backup_id: backupId, database_id: databaseId, reason },
   'restore.completed': {
-    firesWhen: 'A restore into a new database finishes successfully.',
-    data: {
-      restore_id: id('rst', 'The restore.'),
-      backup_id: backupId,
-      database_id: id('db', 'The new database.'),
-    },
+    restore_id: id('rst', 'The restore.'),
+    backup_id: backupId,
+    database_id: id('db', 'The new database.'),
   },
   'invoice.paid': {
-    firesWhen: 'An invoice is marked paid.',
-    data: {
-      invoice_id: id('inv', 'The invoice.'),
-      month: text('The month it is for, such as `2026-01`.'),
-      currency: text('ISO 4217.'),
-      total_minor: whole('The sum, in minor units (cents).'),
-      paid_at: { ...text('When it was marked paid.'), format: 'date-time' },
-    },
+    invoice_id: id('inv', 'The invoice.'),
+    month: text('The month it is for, such as `2026-01`.'),
+    currency: text('ISO 4217.'),
+    total_minor: whole('The sum, in minor units (cents).'),
+    paid_at: { ...text('When it was marked paid.'), format: 'date-time' },
   },
 }

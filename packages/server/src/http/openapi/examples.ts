@@ -107,6 +107,17 @@ export const recordExamples: Record<string, Json> = {
     created_at: createdAt,
     last_used_at: null,
   },
+  EventType: {
+    name: 'database.created',
+    description: 'A database finishes provisioning successfully.',
+    custom: false,
+    example: {
+      id: eventId,
+      type: 'database.created',
+      timestamp: createdAt,
+      data: { database_id: databaseId, name: 'orders' },
+    },
+  },
   RevokedApiKeys: { revoked: [keyId] },
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },
   Webhook: webhook,

@@ -1,5 +1,8 @@
+import type { CustomEventType } from '../../domain/event-types.ts'
 import { type Basis, type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
+import { withEventTypes } from '../event-type-schemas.ts'
 import type { Route } from '../route.ts'
+import { dataSchemas } from './custom-types.ts'
 import { deliveryWebhooks } from './deliveries.ts'
 import { plain } from './nodes.ts'
 import { documentedPath, operationOf } from './operations.ts'
@@ -41,8 +44,19 @@ const bearer: Basis = withChoices(specified, [
   choice(26, 'A login token is a JWT of the operator’s OpenID Connect issuer, or of the local issuer.'),
 ])
 
+type Options = {
+  serviceName?: string
+  /** The event types that are declared beside the six. */
+  custom?: readonly CustomEventType[]
+  /** Names that stored records can have besides: of types that are no longer declared. */
+  removedTypes?: readonly string[]
+}
+
 /** The OpenAPI document, made from the route table and the schemas that validate. */
-export function createOpenApi(routes: readonly Route[], { serviceName = 'Service' } = {}): OpenApi {
+export function createOpenApi(
+  routes: readonly Route[],
+  { serviceName = 'Service', custom = [], removedTypes = [] }: Options = {},
+): OpenApi {
   const schemas: Record<string, Json> = { Problem: plain(problemSchema, {}) }
   const paths: Record<string, Record<string, Json>> = {}
   for (const route of routes) {
@@ -52,7 +66,7 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
   }
   Object.assign(paths, servicePaths())
   for (const path of Object.values(paths)) path['x-other-methods'] = otherMethods(Object.keys(path))
-  return withChoicesDescribed({
+  const described = withChoicesDescribed({
     openapi: '3.1.1',
     info: {
       title: 'Keyhook',
@@ -69,7 +83,7 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
     'x-tagGroups': tagGroups,
     paths,
     'x-any-request': anyRequest,
-    webhooks: deliveryWebhooks(serviceName),
+    webhooks: deliveryWebhooks(serviceName, custom),
     components: {
       schemas,
       securitySchemes: {
@@ -81,7 +95,12 @@ export function createOpenApi(routes: readonly Route[], { serviceName = 'Service
         },
       },
     },
-  }) as OpenApi
+  })
+  const accepted = custom.map(({ name }) => name)
+  const document = withEventTypes(described, { accepted, shown: [...accepted, ...removedTypes] }) as OpenApi
+  // Added last and as they are: what looks like a mark of ours in them is none.
+  Object.assign(document.components.schemas, dataSchemas(custom))
+  return document
 }
 
 /**

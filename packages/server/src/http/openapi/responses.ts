@@ -22,7 +22,7 @@ export function responsesOf(route: Route, schemas: Record<string, Json>): Record
 }
 
 const successContent = (route: Route, schema: Json): Json => ({
-  schema: isPaged(route) ? { ...schema, description: 'Newest first.', ...chosen(2) } : schema,
+  schema: isPaged(route) ? { description: 'Newest first.', ...chosen(2), ...schema } : schema,
   example: exampleOf(schema),
 })
 

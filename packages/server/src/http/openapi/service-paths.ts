@@ -85,6 +85,7 @@ const pages: Page[] = [
         example: { openapi: '3.1.1', info: { title: 'Keyhook', version: '1' }, paths: {} },
       },
     },
+    otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(93) }) },
   },
   {
     path: '/docs',

@@ -1,26 +1,27 @@
 import Type from 'typebox'
 import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
-import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { eventIdPattern, type IntakeEvent, levelsMax, measureData } from '../../domain/events.ts'
 import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
 import { chosen, mark } from '../basis.ts'
 import { errorsShownMax } from '../decode.ts'
+import { acceptedEventType } from '../event-type-schemas.ts'
 import { type Created, conflict, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
+import { createDeclaredCheck } from './declared-data.ts'
 
 const here = chosen(41)
 const eventsMax = 1_000
 const requestBytesMax = 32 * 1_024 * 1_024
 
-type EventBody = { organization_id: OrgId; type: EventType; data: object; id?: string }
+type EventBody = { organization_id: OrgId; type: string; data: object; id?: string }
 
 const newEvent = Type.Object(
   {
     organization_id: mark(here, id('org', 'Whose event it is.')),
-    type: mark(here, Type.Enum([...eventTypes], { description: 'What happened.' })),
+    type: mark(here, acceptedEventType('What happened.')),
     data: mark(
       here,
       Type.Object(
@@ -64,6 +65,7 @@ export function operatorEventRoutes(deps: {
     within: (tx: Transaction, publish: () => Promise<string[]>) => Promise<T>,
   ): Promise<T>
 }): Route[] {
+  const checkDeclared = createDeclaredCheck(deps.db)
   return [
     operatorRoute({
       method: 'POST',
@@ -86,9 +88,13 @@ export function operatorEventRoutes(deps: {
       async handler({ actor, body: given, headers, once }) {
         const list = Array.isArray(given) ? given : [given]
         const events = list.map(({ organization_id: orgId, type, data, id = null }) => ({ orgId, type, data, id }))
-        const measured = list.map(({ data }) => measureData(data, deps.eventBytesMax))
-        const check = () => checkEvents(deps.db, list, measured, (i) => (Array.isArray(given) ? `/${i}` : ''))
-        if (measured.some(({ fault }) => fault !== null)) await check()
+        const found = list.map(({ data }) => sizeProblems(data, deps.eventBytesMax))
+        // The other data may be too deep or too large for a schema.
+        const isFit = (_: unknown, i: number) => found[i]!.length === 0
+        const declared = await checkDeclared(list.filter(isFit))
+        const problems = found.map((own) => (own.length > 0 ? own : declared.shift()!))
+        const check = () => checkEvents(deps.db, list, problems, (i) => (Array.isArray(given) ? `/${i}` : ''))
+        if (problems.some((own) => own.length > 0)) await check()
         const answerOf = (ids: readonly string[]): Created => {
           const records = ids.map((eventId) => ({ id: eventId }))
           return { status: 202, body: Array.isArray(given) ? records : records[0]! }
@@ -115,11 +121,16 @@ function accepted() {
   )
 }
 
+const sizeProblems = (data: object, bytesMax: number): FieldError[] => {
+  const { fault } = measureData(data, bytesMax)
+  return fault === null ? [] : [{ pointer: '/data', detail: fault }]
+}
+
 /** Throws all problems of the events together, up to the number that is shown for any body. */
 async function checkEvents(
   db: Database,
   list: readonly EventBody[],
-  measured: readonly { fault: string | null }[],
+  problems: readonly (readonly FieldError[])[],
   pointer: (i: number) => string,
 ): Promise<void> {
   const known = await existingOrganizations(db, [...new Set(list.map((event) => event.organization_id))])
@@ -127,8 +138,7 @@ async function checkEvents(
     if (!known.has(event.organization_id)) {
       return [{ pointer: `${pointer(i)}/organization_id`, detail: 'must be an organization that exists' }]
     }
-    const { fault } = measured[i]!
-    return fault === null ? [] : [{ pointer: `${pointer(i)}/data`, detail: fault }]
+    return problems[i]!.map((one) => ('pointer' in one ? { ...one, pointer: pointer(i) + one.pointer } : one))
   })
   const [first, ...others] = faults.slice(0, errorsShownMax)
   if (first !== undefined) throw invalid([first, ...others])

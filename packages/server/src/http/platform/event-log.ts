@@ -1,10 +1,11 @@
 import Type, { type Static } from 'typebox'
 import type { Database } from '../../db/database.ts'
-import { type EventType, eventTypes } from '../../domain/event-types.ts'
 import { Fault, invalid } from '../../kernel/faults.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type EventFilter, findPositions, type LoggedEvent, listEvents } from '../../store/delivery/event-log.ts'
 import { choice, chosen, mark } from '../basis.ts'
+import { readTypeFilter } from '../declared-event-types.ts'
+import { shownEventType } from '../event-type-schemas.ts'
 import { pageQuery } from '../lists.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
 import { type Route, route } from '../route.ts'
@@ -19,7 +20,7 @@ const eventRecord = Type.Object(
       Type.Integer({ minimum: 1, description: 'Its number: the events of an organization are 1, 2, 3 without a gap.' }),
     ),
     id: mark(here, Type.String({ description: 'The event.' })),
-    type: mark(here, Type.Enum([...eventTypes], { description: 'Its type.' })),
+    type: mark(here, shownEventType('Its type.')),
     created_at: mark(here, createdAt()),
     body: mark(here, Type.String({ description: 'Exactly what is sent to webhooks, and signed.' })),
   },
@@ -83,7 +84,7 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
       faults: ['not_found', 'events.expired'],
       success: { status: 200, description: 'The events.', schema: Type.Array(eventRecord) },
       async handler({ orgId, query }) {
-        const filter = readFilter(query)
+        const filter = await readFilter(deps.db, query)
         // What is published while the list is read is not in it: in ascending order it might never end.
         const { newest } = await findPositions(deps.db, orgId)
         filter.before = Math.min(filter.before, newest + 1)
@@ -120,13 +121,14 @@ const positionExpired = (expired: number): Fault =>
 
 type ReadFilter = Omit<EventFilter, 'after'> & { after: number | null }
 
-function readFilter({ after, before, since, until, event_types, order }: Static<typeof listQuery>): ReadFilter {
+async function readFilter(db: Database, query: Static<typeof listQuery>): Promise<ReadFilter> {
+  const { after, before, since, until, event_types, order } = query
   return {
     after: after ?? null,
     before: before ?? Number.MAX_SAFE_INTEGER,
     since: readMoment('since', since),
     until: readMoment('until', until),
-    types: readEventTypes(event_types),
+    types: await readTypeFilter(db, event_types),
     order: order ?? 'desc',
   }
 }
@@ -144,15 +146,4 @@ function readMoment(parameter: string, text: string | undefined): Date | null {
   const at = parseMoment(text)
   if (at === null) throw invalid([{ parameter, detail: momentDetail }])
   return at
-}
-
-/** A misspelt type is refused: its list would look as if nothing had happened. */
-function readEventTypes(text: string | undefined): EventType[] | null {
-  if (text === undefined) return null
-  const types = text.split(',').map((type) => type.trim())
-  if (!types.every((type): type is EventType => (eventTypes as readonly string[]).includes(type))) {
-    const detail = `must be event types separated by commas, of ${eventTypes.join(', ')}`
-    throw invalid([{ parameter: 'event_types', detail }])
-  }
-  return types
 }

@@ -1,6 +1,5 @@
 import Type from 'typebox'
 import type { Database } from '../../db/database.ts'
-import { eventTypes } from '../../domain/event-types.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
@@ -13,6 +12,7 @@ import {
   listWebhooksOfEvent,
 } from '../../store/delivery/history.ts'
 import { chosen, mark } from '../basis.ts'
+import { shownEventType } from '../event-type-schemas.ts'
 import { attemptStatuses } from '../published/delivery-schemas.ts'
 import { type Route, route } from '../route.ts'
 import { createdAt, id, moment, nullable } from '../schemas.ts'
@@ -53,7 +53,7 @@ const eventRecord = Type.Object(
       chosen(81),
       nullable(Type.Integer({ minimum: 1, description: 'Its number in the organization; null for a test event.' })),
     ),
-    type: mark(here, Type.Enum([...eventTypes], { description: 'Its type.' })),
+    type: mark(here, shownEventType('Its type.')),
     created_at: mark(here, createdAt()),
     test: mark(here, Type.Boolean({ description: 'Whether it is a test event.' })),
     body: mark(here, Type.String({ description: 'Exactly what is sent.' })),

@@ -4,6 +4,7 @@ import { attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { attemptsCounted, type WebhookRecordRow } from '../../store/webhook-records.ts'
 import { chosen, mark } from '../basis.ts'
+import { acceptedEventType, shownEventType } from '../event-type-schemas.ts'
 import { subscribedTypes, url } from '../published/webhook-schemas.ts'
 import { createdAt, id, label, moment, nullable } from '../schemas.ts'
 
@@ -51,7 +52,7 @@ export const webhookRecord = Type.Object(
   {
     id: mark(here, id('wh', 'The webhook.')),
     url: url(here),
-    event_types: subscribedTypes(here),
+    event_types: subscribedTypes(shownEventType(), here),
     description: mark(here, description()),
     created_by: mark(here, id('usr', 'Who created it.')),
     created_at: mark(here, createdAt()),
@@ -63,7 +64,7 @@ export const webhookRecord = Type.Object(
 export const webhookUpdate = Type.Object(
   {
     description: Type.Optional(mark(here, description())),
-    event_types: Type.Optional(subscribedTypes(here)),
+    event_types: Type.Optional(subscribedTypes(acceptedEventType(), here)),
   },
   { $id: 'WebhookUpdate', additionalProperties: false },
 )

@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import type { Database, Transaction } from '../../db/database.ts'
 import { sampleData } from '../../domain/event-samples.ts'
-import { type EventType, eventTypes } from '../../domain/event-types.ts'
+import { isPublishedType } from '../../domain/event-types.ts'
+import { parseExactly } from '../../kernel/exact-json.ts'
 import { Fault, invalid, notFound } from '../../kernel/faults.ts'
 import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
@@ -10,11 +11,14 @@ import { databaseNowMs } from '../../store/clock.ts'
 import { findLane } from '../../store/delivery/history.ts'
 import { countRecoverable, findRecovery, insertRecovery, type RecoveryRow } from '../../store/delivery/recovery.ts'
 import { redeliver } from '../../store/delivery/redelivery.ts'
+import { findEventTypes } from '../../store/event-types.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
 import { chosen, mark } from '../basis.ts'
+import { acceptedEventType } from '../event-type-schemas.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
+import { unknownEventType } from '../problems.ts'
 import { type Created, conflict, type Route, route } from '../route.ts'
 import { createdAt, id, moment } from '../schemas.ts'
 
@@ -46,7 +50,7 @@ export function webhookSendingRoutes(deps: {
   publishSample(
     tx: PublishingTransaction,
     webhook: { orgId: OrgId; webhookId: WebhookId },
-    sample: { type: EventType; data: object },
+    sample: { type: string; data: object },
   ): Promise<Id<'evt'>>
 }): Route[] {
   const { db } = deps
@@ -73,7 +77,7 @@ export function webhookSendingRoutes(deps: {
       description:
         'Sends a sample of an event type to this webhook alone, subscribed or not. It is signed, retried and recorded like any event; its `data` holds `"test": true`.',
       body: Type.Object(
-        { event_type: mark(chosen(37), Type.Enum([...eventTypes], { description: 'Which sample to send.' })) },
+        { event_type: mark(chosen(37), acceptedEventType('Which sample to send; of a declared type, its example.')) },
         { $id: 'NewTestEvent', additionalProperties: false },
       ),
       faults: ['not_found'],
@@ -86,9 +90,9 @@ export function webhookSendingRoutes(deps: {
         ),
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body, once }) {
-        const sample = { type: body.event_type, data: sampleData(body.event_type) }
         const create = async (tx: PublishingTransaction): Promise<Created> => {
           await keep(tx, orgId, hook)
+          const sample = await sampleOf(tx, body.event_type)
           const details = { event_type: body.event_type }
           await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
           const eventId = await deps.publishSample(tx, { orgId, webhookId: hook }, sample)
@@ -227,6 +231,14 @@ export function webhookSendingRoutes(deps: {
       },
     }),
   ]
+}
+
+/** The data of a test event. A declared type could have been removed since the request was checked. */
+async function sampleOf(tx: Transaction, type: string): Promise<{ type: string; data: object }> {
+  if (isPublishedType(type)) return { type, data: sampleData(type) }
+  const [declared] = await findEventTypes(tx, [type])
+  if (declared === undefined) throw unknownEventType('/event_type')
+  return { type, data: parseExactly(declared.example) as object }
 }
 
 const recoveryRecordOf = (row: RecoveryRow) => ({

@@ -7,6 +7,7 @@ import { recordAudit } from '../../store/audit.ts'
 import { lockWebhook, updateWebhook } from '../../store/webhook-changes.ts'
 import { findWebhookRecord, listWebhookRecords, type WebhookRecordRow } from '../../store/webhook-records.ts'
 import { chosen } from '../basis.ts'
+import { keepDeclared } from '../declared-event-types.ts'
 import { onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { webhookRecord, webhookRecordOf, webhookUpdate } from './webhook-schemas.ts'
@@ -81,6 +82,7 @@ export function webhookSettingsRoutes({ db }: { db: Database }): Route[] {
         await db.begin(async (tx) => {
           const before = await lockWebhook(tx, orgId, id)
           if (before === null) throw notFound(`${id} is not in ${orgId}`)
+          if (body.event_types !== undefined) await keepDeclared(tx, body.event_types)
           const details = changesIn(before, body)
           if (Object.keys(details).length === 0) return
           await updateWebhook(tx, orgId, id, { ...before, ...body, typesChanged: 'event_types' in details })

@@ -1,11 +1,11 @@
 import Type from 'typebox'
-import { eventTypes } from '../../domain/event-types.ts'
 import { readHeaders } from '../../domain/recorded-headers.ts'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
 import { type AttemptId, attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { HistoryRow } from '../../store/delivery/history.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
+import { shownEventType } from '../event-type-schemas.ts'
 import { id, moment, nullable } from '../schemas.ts'
 
 const here = chosen(35)
@@ -70,7 +70,7 @@ export const deliveryRecord = Type.Object(
   {
     id: mark(chosen(18), id('dlv', 'This attempt.')),
     event_id: mark(chosen(18), Type.String({ description: 'The event that was sent.' })),
-    event_type: mark(chosen(18), Type.Enum([...eventTypes], { description: 'Its type.' })),
+    event_type: mark(chosen(18), shownEventType('Its type.')),
     attempt: mark(
       chosen(18),
       Type.Integer({ minimum: 1, description: 'Which attempt of this delivery it is, counted from 1.' }),

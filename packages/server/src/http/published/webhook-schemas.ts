@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { eventTypes } from '../../domain/event-types.ts'
 import { type Basis, type Choice, choice, chosen, mark, specified } from '../basis.ts'
+import { acceptedEventType, shownEventType } from '../event-type-schemas.ts'
 import { createdAt, id } from '../schemas.ts'
 
 export const url = (basis: Basis, ...choices: Choice[]) =>
@@ -22,11 +23,11 @@ const urlRules = [
   choice(28, 'Its address is checked whenever it is called, not here.'),
 ]
 
-export const subscribedTypes = (basis: Basis, ...choices: Choice[]) =>
+export const subscribedTypes = (one: ReturnType<typeof shownEventType>, basis: Basis, ...choices: Choice[]) =>
   mark(
     basis,
     // Without the type, uniqueItems compares every pair, and a long array takes seconds.
-    Type.Array(Type.Enum([...eventTypes], { type: 'string' }), {
+    Type.Array(one, {
       minItems: 1,
       maxItems: eventTypes.length,
       uniqueItems: true,
@@ -38,14 +39,19 @@ export const subscribedTypes = (basis: Basis, ...choices: Choice[]) =>
 const shown = () => ({
   id: mark(chosen(13), id('wh', 'The <webhook_id> of other paths.')),
   url: url(chosen(13)),
-  event_types: subscribedTypes(chosen(13)),
+  event_types: subscribedTypes(shownEventType(), chosen(13)),
   created_at: mark(chosen(13), createdAt()),
 })
 
 export const newWebhook = Type.Object(
   {
     url: url(specified, ...urlRules),
-    event_types: subscribedTypes(specified, choice(8, 'At least one, and none of them twice.')),
+    event_types: subscribedTypes(
+      acceptedEventType(),
+      specified,
+      choice(8, 'At least one, and none of them twice.'),
+      choice(93, 'One of the six, or a type that the operator has declared.'),
+    ),
   },
   { $id: 'NewWebhook', additionalProperties: false },
 )

@@ -10,6 +10,7 @@ import { hasAttemptInFlight } from '../../store/delivery/history.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
 import { choice, specified } from '../basis.ts'
+import { keepDeclared } from '../declared-event-types.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
@@ -53,6 +54,7 @@ export function webhookRoutes(deps: {
         }
         const details = { url: body.url, event_types: [...body.event_types] }
         const row = await deps.holdOrganization(orgId, async (tx) => {
+          await keepDeclared(tx, body.event_types)
           const [inserted] = await Promise.all([
             insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax),
             recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details }),

@@ -1,5 +1,4 @@
 import type { Database } from '../../db/database.ts'
-import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 
 /*
@@ -17,7 +16,7 @@ export const findPositions = async (db: Database, orgId: OrgId): Promise<EventPo
   return { newest: Number(row!.newest), expired: Number(row!.expired) }
 }
 
-export type LoggedEvent = { sequence: string; id: string; type: EventType; created_at: Date; body: string }
+export type LoggedEvent = { sequence: string; id: string; type: string; created_at: Date; body: string }
 
 export type EventFilter = {
   after: number

@@ -1,9 +1,8 @@
 import type { Database, Executor } from '../../db/database.ts'
-import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 
 /** `body`: the exact text that is sent and signed. */
-export type StoredEvent = { id: string; type: EventType; body: string }
+export type StoredEvent = { id: string; type: string; body: string }
 
 export class UnknownOrganization extends Error {
   constructor(orgId: OrgId) {

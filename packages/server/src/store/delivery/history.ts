@@ -1,5 +1,4 @@
 import type { Database, Executor } from '../../db/database.ts'
-import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 
 type AttemptRow = {
@@ -23,7 +22,7 @@ type AttemptRow = {
   next_attempt_at: Date | null
 }
 
-export type HistoryRow = AttemptRow & { event_id: string; event_type: EventType }
+export type HistoryRow = AttemptRow & { event_id: string; event_type: string }
 
 /** Null for a webhook that does not exist or is deleted. */
 export const findLane = async (
@@ -119,7 +118,7 @@ export type EventWebhookRow = {
 export const listWebhooksOfEvent = (
   db: Database,
   orgId: OrgId,
-  event: { seq: string; type: EventType; created_at: Date },
+  event: { seq: string; type: string; created_at: Date },
 ) => db<EventWebhookRow[]>`
   select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
     w.created_at > ${event.created_at} as created_later,

@@ -1,4 +1,3 @@
-import type { EventType } from '../../domain/event-types.ts'
 import type { SendErrorCode } from '../../domain/send-errors.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import type { Sealed } from '../../kernel/master-keys.ts'
@@ -8,7 +7,7 @@ import type { Sealed } from '../../kernel/master-keys.ts'
 /** What the headers of an attempt depend on. */
 export type SentContent = {
   eventId: string
-  eventType: EventType
+  eventType: string
   body: Buffer
   /** Signed as webhook-timestamp. */
   startedAtMs: number

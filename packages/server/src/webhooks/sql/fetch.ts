@@ -1,5 +1,4 @@
 import type { Database } from '../../db/database.ts'
-import type { EventType } from '../../domain/event-types.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { plainArray } from './arrays.ts'
 
@@ -10,7 +9,7 @@ export type DueDelivery = {
   laneId: number
   eventSeq: number
   eventId: string
-  eventType: EventType
+  eventType: string
   body: Buffer
   publishedAtMs: number
   /** The public number of the event, and of the one published to this webhook before it. Null for a test event. */
@@ -25,7 +24,7 @@ type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body
 
 type FetchedRow = { org_id: OrgId; seq: string } & (
   | { lane_id: string; attempt: number; try: number; previous_sequence: string | null }
-  | { lane_id: null; id: string; type: EventType; published_ms: string; body: string; sequence: string | null }
+  | { lane_id: null; id: string; type: string; published_ms: string; body: string; sequence: string | null }
 )
 
 /**
