@@ -15,6 +15,7 @@ import { createAccessLookup } from '../store/access-batch.ts'
 import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
+import { createEventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes } from './probes.ts'
 import { composeRoutes } from './routes.ts'
@@ -41,12 +42,18 @@ export function composeApi(
   })
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
   const intakeDb = connect(target, { name: 'keyhook intake', connectionsMax: intakeConnections, silentMsMax })
+  const feed = createEventFeed({
+    db,
+    hints: parts.hints,
+    limits: { readersMax: config.streamsMax, readersPerOrgMax: config.streamsPerOrgMax },
+    onError: (err) => log.debug({ err }, 'events.poll_failed'),
+  })
   const authenticate = createAuthenticate({
     lookup: createAccessLookup(accessDb),
     loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
     isOperatorToken: createOperatorTokenLookup(accessDb),
   })
-  const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses })
+  const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses, feed })
   const app = createHttpServer({
     routes,
     authenticate,
@@ -63,7 +70,8 @@ export function composeApi(
   return {
     app,
     async close() {
-      await app.close()
+      // Streams have no end of their own, and closing the server waits for all answers.
+      await Promise.all([feed.close(), app.close()])
       await keyUses.close()
       await Promise.all([accessDb.end({ timeout: 5 }), intakeDb.end({ timeout: 5 })])
     },

@@ -7,6 +7,7 @@ import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
 import { eventLogRoutes } from '../http/platform/event-log.ts'
+import { eventStreamRoutes } from '../http/platform/event-stream.ts'
 import { eventTypeRoutes } from '../http/platform/event-types.ts'
 import { invoiceRoutes } from '../http/platform/invoices.ts'
 import { restoreRoutes } from '../http/platform/restores.ts'
@@ -25,6 +26,7 @@ import type { Installation } from '../startup/open.ts'
 import { createHoldOrganization } from '../store/hold-organization.ts'
 import type { KeyUses } from '../store/key-uses.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
+import type { EventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
 import { publish, publishSample } from '../webhooks/publish.ts'
@@ -39,7 +41,15 @@ export function composeRoutes(
     intakeDb,
     authenticate,
     keyUses,
-  }: { queue: JobQueue; hints: Hints; intakeDb: Database; authenticate: Authenticate; keyUses: KeyUses },
+    feed,
+  }: {
+    queue: JobQueue
+    hints: Hints
+    intakeDb: Database
+    authenticate: Authenticate
+    keyUses: KeyUses
+    feed: EventFeed
+  },
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
@@ -62,6 +72,7 @@ export function composeRoutes(
     ...webhookSettingsRoutes({ db }),
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
     ...eventLogRoutes({ db }),
+    ...eventStreamRoutes({ db, feed }),
     ...webhookEventRoutes({ db }),
     ...eventTypeRoutes({ db }),
     ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),

@@ -7,6 +7,7 @@ import type { OrgId, UserId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { Basis, Choice } from './basis.ts'
+import type { EventStream } from './event-stream.ts'
 import type { Tag } from './openapi/tags.ts'
 import type { PathParams } from './path-parameters.ts'
 
@@ -24,6 +25,7 @@ export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<strin
   params: Params
   query: Query
   body: Body
+  headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
 export type Listing<Row> = {
@@ -47,6 +49,7 @@ export type Answer =
   | { status: 200; body: object }
   // biome-ignore lint/suspicious/noExplicitAny: the row type differs per list; the functions of one list agree on it.
   | { status: 200; list: Listing<any> }
+  | { status: 200; stream: EventStream }
   | Created
   | { status: 204; headers?: Readonly<Record<string, string>> }
 
@@ -94,6 +97,8 @@ type RouteShape = {
     status: 200 | 201 | 202 | 204
     description: string
     schema?: TSchema
+    /** JSON unless it says otherwise. */
+    mediaType?: string
     headers?: readonly DocumentedHeader[]
   }
   /** Problem codes of this route beyond those that every route can answer. */

@@ -6,6 +6,7 @@ import { type AccessCheck, createAccessCheck } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
 import { readForm } from './decode.ts'
+import { sendEventStream } from './event-stream.ts'
 import { createEventTypeCheck, hasEventTypes } from './event-type-schemas.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
@@ -127,13 +128,17 @@ function createRunner(
 
 function send(reply: FastifyReply, answer: Answer, accessCheck: AccessCheck, log: RequestLog): void {
   reply.code(answer.status)
+  const recheckAccess = () =>
+    new Promise<void>((resolve, reject) =>
+      accessCheck(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
+    )
+  const onAborted = (error: unknown) => log.aborted(reply, error)
+  if ('stream' in answer) {
+    log.answered(reply)
+    return void sendEventStream(reply, answer.stream, { recheckAccess, onAborted })
+  }
   // A list can still fail, for its cursor or because of the database: it is logged after the first page.
   if ('list' in answer) {
-    const recheckAccess = () =>
-      new Promise<void>((resolve, reject) =>
-        accessCheck(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
-      )
-    const onAborted = (error: unknown) => log.aborted(reply, error)
     sendList(reply, answer.list, reply.request.query as PageQuery, { recheckAccess, onAborted })
       .then(() => log.answered(reply))
       .catch((error) => reply.send(error))

@@ -45,7 +45,7 @@ export const serverSettings = {
     'KEYHOOK_DATABASE_CONNECTIONS',
     '10',
     integer(1, 1_000, 'a number of connections'),
-    'Most PostgreSQL connections that a process shares among its work. Besides these it has up to 2 for authentication and 4 for event intake (`api`), 7 for deliveries (`dispatcher`) and 5 for jobs (`jobs`; `api` from the first job that it enqueues).',
+    'Most PostgreSQL connections that a process shares among its work. Besides these it has up to 2 for authentication, 4 for event intake and, from the first event stream on, 1 for hints (`api`), 7 for deliveries (`dispatcher`) and 5 for jobs (`jobs`; `api` from the first job that it enqueues).',
   ),
   dataDir: setting(
     'KEYHOOK_DATA_DIR',
@@ -111,6 +111,18 @@ export const serverSettings = {
     'off',
     oneOf('on', 'off'),
     '`on`: API keys cannot create or revoke API keys; that takes a login token.',
+  ),
+  streamsMax: setting(
+    'KEYHOOK_STREAMS_MAX',
+    '1000',
+    integer(0, 100_000, 'a number of streams'),
+    'Most event streams that a process keeps open.',
+  ),
+  streamsPerOrgMax: setting(
+    'KEYHOOK_STREAMS_PER_ORG_MAX',
+    '100',
+    integer(0, 100_000, 'a number of streams'),
+    'Most of them for one organization.',
   ),
   webhooksPerOrgMax: setting(
     'KEYHOOK_WEBHOOKS_PER_ORG_MAX',

@@ -20,7 +20,10 @@ export type Hints = {
   give(orgIds: readonly OrgId[] | null): void
   /** Returns a function that removes the listener. */
   onHint(listener: Listener): () => void
-  /** Passes on hints of other processes. Behind a transaction pooler none may arrive. Returns a function that ends it. */
+  /**
+   * Passes on hints of other processes, on one connection however often it is called. Behind a transaction pooler none may arrive.
+   * Returns a function that ends it, once all who called have ended it.
+   */
   listen(): Promise<() => Promise<void>>
 }
 
@@ -31,9 +34,19 @@ export function createHints({ db, onError }: { db: Database; onError(error: unkn
   let pending = new Set<OrgId>()
   let isAny = false
   let isNotifying = false
+  /** The connection for hints of others, and how many use it. */
+  let listening: Promise<() => Promise<void>> | null = null
+  let users = 0
 
   const callListeners: Listener = (orgIds) => {
     for (const listener of listeners) listener(orgIds)
+  }
+
+  function onPayload(payload: string): void {
+    const [from, ids = ''] = payload.split(' ')
+    if (from === sender) return
+    const orgIds = ids.split(',')
+    callListeners(orgIds.every((id) => isId('org', id)) ? orgIds : null)
   }
 
   function takePayload(): string {
@@ -68,12 +81,21 @@ export function createHints({ db, onError }: { db: Database; onError(error: unkn
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
-    listen: () =>
-      db.listen(channel, (payload) => {
-        const [from, ids = ''] = payload.split(' ')
-        if (from === sender) return
-        const orgIds = ids.split(',')
-        callListeners(orgIds.every((id) => isId('org', id)) ? orgIds : null)
-      }),
+    async listen() {
+      users += 1
+      listening ??= db.listen(channel, onPayload)
+      await listening.catch((error) => {
+        users -= 1
+        listening = null
+        throw error
+      })
+      return async () => {
+        users -= 1
+        if (users > 0) return
+        const ended = listening
+        listening = null
+        await ended?.then((stop) => stop())
+      }
+    },
   }
 }

@@ -76,14 +76,17 @@ function pathOf(route: Route, ids: Record<string, string> = {}): string {
 
 /** Sends a body that no route accepts, so that an allowed request changes nothing: it is answered 422. */
 const knock = (route: Route, token: string | null, ids?: Record<string, string>): Promise<Reply<{ code: string }>> =>
-  call(api.url + pathOf(route, ids), {
+  call(api.url + pathOf(route, ids) + (isStream(route) ? '?nobody_takes_this=true' : ''), {
     method: route.method,
     token,
     ...(route.body && { body: { nobody_takes_this: true } }),
   })
 
+/** Its answer has no end. */
+const isStream = (route: Route): boolean => route.success.mediaType === 'text/event-stream'
+
 const letIn = (route: Route): number[] => {
-  if (route.body) return [422]
+  if (route.body || isStream(route)) return [422]
   // The caller's token is missing.
   if (route.path === '/operator/v1/authorize') return [401]
   const subordinate = route.path.replace(':orgId', '').includes(':')

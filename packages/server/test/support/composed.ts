@@ -49,6 +49,7 @@ export const routesOf = (installation: Installation): Route[] =>
       isOperatorToken: async () => false,
     }),
     keyUses: { note() {}, close: async () => {} },
+    feed: { open: () => null, stopping: new AbortController().signal, close: async () => {} },
   })
 
 /** The parts of `serve --role dispatcher`; with `hints` if another part of the process publishes. */

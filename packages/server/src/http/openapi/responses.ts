@@ -9,13 +9,13 @@ import { header, noStore, plain } from './nodes.ts'
 
 /** The responses of an operation by status: its success, and every problem. */
 export function responsesOf(route: Route, schemas: Record<string, Json>): Record<string, Json> {
-  const { status, description, schema } = route.success
+  const { status, description, schema, mediaType = 'application/json' } = route.success
   return {
     [status]: {
       description,
       ...chosen(1),
       headers: { ...successHeaders(route), ...noStore },
-      ...(schema && { content: { 'application/json': successContent(route, plain(schema, schemas)) } }),
+      ...(schema && { content: { [mediaType]: successContent(route, plain(schema, schemas)) } }),
     },
     ...problemsOf(route),
   }

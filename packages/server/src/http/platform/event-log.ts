@@ -27,7 +27,7 @@ const eventRecord = Type.Object(
   { $id: 'EventRecord', additionalProperties: false },
 )
 
-const eventRecordOf = (row: LoggedEvent) => ({
+export const eventRecordOf = (row: LoggedEvent) => ({
   sequence: Number(row.sequence),
   id: row.id,
   type: row.type,
@@ -39,7 +39,7 @@ const position = (description: string) => Type.Optional(mark(here, Type.Integer(
 const moment = (description: string) =>
   Type.Optional(mark(here, Type.String({ maxLength: 40, description, examples: ['2026-01-31T12:00:00Z'] })))
 
-const eventTypesQuery = Type.Optional(
+export const eventTypesQuery = Type.Optional(
   mark(
     here,
     Type.String({
@@ -65,7 +65,7 @@ const listQuery = Type.Object(
   { additionalProperties: false },
 )
 
-const oldestKept = choice(84, 'A position before the oldest event that is kept is answered 410.')
+export const oldestKept = choice(84, 'A position before the oldest event that is kept is answered 410.')
 
 export function eventLogRoutes(deps: { db: Database }): Route[] {
   return [
@@ -113,7 +113,7 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
   ]
 }
 
-const positionExpired = (expired: number): Fault =>
+export const positionExpired = (expired: number): Fault =>
   new Fault('events.expired', {
     public: `The events up to ${expired} are not all kept any more. Start at \`oldest_sequence\`, and read the state that you missed from the API.`,
     members: { oldest_sequence: expired + 1 },

@@ -53,3 +53,38 @@ export const listEvents = async (
     ${order === 'asc' ? db`order by e.sequence` : db`order by e.sequence desc`}`
   return { events: rows.filter((row) => row.sequence !== null), expired: Number(rows[0]!.expired) }
 }
+
+/** Events per read of a stream, and bytes of their bodies after which a read ends. Each slow reader keeps one read in memory. */
+const streamedEvents = 100
+const streamedBytes = 256 * 1_024
+
+/** `isEnd`: there were no more at that moment. */
+export type EventBatch = { events: LoggedEvent[]; expired: number; isEnd: boolean }
+
+/** The next events after a position, of every type. */
+export const readEventsAfter = async (db: Database, orgId: OrgId, after: number): Promise<EventBatch> => {
+  const rows = await db<({ expired: string } & (LoggedEvent | { sequence: null }) & { bytes: string | null })[]>`
+    select x.expired, e.*
+    from (
+      select coalesce(max(last_sequence), 0) as expired from keyhook.expired_events where org_id = ${orgId}
+    ) x
+    left join lateral (
+      select e.*, sum(octet_length(body)) over (order by sequence) as bytes
+      from (
+        select sequence, id, type, created_at, body from keyhook.events
+        where org_id = ${orgId} and sequence > ${after}
+        order by sequence limit ${streamedEvents}
+      ) e
+    ) e on e.bytes - octet_length(e.body) < ${streamedBytes}
+    order by e.sequence`
+  const events = rows.filter((row) => row.sequence !== null)
+  const isEnd = events.length < streamedEvents && Number(rows.at(-1)!.bytes) < streamedBytes
+  return { events, expired: Number(rows[0]!.expired), isEnd }
+}
+
+/** Those of the organizations that have published, with their newest numbers. */
+export const listNewest = async (db: Database, orgIds: readonly OrgId[]): Promise<Map<OrgId, number>> => {
+  const rows = await db<{ org_id: OrgId; last_sequence: string }[]>`
+    select org_id, last_sequence from keyhook.event_counters where org_id = any (${orgIds}::text[])`
+  return new Map(rows.map((row) => [row.org_id, Number(row.last_sequence)]))
+}
