@@ -139,6 +139,10 @@ create table keyhook.webhooks (
   created_by    text collate "C" not null references keyhook.users,
   created_at    timestamptz not null default now(),
   deleted_at    timestamptz,
+  -- Counts changes of what is sent and how. The lane has the same number; the two are written together.
+  version       integer not null default 0,
+  -- Deliveries per second; null: no limit.
+  rate_limit    real check (rate_limit > 0),
   -- The lane's id, so that publishing reads this table alone.
   lane_id       bigint generated always as identity,
   primary key (org_id, id),
@@ -156,6 +160,14 @@ create table keyhook.event_types (
   schema      text not null,
   example     text not null,
   removed_at  timestamptz
+);
+
+-- URLs that webhooks had before, and until when: attempts are shown with the one that was called.
+create table keyhook.earlier_urls (
+  lane_id bigint not null,
+  until   timestamptz not null,
+  url     text not null,
+  primary key (lane_id, until)
 );
 
 -- One row per organization that has published. A publisher holds its lock until it commits, so sequence numbers have no gaps and
@@ -224,6 +236,10 @@ create table keyhook.lanes (
   -- Start time of the server that granted the lease. A standby that takes over may lack the last commits, so no lease outlives
   -- its server.
   lease_server        timestamptz,
+  -- The version of the webhook's settings. Beginning compares it, so that no attempt begins with settings of before a change.
+  version             integer not null default 0,
+  -- Nothing is begun before then. A free lane that has work is due then, so that it goes on by itself.
+  paused_until        timestamptz,
   -- Set when the webhook is deleted: nothing is begun any more.
   ended_at            timestamptz,
   unique (org_id, webhook_id),

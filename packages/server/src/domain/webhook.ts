@@ -3,6 +3,14 @@ import { randomBytes } from 'node:crypto'
 /** In the format of Standard Webhooks. The specified signature uses the whole text as its key, prefix included. */
 export const mintWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`
 
+/** How long a pause lasts, and at most. Events of a paused webhook wait however long, so the limit is for their receivers. */
+export const pauseMsDefault = 7 * 86_400_000
+export const pauseMsMax = 30 * 86_400_000
+
+/** Deliveries per second. */
+export const rateLimitMin = 0.1
+export const rateLimitMax = 1_000
+
 /** The problem with a webhook URL, or null. Its address is checked when it is used. */
 export function webhookUrlProblem(text: string): string | null {
   // The URL parser silently removes tabs, newlines and outer spaces, so we would call another URL than was given.

@@ -8,6 +8,9 @@ export type WebhookRecordRow = {
   url: string
   event_types: string[]
   description: string | null
+  /** Null when it is not paused. */
+  paused_until: Date | null
+  rate_limit: number | null
   created_by: UserId
   created_at: Date
   since: Date
@@ -50,7 +53,8 @@ export const onlyOrderedScans = async (tx: Transaction): Promise<void> => {
 export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before, limit, nowMs }: RecordsRequest) => tx<
   WebhookRecordRow[]
 >`
-  select w.id, w.url, w.event_types, w.description, w.created_by, w.created_at,
+  select w.id, w.url, w.event_types, w.description, w.rate_limit, w.created_by, w.created_at,
+    case when l.paused_until > now() then l.paused_until end as paused_until,
     coalesce(oldest.started_at, to_timestamp(${nowMs - healthMs} / 1000.0)) as since,
     (total.count - bad.failed - bad.interrupted)::int as succeeded, bad.failed::int as failed,
     failure.id as failure_id, failure.started_at as failure_at, failure.error_code as failure_code,

@@ -199,11 +199,22 @@ describe('a change whose audit entry cannot be written does not happen', () => {
     },
   )
 
-  const tables = ['api_keys', 'webhooks', 'events', 'retries', 'recoveries', 'databases', 'backups', 'restores']
+  const tables = [
+    'api_keys',
+    'webhooks',
+    'lanes',
+    'events',
+    'retries',
+    'recoveries',
+    'databases',
+    'backups',
+    'restores',
+  ]
 
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
       (select array_agg(w order by id) from keyhook.webhooks w) as webhooks,
+      (select array_agg(paused_until order by id) from keyhook.lanes) as pauses,
       (select array_agg(status order by id) from keyhook.databases) as databases,
       (select array_agg(status order by id) from keyhook.backups) as backups`
 })

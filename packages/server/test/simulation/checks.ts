@@ -42,12 +42,15 @@ export function createChecks(
     leased({ id, owner, dueMs }: LaneRow, nowMs: number): void {
       if (owner !== null && dueMs! > nowMs) fail(`lane ${id} is leased while ${owner} holds it`)
     },
-    /** These attempts are on disk: first attempts in order, none left out, none twice. */
-    begun(host: Host, attempts: readonly NewAttempt[], answer: ReadonlyMap<string, number>): void {
-      for (const { laneId, eventSeq, attempt, attemptId, token } of attempts) {
+    /** These attempts are on disk: first attempts in order, none left out, none twice; no webhook is paused or has changed. */
+    begun(host: Host, attempts: readonly NewAttempt[], answer: ReadonlyMap<string, number>, nowMs: number): void {
+      for (const { laneId, eventSeq, attempt, attemptId, token, version } of attempts) {
         // The same statement may arrive twice.
         if (!answer.has(attemptId) || begunIds.has(attemptId)) continue
         begunIds.add(attemptId)
+        const lane = model.lanes.get(laneId)!
+        if (lane.pausedMs !== null && lane.pausedMs > nowMs) fail(`lane ${laneId} is paused, and ${attemptId} begins`)
+        if (lane.version !== version) fail(`${attemptId} of lane ${laneId} begins with settings of before`)
         const key = keyOf(host, laneId, eventSeq)
         const begun = unsent.get(key) ?? []
         begun.push({ attemptId, token })

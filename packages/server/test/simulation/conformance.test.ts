@@ -21,7 +21,7 @@ const steps = 300
 const wakesMax = 2
 
 type Tokens = { model: number; real: number }
-type Held = { laneId: number; redeliveryRequests: number; tokens: Tokens }
+type Held = { laneId: number; redeliveryRequests: number; version: number; tokens: Tokens }
 type Begun = Omit<NewAttempt, 'token'> & { tokens: Tokens }
 
 const counts = new Map<string, number>()
@@ -101,11 +101,11 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       const { modelled, fromReal } = await both(
         'lease',
         () => [request],
-        (lanes) => lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, exists: webhook !== null })),
+        (lanes) => lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, limit: webhook?.rateLimit })),
       )
-      for (const { laneId, token, redeliveryRequests } of fromReal) {
+      for (const { laneId, token, redeliveryRequests, version } of fromReal) {
         const tokens = { real: token, model: modelled.find((lane) => lane.laneId === laneId)!.token }
-        held.push({ laneId, redeliveryRequests, tokens })
+        held.push({ laneId, redeliveryRequests, version, tokens })
       }
     },
     (draw) => {
@@ -140,12 +140,18 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
         [...due.splice(-draw.int(1, 4)), ...retries].map((one) => [`${one.laneId} ${one.eventSeq}`, one]),
       )
       const lanes = new Map([...model.lanes.keys()].map((laneId) => [laneId, tokensOf(draw, laneId)]))
+      // Now and then the settings have changed since the holder read them.
+      const versions = new Map(
+        [...model.lanes.values()].map(({ id, version }) => [id, draw.chance(0.95) ? version : version - 1]),
+      )
       const given: Begun[] = []
       for (const { laneId, eventSeq, attempts, tries } of deliveries.values()) {
         const tokens = lanes.get(laneId)
         const attempt = attempts + (draw.chance(0.95) ? 1 : 2)
         if (tokens === undefined) continue
-        given.push({ laneId, eventSeq, attempt, tries, tokens, attemptId: uuid7(Date.now()), startedAtMs: Date.now() })
+        const version = versions.get(laneId)!
+        const attemptId = uuid7(Date.now())
+        given.push({ laneId, eventSeq, attempt, tries, tokens, version, attemptId, startedAtMs: Date.now() })
       }
       const call = () =>
         both(
@@ -179,7 +185,12 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     },
     (draw) => {
       const some = pickSome(draw, held)
-      return both('renew', (side) => [some.map((lane) => withToken(lane, side))])
+      return both(
+        'renew',
+        (side) => [some.map((lane) => withToken(lane, side))],
+        (lanes) =>
+          lanes.map(({ changed, ...lane }) => ({ ...lane, to: changed && [changed.version, changed.rateLimit] })),
+      )
     },
     async (draw) => {
       if (held.length === 0) return
@@ -225,6 +236,28 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       expect(model.redeliver(laneId, eventSeq)).toBe(await real.redeliver(laneId, attemptId))
     },
     async (draw) => {
+      if (draw.chance(0.5)) return
+      const laneId = draw.pick([...model.lanes.keys()])
+      const ms = draw.pick([-1, elevenDaysMs])
+      if (model.lanes.get(laneId)!.ended) return
+      model.pause(laneId, nowMs + ms)
+      await real.pause(laneId, ms)
+      count(ms > 0 ? 'paused' : 'pauses that ended', 1)
+    },
+    async (draw) => {
+      const laneId = draw.pick([...model.lanes.keys()])
+      if (model.lanes.get(laneId)!.ended) return
+      model.resume(laneId)
+      await real.resume(laneId)
+    },
+    async (draw) => {
+      const laneId = draw.pick([...model.lanes.keys()])
+      const rateLimit = draw.pick([null, 0.5, 100])
+      if (draw.chance(0.5) || model.lanes.get(laneId)!.ended) return
+      model.change(laneId, rateLimit)
+      await real.change(laneId, rateLimit)
+    },
+    async (draw) => {
       if (draw.chance(0.9)) return
       // Another server takes over; the leases were granted by its predecessor.
       model.standby()()
@@ -249,7 +282,16 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
 })
 
 test('the runs above begin, settle, interrupt, retry, wake and release', () => {
-  for (const what of ['woken', 'first attempts', 'retries', 'begun again', 'failed', 'interrupted', 'released']) {
+  for (const what of [
+    'woken',
+    'first attempts',
+    'retries',
+    'begun again',
+    'failed',
+    'interrupted',
+    'released',
+    'paused',
+  ]) {
     expect(counts.get(what), what).toBeGreaterThan(5)
   }
 })
@@ -266,6 +308,8 @@ function modelRows(model: ReturnType<typeof createModel>) {
       owner: lane.owner,
       due: due(lane.dueMs),
       ended: lane.ended,
+      version: lane.version,
+      paused: due(lane.pausedMs),
     })),
     wakes: model.wakes.map(({ orgId, firstSeq, lastSeq }) => ({ org: orgId, first: firstSeq, last: lastSeq })),
     retries: [...model.retries.values()].map(({ laneId, eventSeq, attempt, tries, dueMs }) => {

@@ -2,8 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
+import { pauseLane, resumeLane } from '../../src/store/delivery/lane-requests.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { redeliver } from '../../src/store/delivery/redelivery.ts'
+import { lockWebhook, updateWebhook } from '../../src/store/webhook-changes.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { publishEvents, publishSampleEvent } from '../../src/webhooks/sql/publish.ts'
 import { templateDatabase } from '../support/postgres.ts'
@@ -63,6 +65,19 @@ export async function createDatabaseTables() {
     async end(laneId: number): Promise<void> {
       await db.begin((tx) => deleteWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId)))
     },
+    async pause(laneId: number, ms: number): Promise<void> {
+      await db.begin((tx) => pauseLane(tx, orgOf.get(laneId)!, webhookOf(laneId), new Date(Date.now() + ms)))
+    },
+    async resume(laneId: number): Promise<void> {
+      await db.begin((tx) => resumeLane(tx, orgOf.get(laneId)!, webhookOf(laneId)))
+    },
+    async change(laneId: number, rateLimit: number | null): Promise<void> {
+      await db.begin(async (tx) => {
+        const webhook = (await lockWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId)))!
+        const changed = { ...webhook, rate_limit: rateLimit }
+        await updateWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId), webhook, changed)
+      })
+    },
     async redeliver(laneId: number, attemptId: string): Promise<boolean> {
       const work = db.begin(async (tx) => {
         const outcome = await redeliver(tx, orgOf.get(laneId)!, webhookOf(laneId), attemptId)
@@ -81,7 +96,8 @@ export async function createDatabaseTables() {
       const [lanes, wakes, retries, inFlight, attempts] = await Promise.all([
         db`select id::int, head_seq::int as head, cursor_seq::int as cursor, redelivery_requests as requests,
             lease_owner as owner, case when due_at is null then 'never' when due_at <= now() then 'now' else 'later' end as due,
-            ended_at is not null as ended
+            ended_at is not null as ended, version,
+            case when paused_until is null then 'never' when paused_until <= now() then 'now' else 'later' end as paused
           from keyhook.lanes`,
         db`select org_id as org, first_seq::int as first, last_seq::int as last from keyhook.wakes`,
         db`select lane_id::int as lane, event_seq::int as seq, attempt, try,

@@ -93,6 +93,26 @@ export function addFaults(deps: {
     trace(`the webhook of lane ${laneId} is deleted`)
     model.end(laneId)
   })
+  // A webhook is paused, and most times resumed before the end.
+  upTo(3, () => {
+    const laneId = someLane()
+    const ms = random.int(1, 8_000)
+    trace(`the webhook of lane ${laneId} is paused for ${ms} ms`)
+    model.pause(laneId, timeline.now() + ms)
+    if (random.chance(0.6))
+      timeline.after(random.int(1, ms), () => {
+        trace(`the webhook of lane ${laneId} is resumed`)
+        model.resume(laneId)
+        if (random.chance(0.7)) hint(model.lanes.get(laneId)!.orgId)
+      })
+  })
+  // The settings of a webhook change.
+  upTo(3, () => {
+    const laneId = someLane()
+    const rateLimit = random.pick([null, 1, 5, 100])
+    trace(`the webhook of lane ${laneId} may have ${rateLimit ?? 'any number of'} deliveries per second`)
+    model.change(laneId, rateLimit)
+  })
   // A redelivery is requested.
   upTo(6, () => {
     if (model.attempts.size === 0) return

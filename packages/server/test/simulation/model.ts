@@ -1,7 +1,7 @@
 import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
 import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
 import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
-import type { HeldLane, LeasedLane } from '../../src/webhooks/sql/lease.ts'
+import type { LeasedLane } from '../../src/webhooks/sql/lease.ts'
 import { createTables, type InFlightRow, keyOf, type LaneRow, type RetryRow } from './tables.ts'
 
 /** Every function of the dispatcher's store, done at once: a statement of PostgreSQL is atomic. */
@@ -19,6 +19,9 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
 
   const isHeld = (lane: LaneRow | undefined, token: number): lane is LaneRow =>
     lane !== undefined && lane.token === token && lane.owner !== null && lane.server === tables.server
+  const isPaused = (lane: LaneRow) => lane.pausedMs !== null && lane.pausedMs > now()
+  const afterPause = (lane: LaneRow, ms: number) => Math.max(ms, lane.pausedMs ?? ms)
+  const settingsOf = ({ rateLimit }: LaneRow) => ({ url: '', secret: { keyId: '', box: Buffer.alloc(0) }, rateLimit })
   const earliest = (times: readonly number[]) => (times.length > 0 ? Math.min(...times) : null)
   const dueDelivery = (lane: LaneRow, eventSeq: number, row?: RetryRow): DueDelivery => {
     const { eventId, publishedMs, sequence } = tables.eventOf(lane.id, eventSeq)!
@@ -35,6 +38,9 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
       tries: row?.tries ?? 0,
     }
   }
+
+  const isOpen = (lane: LaneRow, version: number) => !lane.ended && !isPaused(lane) && lane.version === version
+  const dueNow = (lane: LaneRow) => Math.min(lane.dueMs ?? Number.POSITIVE_INFINITY, afterPause(lane, now()))
 
   const statements: Statements = {
     wake: (after) =>
@@ -59,7 +65,7 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
           }
           if (lane.owner === null) free += 1
           const becomesDue = lane.owner === null && headSeq > lane.cursorSeq
-          tables.update(lane, { headSeq, ...(becomesDue && { dueMs: Math.min(lane.dueMs ?? now(), now()) }) })
+          tables.update(lane, { headSeq, ...(becomesDue && { dueMs: dueNow(lane) }) })
         }
         tables.deleteWakes(taken.filter(({ orgId }) => !orgsLeft.has(orgId)))
         const last = taken.at(-1)
@@ -93,7 +99,9 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
             cursorSeq: lane.cursorSeq,
             redeliveryRequests: lane.redeliveryRequests,
             takenOver: tables.inFlightOf(lane.id).length > 0,
-            webhook: lane.ended ? null : { url: '', secret: { keyId: '', box: Buffer.alloc(0) } },
+            paused: isPaused(lane),
+            version: lane.version,
+            webhook: lane.ended ? null : settingsOf(lane),
           }
         })
       }),
@@ -117,11 +125,13 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
 
     renew: (held) =>
       tables.asynchronous(() =>
-        held.flatMap(({ laneId, token }) => {
+        held.flatMap(({ laneId, token, version }) => {
           const lane = lanes.get(laneId)
           if (!isHeld(lane, token)) return []
           if (!locked.has(laneId)) tables.update(lane, { dueMs: now() + leaseMs() })
-          return [{ laneId, redeliveryRequests: lane.redeliveryRequests, ended: lane.ended }]
+          const changed = lane.version === version || lane.ended ? null : { version: lane.version, ...settingsOf(lane) }
+          const { redeliveryRequests, ended } = lane
+          return [{ laneId, redeliveryRequests, ended, paused: isPaused(lane), changed }]
         }),
       ),
 
@@ -138,9 +148,9 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
         }),
       ),
 
-    isHeld({ laneId, token }: HeldLane) {
+    isHeld({ laneId, token, version }) {
       const lane = lanes.get(laneId)
-      return isHeld(lane, token) && !lane.ended
+      return isHeld(lane, token) && isOpen(lane, version)
     },
 
     fetch: (requests) =>
@@ -158,12 +168,13 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
       }),
 
     begin(given) {
+      const versions = new Map(given.map(({ laneId, version }) => [laneId, version]))
       const tokens = new Map(given.map(({ laneId, token }) => [laneId, token]))
       const held = new Set<number>()
       const cursors = new Map<number, number>()
       for (const [laneId, token] of tokens) {
         const lane = lanes.get(laneId)
-        if (!isHeld(lane, token) || lane.ended || locked.has(laneId)) continue
+        if (!isHeld(lane, token) || !isOpen(lane, versions.get(laneId)!) || locked.has(laneId)) continue
         held.add(laneId)
         cursors.set(laneId, lane.cursorSeq)
       }
@@ -224,7 +235,9 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
   function dueAfterRelease(lane: LaneRow, abandon: boolean): number | null {
     if (tables.inFlightOf(lane.id).length > 0) return now()
     if (lane.ended) return null
-    return abandon ? now() : earliest(tables.retriesOf(lane.id).map((row) => row.dueMs))
+    if (abandon) return afterPause(lane, now())
+    const dueMs = earliest(tables.retriesOf(lane.id).map((row) => row.dueMs))
+    return dueMs === null ? null : afterPause(lane, dueMs)
   }
 
   return Object.assign(tables, { statements })

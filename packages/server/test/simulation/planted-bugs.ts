@@ -87,6 +87,36 @@ export const plantedBugs: Record<string, PlantedBug> = {
       })
   },
 
+  'an attempt begins while its webhook is paused'(model) {
+    const { begin } = model.statements
+    model.statements.begin = (attempts) => {
+      const lanes = attempts.map(({ laneId }) => model.lanes.get(laneId)!)
+      const paused = lanes.map((lane) => ({ lane, pausedMs: lane.pausedMs }))
+      for (const { lane } of paused) lane.pausedMs = null
+      const begun = begin(attempts)
+      for (const { lane, pausedMs } of paused.reverse()) lane.pausedMs = pausedMs ?? lane.pausedMs
+      return begun
+    }
+  },
+
+  'an attempt begins with settings of before'(model) {
+    const { begin } = model.statements
+    model.statements.begin = (attempts) =>
+      begin(attempts.map((one) => ({ ...one, version: model.lanes.get(one.laneId)!.version })))
+  },
+
+  'a paused lane is not due when its pause ends'(model) {
+    const { release } = model.statements
+    model.statements.release = (held) => {
+      const released = release(held)
+      for (const laneId of released) {
+        const lane = model.lanes.get(laneId)!
+        if (lane.pausedMs !== null && lane.pausedMs === lane.dueMs) lane.dueMs = null
+      }
+      return released
+    }
+  },
+
   'a lease survives its server'(model) {
     const { begin, renew, release, isHeld, interrupt } = model.statements
     const surviving =

@@ -90,7 +90,19 @@ const shown = new Set([
     'tries',
     'takenOver',
   ],
-  ...['abandon', 'free', 'next', 'lanes', 'begun', 'afterSeq', 'redeliveryRequests', 'ended', 'cursorSeq'],
+  ...[
+    'abandon',
+    'free',
+    'next',
+    'lanes',
+    'begun',
+    'afterSeq',
+    'redeliveryRequests',
+    'ended',
+    'cursorSeq',
+    'version',
+    'paused',
+  ],
 ])
 const brief = (value: unknown): string =>
   JSON.stringify(value, (key, one) => {
@@ -160,7 +172,7 @@ function createStore(world: World, host: Host): DispatchStore {
       const given = attempts.map((one) => ({ ...one }))
       return send('begin', given, () => {
         const answer = statements.begin(given)
-        checks.begun(host, given, answer.begun)
+        checks.begun(host, given, answer.begun, timeline.now())
         return answer
       })
     },

@@ -12,6 +12,8 @@ import { inFlightAfterDeletionMs, sentAfterDeletion } from './scenarios/deletion
 import { fairWaitMs, longestWaitMs } from './scenarios/fairness.ts'
 import { requestsAtOnceMax } from './scenarios/hanging-receivers.ts'
 import { withMissingKey } from './scenarios/missing-key.ts'
+import { aroundPause } from './scenarios/pause.ts'
+import { sentAcrossLeases, sentAfterChangeMs, withRateLimit } from './scenarios/rate-limit.ts'
 import { attemptsAfterRedelivery, retriedAfterMs } from './scenarios/retries.ts'
 import { activeAfterStopMs, heldBesideLocked } from './scenarios/stopping.ts'
 
@@ -86,6 +88,33 @@ test('a deleted webhook has nothing in flight a moment later', async () => {
 
 test('attempts of a process that was paused are not sent once the webhook is deleted', async () => {
   for (const ms of upTo(80)) expect(await sentAfterDeletion(ms), `paused after ${ms} ms`).toBe(0)
+})
+
+test.each([true, false])('a paused webhook gets nothing until the pause ends (resumed: %s)', async (resumed) => {
+  const { during, waitedMs } = await aroundPause({ resumed })
+  expect(during).toBe(0)
+  expect(waitedMs).toBeLessThan(500)
+})
+
+test.each([1, 20, 100])(
+  'a webhook with a limit of %i a second gets no more, and no other waits for it',
+  async (limit) => {
+    const { most, average, waitedMs } = await withRateLimit(limit)
+    expect(most).toBeLessThanOrEqual(Math.ceil(limit * 1.1) + 1)
+    expect(average).toBeGreaterThan(limit * 0.9)
+    expect(waitedMs).toBeLessThan(500)
+  },
+)
+
+test('the limit of a webhook counts across leases', async () => {
+  const { sent, leases } = await sentAcrossLeases()
+  expect(sent).toBeGreaterThanOrEqual(9)
+  expect(sent).toBeLessThanOrEqual(12)
+  expect(leases).toBeGreaterThan(0)
+})
+
+test('a changed limit reaches the holder of the lane within a renewal of its lease', async () => {
+  expect(await sentAfterChangeMs()).toBeLessThan(1_500)
 })
 
 test.each([200, 700, 900])('a retry goes out in time in a lane that gets an event every %i ms', async (everyMs) => {

@@ -11,6 +11,9 @@ export type LaneRow = {
   token: number
   server: number
   ended: boolean
+  version: number
+  pausedMs: number | null
+  rateLimit: number | null
 }
 export type RetryRow = { laneId: number; eventSeq: number; dueMs: number; attempt: number; tries: number }
 export type InFlightRow = {
@@ -118,6 +121,9 @@ export function createTables(now: () => number) {
         token: 0,
         server: 0,
         ended: false,
+        version: 0,
+        pausedMs: null,
+        rateLimit: null,
       })
       deliveries.set(id, [])
       return id
@@ -148,6 +154,28 @@ export function createTables(now: () => number) {
       for (const { eventSeq } of retriesOf(laneId)) retries.delete(keyOf(laneId, eventSeq))
       flush()
     },
+    pause(laneId: number, untilMs: number): void {
+      const lane = lanes.get(laneId)!
+      if (lane.ended) return
+      lane.pausedMs = untilMs
+      if (lane.owner === null) lane.dueMs = inFlightOf(laneId).length > 0 ? now() : untilMs
+      flush()
+    },
+    resume(laneId: number): void {
+      const lane = lanes.get(laneId)!
+      if (lane.ended) return
+      lane.pausedMs = null
+      if (lane.owner === null) lane.dueMs = now()
+      flush()
+    },
+    /** Changes what is sent and how. */
+    change(laneId: number, rateLimit: number | null): void {
+      const lane = lanes.get(laneId)!
+      if (lane.ended) return
+      lane.rateLimit = rateLimit
+      lane.version += 1
+      flush()
+    },
     /** Returns false when an attempt is in flight, or none was made, or the webhook is deleted. */
     redeliver(laneId: number, eventSeq: number): boolean {
       const lane = lanes.get(laneId)!
@@ -157,7 +185,8 @@ export function createTables(now: () => number) {
       const attempt = Math.max(...made.map((one) => one.attempt))
       retries.set(key, { laneId, eventSeq, attempt, ...retries.get(key), dueMs: now(), tries: 0 })
       lane.redeliveryRequests += 1
-      if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? now(), now())
+      const dueMs = Math.max(now(), lane.pausedMs ?? 0)
+      if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? dueMs, dueMs)
       flush()
       return true
     },

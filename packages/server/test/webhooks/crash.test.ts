@@ -105,6 +105,7 @@ test('only the holder of the lease settles: an outcome that comes too late chang
     attempt: 1,
     startedAtMs: Date.now(),
     tries: 0,
+    version: 0,
   }
   expect(await settleAttempts(world.db, [{ attempt, outcome: failedOutcome, tries: 1, retryMs: null }])).toBe(0)
   await until(async () => (await world.attempts()).length === 1)

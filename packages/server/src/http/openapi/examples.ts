@@ -22,6 +22,9 @@ const webhook = { id: webhookId, url, event_types: ['database.created', 'databas
 const webhookDetails = {
   ...webhook,
   description: 'Orders to the warehouse',
+  status: 'active',
+  paused_until: null,
+  rate_limit: 50,
   created_by: userId,
   health: {
     since: createdAt,

@@ -1,17 +1,30 @@
 import Type from 'typebox'
 import { sendErrorCodes } from '../../domain/send-errors.ts'
+import { rateLimitMax, rateLimitMin } from '../../domain/webhook.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { attemptsCounted, type WebhookRecordRow } from '../../store/webhook-records.ts'
 import { chosen, mark } from '../basis.ts'
 import { acceptedEventType, shownEventType } from '../event-type-schemas.ts'
-import { subscribedTypes, url } from '../published/webhook-schemas.ts'
+import { subscribedTypes, url, urlRules } from '../published/webhook-schemas.ts'
 import { createdAt, id, label, moment, nullable } from '../schemas.ts'
 
 const here = chosen(85)
 const healthBasis = chosen(86)
+export const pauseBasis = chosen(87)
+const limitBasis = chosen(88)
 
 const description = () => nullable(label('What the webhook is for.', 'Orders to the warehouse'))
+
+const rateLimit = () =>
+  nullable(
+    Type.Number({
+      minimum: rateLimitMin,
+      maximum: rateLimitMax,
+      description: 'Deliveries per second at most; null: no limit.',
+      examples: [50],
+    }),
+  )
 
 const count = (text: string) => mark(healthBasis, Type.Integer({ minimum: 0, description: text }))
 
@@ -54,6 +67,9 @@ export const webhookRecord = Type.Object(
     url: url(here),
     event_types: subscribedTypes(shownEventType(), here),
     description: mark(here, description()),
+    status: mark(pauseBasis, Type.Enum(['active', 'paused'], { description: 'Whether deliveries are sent.' })),
+    paused_until: mark(pauseBasis, nullable(moment('When the pause ends by itself.'))),
+    rate_limit: mark(limitBasis, rateLimit()),
     created_by: mark(here, id('usr', 'Who created it.')),
     created_at: mark(here, createdAt()),
     health: mark(healthBasis, health),
@@ -65,6 +81,8 @@ export const webhookUpdate = Type.Object(
   {
     description: Type.Optional(mark(here, description())),
     event_types: Type.Optional(subscribedTypes(acceptedEventType(), here)),
+    url: Type.Optional(url(here, ...urlRules)),
+    rate_limit: Type.Optional(mark(limitBasis, rateLimit())),
   },
   { $id: 'WebhookUpdate', additionalProperties: false },
 )
@@ -76,6 +94,9 @@ export const webhookRecordOf = (row: WebhookRecordRow) => {
     url: row.url,
     event_types: row.event_types,
     description: row.description,
+    status: row.paused_until === null ? 'active' : 'paused',
+    paused_until: row.paused_until && isoTime(row.paused_until),
+    rate_limit: row.rate_limit,
     created_by: row.created_by,
     created_at: isoTime(row.created_at),
     health: {

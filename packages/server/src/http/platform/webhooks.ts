@@ -4,26 +4,30 @@ import type { AuditEntry } from '../../domain/audit.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { isId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
+import type { Transact } from '../../store/publishing-transaction.ts'
 import { lockWebhook, updateWebhook } from '../../store/webhook-changes.ts'
 import { findWebhookRecord, listWebhookRecords, type WebhookRecordRow } from '../../store/webhook-records.ts'
 import { chosen } from '../basis.ts'
 import { keepDeclared } from '../declared-event-types.ts'
+import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
 import { onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
+import { webhookPausingRoutes } from './webhook-pausing.ts'
 import { webhookRecord, webhookRecordOf, webhookUpdate } from './webhook-schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks'
 const here = chosen(85)
 
 /** Webhooks with everything that can be said of them and changed in them. */
-export function webhookSettingsRoutes({ db }: { db: Database }): Route[] {
-  async function shown(orgId: OrgId, id: WebhookId): Promise<object> {
+export function webhookSettingsRoutes({ db, transact }: { db: Database; transact: Transact }): Route[] {
+  async function show(orgId: OrgId, id: WebhookId): Promise<object> {
     const row = await findWebhookRecord(db, orgId, id, Date.now())
     if (row === null) throw notFound(`${id} is not in ${orgId}`)
     return webhookRecordOf(row)
   }
 
   return [
+    ...webhookPausingRoutes({ db, transact, show }),
     route({
       method: 'GET',
       path,
@@ -62,7 +66,7 @@ export function webhookSettingsRoutes({ db }: { db: Database }): Route[] {
       faults: ['not_found'],
       success: { status: 200, description: 'The webhook. Never a secret.', schema: webhookRecord },
       async handler({ orgId, params: { webhookId: id } }) {
-        return { status: 200, body: await shown(orgId, id) }
+        return { status: 200, body: await show(orgId, id) }
       },
     }),
     route({
@@ -74,21 +78,23 @@ export function webhookSettingsRoutes({ db }: { db: Database }): Route[] {
       tag: 'Webhook settings',
       summary: 'Update a webhook',
       description:
-        'Changes the fields that are given, by the rules of creation; `null` removes a value. Event types count for events that are published after the answer.',
+        'Changes the fields that are given, by the rules of creation; `null` removes a value. Event types count for events that are published after the answer. No delivery goes to an earlier URL after it.',
       body: webhookUpdate,
       faults: ['not_found'],
       success: { status: 200, description: 'The webhook with its changes.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
-        await db.begin(async (tx) => {
+        const details = await db.begin(async (tx) => {
           const before = await lockWebhook(tx, orgId, id)
           if (before === null) throw notFound(`${id} is not in ${orgId}`)
           if (body.event_types !== undefined) await keepDeclared(tx, body.event_types)
-          const details = changesIn(before, body)
-          if (Object.keys(details).length === 0) return
-          await updateWebhook(tx, orgId, id, { ...before, ...body, typesChanged: 'event_types' in details })
-          await recordAudit(tx, { orgId, action: 'webhook.updated', actor, targetId: id, details })
+          const changes = changesIn(before, body)
+          if (Object.keys(changes).length === 0) return changes
+          await updateWebhook(tx, orgId, id, before, { ...before, ...body })
+          await recordAudit(tx, { orgId, action: 'webhook.updated', actor, targetId: id, details: changes })
+          return changes
         })
-        return { status: 200, body: await shown(orgId, id) }
+        if ('url' in details) await waitForInFlightDeliveries(db, orgId, id)
+        return { status: 200, body: await show(orgId, id) }
       },
     }),
   ]

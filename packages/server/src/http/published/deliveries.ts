@@ -29,8 +29,6 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       async handler({ orgId, params: { webhookId: id } }) {
         const lane = await findLane(deps.db, orgId, id)
         if (lane === null) throw notFound(`${id} is not in ${orgId}`)
-        // As it was requested: the URL parser normalises the path.
-        const requestUrl = new URL(lane.url).href
         return {
           status: 200,
           list: {
@@ -39,7 +37,8 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
               return listAttempts(deps.db, orgId, lane.laneId, { before: uuid, limit })
             },
             keyOf: (row: HistoryRow) => attemptIdOf(row.id),
-            record: (row: HistoryRow) => deliveryRecordOf(row, requestUrl),
+            // As it was requested: the URL parser normalises the path.
+            record: (row: HistoryRow) => deliveryRecordOf(row, new URL(row.earlier_url ?? lane.url).href),
             isKey: (text) => isId('dlv', text),
             rowsAtOnce: 50,
           },

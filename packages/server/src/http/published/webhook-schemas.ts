@@ -17,7 +17,7 @@ export const url = (basis: Basis, ...choices: Choice[]) =>
     ...choices,
   )
 
-const urlRules = [
+export const urlRules = [
   choice(27, 'At most 2,048 characters.'),
   choice(74, 'Absolute, without user name, password or fragment; kept as it was sent; need not be unique.'),
   choice(28, 'Its address is checked whenever it is called, not here.'),

@@ -1,16 +1,15 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
 import { mintWebhookSecret } from '../../domain/webhook.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { newId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
+import { newId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
-import { hasAttemptInFlight } from '../../store/delivery/history.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../../store/webhooks.ts'
 import { choice, specified } from '../basis.ts'
 import { keepDeclared } from '../declared-event-types.ts'
+import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
@@ -107,21 +106,6 @@ export function webhookRoutes(deps: {
       },
     }),
   ]
-}
-
-const inFlightPollMs = 20
-/** A delivery that has begun is sent sooner than this or not at all; most end within a few milliseconds. */
-const inFlightWaitMsMax = 500
-
-/**
- * After a webhook is deleted no delivery to it begins, in any process, but one that began before may not have been sent yet.
- * Waits for those, but not for a receiver that hangs.
- */
-async function waitForInFlightDeliveries(db: Database, orgId: OrgId, webhookId: WebhookId): Promise<void> {
-  const until = performance.now() + inFlightWaitMsMax
-  // The deletion is committed. When the database cannot answer, assume that there is one.
-  const mayBeSending = () => hasAttemptInFlight(db, orgId, webhookId).catch(() => true)
-  while ((await mayBeSending()) && performance.now() < until) await sleep(inFlightPollMs)
 }
 
 const record = (row: WebhookRow) => ({

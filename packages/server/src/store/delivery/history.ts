@@ -22,7 +22,8 @@ type AttemptRow = {
   next_attempt_at: Date | null
 }
 
-export type HistoryRow = AttemptRow & { event_id: string; event_type: string }
+/** `earlier_url`: where it was sent, if the webhook has another URL by now. */
+export type HistoryRow = AttemptRow & { event_id: string; event_type: string; earlier_url: string | null }
 
 /** Null for a webhook that does not exist or is deleted. */
 export const findLane = async (
@@ -54,7 +55,9 @@ export const listAttempts = (
   laneId: number,
   { before, limit }: { before: string | null; limit: number },
 ) => db<HistoryRow[]>`
-  select r.*, e.id as event_id, e.type as event_type
+  select r.*, e.id as event_id, e.type as event_type, (
+      select u.url from keyhook.earlier_urls u where u.lane_id = ${laneId} and u.until > r.started_at order by u.until limit 1
+    ) as earlier_url
   from (
     (
       select id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,

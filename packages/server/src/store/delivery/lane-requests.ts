@@ -31,7 +31,38 @@ export const requestRedelivery = async (tx: Transaction, laneId: number): Promis
   const requested = await tx`
     update keyhook.lanes
     set redelivery_requests = redelivery_requests + 1,
-      due_at = case when lease_owner is null then least(due_at, now()) else due_at end
+      due_at = case when lease_owner is null then least(due_at, greatest(now(), paused_until)) else due_at end
     where id = ${laneId} and ended_at is null`
   return requested.count > 0
+}
+
+/**
+ * Nothing begins until then: beginning locks the same row and compares `paused_until`. The lock is a statement of its own, as above.
+ * A free lane is due when the pause ends, or now where a dead process left attempts in flight. A holder keeps its lease until its
+ * attempts have ended, and gives the lane back then.
+ */
+export const pauseLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookId, until: Date): Promise<void> => {
+  await tx`select from keyhook.lanes where org_id = ${orgId} and webhook_id = ${webhookId} for no key update`
+  await tx`
+    update keyhook.lanes l
+    set paused_until = ${until}, due_at = case
+      when l.lease_owner is not null then l.due_at
+      when exists (select from keyhook.in_flight f where f.lane_id = l.id) then now()
+      else ${until}
+    end
+    where l.org_id = ${orgId} and l.webhook_id = ${webhookId}`
+}
+
+export const isLanePaused = async (tx: Transaction, orgId: OrgId, webhookId: WebhookId): Promise<boolean> => {
+  const rows = await tx`
+    select from keyhook.lanes where org_id = ${orgId} and webhook_id = ${webhookId} and paused_until > now()`
+  return rows.count > 0
+}
+
+/** A free lane is due at once; a holder learns of it when it renews its lease. */
+export const resumeLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookId): Promise<void> => {
+  await tx`
+    update keyhook.lanes
+    set paused_until = null, due_at = case when lease_owner is null then now() else due_at end
+    where org_id = ${orgId} and webhook_id = ${webhookId}`
 }

@@ -8,7 +8,7 @@ import { nextConcurrency } from './concurrency.ts'
 import { createHeldLanes } from './held-lanes.ts'
 import { canRelease, change, hasLingered, hasWork, isWorthPolling, type Lane } from './lane.ts'
 import { createLeases } from './leases.ts'
-import { afterAttempt, interrupted, pauseAfter } from './outcome.ts'
+import { afterAttempt, delayAfter, interrupted } from './outcome.ts'
 import { createRetry } from './retry.ts'
 import { createSettler } from './settler.ts'
 import type { DispatchStore } from './store.ts'
@@ -154,7 +154,7 @@ export function createDispatcher(deps: {
     if (skipped.length > 0) check(skipped, batch).catch((error: unknown) => deps.onError(error, 'renew'))
   }
 
-  /** In these nothing was begun: their rows are locked, or they are lost. */
+  /** In these nothing was begun: their rows are locked, their webhooks were paused or changed, or they are lost. */
   async function check(lanes: readonly Lane[], batch: readonly Starting[]): Promise<void> {
     for (const lane of lanes) {
       const theirs = batch.filter((one) => one.lane === lane)
@@ -174,8 +174,8 @@ export function createDispatcher(deps: {
       wanted: hasWork(lane),
       inFlight: work.inFlight,
     })
-    const pauseMs = pauseAfter(exchange, deps.random())
-    if (pauseMs > 0) work.pauseLane(lane, pauseMs)
+    const delayMs = delayAfter(exchange, deps.random())
+    if (delayMs > 0) work.delayLane(lane, delayMs)
     const { tries, retryMs } = afterAttempt(exchange, attempt.tries, { schedule: deps.schedule, random: deps.random() })
     observe.attempted({ lane, delivery, attempt, exchange, retryMs })
     work.consider(lane)
@@ -188,9 +188,8 @@ export function createDispatcher(deps: {
 
   function send(lane: Lane, delivery: DueDelivery, attempt: NewAttempt, sendByMs: number): Promise<Exchange> {
     const { eventId, eventType, body, sequence, previousSequence } = delivery
-    const { startedAtMs } = attempt
-    const mayStillSend = () => store.isHeld(lane.lease)
-    const content = { eventId, eventType, body, startedAtMs, sequence, previousSequence }
+    const mayStillSend = () => store.isHeld(attempt)
+    const content = { eventId, eventType, body, startedAtMs: attempt.startedAtMs, sequence, previousSequence }
     return new Promise((done) => lane.sender!.send({ ...content, sendByMs, mayStillSend }, done))
   }
 
@@ -199,9 +198,12 @@ export function createDispatcher(deps: {
   /** Lanes that begin attempts extend their leases by that. */
   async function renew(): Promise<void> {
     const before = clock.now() - limits.leaseMs / 6
-    const old = held.all().filter((lane) => lane.state !== 'releasing' && lane.extendedAtMs <= before)
-    for (const lane of await leases.renew(old)) lose(lane)
-    for (const lane of old) work.consider(lane)
+    await renewThese(held.all().filter((lane) => lane.state !== 'releasing' && lane.extendedAtMs <= before))
+  }
+
+  async function renewThese(lanes: readonly Lane[]): Promise<void> {
+    for (const lane of await leases.renew(lanes)) lose(lane)
+    for (const lane of lanes) work.consider(lane)
   }
 
   /** The lease or the webhook is gone: nothing more begins here. */
@@ -263,6 +265,9 @@ export function createDispatcher(deps: {
       if (stopping) return
       const lanes = orgIds === null ? held.all() : orgIds.flatMap((orgId) => [...held.of(orgId)])
       for (const lane of lanes) work.readAgain(lane)
+      // A pause may have ended while a request was still in flight.
+      const paused = lanes.filter((lane) => lane.isPaused)
+      if (paused.length > 0) renewThese(paused).catch((error: unknown) => deps.onError(error, 'renew'))
       // Lanes of an organization that has none here may be free; where it has some, mostly all are held.
       if (orgIds?.every(held.holdsAnyOf)) lookSoon()
       else void look()

@@ -1,7 +1,8 @@
 import type { Sender } from '../sender/port.ts'
 import type { DueDelivery, FetchRequest } from '../sql/fetch.ts'
-import type { LeasedLane, ReleasedLane } from '../sql/lease.ts'
+import type { LeasedLane, ReleasedLane, RenewedLane, UsedLane } from '../sql/lease.ts'
 import { firstConcurrency } from './concurrency.ts'
+import { isFull, limitWaitMs, type RateLimited, setRateLimit } from './rate-limit.ts'
 
 /*
  * A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. Functions in
@@ -40,10 +41,14 @@ const readings: Record<Reading, Record<ReadingEvent, Reading>> = {
 /** A delivery that was read. `attemptId`: a begin of it was sent before and found the lane locked. */
 export type ReadDelivery = DueDelivery & { attemptId?: string }
 
-export type Lane = {
+export type Lane = RateLimited & {
   readonly lease: LeasedLane
   /** Null once the webhook is deleted: the lane is leased only to record what was left in flight. */
-  readonly sender: Sender | null
+  sender: Sender | null
+  /** Of the settings that the sender was made from. Beginning compares it, and renewing brings newer ones. */
+  version: number
+  /** The webhook is paused: nothing begins, and the lane is given back once what was in flight is recorded. */
+  isPaused: boolean
   state: LaneState
   reading: Reading
   /** Deliveries that were read and not begun: retries, then first attempts in order. */
@@ -60,7 +65,7 @@ export type Lane = {
   /** Size of the largest body that was read lately: few large ones are kept in memory. */
   bodyBytes: number
   /** Nothing begins before then. */
-  pausedUntilMs: number
+  delayedUntilMs: number
   idleSinceMs: number | null
   extendedAtMs: number
   /** Owned by the fair queue. */
@@ -71,24 +76,49 @@ export const openLane = (
   lease: LeasedLane,
   sender: Sender | null,
   { nowMs, concurrencyMax }: { nowMs: number; concurrencyMax: number },
-): Lane => ({
-  lease,
-  sender,
-  state: 'ready',
-  reading: 'behind',
-  retries: [],
-  firsts: [],
-  readSeq: lease.cursorSeq,
-  redeliveryRequests: lease.redeliveryRequests,
-  concurrency: Math.min(firstConcurrency, concurrencyMax),
-  inFlight: 0,
-  unsettled: 0,
-  bodyBytes: 0,
-  pausedUntilMs: 0,
-  idleSinceMs: null,
-  extendedAtMs: nowMs,
-  isQueued: false,
-})
+): Lane => {
+  const lane: Lane = {
+    lease,
+    sender,
+    version: lease.version,
+    isPaused: lease.paused,
+    rateLimit: null,
+    tokens: 0,
+    filledAtMs: nowMs,
+    state: 'ready',
+    reading: 'behind',
+    retries: [],
+    firsts: [],
+    readSeq: lease.cursorSeq,
+    redeliveryRequests: lease.redeliveryRequests,
+    concurrency: Math.min(firstConcurrency, concurrencyMax),
+    inFlight: 0,
+    unsettled: 0,
+    bodyBytes: 0,
+    delayedUntilMs: 0,
+    idleSinceMs: null,
+    extendedAtMs: nowMs,
+    isQueued: false,
+  }
+  setRateLimit(lane, lease.webhook?.rateLimit ?? null, nowMs)
+  return lane
+}
+
+/** The settings of the webhook have changed. A delay may be one of the old limit. */
+export function changeSettings(
+  lane: Lane,
+  sender: Sender,
+  { version, rateLimit }: NonNullable<RenewedLane['changed']>,
+  nowMs: number,
+): void {
+  lane.sender = sender
+  lane.version = version
+  if (rateLimit === lane.rateLimit) return
+  setRateLimit(lane, rateLimit, nowMs)
+  lane.delayedUntilMs = 0
+}
+
+export const used = ({ lease, version }: Lane): UsedLane => ({ laneId: lease.laneId, token: lease.token, version })
 
 export function change(lane: Lane, event: LaneEvent): void {
   lane.state = transitions[lane.state][event]
@@ -106,8 +136,12 @@ export const hasWork = (lane: Lane): boolean => lane.retries.length + lane.first
 const hasRoom = (lane: Lane): boolean =>
   lane.inFlight < Math.floor(lane.concurrency) && lane.unsettled < unsettledPerRequest * Math.max(8, lane.concurrency)
 
+/** But for the limit of its webhook, something could begin. */
+export const wantsToken = (lane: Lane, nowMs: number): boolean =>
+  lane.state === 'ready' && !lane.isPaused && lane.delayedUntilMs <= nowMs && hasWork(lane) && hasRoom(lane)
+
 export const canBegin = (lane: Lane, nowMs: number): boolean =>
-  lane.state === 'ready' && lane.pausedUntilMs <= nowMs && hasWork(lane) && hasRoom(lane)
+  wantsToken(lane, nowMs) && limitWaitMs(lane, nowMs) === 0
 
 /** Many for a receiver that takes many, so that a read is worth its statement; few for the others, of which there are thousands. */
 const readAhead = (lane: Lane): number => {
@@ -119,6 +153,7 @@ export const wantsFetch = (lane: Lane): boolean =>
   (lane.state === 'ready' || lane.state === 'beginning') &&
   lane.reading === 'behind' &&
   lane.sender !== null &&
+  !lane.isPaused &&
   lane.retries.length + lane.firsts.length <= readAhead(lane) / 2
 
 /** A lane that waits for its receiver learns of nothing new by polling; when its attempts end it reads again. */
@@ -130,15 +165,18 @@ export const hasNothing = (lane: Lane): boolean => !hasWork(lane) && lane.unsett
 /** An idle lane is kept for that long: with one second, webhooks with an event a second were leased for each (p99 beside hanging ones 37 ms, now 24). */
 const lingerMs = 3_000
 
-/** It is about to be given back. A poll must not read it again: that would put it off, for ever where a read takes long. */
-export const hasLingered = ({ idleSinceMs, sender }: Lane, nowMs: number): boolean =>
-  idleSinceMs !== null && (idleSinceMs <= nowMs - lingerMs || sender === null)
+/**
+ * It is about to be given back. A poll must not read it again: that would put it off, for ever where a read takes long. A lane that
+ * has used up its limit is kept until it has not: with the lane, the count of it would go.
+ */
+export const hasLingered = (lane: Lane, nowMs: number): boolean =>
+  lane.idleSinceMs !== null && (lane.sender === null || (lane.idleSinceMs <= nowMs - lingerMs && isFull(lane, nowMs)))
 
-export const canRelease = (lane: Lane, nowMs: number): boolean =>
-  lane.state === 'ready' &&
-  hasNothing(lane) &&
-  hasLingered(lane, nowMs) &&
-  (lane.reading === 'caught_up' || lane.sender === null)
+export function canRelease(lane: Lane, nowMs: number): boolean {
+  if (lane.state !== 'ready') return false
+  if (lane.isPaused) return lane.unsettled === 0
+  return hasNothing(lane) && hasLingered(lane, nowMs) && (lane.reading === 'caught_up' || lane.sender === null)
+}
 
 export const fetchRequest = (lane: Lane): FetchRequest => ({
   laneId: lane.lease.laneId,

@@ -1,9 +1,9 @@
 import type { OpenSender } from '../sender/port.ts'
-import type { LeasedLane } from '../sql/lease.ts'
+import type { LeasedLane, RenewedLane } from '../sql/lease.ts'
 import { firstWake } from '../sql/wake.ts'
 import type { Clock } from './clock.ts'
 import type { HeldLanes } from './held-lanes.ts'
-import { change, changeReading, type Lane, openLane, released } from './lane.ts'
+import { change, changeReading, changeSettings, type Lane, openLane, released, used } from './lane.ts'
 import type { Retry } from './retry.ts'
 import type { DispatchStore } from './store.ts'
 
@@ -98,28 +98,38 @@ export function createLeases(deps: {
     const lost: Lane[] = []
     for (let start = 0; start < lanes.length; start += lanesPerRenewal) {
       const chunk = lanes.slice(start, start + lanesPerRenewal)
-      const renewed = await retry('renew', () => store.renew(chunk.map(({ lease }) => lease)))
+      const renewed = await retry('renew', () => store.renew(chunk.map(used)))
       const byId = new Map(renewed.map((one) => [one.laneId, one]))
       for (const lane of chunk) {
         const now = byId.get(lane.lease.laneId)
-        if (now === undefined || (now.ended && lane.sender !== null)) lost.push(lane)
-        else learn(lane, now.redeliveryRequests)
+        if (now === undefined || (now.ended && lane.sender !== null) || !learn(lane, now)) lost.push(lane)
       }
     }
     return lost
   }
 
-  function learn(lane: Lane, redeliveryRequests: number): void {
+  /** False when the new secret of the webhook cannot be opened here. */
+  function learn(lane: Lane, { redeliveryRequests, paused, changed }: RenewedLane): boolean {
     lane.extendedAtMs = clock.now()
-    if (redeliveryRequests === lane.redeliveryRequests) return
-    lane.redeliveryRequests = redeliveryRequests
-    changeReading(lane, 'hint')
+    lane.isPaused = paused
+    if (changed !== null) {
+      const sender = deps.openSender({ ...lane.lease, ...changed })
+      if (sender === null) return false
+      changeSettings(lane, sender, changed, clock.now())
+    }
+    if (redeliveryRequests !== lane.redeliveryRequests) {
+      lane.redeliveryRequests = redeliveryRequests
+      changeReading(lane, 'hint')
+    }
+    return true
   }
 
   /** Gives lanes back. Those that have new work are kept, and read again; the others are returned as gone or lost. */
   async function release(lanes: readonly Lane[]): Promise<{ gone: Lane[]; kept: Lane[]; lost: Lane[] }> {
     const given = new Set(
-      await retry('release', () => store.release(lanes.map((lane) => released(lane, lane.state === 'lost')))),
+      await retry('release', () =>
+        store.release(lanes.map((lane) => released(lane, lane.state === 'lost' || lane.isPaused))),
+      ),
     )
     const isGone = (lane: Lane) => lane.state === 'lost' || given.has(lane.lease.laneId)
     const kept = lanes.filter((lane) => !isGone(lane))

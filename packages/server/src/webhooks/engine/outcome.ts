@@ -4,9 +4,9 @@ import type { Exchange } from '../sender/port.ts'
 /** No file descriptor or buffer was free for a connection: others have to end first. */
 const exhaustedMs = 1_000
 
-/** A failure that took at least a second makes its lane pause for up to a tenth of that time. */
-const pauseShare = 0.1
-const pauseMsMin = 100
+/** A failure that took at least a second delays its lane by up to a tenth of that time. */
+const delayShare = 0.1
+const delayMsMin = 100
 
 /** The receiver had no part in it, so no try of its schedule is spent. */
 const isOurFault = ({ status, error }: Exchange): boolean =>
@@ -29,9 +29,9 @@ export function afterAttempt(
  * Requests that hang together end together. If their successors left at once, hundreds of TLS handshakes would fall into one moment,
  * deadline after deadline: with 500 hanging receivers the p99 of all others rose to 0.2 to 0.7 s.
  */
-export function pauseAfter({ status, durationUs }: Exchange, random: number): number {
-  const msMax = ((durationUs ?? 0) / 1_000) * pauseShare
-  return status === 'failed' && msMax >= pauseMsMin ? random * msMax : 0
+export function delayAfter({ status, durationUs }: Exchange, random: number): number {
+  const msMax = ((durationUs ?? 0) / 1_000) * delayShare
+  return status === 'failed' && msMax >= delayMsMin ? random * msMax : 0
 }
 
 export const interrupted: Exchange = {

@@ -12,6 +12,7 @@ import {
   type RenewedLane,
   releaseLanes,
   renewLanes,
+  type UsedLane,
 } from '../sql/lease.ts'
 import { type SettledAttempt, settleAttempts } from '../sql/settle.ts'
 import { type WakeCursor, type Woken, wakeLanes } from '../sql/wake.ts'
@@ -21,9 +22,9 @@ export type DispatchStore = {
   wake(after: WakeCursor): Promise<Woken>
   lease(request: LeaseRequest): Promise<LeasedLane[]>
   interrupt(held: readonly HeldLane[]): Promise<number[]>
-  renew(held: readonly HeldLane[]): Promise<RenewedLane[]>
+  renew(held: readonly UsedLane[]): Promise<RenewedLane[]>
   release(held: readonly ReleasedLane[]): Promise<number[]>
-  isHeld(held: HeldLane): Promise<boolean>
+  isHeld(held: UsedLane): Promise<boolean>
   fetch(requests: readonly FetchRequest[]): Promise<DueDelivery[]>
   begin(attempts: readonly NewAttempt[]): Promise<Begun>
   settle(attempts: readonly SettledAttempt[]): Promise<number>

@@ -15,7 +15,9 @@ import {
   takeFetched,
   takeNext,
   wantsFetch,
+  wantsToken,
 } from './lane.ts'
+import { limitWaitMs, returnToken, takeToken } from './rate-limit.ts'
 import type { Retry } from './retry.ts'
 import type { DispatchStore } from './store.ts'
 
@@ -58,6 +60,7 @@ export function createWork(deps: {
         fetches.add(lane)
       }
       if (canBegin(lane, clock.now())) queue.add(lane)
+      else if (wantsToken(lane, clock.now())) delayLane(lane, limitWaitMs(lane, clock.now()))
     }
     lane.idleSinceMs = hasNothing(lane) ? (lane.idleSinceMs ?? clock.now()) : null
     schedule()
@@ -106,7 +109,8 @@ export function createWork(deps: {
         taken.add(lane)
       }
       batch.push(prepare(lane, nowMs))
-      if (hasWork(lane) && lane.inFlight < Math.floor(lane.concurrency)) queue.add(lane)
+      const hasMore = hasWork(lane) && lane.inFlight < Math.floor(lane.concurrency)
+      if (hasMore && limitWaitMs(lane, nowMs) === 0) queue.add(lane)
     }
     return batch
   }
@@ -123,27 +127,29 @@ export function createWork(deps: {
       tries,
       attemptId: delivery.attemptId ?? deps.newAttemptId(nowMs),
       startedAtMs: nowMs,
+      version: lane.version,
     }
+    takeToken(lane, nowMs)
     lane.inFlight += 1
     lane.unsettled += 1
     inFlight += 1
     return { lane, delivery, attempt }
   }
 
-  function pauseLane(lane: Lane, ms: number): void {
+  function delayLane(lane: Lane, ms: number): void {
     const untilMs = clock.now() + ms
-    if (untilMs <= lane.pausedUntilMs) return
-    lane.pausedUntilMs = untilMs
+    if (untilMs <= lane.delayedUntilMs) return
+    lane.delayedUntilMs = untilMs
     clock.after(ms, () => {
       // By the clock, which counts whole milliseconds, the timer may be early; nothing else would look at the lane soon.
-      if (lane.pausedUntilMs === untilMs) lane.pausedUntilMs = 0
+      if (lane.delayedUntilMs === untilMs) lane.delayedUntilMs = 0
       consider(lane)
     })
   }
 
   return {
     consider,
-    pauseLane,
+    delayLane,
     /** There may be something new in the lane. */
     readAgain(lane: Lane): void {
       changeReading(lane, 'hint')
@@ -163,6 +169,7 @@ export function createWork(deps: {
     },
     /** It did not begin: its lane's row is locked, or it had begun before. */
     notBegun({ lane }: Starting): void {
+      returnToken(lane)
       lane.inFlight -= 1
       lane.unsettled -= 1
       inFlight -= 1
@@ -174,7 +181,7 @@ export function createWork(deps: {
         lane,
         theirs.map(({ delivery, attempt }) => ({ ...delivery, attemptId: attempt.attemptId })),
       )
-      pauseLane(lane, ms)
+      delayLane(lane, ms)
     },
     /** Nothing of it begins any more. */
     drop(lane: Lane): void {

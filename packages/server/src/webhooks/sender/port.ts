@@ -53,7 +53,15 @@ export type Sender = {
   interrupt(): void
 }
 
-export type WebhookTarget = { laneId: number; orgId: OrgId; webhookId: WebhookId; url: string; secret: Sealed }
+/** `version`: of url and secret. */
+export type WebhookTarget = {
+  laneId: number
+  orgId: OrgId
+  webhookId: WebhookId
+  version: number
+  url: string
+  secret: Sealed
+}
 
 /** Null when no master key opens the webhook's secret. */
 export type OpenSender = (webhook: WebhookTarget) => Sender | null

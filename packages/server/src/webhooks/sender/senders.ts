@@ -21,7 +21,13 @@ export type SenderSettings = {
   limits: SendLimits
 }
 
-type KeptSender = Sender & { webhookId: string; client: Http1Client; inFlight: number; usedAtMs: number }
+type KeptSender = Sender & {
+  webhookId: string
+  version: number
+  client: Http1Client
+  inFlight: number
+  usedAtMs: number
+}
 
 /** How long a sender with its connections is kept after its last request. */
 const keptMs = 60_000
@@ -47,7 +53,8 @@ export function createSenders(deps: {
   })
   const kept = new Map<number, KeptSender>()
 
-  function openSender(webhook: WebhookTarget): KeptSender | null {
+  /** `previous`: requests with the settings of before may still be in flight. */
+  function openSender(webhook: WebhookTarget, previous: KeptSender | null): KeptSender | null {
     let signer: Signer
     try {
       signer = createSigner(deps.masterKeys.open(webhook.secret, webhook.webhookId))
@@ -58,6 +65,7 @@ export function createSenders(deps: {
     const client = openClient(new URL(webhook.url))
     const sender: KeptSender = {
       webhookId: webhook.webhookId,
+      version: webhook.version,
       client,
       inFlight: 0,
       usedAtMs: now(),
@@ -72,7 +80,10 @@ export function createSenders(deps: {
           done(exchangeOf(result, recordHeaders(headers), now()))
         })
       },
-      interrupt: () => client.interrupt(),
+      interrupt() {
+        previous?.interrupt()
+        client.interrupt()
+      },
     }
     return sender
   }
@@ -90,21 +101,20 @@ export function createSenders(deps: {
   return {
     open(webhook) {
       const known = kept.get(webhook.laneId)
-      // URL and secret of a webhook never change.
-      if (known?.webhookId === webhook.webhookId) return known
       // A failover that lost a webhook may give its lane's number to another one.
+      if (known?.webhookId === webhook.webhookId && known.version === webhook.version) return known
       known?.client.close()
-      const sender = openSender(webhook)
+      const sender = openSender(webhook, known !== undefined && known.inFlight > 0 ? known : null)
       if (sender === null) kept.delete(webhook.laneId)
       else kept.set(webhook.laneId, sender)
       return sender
     },
     close() {
       clearInterval(sweep)
-      for (const { client } of kept.values()) {
+      for (const sender of kept.values()) {
         // Requests of lanes that we lost may still be in flight; their new holder records them.
-        client.interrupt()
-        client.close()
+        sender.interrupt()
+        sender.client.close()
       }
       kept.clear()
     },

@@ -10,17 +10,19 @@ export type NewAttempt = {
   tries: number
   attemptId: string
   startedAtMs: number
+  /** Of the settings that the request is made with. */
+  version: number
 }
 
 /**
- * `lanes`: those that are held and not locked; in the others nothing was begun. `begun`: attempts that are on disk and may be sent,
+ * `lanes`: those that are held, not locked and not paused, with unchanged settings; in the others nothing was begun. `begun`: attempts that are on disk and may be sent,
  * with the tries of their schedule so far.
  */
 export type Begun = { lanes: ReadonlySet<number>; begun: ReadonlyMap<string, number> }
 
 /**
- * Writes attempts down before their requests leave. The lanes are locked by the statement, and deleting a webhook takes the same
- * lock: once a DELETE is answered, nothing begins. Locked lanes are skipped, because this statement serves many receivers.
+ * Writes attempts down before their requests leave. The lanes are locked by the statement, and deleting, pausing or changing a
+ * webhook takes the same lock: once that is answered, nothing begins, or nothing with the old settings. Locked lanes are skipped, because this statement serves many receivers.
  *
  * A first attempt begins only beyond the lane's cursor, a retry only if its row is still waiting. So a statement that is sent twice,
  * or arrives late from a connection that was given up, begins nothing twice. `begun` also names attempts that are in flight already,
@@ -35,12 +37,13 @@ export const beginAttempts = async (db: Database, attempts: readonly NewAttempt[
       select i.lane_id, l.org_id, l.cursor_seq, i.newest_seq
       from unnest(
         ${plainArray(lanes.map((one) => one.laneId))}::bigint[], ${plainArray(lanes.map((one) => one.token))}::bigint[],
-        ${plainArray(lanes.map((one) => one.newestSeq))}::bigint[]
-      ) as i (lane_id, token, newest_seq)
+        ${plainArray(lanes.map((one) => one.newestSeq))}::bigint[], ${plainArray(lanes.map((one) => one.version))}::int[]
+      ) as i (lane_id, token, newest_seq, version)
       cross join lateral (
         select l.org_id, l.cursor_seq from keyhook.lanes l
         where l.id = i.lane_id and l.lease_token = i.token and l.lease_server = pg_postmaster_start_time()
           and l.lease_owner is not null and l.ended_at is null
+          and l.version = i.version and (l.paused_until > now()) is not true
         for no key update of l skip locked
       ) l
     ), given as materialized (
@@ -97,9 +100,9 @@ const findInFlight = (db: Database, attempts: readonly NewAttempt[]) => db<{ id:
 
 /** Each lane once, in the order of ids in which all statements lock them, with its newest first attempt. */
 function lanesOf(attempts: readonly NewAttempt[]) {
-  const lanes = new Map<number, { laneId: number; token: number; newestSeq: number }>()
-  for (const { laneId, token, attempt, eventSeq } of attempts) {
-    const lane = lanes.get(laneId) ?? { laneId, token, newestSeq: 0 }
+  const lanes = new Map<number, { laneId: number; token: number; version: number; newestSeq: number }>()
+  for (const { laneId, token, version, attempt, eventSeq } of attempts) {
+    const lane = lanes.get(laneId) ?? { laneId, token, version, newestSeq: 0 }
     if (attempt === 1) lane.newestSeq = Math.max(lane.newestSeq, eventSeq)
     lanes.set(laneId, lane)
   }

@@ -24,9 +24,16 @@ export type LeasedLane = {
   redeliveryRequests: number
   /** An earlier holder left attempts in flight. */
   takenOver: boolean
+  /** The webhook is paused: the lane is leased only to record what was left in flight. */
+  paused: boolean
+  /** Of the settings below: both are read from one row. */
+  version: number
   /** Null once the webhook is deleted. */
-  webhook: { url: string; secret: Sealed } | null
+  webhook: WebhookSettings | null
 }
+
+/** What is sent and how. */
+export type WebhookSettings = { url: string; secret: Sealed; rateLimit: number | null }
 
 export type LeaseRequest = {
   owner: string
@@ -65,9 +72,10 @@ export const leaseLanes = async (
       set lease_owner = ${owner}, lease_token = greatest(l.lease_token + 1, async.token),
         lease_server = pg_postmaster_start_time(), due_at = now() + ${leaseMs} * interval '1 millisecond'
       from locked, async where l.id = locked.id
-      returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests
+      returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests,
+        coalesce(l.paused_until > now(), false) as paused
     )
-    select l.*, f.attempts > 0 as taken_over, w.url, w.secret_key_id, w.secret_box
+    select l.*, f.attempts > 0 as taken_over, w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit
     from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id
     -- A count and not "exists": without statistics the planner would scan the table for the first match.
     cross join lateral (select count(*) as attempts from keyhook.in_flight f where f.lane_id = l.id) f`
@@ -79,12 +87,27 @@ export const leaseLanes = async (
     cursorSeq: Number(row.cursor_seq),
     redeliveryRequests: row.redelivery_requests,
     takenOver: row.taken_over,
-    webhook:
-      row.secret_box === null ? null : { url: row.url, secret: { keyId: row.secret_key_id!, box: row.secret_box } },
+    paused: row.paused,
+    version: row.version,
+    webhook: row.secret_box === null ? null : settingsOf(row as SettingsRow),
   }))
 }
 
-type LeasedRow = {
+const settingsOf = (row: SettingsRow): WebhookSettings => ({
+  url: row.url,
+  secret: { keyId: row.secret_key_id, box: row.secret_box },
+  rateLimit: row.rate_limit,
+})
+
+type SettingsRow = {
+  version: number
+  url: string
+  secret_key_id: string
+  secret_box: Buffer
+  rate_limit: number | null
+}
+
+type LeasedRow = Omit<SettingsRow, 'secret_key_id' | 'secret_box'> & {
   id: string
   org_id: OrgId
   webhook_id: WebhookId
@@ -92,22 +115,36 @@ type LeasedRow = {
   cursor_seq: string
   redelivery_requests: number
   taken_over: boolean
-  url: string
+  paused: boolean
   secret_key_id: string | null
   secret_box: Buffer | null
 }
 
 export type HeldLane = { laneId: number; token: number }
-export type RenewedLane = { laneId: number; redeliveryRequests: number; ended: boolean }
+/** A lane with the version of the settings that its holder knows. */
+export type UsedLane = HeldLane & { version: number }
+/** `changed`: the settings, if they are not those that the holder knows. */
+export type RenewedLane = {
+  laneId: number
+  redeliveryRequests: number
+  ended: boolean
+  paused: boolean
+  changed: (WebhookSettings & { version: number }) | null
+}
 
-/** Extends leases. A lane that is not in the answer is lost; a locked one is in it, because no other process can take it either. */
-export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseMs: number): Promise<RenewedLane[]> => {
-  const rows = await db<{ id: string; redelivery_requests: number; ended: boolean }[]>`
+/**
+ * Extends leases, and tells holders what has changed. A lane that is not in the answer is lost; a locked one is in it, because no
+ * other process can take it either.
+ */
+export const renewLanes = async (db: Database, held: readonly UsedLane[], leaseMs: number): Promise<RenewedLane[]> => {
+  const rows = await db<RenewedRow[]>`
     with async as materialized (select set_config('synchronous_commit', 'off', true)), held as materialized (
-      select l.id, h.token, l.redelivery_requests, l.ended_at is not null as ended
+      select l.id, h.token, l.redelivery_requests, l.ended_at is not null as ended, l.org_id, l.webhook_id,
+        coalesce(l.paused_until > now(), false) as paused, l.version <> h.version as changed
       from async cross join unnest(
-        ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[]
-      ) as h (id, token)
+        ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[],
+        ${plainArray(held.map((lane) => lane.version))}::int[]
+      ) as h (id, token, version)
       cross join lateral (
         select l.* from keyhook.lanes l
         where l.id = h.id and l.lease_token = h.token and l.lease_owner is not null
@@ -123,19 +160,32 @@ export const renewLanes = async (db: Database, held: readonly HeldLane[], leaseM
     ), renewed as (
       update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond' from locked k where l.id = k.id
     )
-    select id, redelivery_requests, ended from held`
+    select h.id, h.redelivery_requests, h.ended, h.paused, w.* from held h
+    left join lateral (
+      select w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit from keyhook.webhooks w
+      where h.changed and w.org_id = h.org_id and w.id = h.webhook_id and w.deleted_at is null
+      offset 0
+    ) w on true`
   return rows.map((row) => ({
     laneId: Number(row.id),
     redeliveryRequests: row.redelivery_requests,
     ended: row.ended,
+    paused: row.paused,
+    changed: row.version === null ? null : { version: row.version, ...settingsOf(row) },
   }))
 }
 
-/** Whether a lane still belongs to its holder and its webhook still exists, now. */
-export const isLaneHeld = async (db: Database, { laneId, token }: HeldLane): Promise<boolean> => {
+type RenewedRow = { id: string; redelivery_requests: number; ended: boolean; paused: boolean } & (
+  | SettingsRow
+  | { version: null }
+)
+
+/** Whether a lane still belongs to its holder, and its webhook exists, is not paused and has these settings, now. */
+export const isLaneHeld = async (db: Database, { laneId, token, version }: UsedLane): Promise<boolean> => {
   const rows = await db`
     select from keyhook.lanes
     where id = ${laneId} and lease_token = ${token} and lease_owner is not null and ended_at is null
+      and version = ${version} and (paused_until > now()) is not true
       and lease_server = pg_postmaster_start_time()`
   return rows.count > 0
 }
@@ -174,8 +224,10 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
       -- An attempt without an outcome is interrupted by the next holder.
       when exists (select from keyhook.in_flight f where f.lane_id = l.id) then now()
       when l.ended_at is not null then null
-      when g.abandon then now()
-      else (select min(r.due_at) from keyhook.retries r where r.lane_id = l.id)
+      when g.abandon then greatest(now(), l.paused_until)
+      else (
+        select greatest(r.due_at, l.paused_until) from keyhook.retries r where r.lane_id = l.id order by r.due_at limit 1
+      )
     end
     from given g where l.id = g.id
     returning l.id`

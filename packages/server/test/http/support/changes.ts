@@ -98,9 +98,30 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
     'PATCH /platform/v1/organizations/:orgId/webhooks/:webhookId': async (token) => {
       const { id } = await webhook(api.owner.token)
       return async () => {
-        const changed = { description: 'Audited', event_types: ['backup.failed'] }
+        const changed = {
+          description: 'Audited',
+          event_types: ['backup.failed'],
+          url: 'https://example.com/b',
+          rate_limit: 5,
+        }
         await call(`${platform()}/webhooks/${id}`, { token, method: 'PATCH', body: changed })
         return { target: id, details: changed }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/pause': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      const until = new Date(Date.now() + 60_000).toISOString()
+      return async () => {
+        await post(`${platform()}/webhooks/${id}/pause`, token, { until })
+        return { target: id, details: { until } }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/resume': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      await post(`${platform()}/webhooks/${id}/pause`, api.owner.token)
+      return async () => {
+        await post(`${platform()}/webhooks/${id}/resume`, token)
+        return { target: id, details: {} }
       }
     },
     'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/test': async (token) => {

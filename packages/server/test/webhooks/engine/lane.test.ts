@@ -86,7 +86,7 @@ test('a lane begins one batch at a time, and never more than its concurrency', (
   lane.inFlight = 2
   expect(canBegin(lane, 0)).toBe(false)
   lane.inFlight = 0
-  lane.pausedUntilMs = 10
+  lane.delayedUntilMs = 10
   expect([canBegin(lane, 9), canBegin(lane, 10)]).toEqual([false, true])
 })
 

@@ -40,6 +40,7 @@ export type Delivery = {
   event_id: string
   attempt: number
   status: string
+  started_at: string
   request: { headers: Record<string, string>; url: string; timings: Record<string, number | null>; address: string }
   response: { status: number; body: string; headers: Record<string, string> } | null
   error: { code: string } | null

@@ -3,7 +3,13 @@ import { uuid7 } from '../../../src/kernel/uuid7.ts'
 import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
 import { beginAttempts, type NewAttempt } from '../../../src/webhooks/sql/begin.ts'
 import { fetchDue } from '../../../src/webhooks/sql/fetch.ts'
-import { type LeasedLane, type LeaseRequest, leaseLanes, releaseLanes } from '../../../src/webhooks/sql/lease.ts'
+import {
+  type LeasedLane,
+  type LeaseRequest,
+  leaseLanes,
+  releaseLanes,
+  type UsedLane,
+} from '../../../src/webhooks/sql/lease.ts'
 import { type AttemptOutcome, settleAttempts } from '../../../src/webhooks/sql/settle.ts'
 import { firstWake, wakeLanes } from '../../../src/webhooks/sql/wake.ts'
 import { deliveryTest, failedOutcome } from './delivery-test.ts'
@@ -21,9 +27,9 @@ export const begin = (db: Database, ...attempts: NewAttempt[]) => beginAttempts(
 export const settleFailed = (db: Database, attempt: NewAttempt, retryMs: number | null = 0) =>
   settleAttempts(db, [{ attempt, outcome: failedOutcome, tries: attempt.tries + 1, retryMs }])
 
-export function firstAttempt({ laneId, token }: { laneId: number; token: number }, eventSeq = 1): NewAttempt {
+export function firstAttempt({ laneId, token, version }: UsedLane, eventSeq = 1): NewAttempt {
   const now = Date.now()
-  return { laneId, token, eventSeq, attempt: 1, tries: 0, attemptId: uuid7(now), startedAtMs: now }
+  return { laneId, token, version, eventSeq, attempt: 1, tries: 0, attemptId: uuid7(now), startedAtMs: now }
 }
 
 /** A lane with one delivery, leased by the test; no dispatcher runs. */
@@ -35,14 +41,14 @@ export async function leasedLane() {
   await world.publishOne()
   await wake(db)
   const [lane] = await lease(db)
-  const { laneId, token, redeliveryRequests } = lane!
+  const { laneId, token, version, redeliveryRequests } = lane!
   return {
     world,
     db,
     webhook,
     lane: lane!,
     first: firstAttempt(lane!),
-    held: { laneId, token, redeliveryRequests, abandon: false },
+    held: { laneId, token, version, redeliveryRequests, abandon: false },
   }
 }
 

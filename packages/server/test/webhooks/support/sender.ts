@@ -51,8 +51,9 @@ export function sendersForTest({
   const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
   let lanes = 0
   return {
-    open(url: string, { laneId = ++lanes, webhookId = newId('wh') as WebhookId } = {}): Sender {
-      return senders.open({ laneId, orgId: newId('org'), webhookId, url, secret: masterKeys.seal(secret, webhookId) })!
+    open(url: string, { laneId = ++lanes, webhookId = newId('wh') as WebhookId, version = 0 } = {}): Sender {
+      const sealed = masterKeys.seal(secret, webhookId)
+      return senders.open({ laneId, orgId: newId('org'), webhookId, version, url, secret: sealed })!
     },
     close: () => senders.close(),
   }
