@@ -97,7 +97,7 @@ function startLeanest(): { stop(): Promise<void> } {
   const open = (webhook: number): Sender => {
     const webhookId = newId('wh')
     const target = { laneId: webhook, orgId: newId('org'), webhookId, version: 0, url: `${setup.url}/w/${webhook}` }
-    return senders.open({ ...target, secret: masterKeys.seal(secret, webhookId) })!
+    return senders.open({ ...target, rotation: null, secret: masterKeys.seal(secret, webhookId) })!
   }
   const opened = Array.from({ length: webhooks }, (_, webhook) => open(webhook))
   const request = {

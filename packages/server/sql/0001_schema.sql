@@ -136,6 +136,13 @@ create table keyhook.webhooks (
   -- AES-256-GCM under the master key that secret_key_id names.
   secret_key_id text collate "C",
   secret_box    bytea,
+  -- During a rotation: the secret of before, which deliveries are signed with too until the overlap ends. Erased after that.
+  old_key_id    text collate "C",
+  old_box       bytea,
+  rotated_at    timestamptz,
+  overlap_until timestamptz,
+  -- The specified signature, of which there is one, is made with the new secret already.
+  switched      boolean not null default false,
   created_by    text collate "C" not null references keyhook.users,
   created_at    timestamptz not null default now(),
   deleted_at    timestamptz,
@@ -147,8 +154,11 @@ create table keyhook.webhooks (
   lane_id       bigint generated always as identity,
   primary key (org_id, id),
   check ((deleted_at is null) = (secret_box is not null)),
-  check ((secret_key_id is null) = (secret_box is null))
+  check ((secret_key_id is null) = (secret_box is null)),
+  check (deleted_at is null or old_box is null),
+  check (num_nulls(old_key_id, old_box, rotated_at, overlap_until) in (0, 4))
 );
+create index webhooks_rotated on keyhook.webhooks (overlap_until) where overlap_until is not null;
 create index webhooks_existing on keyhook.webhooks (org_id, id) where deleted_at is null;
 
 -- Event types that the operator has declared beside the six of the interface. Those that were removed stay as rows, because

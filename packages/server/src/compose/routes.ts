@@ -69,7 +69,7 @@ export function composeRoutes(
     ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact), keysRequireLogin }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
-    ...webhookSettingsRoutes({ db, transact }),
+    ...webhookSettingsRoutes({ db, transact, masterKeys }),
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
     ...eventLogRoutes({ db }),
     ...eventStreamRoutes({ db, feed }),

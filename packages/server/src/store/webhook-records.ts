@@ -11,6 +11,10 @@ export type WebhookRecordRow = {
   /** Null when it is not paused. */
   paused_until: Date | null
   rate_limit: number | null
+  /** Null when there is no rotation, or its overlap has ended. */
+  overlap_until: Date | null
+  rotated_at: Date | null
+  switched: boolean
   created_by: UserId
   created_at: Date
   since: Date
@@ -55,6 +59,7 @@ export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before
 >`
   select w.id, w.url, w.event_types, w.description, w.rate_limit, w.created_by, w.created_at,
     case when l.paused_until > now() then l.paused_until end as paused_until,
+    w.rotated_at, case when w.overlap_until > now() then w.overlap_until end as overlap_until, w.switched,
     coalesce(oldest.started_at, to_timestamp(${nowMs - healthMs} / 1000.0)) as since,
     (total.count - bad.failed - bad.interrupted)::int as succeeded, bad.failed::int as failed,
     failure.id as failure_id, failure.started_at as failure_at, failure.error_code as failure_code,

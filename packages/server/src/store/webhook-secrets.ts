@@ -10,6 +10,8 @@ export const listSecretsOfOtherKeys = async (db: Database, keyId: string, limit:
   const rows = await db<Row[]>`
     select org_id, id, secret_key_id, secret_box from keyhook.webhooks
     where deleted_at is null and secret_key_id <> ${keyId}
+    union all
+    select org_id, id, old_key_id, old_box from keyhook.webhooks where overlap_until is not null and old_key_id <> ${keyId}
     limit ${limit}`
   return rows.map((row) => ({
     orgId: row.org_id,
@@ -30,6 +32,8 @@ export const keyIdsInUse = async (db: Database): Promise<string[]> => {
       (select secret_key_id from keyhook.webhooks where deleted_at is null order by org_id, id limit ${sampleRows})
       union all
       (select secret_key_id from keyhook.webhooks where deleted_at is null order by org_id desc, id desc limit ${sampleRows})
+      union all
+      (select old_key_id from keyhook.webhooks where overlap_until is not null order by overlap_until desc limit ${sampleRows})
     ) as sample
     order by id`
   return rows.map((row) => row.id)
@@ -38,11 +42,13 @@ export const keyIdsInUse = async (db: Database): Promise<string[]> => {
 /** Reads the whole table where there is none: only for the case that a key is missing. */
 export const anySecretUnder = async (db: Database, keyIds: readonly string[]): Promise<boolean> => {
   const rows = await db`
-    select 1 from keyhook.webhooks where deleted_at is null and secret_key_id = any(${[...keyIds]}::text[]) limit 1`
+    select 1 from keyhook.webhooks
+    where deleted_at is null and (secret_key_id = any(${[...keyIds]}::text[]) or old_key_id = any(${[...keyIds]}::text[]))
+    limit 1`
   return rows.count > 0
 }
 
-/** Reads the whole table, as the deletion after it does. */
+/** Webhooks whose current secret it is. Reads the whole table, as the deletion after it does. */
 export const countSecretsUnder = async (db: Database, keyId: string): Promise<number> => {
   const [row] = await db<[{ count: number }]>`
     select count(*)::float8 as count from keyhook.webhooks where deleted_at is null and secret_key_id = ${keyId}`
@@ -60,22 +66,23 @@ export const listSecretsOfKey = async (
 ): Promise<SecretPlace[]> => {
   const rows = await db<{ org_id: OrgId; id: WebhookId }[]>`
     select org_id, id from keyhook.webhooks
-    where deleted_at is null and secret_key_id = ${keyId} and (org_id, id) > (${last?.orgId ?? ''}, ${last?.id ?? ''})
+    where deleted_at is null and (secret_key_id = ${keyId} or old_key_id = ${keyId}) and (org_id, id) > (${last?.orgId ?? ''}, ${last?.id ?? ''})
     order by org_id, id
     limit ${limit}`
   return rows.map((row) => ({ orgId: row.org_id, id: row.id }))
 }
 
-/** True if it is sealed under this key; it stays so until the transaction ends. */
-export const keepSecretUnder = async (
+/** Which of the webhook's secrets are sealed under this key; it stays so until the transaction ends. */
+export const keepSecretsUnder = async (
   tx: Transaction,
   orgId: OrgId,
   id: WebhookId,
   keyId: string,
-): Promise<boolean> => {
-  const rows = await tx`
-    select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and secret_key_id = ${keyId} for no key update`
-  return rows.count > 0
+): Promise<{ current: boolean; old: boolean }> => {
+  const [row] = await tx<{ current: boolean; old: boolean }[]>`
+    select secret_key_id = ${keyId} as current, coalesce(old_key_id = ${keyId}, false) as old from keyhook.webhooks
+    where org_id = ${orgId} and id = ${id} and deleted_at is null for no key update`
+  return row ?? { current: false, old: false }
 }
 
 /** Only if it was not changed or erased in between. */
@@ -87,6 +94,10 @@ export const replaceSecret = async (
   to: Sealed,
 ): Promise<void> => {
   await db`
-    update keyhook.webhooks set secret_key_id = ${to.keyId}, secret_box = ${to.box}
-    where org_id = ${orgId} and id = ${id} and secret_box = ${from.box}`
+    update keyhook.webhooks
+    set secret_key_id = case when secret_box = ${from.box} then ${to.keyId} else secret_key_id end,
+      secret_box = case when secret_box = ${from.box} then ${to.box} else secret_box end,
+      old_key_id = case when old_box = ${from.box} then ${to.keyId} else old_key_id end,
+      old_box = case when old_box = ${from.box} then ${to.box} else old_box end
+    where org_id = ${orgId} and id = ${id} and ${from.box} in (secret_box, old_box)`
 }

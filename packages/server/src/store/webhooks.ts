@@ -54,10 +54,11 @@ export const keepWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId):
   return rows.count > 0
 }
 
-/** The secret is erased: a deleted webhook cannot sign again. */
+/** Its secrets are erased: a deleted webhook cannot sign again. */
 export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
   const deleted = await tx`
-    update keyhook.webhooks set deleted_at = clock_timestamp(), secret_box = null, secret_key_id = null
+    update keyhook.webhooks set deleted_at = clock_timestamp(), secret_box = null, secret_key_id = null,
+      old_box = null, old_key_id = null, rotated_at = null, overlap_until = null
     where org_id = ${orgId} and id = ${id} and deleted_at is null`
   if (deleted.count === 0) return false
   await endLane(tx, orgId, id)

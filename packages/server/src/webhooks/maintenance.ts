@@ -7,12 +7,13 @@ import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery
 import { stepRecovery } from '../store/delivery/recovery.ts'
 import { deleteFinishedEvents, listOldEvents } from '../store/delivery/retention.ts'
 import { deleteOldIdempotencyKeys } from '../store/idempotency-keys.ts'
+import { eraseOldSecrets } from '../store/secret-rotation.ts'
 
 const recoveryMs = 500
 const hourMs = 3_600_000
 const dayMs = 86_400_000
 
-/** What a dispatcher does beside sending: partitions for attempts, retention, recoveries, and corrections of wrong times. */
+/** What a dispatcher does beside sending: partitions for attempts, retention, recoveries, corrections of wrong times, and old secrets. */
 export function createMaintenance(deps: {
   db: Database
   retentionDays: number | null
@@ -70,6 +71,7 @@ export function createMaintenance(deps: {
     await run('idempotency keys', () => deleteOldIdempotencyKeys(db))
     await run('retention', applyRetention)
     await run('clock', correctTimes)
+    await run('secrets', async () => void (await eraseOldSecrets(db)))
   }
 
   return {

@@ -21,7 +21,12 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
     lane !== undefined && lane.token === token && lane.owner !== null && lane.server === tables.server
   const isPaused = (lane: LaneRow) => lane.pausedMs !== null && lane.pausedMs > now()
   const afterPause = (lane: LaneRow, ms: number) => Math.max(ms, lane.pausedMs ?? ms)
-  const settingsOf = ({ rateLimit }: LaneRow) => ({ url: '', secret: { keyId: '', box: Buffer.alloc(0) }, rateLimit })
+  const settingsOf = ({ rateLimit }: LaneRow) => ({
+    url: '',
+    secret: { keyId: '', box: Buffer.alloc(0) },
+    rotation: null,
+    rateLimit,
+  })
   const earliest = (times: readonly number[]) => (times.length > 0 ? Math.min(...times) : null)
   const dueDelivery = (lane: LaneRow, eventSeq: number, row?: RetryRow): DueDelivery => {
     const { eventId, publishedMs, sequence } = tables.eventOf(lane.id, eventSeq)!

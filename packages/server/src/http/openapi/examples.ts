@@ -25,6 +25,7 @@ const webhookDetails = {
   status: 'active',
   paused_until: null,
   rate_limit: 50,
+  secret_rotation: null,
   created_by: userId,
   health: {
     since: createdAt,
@@ -125,6 +126,10 @@ export const recordExamples: Record<string, Json> = {
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },
   Webhook: webhook,
   WebhookDetails: webhookDetails,
+  RotatedSecret: {
+    secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDI=',
+    secret_rotation: { started_at: createdAt, ends_at: '2026-02-01T12:00:00.000Z', switched: false },
+  },
   Delivery: {
     id: attemptId,
     event_id: eventId,

@@ -13,6 +13,7 @@ const here = chosen(85)
 const healthBasis = chosen(86)
 export const pauseBasis = chosen(87)
 const limitBasis = chosen(88)
+export const rotationBasis = chosen(89)
 
 const description = () => nullable(label('What the webhook is for.', 'Orders to the warehouse'))
 
@@ -25,6 +26,29 @@ const rateLimit = () =>
       examples: [50],
     }),
   )
+
+const secretRotation = Type.Object(
+  {
+    started_at: mark(rotationBasis, moment('When the new secret was made.')),
+    ends_at: mark(rotationBasis, moment('Until then both secrets are valid; then the old one is erased.')),
+    switched: mark(
+      rotationBasis,
+      Type.Boolean({ description: 'Whether `X-<Service>-Signature` is made with the new secret already.' }),
+    ),
+  },
+  { additionalProperties: false, description: 'The overlap of two secrets; null when there is one.' },
+)
+
+export const newSecret = Type.Object(
+  {
+    secret: mark(
+      rotationBasis,
+      Type.String({ pattern: '^whsec_[A-Za-z0-9+/]{43}=$', description: 'The new secret. Shown once.' }),
+    ),
+    secret_rotation: mark(rotationBasis, nullable(secretRotation)),
+  },
+  { $id: 'RotatedSecret', additionalProperties: false },
+)
 
 const count = (text: string) => mark(healthBasis, Type.Integer({ minimum: 0, description: text }))
 
@@ -70,6 +94,7 @@ export const webhookRecord = Type.Object(
     status: mark(pauseBasis, Type.Enum(['active', 'paused'], { description: 'Whether deliveries are sent.' })),
     paused_until: mark(pauseBasis, nullable(moment('When the pause ends by itself.'))),
     rate_limit: mark(limitBasis, rateLimit()),
+    secret_rotation: mark(rotationBasis, nullable(secretRotation)),
     created_by: mark(here, id('usr', 'Who created it.')),
     created_at: mark(here, createdAt()),
     health: mark(healthBasis, health),
@@ -87,6 +112,13 @@ export const webhookUpdate = Type.Object(
   { $id: 'WebhookUpdate', additionalProperties: false },
 )
 
+export const secretRotationOf = (row: Pick<WebhookRecordRow, 'rotated_at' | 'overlap_until' | 'switched'>) =>
+  row.overlap_until && {
+    started_at: isoTime(row.rotated_at!),
+    ends_at: isoTime(row.overlap_until),
+    switched: row.switched,
+  }
+
 export const webhookRecordOf = (row: WebhookRecordRow) => {
   const ended = row.succeeded + row.failed
   return {
@@ -97,6 +129,7 @@ export const webhookRecordOf = (row: WebhookRecordRow) => {
     status: row.paused_until === null ? 'active' : 'paused',
     paused_until: row.paused_until && isoTime(row.paused_until),
     rate_limit: row.rate_limit,
+    secret_rotation: secretRotationOf(row),
     created_by: row.created_by,
     created_at: isoTime(row.created_at),
     health: {

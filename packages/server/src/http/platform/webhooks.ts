@@ -3,6 +3,7 @@ import type { Database } from '../../db/database.ts'
 import type { AuditEntry } from '../../domain/audit.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { isId, type OrgId, type WebhookId } from '../../kernel/ids.ts'
+import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { Transact } from '../../store/publishing-transaction.ts'
 import { lockWebhook, updateWebhook } from '../../store/webhook-changes.ts'
@@ -14,12 +15,21 @@ import { onlyPageQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { webhookPausingRoutes } from './webhook-pausing.ts'
 import { webhookRecord, webhookRecordOf, webhookUpdate } from './webhook-schemas.ts'
+import { webhookSecretRoutes } from './webhook-secrets.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks'
 const here = chosen(85)
 
 /** Webhooks with everything that can be said of them and changed in them. */
-export function webhookSettingsRoutes({ db, transact }: { db: Database; transact: Transact }): Route[] {
+export function webhookSettingsRoutes({
+  db,
+  transact,
+  masterKeys,
+}: {
+  db: Database
+  transact: Transact
+  masterKeys: MasterKeys
+}): Route[] {
   async function show(orgId: OrgId, id: WebhookId): Promise<object> {
     const row = await findWebhookRecord(db, orgId, id, Date.now())
     if (row === null) throw notFound(`${id} is not in ${orgId}`)
@@ -28,6 +38,7 @@ export function webhookSettingsRoutes({ db, transact }: { db: Database; transact
 
   return [
     ...webhookPausingRoutes({ db, transact, show }),
+    ...webhookSecretRoutes({ db, masterKeys, show }),
     route({
       method: 'GET',
       path,

@@ -1,6 +1,6 @@
 import type { SendErrorCode } from '../../domain/send-errors.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
-import type { Sealed } from '../../kernel/master-keys.ts'
+import type { WebhookSettings } from '../sql/lease.ts'
 
 /** What the dispatcher uses of the sender. A port, so that the same dispatcher runs in a simulation. */
 
@@ -53,14 +53,12 @@ export type Sender = {
   interrupt(): void
 }
 
-/** `version`: of url and secret. */
-export type WebhookTarget = {
+/** `version`: of the settings. */
+export type WebhookTarget = Pick<WebhookSettings, 'url' | 'secret' | 'rotation'> & {
   laneId: number
   orgId: OrgId
   webhookId: WebhookId
   version: number
-  url: string
-  secret: Sealed
 }
 
 /** Null when no master key opens the webhook's secret. */

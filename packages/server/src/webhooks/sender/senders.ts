@@ -1,6 +1,6 @@
 import type { Network } from '../../domain/network.ts'
 import { recordHeaders } from '../../domain/recorded-headers.ts'
-import { createSigner, type Signer } from '../../domain/signature.ts'
+import { createOverlappingSigner, createSigner, type Signer } from '../../domain/signature.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { createAddressGuard } from './address-guard.ts'
 import { exchangeOf } from './exchange.ts'
@@ -53,11 +53,20 @@ export function createSenders(deps: {
   })
   const kept = new Map<number, KeptSender>()
 
+  /** Which secret signs depends on the time: an overlap ends without a change of the settings. */
+  function openSigners({ webhookId, secret, rotation }: WebhookTarget): (ms: number) => Signer {
+    const current = createSigner(deps.masterKeys.open(secret, webhookId))
+    if (rotation === null) return () => current
+    const old = createSigner(deps.masterKeys.open(rotation.oldSecret, webhookId))
+    const both = createOverlappingSigner(current, old, rotation)
+    return (ms) => (ms < rotation.overlapUntilMs ? both : current)
+  }
+
   /** `previous`: requests with the settings of before may still be in flight. */
   function openSender(webhook: WebhookTarget, previous: KeptSender | null): KeptSender | null {
-    let signer: Signer
+    let signerAt: (ms: number) => Signer
     try {
-      signer = createSigner(deps.masterKeys.open(webhook.secret, webhook.webhookId))
+      signerAt = openSigners(webhook)
     } catch (error) {
       deps.onUnreadable(webhook, error)
       return null
@@ -73,7 +82,7 @@ export function createSenders(deps: {
         // A lane that sent nothing for a minute was removed by the sweep, but is still held.
         if (!kept.has(webhook.laneId)) kept.set(webhook.laneId, sender)
         sender.inFlight += 1
-        const headers = headersOf(signer, request)
+        const headers = headersOf(signerAt(request.startedAtMs), request)
         client.post(headers, request, (result) => {
           sender.inFlight -= 1
           sender.usedAtMs = now()

@@ -33,7 +33,10 @@ export type LeasedLane = {
 }
 
 /** What is sent and how. */
-export type WebhookSettings = { url: string; secret: Sealed; rateLimit: number | null }
+export type WebhookSettings = { url: string; secret: Sealed; rotation: Rotation | null; rateLimit: number | null }
+
+/** The secret of before is valid too, until then. `switched`: the specified signature is made with the new one already. */
+type Rotation = { oldSecret: Sealed; overlapUntilMs: number; switched: boolean }
 
 export type LeaseRequest = {
   owner: string
@@ -75,7 +78,8 @@ export const leaseLanes = async (
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests,
         coalesce(l.paused_until > now(), false) as paused
     )
-    select l.*, f.attempts > 0 as taken_over, w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit
+    select l.*, f.attempts > 0 as taken_over, w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit,
+      w.old_key_id, w.old_box, (extract(epoch from w.overlap_until) * 1000)::float8 as overlap_until_ms, w.switched
     from leased l join keyhook.webhooks w on w.org_id = l.org_id and w.id = l.webhook_id
     -- A count and not "exists": without statistics the planner would scan the table for the first match.
     cross join lateral (select count(*) as attempts from keyhook.in_flight f where f.lane_id = l.id) f`
@@ -96,6 +100,11 @@ export const leaseLanes = async (
 const settingsOf = (row: SettingsRow): WebhookSettings => ({
   url: row.url,
   secret: { keyId: row.secret_key_id, box: row.secret_box },
+  rotation: row.old_box && {
+    oldSecret: { keyId: row.old_key_id!, box: row.old_box },
+    overlapUntilMs: row.overlap_until_ms!,
+    switched: row.switched,
+  },
   rateLimit: row.rate_limit,
 })
 
@@ -105,6 +114,10 @@ type SettingsRow = {
   secret_key_id: string
   secret_box: Buffer
   rate_limit: number | null
+  old_key_id: string | null
+  old_box: Buffer | null
+  overlap_until_ms: number | null
+  switched: boolean
 }
 
 type LeasedRow = Omit<SettingsRow, 'secret_key_id' | 'secret_box'> & {
@@ -162,7 +175,9 @@ export const renewLanes = async (db: Database, held: readonly UsedLane[], leaseM
     )
     select h.id, h.redelivery_requests, h.ended, h.paused, w.* from held h
     left join lateral (
-      select w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit from keyhook.webhooks w
+      select w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit, w.old_key_id, w.old_box,
+        (extract(epoch from w.overlap_until) * 1000)::float8 as overlap_until_ms, w.switched
+      from keyhook.webhooks w
       where h.changed and w.org_id = h.org_id and w.id = h.webhook_id and w.deleted_at is null
       offset 0
     ) w on true`

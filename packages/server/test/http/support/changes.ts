@@ -124,6 +124,21 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: {} }
       }
     },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/rotate-secret': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      return async () => {
+        await post(`${platform()}/webhooks/${id}/rotate-secret`, token)
+        return { target: id, details: { overlap_seconds: 86_400 } }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/switch-secret': async (token) => {
+      const { id } = await webhook(api.owner.token)
+      await post(`${platform()}/webhooks/${id}/rotate-secret`, api.owner.token)
+      return async () => {
+        await post(`${platform()}/webhooks/${id}/switch-secret`, token)
+        return { target: id, details: {} }
+      }
+    },
     'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/test': async (token) => {
       const { id } = await webhook(api.owner.token)
       return async () => {

@@ -49,7 +49,14 @@ test('a webhook whose secret no master key opens has no sender, and is reported'
     onUnreadable: ({ webhookId }) => void unreadable.push(webhookId),
   })
   const secret = createMasterKeys([Buffer.alloc(32, 2)]).seal('whsec_', 'wh_1')
-  const target = { laneId: 1, orgId: 'org_1', webhookId: 'wh_1', version: 0, url: 'https://example.com/' } as const
+  const target = {
+    laneId: 1,
+    orgId: 'org_1',
+    webhookId: 'wh_1',
+    version: 0,
+    rotation: null,
+    url: 'https://example.com/',
+  } as const
   expect(senders.open({ ...target, secret })).toBeNull()
   expect(unreadable).toEqual(['wh_1'])
   senders.close()

@@ -53,7 +53,7 @@ export function sendersForTest({
   return {
     open(url: string, { laneId = ++lanes, webhookId = newId('wh') as WebhookId, version = 0 } = {}): Sender {
       const sealed = masterKeys.seal(secret, webhookId)
-      return senders.open({ laneId, orgId: newId('org'), webhookId, version, url, secret: sealed })!
+      return senders.open({ laneId, orgId: newId('org'), webhookId, version, url, secret: sealed, rotation: null })!
     },
     close: () => senders.close(),
   }

@@ -1,0 +1,108 @@
+import Type from 'typebox'
+import type { Database, Transaction } from '../../db/database.ts'
+import { mintWebhookSecret, overlapSecondsDefault, overlapSecondsMax } from '../../domain/webhook.ts'
+import { Fault, notFound } from '../../kernel/faults.ts'
+import type { OrgId, WebhookId } from '../../kernel/ids.ts'
+import type { MasterKeys } from '../../kernel/master-keys.ts'
+import { recordAudit } from '../../store/audit.ts'
+import { lockRotation, rotateSecret, switchSecret } from '../../store/secret-rotation.ts'
+import { lockWebhook } from '../../store/webhook-changes.ts'
+import { mark } from '../basis.ts'
+import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
+import { conflict, type Route, route } from '../route.ts'
+import { newSecret, rotationBasis, secretRotationOf, webhookRecord } from './webhook-schemas.ts'
+
+const webhookPath = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
+
+export function webhookSecretRoutes({
+  db,
+  masterKeys,
+  show,
+}: {
+  db: Database
+  masterKeys: MasterKeys
+  show(orgId: OrgId, id: WebhookId): Promise<object>
+}): Route[] {
+  async function lock(tx: Transaction, orgId: OrgId, id: WebhookId) {
+    if ((await lockWebhook(tx, orgId, id)) === null) throw notFound(`${id} is not in ${orgId}`)
+    return lockRotation(tx, orgId, id)
+  }
+
+  return [
+    route({
+      method: 'POST',
+      path: `${webhookPath}/rotate-secret`,
+      needs: 'webhooks:update',
+      audit: 'webhook.secret_rotated',
+      basis: rotationBasis,
+      tag: 'Webhook settings',
+      summary: 'Rotate the secret of a webhook',
+      description:
+        'Makes a new secret, which is shown here and never again. During the overlap `webhook-signature` holds a signature of each secret, and `X-<Service>-Signature` is made with the old one until you switch. After it, or at once without an overlap, only the new secret signs.',
+      body: Type.Object(
+        {
+          overlap_seconds: Type.Optional(
+            mark(
+              rotationBasis,
+              Type.Integer({
+                minimum: 0,
+                maximum: overlapSecondsMax,
+                description: 'How long both secrets are valid: a day when absent, 30 days at most, 0 for not at all.',
+                examples: [overlapSecondsDefault],
+              }),
+            ),
+          ),
+        },
+        { $id: 'NewSecret', additionalProperties: false },
+      ),
+      faults: ['not_found', conflict(89, 'while two secrets are valid, unless `overlap_seconds` is 0')],
+      success: { status: 201, description: 'The new secret. Keep it: it cannot be shown again.', schema: newSecret },
+      async handler({ orgId, actor, params: { webhookId: id }, body }) {
+        const overlapSeconds = body.overlap_seconds ?? overlapSecondsDefault
+        const secret = mintWebhookSecret()
+        const rotation = await db.begin(async (tx) => {
+          if ((await lock(tx, orgId, id)) !== null && overlapSeconds > 0) throw alreadyRotating()
+          await rotateSecret(tx, orgId, id, { secret: masterKeys.seal(secret, id), overlapSeconds })
+          const details = { overlap_seconds: overlapSeconds }
+          await recordAudit(tx, { orgId, action: 'webhook.secret_rotated', actor, targetId: id, details })
+          return lockRotation(tx, orgId, id)
+        })
+        // Without an overlap nothing may be signed with the old secret after the answer.
+        if (rotation === null) await waitForInFlightDeliveries(db, orgId, id)
+        const location = webhookPath.replace(':orgId', orgId).replace(':webhookId', id)
+        return { status: 201, location, body: { secret, secret_rotation: rotation && secretRotationOf(rotation) } }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: `${webhookPath}/switch-secret`,
+      needs: 'webhooks:update',
+      audit: 'webhook.secret_switched',
+      basis: rotationBasis,
+      tag: 'Webhook settings',
+      summary: 'Switch to the new secret of a webhook',
+      description:
+        '`X-<Service>-Signature` is made with the new secret after the answer. `webhook-signature` keeps both signatures until the overlap ends. Once switched, a webhook stays so.',
+      faults: ['not_found', conflict(89, 'when there is one secret only')],
+      success: { status: 200, description: 'The webhook, switched.', schema: webhookRecord },
+      async handler({ orgId, actor, params: { webhookId: id } }) {
+        await db.begin(async (tx) => {
+          const rotation = await lock(tx, orgId, id)
+          if (rotation === null) throw notRotating()
+          if (rotation.switched) return
+          await switchSecret(tx, orgId, id)
+          await recordAudit(tx, { orgId, action: 'webhook.secret_switched', actor, targetId: id })
+        })
+        await waitForInFlightDeliveries(db, orgId, id)
+        return { status: 200, body: await show(orgId, id) }
+      },
+    }),
+  ]
+}
+
+const alreadyRotating = () =>
+  new Fault('conflict', {
+    public: 'Two secrets of this webhook are valid already. Wait for the end of the overlap, or rotate without one.',
+  })
+
+const notRotating = () => new Fault('conflict', { public: 'This webhook has one secret: there is nothing to switch.' })

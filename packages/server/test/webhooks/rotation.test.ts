@@ -1,0 +1,114 @@
+import { verify } from '@octokit/webhooks-methods'
+import { Webhook } from 'standardwebhooks'
+import { expect, test } from 'vitest'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { abandonSecrets } from '../../src/operator/abandon.ts'
+import { resealSecrets } from '../../src/operator/reseal.ts'
+import { eraseOldSecrets, rotateSecret } from '../../src/store/secret-rotation.ts'
+import { anySecretUnder, keyIdsInUse } from '../../src/store/webhook-secrets.ts'
+import { call } from '../support/client.ts'
+import { readDocumented } from '../support/documented.ts'
+import { api, created, owner, platform, report, webhookTo } from './support/delivering-api.ts'
+import { deliveryTest, until } from './support/delivery-test.ts'
+import type { Receiver } from './support/receiver.ts'
+
+type Rotation = { started_at: string; ends_at: string; switched: boolean } | null
+type Rotated = { secret: string; secret_rotation: Rotation }
+
+const template = '/platform/v1/organizations/{org_id}/webhooks/{webhook_id}'
+
+async function ask<T>(method: string, id: string, action: string, body?: object) {
+  const documented = await readDocumented(api.url)
+  const url = `${platform}/webhooks/${id}${action}`
+  return documented.call<T>(method, template + action, url, { token: owner.token, ...(body && { body }) })
+}
+
+const rotate = async (id: string, body?: object) => (await ask<Rotated>('POST', id, '/rotate-secret', body)).body
+const rotationOf = async (id: string) => (await ask<{ secret_rotation: Rotation }>('GET', id, '')).body.secret_rotation
+
+/** Publishes an event and returns which of the secrets its delivery is signed with, by the two kinds of signature. */
+async function signedWith(receiver: Receiver, secrets: Record<string, string>) {
+  const before = receiver.received.length
+  await report(created())
+  await until(() => receiver.received.length > before, 'a delivery')
+  const { body, headers } = receiver.received.at(-1)!
+  const text = body.toString()
+  const specified: string[] = []
+  const standard: string[] = []
+  for (const [name, secret] of Object.entries(secrets)) {
+    if (await verify(secret, text, headers['x-service-signature']!)) specified.push(name)
+    try {
+      new Webhook(secret).verify(text, headers)
+      standard.push(name)
+    } catch {}
+  }
+  return { specified, standard, signatures: headers['webhook-signature']!.split(' ').length }
+}
+
+test('during the overlap both secrets verify; the specified signature changes when it is switched', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const { secret, secret_rotation: rotation } = await rotate(webhook.id)
+  expect(secret).not.toBe(webhook.secret)
+  expect(Date.parse(rotation!.ends_at) - Date.parse(rotation!.started_at)).toBe(86_400_000)
+  const secrets = { old: webhook.secret, new: secret }
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['old'], standard: ['old', 'new'], signatures: 2 })
+
+  const switched = await ask<{ secret_rotation: Rotation }>('POST', webhook.id, '/switch-secret')
+  expect(switched.body.secret_rotation).toEqual({ ...rotation, switched: true })
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['old', 'new'], signatures: 2 })
+  expect((await ask('POST', webhook.id, '/switch-secret')).status).toBe(200)
+  const list = await call(`${platform}/webhooks`, { token: owner.token })
+  expect(list.text).not.toContain('whsec_')
+})
+
+test('at the end of the overlap the new secret alone signs, and the old one is erased', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const { secret } = await rotate(webhook.id, { overlap_seconds: 1 })
+  const secrets = { old: webhook.secret, new: secret }
+  await until(async () => (await rotationOf(webhook.id)) === null, 'the end of the overlap')
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
+  const stored = () => api.db`select from keyhook.webhooks where id = ${webhook.id} and old_box is not null`
+  expect(await stored()).toHaveLength(1)
+  expect(await eraseOldSecrets(api.db)).toBe(1)
+  expect(await stored()).toHaveLength(0)
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
+})
+
+test('without an overlap the old secret ends at once, also during an overlap', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const second = await rotate(webhook.id)
+  expect((await ask('POST', webhook.id, '/rotate-secret')).status).toBe(409)
+  const third = await rotate(webhook.id, { overlap_seconds: 0 })
+  expect(third.secret_rotation).toBeNull()
+  const secrets = { first: webhook.secret, second: second.secret, third: third.secret }
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['third'], standard: ['third'], signatures: 1 })
+  expect((await ask('POST', webhook.id, '/switch-secret')).status).toBe(409)
+})
+
+test('both secrets are resealed, and a key that only an old secret needs counts as in use', async () => {
+  const [first, second] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
+  const { db, orgId, addWebhook } = await deliveryTest({ KEYHOOK_MASTER_KEY: first.toString('base64') })
+  const { id, secret } = await addWebhook('https://example.com/')
+  const next = createMasterKeys([second])
+  const sealed = next.seal('whsec_new', id)
+  await db.begin((tx) => rotateSecret(tx, orgId, id, { secret: sealed, overlapSeconds: 60 }))
+  const oldKey = createMasterKeys([first]).currentKeyId
+  expect((await keyIdsInUse(db)).sort()).toEqual([oldKey, next.currentKeyId].sort())
+  expect(await anySecretUnder(db, [oldKey])).toBe(true)
+
+  expect(await resealSecrets(db, createMasterKeys([second, first]))).toBe(1)
+  const [row] = await db`select secret_key_id, secret_box, old_key_id, old_box from keyhook.webhooks`
+  expect(next.open({ keyId: row!.old_key_id, box: row!.old_box }, id)).toBe(secret)
+  expect(next.open({ keyId: row!.secret_key_id, box: row!.secret_box }, id)).toBe('whsec_new')
+  expect(await keyIdsInUse(db)).toEqual([next.currentKeyId])
+})
+
+test('when the key of an old secret is lost, the overlap ends and the webhook stays', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const { secret } = await rotate(webhook.id)
+  await api.db`update keyhook.webhooks set old_key_id = 'lost' where id = ${webhook.id}`
+  expect(await abandonSecrets(api.db, 'lost')).toBe(0)
+  expect(await rotationOf(webhook.id)).toBeNull()
+  const secrets = { old: webhook.secret, new: secret }
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
+})
