@@ -63,7 +63,7 @@ test('the tour works when pasted, and prints what the README shows', { timeout: 
   }
 })
 
-test.for(['docs/operating.md', 'docs/your-platform.md'])(
+test.for(['docs/api-keys.md', 'docs/operating.md', 'docs/your-platform.md'])(
   'the commands of %s work when pasted, and print what the page shows',
   { timeout: 60_000 },
   async (page) => {

@@ -13,7 +13,17 @@ import { apiAlone } from '../support/composed.ts'
 import { walk } from '../support/document-walk.ts'
 import { readDocumented } from '../support/documented.ts'
 import { orderLost, orderShipped, stored } from '../support/order-types.ts'
-import { api, orgId, owner, platform, published, report, settledHistory, webhookTo } from './support/delivering-api.ts'
+import {
+  api,
+  operatorToken,
+  orgId,
+  owner,
+  platform,
+  published,
+  report,
+  settledHistory,
+  webhookTo,
+} from './support/delivering-api.ts'
 import { until } from './support/delivery-test.ts'
 
 /*
@@ -186,8 +196,8 @@ test('data that takes very long to check is refused within a second, and later r
 test('every node uses a changed or removed declaration from the next request on', async () => {
   const other = apiAlone(api, pino({ level: 'silent' }))
   const otherUrl = await other.app.listen({ host: '127.0.0.1', port: 0 })
-  const token = await api.issuer.issue({ subject: 'operator', ttlSeconds: 600, operator: true })
-  const send = (url: string, data: object) => call(`${url}/operator/v1/events`, { token, body: shipped(data) })
+  const send = (url: string, data: object) =>
+    call(`${url}/operator/v1/events`, { token: operatorToken, body: shipped(data) })
   for (const url of [api.url, otherUrl]) expect((await send(url, orderShipped.example)).status).toBe(202)
   await declare([{ ...orderShipped, schema: { required: ['carrier'] }, example: { carrier: 'x' } }])
   for (const url of [api.url, otherUrl]) {
