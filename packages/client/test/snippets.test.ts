@@ -35,7 +35,7 @@ function snippetIn(language: string): string {
 
 const cargo = '[package]\nname = "snippet"\nversion = "0.1.0"\nedition = "2021"\n\n[dependencies]\n'
 const project =
-  '<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType><TargetFramework>net8.0</TargetFramework><RollForward>Major</RollForward></PropertyGroup></Project>'
+  '<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType><TargetFramework>$(SnippetFramework)</TargetFramework></PropertyGroup></Project>'
 
 const languages: Language[] = [
   { name: 'js', files: ['verify.mjs', 'main.mjs'], isInstalled: 'node --version', run: 'node main.mjs cases' },
@@ -59,7 +59,7 @@ const languages: Language[] = [
     name: 'csharp',
     files: ['Keyhook.cs', 'Program.cs'],
     isInstalled: 'dotnet --version',
-    run: 'dotnet run -- cases',
+    run: 'SnippetFramework=net$(dotnet --version | cut -d . -f 1).0 dotnet run -- cases',
     more: { 'snippet.csproj': project },
   },
   {
