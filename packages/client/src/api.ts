@@ -36,6 +36,8 @@ export type Api = {
   create<T>(path: string, body: object | undefined, options: Creation): Promise<T>
   /** A creation whose answer shows a secret once. It is never repeated: a replay would not show it. */
   createSecret<T>(path: string, body: object | undefined, options: Creation): Promise<T>
+  /** A POST that has the same effect however often it is sent. */
+  idempotent<T>(path: string, body: object | undefined, options: CallOptions): Promise<T>
   change<T>(method: 'POST' | 'PUT' | 'PATCH', path: string, body: object | undefined, options: CallOptions): Promise<T>
   /** A deletion that answers with the record. */
   remove<T>(path: string, options: CallOptions): Promise<T>
@@ -67,6 +69,8 @@ export function createApi(transport: Transport, organization?: string): Api {
       createList(transport, path, { ...query, limit, cursor }, options),
     create: (path, body, options) => post(path, body, options, true),
     createSecret: (path, body, options) => post(path, body, options, false),
+    idempotent: (path, body, options) =>
+      read(transport.send({ method: 'POST', path, body, isRepeatable: true }, options)),
     change: (method, path, body, options) => read(transport.send({ method, path, body, isRepeatable: false }, options)),
     remove: (path, options) => read(transport.send({ method: 'DELETE', path, isRepeatable: true }, options)),
     async erase(path, options) {

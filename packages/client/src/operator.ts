@@ -35,5 +35,5 @@ export function createOperatorClient(options: TransportOptions) {
 const invoices = (api: Api) => ({
   /** Marks an invoice paid, once. */
   pay: async (id: string, options: CallOptions = {}): Promise<Invoice> =>
-    api.change('POST', pathOf('/operator/v1/invoices', id, 'pay'), undefined, options),
+    api.idempotent(pathOf('/operator/v1/invoices', id, 'pay'), undefined, options),
 })

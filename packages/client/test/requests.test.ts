@@ -240,6 +240,14 @@ test('the token can be a function, asked before every request', async () => {
   expect(server.requests.map(({ headers }) => headers.authorization)).toEqual(['Bearer token-1', 'Bearer token-2'])
 })
 
+test('what has the same effect however often it is sent is repeated without a key', async () => {
+  const server = await scriptedServer(broken, json({ active: false }), broken, json([{ id: 'mine' }], {}, 202))
+  const operator = createOperatorClient({ url: server.url, token: 'operator' })
+  expect(await operator.introspect({ token: 't' })).toEqual({ active: false })
+  await operator.events.publish([{ organization_id: 'org_1', type: 'invoice.paid', data: {}, id: 'mine' }])
+  expect(server.requests.map(({ headers }) => headers['idempotency-key'])).toEqual(Array(4).fill(undefined))
+})
+
 test('the operator client has an entry point of its own', async () => {
   const server = await scriptedServer(json([{ id: 'evt_1' }], {}, 202))
   const operator = createOperatorClient({ url: server.url, token: 'operator' })

@@ -13,7 +13,12 @@ export type NewEvent = {
 export type AcceptedEvent = { id: string }
 
 export const events = (api: Api) => ({
-  /** All of them or none, in one transaction. Up to 1,000. */
-  publish: async (list: readonly NewEvent[], options: OperatorCreationOptions = {}): Promise<AcceptedEvent[]> =>
-    api.create('/operator/v1/events', list, options),
+  /**
+   * All of them or none, in one transaction. Up to 1,000. Give them ids of your own if you publish many: then they need no
+   * Idempotency-Key, and the server commits requests of the same moment together.
+   */
+  publish: async (list: readonly NewEvent[], options: OperatorCreationOptions = {}): Promise<AcceptedEvent[]> => {
+    const isNamed = options.idempotencyKey === undefined && list.every(({ id }) => id !== undefined)
+    return api[isNamed ? 'idempotent' : 'create']('/operator/v1/events', list, options)
+  },
 })

@@ -22,9 +22,9 @@ export type IntrospectionBatch = { tokens: string[]; organization_id?: string }
 export const introspection = (api: Api) => ({
   /** Whether a token is accepted now, and what it may do. */
   introspect: async (request: IntrospectionRequest, options: CallOptions = {}): Promise<Introspection> =>
-    api.change('POST', '/operator/v1/introspect', request, options),
+    api.idempotent('/operator/v1/introspect', request, options),
 
   /** The same for up to 1,000 tokens, in their order. */
   introspectBatch: async (batch: IntrospectionBatch, options: CallOptions = {}): Promise<Introspection[]> =>
-    api.change('POST', '/operator/v1/introspect/batch', batch, options),
+    api.idempotent('/operator/v1/introspect/batch', batch, options),
 })
