@@ -1,10 +1,12 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { createClient } from '@keyhook/client'
 import ts from 'typescript'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createSigner } from '../../server/src/domain/signature.ts'
@@ -63,6 +65,17 @@ test('the code of docs/client.md runs in the order of the page', async () => {
   ])
   const result = { next: null, last: 0, active: true, sub: api.owner.userId, role: 'owner' }
   expect(JSON.parse(lines[4]!)).toMatchObject(result)
+})
+
+test('the stream of docs/client.md prints events as they happen', async () => {
+  const file = await program('stream.mjs', `${codeOf('run').split('\nconst { api_key')[0]}\n${codeOf('stream')}`)
+  const child = spawn(node[0], [node[1], file], { env: environment, stdio: ['ignore', 'pipe', 'inherit'] })
+  const [printed] = await Promise.race([once(child.stdout.setEncoding('utf8'), 'data'), once(child, 'exit')])
+  child.kill()
+  await once(child, 'exit')
+  const client = createClient({ url: api.url, token: api.owner.token, organization: api.orgId })
+  const [first] = await client.events.list({ order: 'asc', limit: 1 }).toArray()
+  expect(printed).toBe(`${first!.sequence} invoice.paid { invoice: '2026-0042' }\n`)
 })
 
 test('the receiver of docs/client.md compiles, and accepts a signed delivery', async () => {

@@ -61,6 +61,38 @@ test('events are listed page by page, and missed ones are read oldest first', as
   expect(await sequences(none)).toEqual([])
 })
 
+test('a stream yields events as they happen, and its position is never lost', async () => {
+  const client = clientOf()
+  const before = (await client.events.list({ limit: 1 }).page()).items[0]?.sequence ?? 0
+  const iterator = client.events.stream()[Symbol.asyncIterator]()
+  const first = iterator.next()
+  // Until the stream is open, an event would not be in it.
+  await vi.waitFor(async () => {
+    await operatorOf().events.publish([paid(1)])
+    await expect(Promise.race([first, Promise.reject(new Error('not yet'))])).resolves.toBeDefined()
+  }, 10_000)
+  const { value: event } = await first
+  expect(JSON.parse(event.body)).toMatchObject({ type: 'invoice.paid', data: { number: 1 } })
+  expect(event.sequence).toBeGreaterThan(before)
+  await iterator.return?.()
+
+  await operatorOf().events.publish([paid(2), paid(3)])
+  const sequences: number[] = []
+  for await (const { sequence } of client.events.stream({ after: event.sequence, eventTypes: ['invoice.paid'] })) {
+    sequences.push(sequence)
+    if (sequences.length === 2) break
+  }
+  expect(sequences).toEqual([event.sequence + 1, event.sequence + 2])
+})
+
+test('a revoked key ends its stream', async () => {
+  const { id, api_key: token } = await clientOf().keys.create({ name: 'stream' })
+  const client = createClient({ url: api.url, token, organization: orgId })
+  const ended = client.events.stream()[Symbol.asyncIterator]().next()
+  await clientOf().keys.revoke(id)
+  await expect(ended).rejects.toMatchObject({ code: 'auth.invalid_token' })
+})
+
 test('databases, backups, restores, invoices and the audit log are called as documented', async () => {
   const client = clientOf()
   const { password, ...database } = await client.databases.create({ name: 'orders' })
