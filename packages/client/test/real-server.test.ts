@@ -46,6 +46,34 @@ test('a webhook is read, changed, tested, and its deliveries are sent again', as
   expect(listed).toMatchObject({ description: 'Billing' })
 })
 
+test('a webhook is paused and resumed, and its secret replaced while both are valid', async () => {
+  const client = clientOf()
+  const receiver = await receiverFor()
+  const { id, secret: old } = await webhookTo(receiver)
+  expect(await client.webhooks.pause(id)).toMatchObject({ status: 'paused' })
+  expect(await client.webhooks.resume(id)).toMatchObject({ status: 'active', paused_until: null })
+
+  const { secret, secret_rotation: rotation } = await client.webhooks.rotateSecret(id, { overlap_seconds: 3_600 })
+  expect(rotation).toMatchObject({ switched: false })
+  const deliver = async (count: number) => {
+    await client.webhooks.test(id, { event_type: 'invoice.paid' })
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(count), 10_000)
+    return receiver.received.at(-1)!
+  }
+  const during = await deliver(1)
+  for (const one of [old, secret, [secret, old]]) {
+    expect(await verifyWebhook({ ...during, secret: one })).toMatchObject({ type: 'invoice.paid' })
+  }
+  await verifyWebhook({ ...during, secret: old, signature: 'body' })
+
+  expect(await client.webhooks.switchSecret(id)).toMatchObject({ secret_rotation: { switched: true } })
+  const after = await deliver(2)
+  await verifyWebhook({ ...after, secret, signature: 'body' })
+  await expect(verifyWebhook({ ...after, secret: old, signature: 'body' })).rejects.toMatchObject({
+    reason: 'signature_mismatch',
+  })
+})
+
 test('events are listed page by page, and missed ones are read oldest first', async () => {
   const client = clientOf()
   const before = (await client.events.list({ limit: 1 }).page()).items[0]?.sequence ?? 0
