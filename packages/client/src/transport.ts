@@ -58,12 +58,13 @@ export function createTransport(options: TransportOptions): Transport {
 
   async function open(request: ApiRequest, { signal }: Deadline): Promise<Response> {
     const body = request.body && JSON.stringify(request.body)
-    const headers = {
+    // Made here and not by fetch, whose error about a wrong character would look like one of the network.
+    const headers = new Headers({
       accept: 'application/json',
       authorization: `Bearer ${await readToken(options.token)}`,
       ...(body !== undefined && { 'content-type': 'application/json' }),
       ...request.headers,
-    }
+    })
     // The token goes to this address and nowhere else, so redirects are not followed.
     const init: RequestInit = { method: request.method, headers, signal, redirect: 'manual' }
     if (body !== undefined) init.body = body
@@ -116,7 +117,6 @@ function readBase(text: string): string {
 
 async function readToken(token: TransportOptions['token']): Promise<string> {
   const text = typeof token === 'function' ? await token() : token
-  // fetch would report this as a network error.
   if (typeof text !== 'string' || !/^[\x21-\x7e]+$/.test(text)) {
     throw new TypeError('token must be an API key or a login token: a text without spaces and line breaks')
   }

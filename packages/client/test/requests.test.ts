@@ -222,6 +222,7 @@ test('mistakes of the program are found before anything is sent', async () => {
   await expect(client.keys.revoke('')).rejects.toThrow('not an id')
   await expect(createClient({ url: server.url, token: 'a\nb' }).organizations.list().toArray()).rejects.toThrow('token')
   expect(() => createClient({ url: server.url, token: 't' }).keys.list()).toThrow('Which organization?')
+  await expect(client.backups.create('db_1', { idempotencyKey: 'a\nb' })).rejects.toThrow(TypeError)
   expect(server.requests).toHaveLength(0)
 })
 
