@@ -1,4 +1,4 @@
-import { createClient, verifyWebhook } from '@keyhook/client'
+import { createClient, readSequence, verifyWebhook } from '@keyhook/client'
 import { createOperatorClient } from '@keyhook/client/operator'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { api, operatorToken, orgId, owner } from '../../server/test/webhooks/support/delivering-api.ts'
@@ -87,6 +87,19 @@ test('events are listed page by page, and missed ones are read oldest first', as
   expect(await sequences(client.events.reconcile({ after: before + 1 }))).toEqual([2, 3])
   const none = client.events.reconcile({ after: before, eventTypes: ['backup.failed', 'database.failed'] })
   expect(await sequences(none)).toEqual([])
+})
+
+test('each delivery tells which event was sent to the webhook before it', async () => {
+  const receiver = await receiverFor()
+  await webhookTo(receiver)
+  const reported = [paid(1), { ...paid(2), type: 'backup.failed' }, paid(3)]
+  await operatorOf().events.publish(reported)
+  await vi.waitFor(() => expect(receiver.received).toHaveLength(2), 10_000)
+  const [first, second] = receiver.received
+    .map(({ headers }) => readSequence(headers)!)
+    .toSorted((a, b) => a.sequence - b.sequence)
+  expect(first!.previous).toBeNull()
+  expect(second).toEqual({ sequence: first!.sequence + 2, previous: first!.sequence })
 })
 
 test('a stream yields events as they happen, and its position is never lost', async () => {
