@@ -3,9 +3,9 @@ import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
 import { isRole, roles } from '../domain/roles.ts'
 import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
-import { createOrganization, createUser, removeMember, removeUser, setMember } from '../operator/directory.ts'
+import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
-import { listUsers, type UserRow } from '../store/users.ts'
+import { forgetSubject, listUsers, type UserRow } from '../store/users.ts'
 import { examples } from '../terminal/examples.ts'
 import { UsageError } from './output.ts'
 import { type Environment, withInstallation } from './with-installation.ts'
@@ -56,6 +56,19 @@ export function addDirectoryCommands(program: Command, environment: Environment)
         const userId = idOption('usr', '--user', options.user)
         await removeUser(db, operator, { userId })
         output.result({ removed: userId }, `Removed the user ${userId}.`)
+      }),
+    )
+  user
+    .command('unlink')
+    .description('Forget the subject of a user; the next login records its own')
+    .addHelpText(...examples('npx keyhook user unlink --user usr_…'))
+    .requiredOption('--user <usr>', 'The user')
+    .option(...json)
+    .action((options: { user: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const userId = idOption('usr', '--user', options.user)
+        if (!(await forgetSubject(db, userId))) throw noSuch('user', userId)
+        output.result({ unlinked: userId }, `${userId} has no subject any more.`)
       }),
     )
   addUserList(user, environment)

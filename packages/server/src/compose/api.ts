@@ -9,6 +9,7 @@ import { createLocalIssuer } from '../login/local-issuer.ts'
 import { createLoginTokens } from '../login/login-tokens.ts'
 import { createOpenIdIssuer } from '../login/openid-issuer.ts'
 import type { Metrics } from '../metrics.ts'
+import { createFromLogin, pinSubject } from '../operator/first-logins.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
@@ -52,6 +53,15 @@ export function composeApi(
     lookup: createAccessLookup(accessDb),
     loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
     isOperatorToken: createOperatorTokenLookup(accessDb),
+    firstLogins: {
+      pin: (userId, subject, actor) => pinSubject(db, userId, subject, actor),
+      async create(login) {
+        if (config.oidcCreateUsers === 'off') return false
+        const userId = await createFromLogin(db, login)
+        if (userId !== null) log.info({ userId, subject: login.subject }, 'login.user_created')
+        return true
+      },
+    },
   })
   const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses, feed })
   const app = createHttpServer({
@@ -80,9 +90,14 @@ export function composeApi(
 
 const now = (): Date => new Date()
 
-function issuersOf({ config: { oidcIssuer, oidcAudience }, masterKeys }: Installation) {
+function issuersOf({ config, masterKeys }: Installation) {
   const local = createLocalIssuer({ masterKeys, now })
-  return oidcIssuer === null
-    ? [local]
-    : [local, createOpenIdIssuer({ issuer: oidcIssuer, audience: oidcAudience!, now })]
+  if (config.oidcIssuer === null) return [local]
+  const form = {
+    type: config.oidcTokenType,
+    clients: config.oidcClients,
+    emailClaim: config.oidcEmailClaim,
+    emailVerifiedClaim: config.oidcEmailVerifiedClaim,
+  }
+  return [local, createOpenIdIssuer({ issuer: config.oidcIssuer, audience: config.oidcAudience!, form, now })]
 }

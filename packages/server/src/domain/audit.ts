@@ -7,6 +7,7 @@ export const auditActions = [
   'member.role_changed',
   'member.removed',
   'user.removed',
+  'user.subject_pinned',
   'key.created',
   'key.revoked',
   'webhook.created',

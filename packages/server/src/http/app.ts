@@ -32,7 +32,7 @@ export function createApp(deps: {
   const refuse = (reply: FastifyReply, fault: Fault): void => {
     skipBody(reply.request, reply.raw)
     sendProblem(reply, fault)
-    log.answered(reply)
+    log.answered(reply, fault)
   }
   const answerError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
     const fault = toFault(error)

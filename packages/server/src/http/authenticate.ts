@@ -1,7 +1,7 @@
 import type { Actor } from '../domain/audit.ts'
 import { Fault } from '../kernel/faults.ts'
-import type { OrgId } from '../kernel/ids.ts'
-import { type Login, localIssuerName } from '../login/login-tokens.ts'
+import type { OrgId, UserId } from '../kernel/ids.ts'
+import { type Login, type LoginTokens, localIssuerName } from '../login/login-tokens.ts'
 import type { Access, NamedUser } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
@@ -32,9 +32,18 @@ const bearerScheme = /^bearer(?![^\s,])/i
 const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i
 const tokenShape = /^[A-Za-z0-9._~+/-]+=*$/
 
+/** What the first login of a user changes. */
+export type FirstLogins = {
+  /** Records the subject of a user who was found by e-mail. False if another subject was recorded in the meantime. */
+  pin(userId: UserId, subject: string, actor: Actor): Promise<boolean>
+  /** Creates the user of a login, where the operator wants that. Returns whether to look again. */
+  create(login: { subject: string; verifiedEmail: string }): Promise<boolean>
+}
+
 export function createAuthenticate(deps: {
   lookup: AccessLookup
-  loginTokens: { verify(token: string): Promise<Login | null> }
+  loginTokens: LoginTokens
+  firstLogins: FirstLogins
   /** Whether an operator token with this id is stored and not revoked. */
   isOperatorToken(id: string): Promise<boolean>
 }): Authenticate {
@@ -51,28 +60,49 @@ export function createAuthenticate(deps: {
     if (!isLookedUp) throw invalidToken('neither a key by its checksum nor a JWT')
   }
 
-  async function accessOf(login: Login, orgId: OrgId | null): Promise<Access> {
-    const access = await new Promise<Access | null>((resolve, reject) => {
+  const lookUp = (login: Login, orgId: OrgId | null): Promise<Access | null> =>
+    new Promise((resolve, reject) => {
       const found = (error: unknown, access: Access | null) => (error === null ? resolve(access) : reject(error))
       deps.lookup.login({ names: namedUser(login), orgId }, found)
     })
-    if (access === null) throw invalidToken('the login token is good, but no user belongs to it')
-    return access
+
+  async function accessOf(login: Login, { orgId, address }: Target): Promise<Authenticated> {
+    const { subject, verifiedEmail, tokenId, expiresAt } = login
+    const actorOf = ({ userId }: Access) => ({ kind: 'login', userId, tokenId, address }) as const
+    let access = await lookUp(login, orgId)
+    if (access === null && login.issuer !== localIssuerName && verifiedEmail !== null) {
+      if (await deps.firstLogins.create({ subject, verifiedEmail })) access = await lookUp(login, orgId)
+    }
+    if (access?.kind === 'login' && access.isByEmail) {
+      const isPinned = await deps.firstLogins.pin(access.userId, subject, actorOf(access))
+      // Another request was first, with this subject or with another one.
+      if (!isPinned) access = await lookUp(login, orgId)
+    }
+    if (access === null) throw invalidToken(noUser(login))
+    return { access, actor: actorOf(access), expiresAt }
   }
 
-  async function asLogin(token: string, orgId: OrgId | null, address: string): Promise<Authenticated> {
-    const login = await deps.loginTokens.verify(token)
-    if (login === null || login.operator) throw invalidToken('not a valid login token of a user')
-    const access = await accessOf(login, orgId)
-    const actor = { kind: 'login', userId: access.userId, tokenId: login.tokenId, address } as const
-    return { access, actor, expiresAt: login.expiresAt }
+  /** A token of the issuers, with the reason in the fault if it is none. */
+  async function verify(token: string): Promise<Login> {
+    let why = 'login token'
+    const login = await deps.loginTokens.verify(token, ({ check, detail }) => {
+      why = `login token: ${check}: ${detail}`
+    })
+    if (login === null) throw invalidToken(why)
+    return login
+  }
+
+  async function asLogin(token: string, target: Target): Promise<Authenticated> {
+    const login = await verify(token)
+    if (login.operator) throw invalidToken('an operator token, which acts as no user')
+    return accessOf(login, target)
   }
 
   function check(token: string, { orgId, address }: Target, done: Done): void {
     // A JWT has dots and a key has none.
     if (!token.includes('.')) asKey(token, address, done)
     else
-      asLogin(token, orgId, address).then(
+      asLogin(token, { orgId, address }).then(
         (found) => done(null, found),
         (error) => done(error, null),
       )
@@ -89,11 +119,10 @@ export function createAuthenticate(deps: {
         throw error
       }),
     async operator(authorization, address) {
-      const login = await deps.loginTokens.verify(bearerToken(authorization))
-      if (login === null) throw invalidToken('not a valid token')
+      const login = await verify(bearerToken(authorization))
       if (!login.operator) {
         // The token of a removed user is answered 401 here too.
-        await accessOf(login, null)
+        await accessOf(login, { orgId: null, address })
         throw operatorOnly()
       }
       const { tokenId } = login
@@ -107,6 +136,12 @@ export function createAuthenticate(deps: {
 /** Only our own issuer may name a user id: at another one, users might choose their subject, and user ids are no secret. */
 const namedUser = ({ issuer, subject, verifiedEmail }: Login): NamedUser =>
   issuer === localIssuerName ? { userId: subject } : { subject, verifiedEmail }
+
+function noUser({ issuer, subject, verifiedEmail }: Login): string {
+  if (issuer === localIssuerName) return `login token: user: there is no user ${subject}`
+  const email = verifiedEmail === null ? 'it has no verified e-mail address' : `nor the address ${verifiedEmail}`
+  return `login token: user: no user has the subject ${JSON.stringify(subject)}, ${email}`
+}
 
 export function bearerToken(authorization: string | undefined): string {
   const token = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]

@@ -19,13 +19,15 @@ export type RequestLog = ReturnType<typeof createRequestLog>
 export function createRequestLog(log: Logger, count: (status: number) => void = () => {}) {
   return {
     /** One line per answer; successful reads only at debug. It has the route's pattern: a path may hold a secret. */
-    answered(reply: FastifyReply): void {
+    answered(reply: FastifyReply, fault?: Fault): void {
       const { request, statusCode: status } = reply
       count(status)
       const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
       const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
       if (!log.isLevelEnabled(level)) return
-      log[level](lineOf(reply), 'request.answered')
+      // Why a token was refused: callers all get the same answer.
+      const why = status === 401 ? fault?.internal : undefined
+      log[level]({ ...lineOf(reply), ...(why && { why }) }, 'request.answered')
     },
 
     /** The status was sent already: the caller gets an incomplete answer, and only this line says why. */

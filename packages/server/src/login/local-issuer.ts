@@ -49,8 +49,8 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
         .setJti(tokenId)
         .sign(current.privateKey)
     },
-    async verify(token) {
-      const verified = await verifyToken(token)
+    async verify(token, onRefused) {
+      const verified = await verifyToken(token, onRefused)
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
       const isOperator = claims.scope === operatorScope

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { decodeJwt } from 'jose'
 import { tokenCharsMax } from './access-token.ts'
+import { type OnRefused, shown } from './refusals.ts'
 
 /** The user of a login token: issuer and subject together, since another issuer may use the same subject. */
 export type Login = {
@@ -17,29 +18,35 @@ export type Login = {
 /** The subjects of the local issuer are our user ids. No OpenID issuer can have this name: theirs are URLs. */
 export const localIssuerName = 'urn:keyhook:local'
 
-/** `verify` returns null for an invalid token, and throws when it cannot decide because of an outage. */
-export type TokenIssuer = { issuer: string; verify(token: string): Promise<Login | null> }
+/** `verify` returns null for an invalid token, after `onRefused`, and throws when it cannot decide because of an outage. */
+export type LoginTokens = { verify(token: string, onRefused?: OnRefused): Promise<Login | null> }
 
-export type LoginTokens = { verify(token: string): Promise<Login | null> }
+export type TokenIssuer = LoginTokens & { issuer: string }
 
 export function createLoginTokens(deps: { issuers: TokenIssuer[] }): LoginTokens {
   const byName = new Map(deps.issuers.map((issuer) => [issuer.issuer, issuer]))
   assert.equal(byName.size, deps.issuers.length, 'two issuers share a name')
 
   return {
-    async verify(token) {
+    async verify(token, onRefused) {
       const name = claimedIssuer(token)
-      const issuer = name === null ? undefined : byName.get(name)
-      return issuer === undefined ? null : issuer.verify(token)
+      const issuer = byName.get(name as string)
+      if (issuer !== undefined) return issuer.verify(token, onRefused)
+      if (name === null) onRefused?.({ check: 'form', detail: 'not a JWT, or a very long one' })
+      else {
+        const known = [...byName.keys()].map(shown).join(' or ')
+        onRefused?.({ check: 'issuer', detail: `expected ${known}, found ${shown(name)}` })
+      }
+      return null
     },
   }
 }
 
-/** Not verified yet: it only selects the issuer, which then checks the signature. */
-function claimedIssuer(token: string): string | null {
+/** Not verified yet: it only selects the issuer, which then checks the signature. Null for what is no JWT. */
+function claimedIssuer(token: string): unknown {
   if (token.length > tokenCharsMax) return null
   try {
-    return decodeJwt(token).iss ?? null
+    return decodeJwt(token).iss
   } catch {
     return null
   }

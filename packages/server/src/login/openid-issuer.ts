@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createAccessTokens, isName } from './access-token.ts'
+import { createAccessTokens, isName, standardForm, type TokenForm } from './access-token.ts'
 import { createIssuerKeys } from './issuer-keys.ts'
 import { issuerUrlProblem } from './issuer-url.ts'
 import type { TokenIssuer } from './login-tokens.ts'
@@ -17,23 +17,28 @@ export function createOpenIdIssuer(deps: {
   issuer: string
   audience: string
   now: () => Date
+  form?: TokenForm
   fetch?: typeof fetch
 }): TokenIssuer {
   const { issuer, audience, now } = deps
   assert.equal(issuerUrlProblem(issuer), null)
   assert(audience !== '', 'without an audience, tokens meant for other services would be good here')
   const key = createIssuerKeys({ issuer, now, fetch: deps.fetch ?? fetch })
-  const verifyToken = createAccessTokens({ issuer, audience, algorithms, key, now })
+  const form = deps.form ?? standardForm
+  const verifyToken = createAccessTokens({ issuer, audience, algorithms, key, now, form })
 
   return {
     issuer,
-    async verify(token) {
-      const verified = await verifyToken(token)
+    async verify(token, onRefused) {
+      const verified = await verifyToken(token, onRefused)
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
-      const verifiedEmail = claims.email_verified === true && isName(claims.email) ? claims.email : null
+      const verifiedEmail = isTrue(claims.emailVerified) && isName(claims.email) ? claims.email : null
       // Never an operator, whatever its scopes: only the local issuer issues operator tokens.
       return { issuer, subject, tokenId, verifiedEmail, operator: false, expiresAt: claims.exp! }
     },
   }
 }
+
+/** Entra writes `xms_edov` as a boolean or as 1. The text "true" is no boolean, whoever writes it. */
+const isTrue = (value: unknown): boolean => value === true || value === 1 || value === '1'

@@ -36,6 +36,8 @@ const proxies = (value: string): string[] => {
   return parts
 }
 
+const list = (value: string): string[] => value.split(',').map((part) => part.trim())
+
 /** The server: addresses, storage, login and limits. */
 export const serverSettings = {
   port: setting('PORT', '8080', integer(0, 65_535, 'a port'), 'Port to listen on; 0 takes a free one.'),
@@ -76,6 +78,35 @@ export const serverSettings = {
     'KEYHOOK_OIDC_AUDIENCE',
     text,
     'The audience (`aud`) those tokens must carry. Required with the issuer.',
+  ),
+  oidcTokenType: setting(
+    'KEYHOOK_OIDC_TOKEN_TYPE',
+    'at+jwt',
+    oneOf('at+jwt', 'JWT'),
+    'The header `typ` of those tokens. `JWT` also accepts access tokens that do not say that they are, and their client in `azp` or `appid`.',
+  ),
+  oidcClients: optional(
+    'KEYHOOK_OIDC_CLIENTS',
+    list,
+    'Clients, comma-separated, whose tokens are accepted (`client_id`, `azp` or `appid`). Unset: all of the issuer.',
+  ),
+  oidcEmailClaim: setting(
+    'KEYHOOK_OIDC_EMAIL_CLAIM',
+    'email',
+    text,
+    'The claim with the e-mail address, by which a user without a recorded subject is found.',
+  ),
+  oidcEmailVerifiedClaim: setting(
+    'KEYHOOK_OIDC_EMAIL_VERIFIED_CLAIM',
+    'email_verified',
+    text,
+    'The claim that must be true for that.',
+  ),
+  oidcCreateUsers: setting(
+    'KEYHOOK_OIDC_CREATE_USERS',
+    'off',
+    oneOf('on', 'off'),
+    'Whether a first login with a verified address creates the user. The user belongs to no organization.',
   ),
   logLevel: setting(
     'KEYHOOK_LOG_LEVEL',

@@ -13,11 +13,11 @@ export type NamedUser = { userId: string } | { subject: string; verifiedEmail: s
 
 /**
  * What the database knows about it now. A key always comes with its organization; a login with the organization in the path, if
- * the user is a member of it.
+ * the user is a member of it. `isByEmail`: the user has no subject yet, and was found by the verified address.
  */
 export type Access =
   | { kind: 'key'; userId: UserId; keyId: KeyId; membership: Membership }
-  | { kind: 'login'; userId: UserId; membership: Membership | null }
+  | { kind: 'login'; userId: UserId; membership: Membership | null; isByEmail: boolean }
 
 type Membership = { role: Role; organization: OrganizationRow }
 
@@ -95,7 +95,15 @@ async function findKeys(db: Database, hashes: readonly string[], onFound: Found)
   }
 }
 
-type LoginRow = { n: number; user_id: UserId | null; role: Role | null; id: OrgId; name: string; created_at: Date }
+type LoginRow = {
+  n: number
+  user_id: UserId | null
+  preference: number
+  role: Role | null
+  id: OrgId
+  name: string
+  created_at: Date
+}
 
 /**
  * A login of the local issuer is matched by our user id. One of an OpenID issuer is matched by the subject that is recorded for a
@@ -103,7 +111,7 @@ type LoginRow = { n: number; user_id: UserId | null; role: Role | null; id: OrgI
  */
 async function findLogins(db: Database, logins: readonly LoginPresented[], onFound: Found): Promise<void> {
   const rows = await db<(LoginRow & { standby: boolean })[]>`
-    select p.n::int as n, u.id as user_id, m.role, o.id, o.name, o.created_at, pg_is_in_recovery() as standby
+    select p.n::int as n, u.id as user_id, u.preference, m.role, o.id, o.name, o.created_at, pg_is_in_recovery() as standby
     from unnest(
       ${logins.map(({ names }) => ('userId' in names ? names.userId : null))}::text[],
       ${logins.map(({ names }) => ('subject' in names ? names.subject : null))}::text[],
@@ -111,7 +119,7 @@ async function findLogins(db: Database, logins: readonly LoginPresented[], onFou
       ${logins.map(({ orgId }) => orgId)}::text[]
     ) with ordinality as p (user_id, subject, email, org_id, n)
     left join lateral (
-      select c.id from (
+      select c.id, c.preference from (
         select id, 1 as preference from keyhook.users where id = p.user_id and removed_at is null
         union all
         select id, 2 from keyhook.users where subject = p.subject and removed_at is null
@@ -123,9 +131,9 @@ async function findLogins(db: Database, logins: readonly LoginPresented[], onFou
     left join keyhook.memberships m on m.org_id = p.org_id and m.user_id = u.id
     left join keyhook.organizations o on o.id = m.org_id`
   if (rows[0]!.standby) throw standby()
-  for (const { n, user_id: userId, role, id, name, created_at } of rows) {
+  for (const { n, user_id: userId, preference, role, id, name, created_at } of rows) {
     if (userId === null) continue
     const membership = role === null ? null : { role, organization: { id, name, created_at } }
-    onFound(n, { kind: 'login', userId, membership })
+    onFound(n, { kind: 'login', userId, membership, isByEmail: preference === 3 })
   }
 }

@@ -55,3 +55,8 @@ export const listMembers = (
     and (${before?.orgId ?? null}::text is null or (org_id, user_id) < (${before?.orgId ?? null}, ${before?.userId ?? null}))
   order by org_id desc, user_id desc
   limit ${limit}`
+
+export const organizationsOfUser = async (tx: Transaction, userId: UserId): Promise<OrgId[]> => {
+  const rows = await tx<{ org_id: OrgId }[]>`select org_id from keyhook.memberships where user_id = ${userId}`
+  return rows.map((row) => row.org_id)
+}

@@ -72,3 +72,27 @@ export const removeUser = async (tx: Transaction, id: UserId): Promise<OrgId[]> 
   await tx`update keyhook.users set removed_at = now() where id = ${id} and removed_at is null`
   return rows.map((row) => row.org_id)
 }
+
+/** False if the user has a subject already, or was removed. */
+export const recordSubject = async (tx: Transaction, id: UserId, subject: string): Promise<boolean> => {
+  const rows = await tx`
+    update keyhook.users set subject = ${subject}
+    where id = ${id} and subject is null and removed_at is null
+    returning id`
+  return rows.length > 0
+}
+
+/** Forgets the subject, so that the next login with the verified address records its own. False for an unknown user. */
+export const forgetSubject = async (db: Executor, id: UserId): Promise<boolean> => {
+  const rows = await db`update keyhook.users set subject = null where id = ${id} and removed_at is null returning id`
+  return rows.length > 0
+}
+
+/** Whether a removed user had this subject or this address. */
+export const wasRemoved = async (db: Executor, { subject, email }: { subject: string; email: string }) => {
+  const rows = await db`
+    select 1 from keyhook.users
+    where removed_at is not null and (subject = ${subject} or lower(email collate "C") = lower(${email}::text collate "C"))
+    limit 1`
+  return rows.length > 0
+}

@@ -61,18 +61,16 @@ describe('a token of the OpenID issuer', () => {
   it('belongs to the user with its verified address, unless another subject is recorded for that user', async () => {
     const plain = await member({ email: 'plain@example.com' })
     await member({ email: 'bound@example.com', subject: 'bound' })
-    const verified = (email: string) => openId({ sub: 'newcomer', email, email_verified: true })
-    expect(await userOf(await verified('Plain@example.com'))).toBe(plain)
-    expect(await userOf(await verified('bound@example.com'))).toBeNull()
-    expect(
-      await userOf(await openId({ sub: 'newcomer', email: 'plain@example.com', email_verified: false })),
-    ).toBeNull()
+    const verified = (sub: string, email: string) => openId({ sub, email, email_verified: true })
+    expect(await userOf(await verified('newcomer', 'Plain@example.com'))).toBe(plain)
+    expect(await userOf(await verified('second', 'bound@example.com'))).toBeNull()
+    expect(await userOf(await openId({ sub: 'third', email: 'bound@example.com', email_verified: false }))).toBeNull()
   })
 
   // U+212A is a k to Unicode's lower case, U+0130 an i with a dot.
   it('is refused when its address equals that of a user only by Unicode case folding', async () => {
     const ivy = await member({ email: 'ivy.kane@example.com' })
-    const verified = (email: string) => openId({ sub: 'lookalike', email, email_verified: true })
+    const verified = (email: string) => openId({ sub: `lookalike of ${email}`, email, email_verified: true })
     expect(await userOf(await verified('ivy.\u212Aane@example.com'))).toBeNull()
     expect(await userOf(await verified('\u0130vy.kane@example.com'))).toBeNull()
     expect(await userOf(await verified('IVY.Kane@example.com'))).toBe(ivy)

@@ -47,6 +47,7 @@ export const routesOf = (installation: Installation): Route[] =>
       lookup: createAccessLookup(installation.db),
       loginTokens: createLoginTokens({ issuers: [] }),
       isOperatorToken: async () => false,
+      firstLogins: { pin: async () => false, create: async () => false },
     }),
     keyUses: { note() {}, close: async () => {} },
     feed: { open: () => null, stopping: new AbortController().signal, close: async () => {} },

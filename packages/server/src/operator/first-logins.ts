@@ -1,0 +1,47 @@
+import { type Database, isUniqueViolation } from '../db/database.ts'
+import type { Actor } from '../domain/audit.ts'
+import { Fault } from '../kernel/faults.ts'
+import type { UserId } from '../kernel/ids.ts'
+import { recordAudit } from '../store/audit.ts'
+import { organizationsOfUser } from '../store/memberships.ts'
+import { recordSubject, wasRemoved } from '../store/users.ts'
+import { createUser } from './directory.ts'
+
+/**
+ * Records the subject of a user who was found by e-mail: from then on only this subject is the user, even if the address is given to
+ * somebody else. False if another login was first.
+ */
+export async function pinSubject(db: Database, userId: UserId, subject: string, actor: Actor): Promise<boolean> {
+  try {
+    return await db.begin(async (tx) => {
+      if (!(await recordSubject(tx, userId, subject))) return false
+      for (const orgId of await organizationsOfUser(tx, userId)) {
+        await recordAudit(tx, { orgId, action: 'user.subject_pinned', actor, targetId: userId, details: { subject } })
+      }
+      return true
+    })
+  } catch (error) {
+    if (isUniqueViolation(error, 'users_subject')) return false
+    throw error
+  }
+}
+
+/**
+ * Creates the user of a first login, without an organization. Not for somebody whom the operator removed: that is undone by the
+ * operator only. Returns the user's id, or null if there is none.
+ */
+export async function createFromLogin(
+  db: Database,
+  { subject, verifiedEmail: email }: { subject: string; verifiedEmail: string },
+): Promise<UserId | null> {
+  try {
+    return await db.begin(async (tx) => {
+      if (await wasRemoved(tx, { subject, email })) return null
+      return (await createUser(tx, { email, name: null, subject })).id
+    })
+  } catch (error) {
+    // Another request created it, or the address belongs to a user with another subject, or is not one.
+    if (error instanceof Fault) return null
+    throw error
+  }
+}
