@@ -1,10 +1,14 @@
 import fastify from 'fastify'
 
 /** The limit: Fastify answering every request with the same bytes. */
-const { body } = JSON.parse(process.argv[2]!) as { body: string }
+const { body, path = '/api/v1/organizations' } = JSON.parse(process.argv[2]!) as { body: string; path?: string }
 const app = fastify()
-app.get('/api/v1/organizations', (_request, reply) => {
-  reply.type('application/json; charset=utf-8').header('cache-control', 'no-store').send(body)
+app.route({
+  method: ['GET', 'POST'],
+  url: path,
+  handler(_request, reply) {
+    reply.type('application/json; charset=utf-8').header('cache-control', 'no-store').send(body)
+  },
 })
 process.send!(await app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', () => process.exit(0))

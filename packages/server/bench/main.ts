@@ -5,11 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isPostgresOn, readLockFile } from '../src/embedded/lock-file.ts'
 
 /*
- * npm run bench -- auth | report | deliver
+ * npm run bench -- auth | introspect | report | deliver
  * Every figure stands beside its limit, measured in the same run, in turns; medians are printed.
  */
 const benches: Record<string, () => Promise<void>> = {
   auth: async () => (await import('./auth.ts')).benchAuth(),
+  introspect: async () => (await import('./introspect.ts')).benchIntrospect(),
   report: async () => (await import('./report.ts')).benchReport(),
   deliver: async () => (await import('./deliver.ts')).benchDeliver(),
 }

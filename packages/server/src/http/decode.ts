@@ -10,6 +10,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     passesOnNumbers?: boolean
     needsBody?: boolean
+    isRead?: boolean
   }
 }
 

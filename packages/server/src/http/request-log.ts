@@ -22,7 +22,8 @@ export function createRequestLog(log: Logger, count: (status: number) => void = 
     answered(reply: FastifyReply, fault?: Fault): void {
       const { request, statusCode: status } = reply
       count(status)
-      const quiet = status < 400 && (request.method === 'GET' || request.method === 'HEAD')
+      const isRead = request.method === 'GET' || request.method === 'HEAD' || request.routeOptions.config.isRead
+      const quiet = status < 400 && isRead
       const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
       if (!log.isLevelEnabled(level)) return
       // Why a token was refused: callers all get the same answer.

@@ -73,6 +73,8 @@ type RouteShape = {
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
+  /** A POST that changes nothing: successes are logged like those of a GET. */
+  isRead?: true
   /** API keys are answered 403, whatever the role of their user. */
   refusesKeys?: boolean
   basis: Basis

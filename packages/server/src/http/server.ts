@@ -74,7 +74,7 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     schema: { ...(route.query && { querystring: route.query }), ...(bodySchema && { body: bodySchema }) },
     // The runner throws the error, unless it is about an event type that is declared.
     attachValidation: hasEventTypes(route.body),
-    config: { passesOnNumbers: route.passesOnNumbers ?? false, needsBody },
+    config: { passesOnNumbers: route.passesOnNumbers ?? false, needsBody, isRead: route.isRead ?? false },
     onRequest: accessCheck,
     ...(!isRead(route.method) && {
       preParsing: prepareBody,

@@ -1,0 +1,58 @@
+import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
+import type { MintedKey } from '../src/domain/api-key.ts'
+import { operator } from '../src/domain/audit.ts'
+import { newId, type OrgId } from '../src/kernel/ids.ts'
+import { createOrganization, createUser, setMember } from '../src/operator/directory.ts'
+import { migrate, readMigrations } from '../src/store/migrate.ts'
+
+const organizations = 100
+
+/** A new database with that many keys, of which some are in use. */
+export async function fillWithKeys(
+  cluster: ConnectionTarget,
+  name: string,
+  keys: MintedKey[],
+  count: number,
+): Promise<ConnectionTarget> {
+  const admin = connect(cluster, { name: 'bench', connectionsMax: 1 })
+  await admin.unsafe(`create database ${name}`)
+  await admin.end()
+  const target = { ...cluster, database: name }
+  const db = connect(target, { name: 'bench', connectionsMax: 4 })
+  await migrate(db, await readMigrations())
+  await fillWithUsedKeys(db, keys)
+  await fillUpTo(db, count)
+  await db.end()
+  return target
+}
+
+async function fillWithUsedKeys(db: Database, keys: readonly MintedKey[]): Promise<void> {
+  const orgIds: OrgId[] = []
+  for (let n = 0; n < organizations; n++) {
+    const { id } = await db.begin((tx) => createOrganization(tx, operator, { name: `Organization ${n}` }))
+    const user = await db.begin((tx) => createUser(tx, { email: `user-${n}@example.com`, name: null, subject: null }))
+    await setMember(db, operator, { orgId: id, userId: user.id, role: 'admin' })
+    orgIds.push(id)
+  }
+  await db`
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    select u.org_id, u.id, 'bench', u.key_prefix, decode(u.hash, 'hex'), m.user_id, m.role
+    from unnest(
+      ${keys.map((_, n) => orgIds[n % organizations]!)}::text[], ${keys.map(() => newId('key'))}::text[],
+      ${keys.map((key) => key.keyPrefix)}::text[], ${keys.map((key) => key.hash)}::text[]
+    ) as u (org_id, id, key_prefix, hash)
+    join keyhook.memberships m using (org_id)`
+}
+
+/** Keys that are not used: they make the index as deep as it would be. */
+async function fillUpTo(db: Database, keys: number): Promise<void> {
+  await db`
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    select m.org_id, 'key_filler' || n, 'filler', 'kh_' || lpad(n::text, 8, '0'), sha256(('filler ' || n)::bytea), m.user_id, m.role
+    from generate_series((select count(*) from keyhook.api_keys) + 1, ${keys}) as n
+    join (select org_id, user_id, role, row_number() over (order by org_id) - 1 as place from keyhook.memberships) m
+      on m.place = n % ${organizations}`
+  await db`vacuum analyze keyhook.api_keys`
+  // Otherwise PostgreSQL writes the filled pages while we measure.
+  await db`checkpoint`
+}
