@@ -17,6 +17,7 @@ const longFiles = [
   'platform/nodes.test.ts',
   'platform/blocked-databases.test.ts',
   'platform/dead-nodes.test.ts',
+  'terminal/listen-crash.test.ts',
   'webhooks/clock-set-back.test.ts',
   'webhooks/crash.test.ts',
   'webhooks/postgres-crash.test.ts',

@@ -38,6 +38,12 @@ const maintenance = operator(async () => (await import('./maintenance-commands.t
 /** Every command below `keyhook`. The help is made from this table, without loading what the commands need. */
 export const commandTable: readonly CommandEntry[] = [
   {
+    name: 'demo',
+    audience: 'start',
+    summary: 'Show everything on this machine, and leave nothing behind',
+    add: customer(async () => (await import('./demo/demo-command.ts')).addDemoCommand),
+  },
+  {
     name: 'serve',
     audience: 'start',
     summary: 'Run Keyhook until Ctrl-C',

@@ -7,8 +7,9 @@ import { createOrganization, createUser, noSuch, removeMember, removeUser, setMe
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
 import { forgetSubject, listUsers, type UserRow } from '../store/users.ts'
 import { examples } from '../terminal/examples.ts'
-import { UsageError } from './output.ts'
-import { type Environment, withInstallation } from './with-installation.ts'
+import { UsageError } from '../terminal/output.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 const pageRows = 500

@@ -10,11 +10,12 @@ import { noSuch } from '../operator/directory.ts'
 import { existingOrganizations } from '../store/delivery/events.ts'
 import { listEventTypes } from '../store/event-types.ts'
 import { examples } from '../terminal/examples.ts'
+import { UsageError } from '../terminal/output.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { createIntake } from '../webhooks/intake.ts'
 import { idOption } from './directory-commands.ts'
-import { UsageError } from './output.ts'
-import { type Environment, withInstallation } from './with-installation.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
 
 type Options = { org: string; type: string; data: string; id?: string; json?: boolean }
 

@@ -5,8 +5,9 @@ import { parseExactly } from '../kernel/exact-json.ts'
 import { applyEventTypes, type EventTypeDiff } from '../operator/event-types.ts'
 import { listEventTypes } from '../store/event-types.ts'
 import { examples } from '../terminal/examples.ts'
-import { UsageError } from './output.ts'
-import { type Environment, withInstallation } from './with-installation.ts'
+import { UsageError } from '../terminal/output.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
 
 type ApplyOptions = { file: string; dryRun?: boolean; force?: boolean; json?: boolean }
 

@@ -6,10 +6,11 @@ import type { InvoiceRow } from '../store/platform/invoices.ts'
 import { type Prices, pricesInUse } from '../store/platform/nodes.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import { examples } from '../terminal/examples.ts'
+import { UsageError } from '../terminal/output.ts'
 import { createHints } from '../webhooks/hints.ts'
 import { idOption } from './directory-commands.ts'
-import { UsageError } from './output.ts'
-import { type Environment, withInstallation } from './with-installation.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 

@@ -7,8 +7,9 @@ import { forgetKeyId } from '../startup/master-key-file.ts'
 import type { Installation } from '../startup/open.ts'
 import { countSecretsUnder } from '../store/webhook-secrets.ts'
 import { examples } from '../terminal/examples.ts'
-import { UsageError } from './output.ts'
-import { type Environment, withInstallation } from './with-installation.ts'
+import { UsageError } from '../terminal/output.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
 
 export function addMaintenanceCommands(program: Command, environment: Environment): void {
   program

@@ -57,7 +57,11 @@ const version = (): string => {
 /** Turns off Commander's own printing and exiting, which has to be done for every command. */
 function makeStrict(command: Command, path = name): void {
   command.configureOutput({ writeErr: () => {}, outputError: () => {} }).showSuggestionAfterError(true)
-  command.configureHelp({ styleTitle: (text) => styleText('bold', text, { validateStream: false }) })
+  command.configureHelp({
+    styleTitle: (text) => styleText('bold', text, { validateStream: false }),
+    // Without "[options]", which every command has: the descriptions need the room.
+    subcommandTerm: (child) => [child.name(), ...child.registeredArguments.map((one) => `<${one.name()}>`)].join(' '),
+  })
   command.exitOverride((error) => {
     if (error.exitCode === 0) throw error
     if (error.code === 'commander.help')

@@ -12,9 +12,9 @@ import { keepHeapSmall } from '../startup/heap.ts'
 import { openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
 import { examples } from '../terminal/examples.ts'
+import { createOutput, UsageError } from '../terminal/output.ts'
 import { exitOnSignal, stopSignal } from '../terminal/stop-signal.ts'
-import { createOutput, UsageError } from './output.ts'
-import type { Environment } from './with-installation.ts'
+import type { Environment } from './environment.ts'
 
 /** After this, the connections of unfinished requests are closed. */
 const drainMsMax = 15_000

@@ -10,9 +10,10 @@ import type { Installation } from '../startup/open.ts'
 import { listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from '../store/operator-tokens.ts'
 import { userExists } from '../store/users.ts'
 import { examples } from '../terminal/examples.ts'
+import { UsageError } from '../terminal/output.ts'
 import { idOption } from './directory-commands.ts'
-import { UsageError } from './output.ts'
-import { type Environment, withInstallation } from './with-installation.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 const pageRows = 500

@@ -25,6 +25,9 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
       `    curl ${authorization} ${url}/api/v1/organizations`,
       `    ${post} -d '{"name":"ci"}' ${url}/api/v1/organizations/$ORG/api-keys`,
       `    ${post} -d '${webhook}' ${url}/api/v1/organizations/$ORG/webhooks`,
+      '',
+      '  Or log in there, and work with commands ("npx keyhook --help" lists them):',
+      `    ${here}npx keyhook token issue --user ${first.ownerId} | npx keyhook login --url ${url} --token-stdin`,
     )
   }
   return [...lines, '', '  Ctrl-C stops the server.', ''].join('\n')

@@ -3,10 +3,10 @@ import type { Command } from 'commander'
 import { customerCommand, inSession } from './customer-command.ts'
 import { limitDefault, pageSize, printList } from './list-output.ts'
 import type { SessionOptions } from './session.ts'
-import { type Column, timeText } from './table.ts'
+import { type Column, shortTime } from './table.ts'
 
 const columns: Column<AuditEntry>[] = [
-  { title: 'TIME (UTC)', of: ({ at }) => timeText(at) },
+  { title: 'TIME (UTC)', of: ({ at }) => shortTime(at) },
   { title: 'ACTION', of: ({ action }) => action },
   {
     title: 'WHO',

@@ -8,14 +8,14 @@ import { bytesText, waitFor } from './progress.ts'
 import { confirm } from './prompt.ts'
 import type { SessionOptions } from './session.ts'
 import { statusText } from './style.ts'
-import { type Column, timeText } from './table.ts'
+import { type Column, shortTime } from './table.ts'
 
 const columns: Column<Backup>[] = [
   { title: 'ID', of: ({ id }) => id },
   { title: 'DATABASE', of: ({ database_id }) => database_id, mayShrink: true },
   { title: 'STATUS', of: ({ status }) => status, style: statusText },
   { title: 'SIZE', of: ({ size_bytes }) => (size_bytes === null ? null : bytesText(size_bytes)) },
-  { title: 'CREATED (UTC)', of: ({ created_at }) => timeText(created_at) },
+  { title: 'CREATED (UTC)', of: ({ created_at }) => shortTime(created_at) },
 ]
 
 type ListOptions = SessionOptions & { limit: string; database?: string }

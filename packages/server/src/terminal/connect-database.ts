@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { OperationFailed } from './explain-client-error.ts'
 import { UsageError } from './output.ts'
 import { readInput } from './prompt.ts'
 import type { Session, SessionOptions } from './session.ts'
@@ -25,7 +26,7 @@ export async function connectToDatabase({ client, output }: Session, options: Op
   process.on('SIGINT', ignore)
   try {
     const [code] = await once(psql, 'exit')
-    if (code !== 0) throw new UsageError(`psql ended with ${code ?? 'a signal'}.`)
+    if (code !== 0) throw new OperationFailed(`psql ended with ${code ?? 'a signal'}.`)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
     output.note(

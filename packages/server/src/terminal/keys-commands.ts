@@ -5,14 +5,14 @@ import { limitDefault, pageSize, printList } from './list-output.ts'
 import { confirm } from './prompt.ts'
 import type { SessionOptions } from './session.ts'
 import { statusText, styled } from './style.ts'
-import { type Column, timeText } from './table.ts'
+import { type Column, shortTime } from './table.ts'
 
 const columns: Column<ApiKey>[] = [
   { title: 'ID', of: ({ id }) => id },
   { title: 'NAME', of: ({ name }) => name, mayShrink: true },
   { title: 'PREFIX', of: ({ key_prefix }) => key_prefix },
   { title: 'STATUS', of: ({ status }) => status, style: statusText },
-  { title: 'LAST USED (UTC)', of: ({ last_used_at }) => timeText(last_used_at), mayShrink: true },
+  { title: 'LAST USED (UTC)', of: ({ last_used_at }) => shortTime(last_used_at), mayShrink: true },
 ]
 
 type Status = 'active' | 'revoked' | 'all'

@@ -62,5 +62,8 @@ export function recordLines(fields: Record<string, string | number | null | unde
   return shown.map(([name, value]) => `${styled('bold', name.padEnd(width))}  ${cell(value ?? null)}`)
 }
 
+/** The same for a column of a table, where room is short: `11-17 18:40:12`. */
+export const shortTime = (time: string | null): string | null => time && timeText(time)!.slice(5)
+
 /** A time for people, in UTC: `2026-11-17 18:40:12`. */
 export const timeText = (time: string | null): string | null => time && `${time.slice(0, 10)} ${time.slice(11, 19)}`

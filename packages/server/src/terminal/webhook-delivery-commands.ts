@@ -6,10 +6,10 @@ import { limitDefault, pageSize, printList } from './list-output.ts'
 import { waitFor } from './progress.ts'
 import type { SessionOptions } from './session.ts'
 import { statusText } from './style.ts'
-import { type Column, timeText } from './table.ts'
+import { type Column, shortTime } from './table.ts'
 
 const columns: Column<Delivery>[] = [
-  { title: 'STARTED (UTC)', of: ({ started_at }) => timeText(started_at) },
+  { title: 'STARTED (UTC)', of: ({ started_at }) => shortTime(started_at) },
   { title: 'EVENT', of: ({ event_type }) => event_type, mayShrink: true },
   { title: 'TRY', of: ({ attempt }) => attempt },
   { title: 'STATUS', of: ({ status }) => status, style: statusText },

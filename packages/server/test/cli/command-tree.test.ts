@@ -42,9 +42,12 @@ test.for(leaves)('$path has a description, an example that calls it, and --json'
   expect(command.options.map(({ long }) => long)).toContain('--json')
 })
 
-test.for(leaves)('the help of $path fits into 80 columns', ({ command }) => {
+const groups = whole.commands.filter((command) => command.commands.length > 0)
+const pages = [...leaves, ...groups.map((command) => ({ path: command.name(), command })), { path: '', command: whole }]
+
+test.for(pages)('the help of "$path" fits into 80 columns', ({ command }) => {
   const help = helpOf(command)
-  const lines = help.slice(0, help.indexOf('\nExample')).split('\n')
+  const lines = help.slice(0, help.includes('\nExample') ? help.indexOf('\nExample') : undefined).split('\n')
   for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80)
 })
 

@@ -164,9 +164,9 @@ const wrongInputs: Wrong[] = [
     /"boss" is not one of owner, admin, member/,
   ],
   [
-    'a user who is not a member',
+    'a member of an organization that does not exist',
     ['member', 'remove', '--org', unknownOrg, '--user', unknownUser],
-    /is not a member of/,
+    /There is no organization/,
   ],
 ]
 

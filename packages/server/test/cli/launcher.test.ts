@@ -1,7 +1,7 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
-import { chmod, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
@@ -25,6 +25,21 @@ test('commands run on the Node that npm ci installed, also where an old Node com
   expect((await run('node', [], { env }).catch((error) => error)).code).toBe(9)
   const { stdout } = await run(join(bin, 'with-node'), ['node', '-p', 'process.version'], { env })
   expect(stdout.trim()).toBe(process.version)
+})
+
+test.each([
+  ['beside the package', 'node_modules/node-any-os'],
+  ['inside of the package', 'node_modules/keyhook/node_modules/node-any-os'],
+  ['in a folder further up', '../node_modules/node-any-os'],
+])('the Node of an installed package is found %s', async (_, place) => {
+  const project = join(await scratchDirectory(), 'project')
+  const home = join(project, 'node_modules/keyhook/bin')
+  const node = join(project, place, 'bin')
+  for (const folder of [home, node]) await mkdir(folder, { recursive: true })
+  await copyFile(join(bin, 'with-node'), join(home, 'with-node'))
+  await writeFile(join(node, 'node'), '#!/bin/sh\necho the one that npm installed\n', { mode: 0o755 })
+  const { stdout } = await run(join(home, 'with-node'), ['node'], { env: await environmentWithOldNode() })
+  expect(stdout).toBe('the one that npm installed\n')
 })
 
 test('npx keyhook is found through a link, as npm makes one', async () => {
@@ -80,4 +95,24 @@ test('output that cannot be written is one line and exit code 1', async () => {
     stderr: 'The output cannot be written: ENOSPC: no space left on device, write\n',
     code: 1,
   })
+})
+
+test('the help loads only what it needs, which keeps it under 0.4 seconds', async () => {
+  const folder = await scratchDirectory()
+  const hook = join(folder, 'hook.mjs')
+  // Counting modules holds on a busy machine too, where a time would not.
+  await writeFile(
+    hook,
+    `import { registerHooks } from 'node:module'
+    const urls = new Set()
+    registerHooks({ load(url, context, next) { urls.add(url); return next(url, context) } })
+    process.on('exit', () => process.stderr.write([...urls].join('\\n')))`,
+  )
+  const child = spawn(process.execPath, ['--import', hook, program, '--help'])
+  const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')])
+  const files = stderr.split('\n').filter((url) => url.startsWith('file:'))
+  expect(code).toBe(0)
+  expect(files.some((url) => url.endsWith('/cli/command-table.ts'))).toBe(true)
+  expect(files.length).toBeLessThan(40)
+  expect(files.filter((url) => /\/(pg|fastify|pino|typebox|packages\/client)\//.test(url))).toEqual([])
 })

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,7 +13,6 @@ import { type Block, blocksOf, masked } from './blocks.ts'
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
 const patient = { timeout: 60_000 }
 let folder: string
-let readme: Block[]
 const terminals: Terminal[] = []
 
 /** Replaces the ports of a page by free ones. */
@@ -22,13 +21,12 @@ let withFreePorts: (text: string) => string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'keyhook-readme-'))
   for (const name of ['node_modules', 'package.json', 'packages']) await symlink(join(root, name), join(folder, name))
-  readme = blocksOf(await readFile(join(root, 'README.md'), 'utf8'))
-  const [api, receiver] = [await freePort(), await freePort()]
+  const [api, program] = [await freePort(), await freePort()]
   withFreePorts = (text) =>
     text
       .replaceAll('127.0.0.1:8080', `127.0.0.1:${api}`)
-      .replaceAll('127.0.0.1:9443', `127.0.0.1:${receiver}`)
-      .replaceAll('keyhook receive', `keyhook receive --port ${receiver}`)
+      .replaceAll('localhost:3000', `localhost:${program}`)
+      .replaceAll('.listen(3000', `.listen(${program}`)
       .replaceAll('npm start', `PORT=${api} npm start`)
 })
 
@@ -42,32 +40,46 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-test('the tour works when pasted, and prints what the README shows', { timeout: 120_000 }, async () => {
-  const receiver = openTerminal(blockAbout('terminal=receiver').text)
-  await expect.poll(receiver.output, patient).toContain('CA_FILE')
-  const server = openTerminal(blockAbout('terminal=server').text)
+test('the demo prints what the README shows, and leaves nothing behind', { timeout: 120_000 }, async () => {
+  const blocks = await blocksIn('README.md')
+  const [command, shown] = ['sh', 'text'].map((language) => blocks.find(isAbout('demo', language))!.text)
+  expect(command).toBe('npm ci && npx keyhook demo\n')
+  const demo = openTerminal('exec npx keyhook demo')
+  await expect.poll(demo.output, patient).toContain('The reference of everything')
+  expect(masked(demo.stdout())).toBe(masked(shown!))
+  const [home] = /\/\S*keyhook-demo-\w+/.exec(demo.output())!
+  await expect(stat(home)).resolves.toBeDefined()
+  process.kill(-demo.child.pid!, 'SIGINT')
+  while (isGroupAlive(demo.child.pid!)) await setTimeout(50)
+  await expect(stat(home)).rejects.toThrow('ENOENT')
+})
+
+test('the quick start works when pasted, and prints what it shows', { timeout: 120_000 }, async () => {
+  const blocks = await blocksIn('docs/quick-start.md')
+  const server = openTerminal(blocks.find(isAbout('terminal=server'))!.text)
   await expect.poll(server.output, patient).toContain('Ctrl-C stops')
-  const lines = server.output().match(/^ +(ORG|TOKEN)=.+$/gm)!
-  expect(lines).toHaveLength(2)
+  const [login] = /^ +npx keyhook token issue .+$/m.exec(server.output())!
   const shell = openTerminal()
-  await shell.paste(lines.join('\n'))
-  for (const [i, block] of readme.entries()) {
-    if (isPasted(block)) {
-      const output = await shell.paste(block.text)
-      expect(masked(output), block.text).toBe(masked(outputOf(readme, i) ?? ''))
-    }
-    if (block.about !== 'receiver') continue
-    await expect.poll(() => masked(receiver.output()), patient).toContain(masked(block.text))
-    // The receiver prints a delivery before the server has recorded its outcome.
-    await expect.poll(server.output, patient).toContain('"delivery.attempted"')
+  await shell.paste(login)
+  const terminals: Record<string, Terminal> = {}
+  for (const block of blocks) {
+    const [, name] = /^terminal=(program|listen)$/.exec(block.about) ?? []
+    if (block.about.startsWith('file=')) await writeFile(join(folder, block.about.slice(5)), withFreePorts(block.text))
+    else if (name !== undefined) {
+      terminals[name] = openTerminal(block.text)
+      await expect.poll(terminals[name].output, patient).toContain(name === 'program' ? 'ready' : 'Secret:')
+    } else if (isPasted(block)) await shell.paste(block.text)
+    else if (terminals[block.about] !== undefined)
+      await expect.poll(() => masked(terminals[block.about]!.output()), patient).toContain(masked(block.text))
   }
+  expect(Object.keys(terminals)).toEqual(['program', 'listen'])
 })
 
 test.for(['docs/api-keys.md', 'docs/operating.md', 'docs/your-platform.md'])(
   'the commands of %s work when pasted, and print what the page shows',
   { timeout: 60_000 },
   async (page) => {
-    const blocks = blocksOf(await readFile(join(root, page), 'utf8'))
+    const blocks = await blocksIn(page)
     expect(blocks.filter(isPasted).length).toBeGreaterThan(0)
     const shell = openTerminal()
     for (const [i, block] of blocks.entries()) {
@@ -80,7 +92,12 @@ test.for(['docs/api-keys.md', 'docs/operating.md', 'docs/your-platform.md'])(
   },
 )
 
-const blockAbout = (about: string): Block => readme.find((block) => block.about === about)!
+const blocksIn = async (page: string): Promise<Block[]> => blocksOf(await readFile(join(root, page), 'utf8'))
+
+const isAbout =
+  (about: string, language = 'sh') =>
+  (block: Block) =>
+    block.about === about && block.language === language
 
 const isPasted = ({ language, about }: Block): boolean => language === 'sh' && about === ''
 
@@ -90,7 +107,7 @@ function outputOf(blocks: readonly Block[], i: number): string | null {
   return next !== undefined && ['text', 'json'].includes(next.language) && next.about === '' ? next.text : null
 }
 
-type Terminal = { child: ChildProcess; output(): string; paste(script: string): Promise<string> }
+type Terminal = { child: ChildProcess; output(): string; stdout(): string; paste(script: string): Promise<string> }
 
 /** A shell in the checkout that runs one script, or takes scripts one by one and stops at the first error. */
 function openTerminal(script?: string): Terminal {
@@ -109,6 +126,7 @@ function openTerminal(script?: string): Terminal {
   const terminal: Terminal = {
     child,
     output: () => output,
+    stdout: () => stdout,
     async paste(text) {
       pasted += 1
       const end = `=== end of block ${pasted} ===`
@@ -135,12 +153,15 @@ function isGroupAlive(leader: number): boolean {
 }
 
 /** The environment of a terminal, without the variables of this test run. */
-const environment = () =>
-  Object.fromEntries(
+const environment = () => ({
+  ...Object.fromEntries(
     Object.entries(process.env).filter(
       ([name]) => !/^(npm_|VITEST|TEST|KEYHOOK_|DATABASE_URL|NODE_ENV|PORT)/.test(name),
     ),
-  )
+  ),
+  XDG_CONFIG_HOME: join(folder, 'config'),
+  XDG_STATE_HOME: join(folder, 'state'),
+})
 
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')

@@ -70,8 +70,31 @@ test('npx keyhook serve answers in a folder that has only the packages', { timeo
     expect((await run('npx', ['keyhook', '--version'], { cwd: folder, env })).stdout.trim()).toBe(version)
     const listed = await run('npx', ['keyhook', 'org', 'list', '--json'], { cwd: folder, env })
     expect(JSON.parse(listed.stdout)).toHaveLength(1)
+    // A customer's command, which uses the other package.
+    const { owner_id } = JSON.parse(stdout) as { owner_id: string }
+    const issued = await run('npx', ['keyhook', 'token', 'issue', '--user', owner_id], { cwd: folder, env })
+    const customer = { ...env, KEYHOOK_URL: url, KEYHOOK_TOKEN: issued.stdout.trim() }
+    const made = await run('npx', ['keyhook', 'keys', 'create', '--name', 'ci', '--json'], {
+      cwd: folder,
+      env: customer,
+    })
+    expect(JSON.parse(made.stdout)).toMatchObject({ name: 'ci' })
   } finally {
     process.kill(-server.pid!, 'SIGTERM')
     await ended
   }
+})
+
+test('npx keyhook demo runs in a folder that has only the packages', { timeout: 120_000 }, async () => {
+  const { stdout } = await run('npx', ['keyhook', 'demo', '--once', '--json'], { cwd: folder, env })
+  const lines = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  expect(lines.slice(0, 3).map(({ event, signature }) => [event, signature])).toEqual([
+    ['database.created', 'good'],
+    ['backup.completed', 'good'],
+    ['restore.completed', 'good'],
+  ])
+  expect(lines[3]).toMatchObject({ api_key: expect.stringMatching(/^kh_/) })
 })

@@ -72,6 +72,33 @@ test('webhooks are created, tested, recovered and deleted, and each change is in
   ])
 })
 
+test('a webhook is shown with its health, paused, resumed, and gets a new secret', async () => {
+  const { terminal } = await ownersTerminal()
+  const create = ['webhooks', 'create', '--url', 'https://example.com/hooks', '--events', 'invoice.paid']
+  const { id, secret } = await terminal.json<{ id: string; secret: string }>(...create)
+  expect(await terminal.json('webhooks', 'list')).toMatchObject([{ id, status: 'active' }])
+  expect(await terminal.text('webhooks', 'list')).toMatch(new RegExp(`^ID .+\\n${id} .+active`))
+  expect(await terminal.text('webhooks', 'show', id)).toMatch(
+    /Status +active\n[\s\S]*Last 24 hours +0 succeeded, 0 failed/,
+  )
+
+  const until = (await terminal.json<{ paused_until: string }>('webhooks', 'pause', id, '--for', '2h')).paused_until
+  expect(Date.parse(until) - Date.now()).toBeGreaterThan(7_000_000)
+  expect(await terminal.text('webhooks', 'show', id)).toMatch(/Status +paused until \d{4}-/)
+  expect(await terminal.json('webhooks', 'resume', id)).toMatchObject({ id, status: 'active', paused_until: null })
+
+  const rotated = await terminal.run('webhooks', 'rotate-secret', id, '--overlap', '60')
+  expect(rotated.stdout).toMatch(/ {2}whsec_\S{44}\n/)
+  expect(rotated.stdout).not.toContain(secret)
+  expect(rotated.stdout).toContain(`npx keyhook webhooks rotate-secret ${id} --switch`)
+  expect(await terminal.text('webhooks', 'show', id)).toMatch(/Secret rotation +until \d{4}-/)
+  expect(await terminal.json('webhooks', 'rotate-secret', id, '--switch')).toMatchObject({
+    secret_rotation: { switched: true },
+  })
+  const wrong = await terminal.run('webhooks', 'rotate-secret', id, '--overlap', 'a day')
+  expect([wrong.code, wrong.stderr]).toEqual([2, '--overlap: "a day" is not a number of seconds\n'])
+})
+
 test('an unknown command exits with 2 and names the nearest', async () => {
   const { terminal } = await ownersTerminal()
   const ended = await terminal.run('webhooks', 'lst')

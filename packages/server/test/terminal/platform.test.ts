@@ -1,8 +1,11 @@
-import { join } from 'node:path'
+import { existsSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { removeDataDirectory } from '../support/data-directory.ts'
 import { keyhook, scratchDirectory, serve } from '../support/processes.ts'
 import { openTerminal } from './support/terminal.ts'
+
+const hasPsql = (process.env.PATH ?? '').split(delimiter).some((folder) => existsSync(join(folder, 'psql')))
 
 type Database = { id: string; name: string; status: string; password: string; connection_string: string }
 
@@ -20,6 +23,15 @@ test('a database is created, backed up, restored, connected to and deleted from 
   expect(await terminal.text('databases', 'list')).toContain(orders.id)
   expect(await terminal.text('databases', 'show', orders.id)).toContain(orders.connection_string)
   expect(await terminal.text('databases', 'connect', orders.id, '--print')).toBe(`${orders.connection_string}\n`)
+  if (hasPsql) {
+    const connect = async (PGPASSWORD: string) => {
+      const { env } = terminal
+      return (await keyhook(['databases', 'connect', orders.id, '--command', 'select 41 + 1'], { ...env, PGPASSWORD }))
+        .stdout
+    }
+    expect(await connect(orders.password)).toContain('42')
+    expect(await connect('wrong')).not.toContain('42')
+  }
 
   const backup = await terminal.json<{ id: string; status: string }>(
     'backups',

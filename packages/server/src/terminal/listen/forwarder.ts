@@ -20,13 +20,14 @@ export type Attempt = {
 
 export type Forwarder = {
   /** Resolves when the program answered 2xx, or attempts are used up. */
-  forward(event: EventRecord, previousSequence: number | null): Promise<boolean>
+  forward(event: EventRecord, previousSequence: number | null): Promise<void>
 }
 
 /** As long as Keyhook itself waits for a receiver. */
 const attemptMsMax = 15_000
 const firstDelayMs = 500
 const delayMsMax = 30_000
+const waitMs = 1_000
 
 /** Posts events to a local program as Keyhook does: the same headers, both signatures, and the same id in every attempt. */
 export function createForwarder(deps: {
@@ -35,6 +36,8 @@ export function createForwarder(deps: {
   serviceName: string
   attemptsMax: number
   onAttempt(attempt: Attempt): void
+  /** Nothing listens at the target. */
+  onWaiting(event: EventRecord): void
 }): Forwarder {
   const signer = createSigner(deps.secret)
   const headersOf = createRequestHeaders({ serviceName: deps.serviceName, standardWebhooks: true })
@@ -52,6 +55,7 @@ export function createForwarder(deps: {
 
   return {
     async forward(event, previousSequence) {
+      let isWaiting = false
       for (let attempt = 1; ; attempt += 1) {
         const [at, startedAt] = [new Date().toISOString(), performance.now()]
         let [status, error]: [number | null, string | null] = [null, null]
@@ -59,6 +63,14 @@ export function createForwarder(deps: {
           status = (await post(event, previousSequence)).status
         } catch (reason) {
           error = reasonOf(reason)
+        }
+        if (error === 'ECONNREFUSED') {
+          // The program is not running, which is no attempt: events wait until it is.
+          if (!isWaiting) deps.onWaiting(event)
+          isWaiting = true
+          attempt -= 1
+          await setTimeout(waitMs)
+          continue
         }
         const isDone = status !== null && status >= 200 && status < 300
         const isLast = attempt >= deps.attemptsMax
@@ -75,7 +87,7 @@ export function createForwarder(deps: {
           duration_ms: Math.round(performance.now() - startedAt),
           retry_in_ms: retryInMs,
         })
-        if (retryInMs === null) return isDone
+        if (retryInMs === null) return
         await setTimeout(retryInMs)
       }
     },

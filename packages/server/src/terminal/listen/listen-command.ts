@@ -52,8 +52,9 @@ async function listen(session: Session, options: Options): Promise<void> {
     serviceName: await readServiceName(url),
     attemptsMax: options.attempts,
     onAttempt: (attempt) => output.result(attempt, attemptLine(attempt)),
+    onWaiting: ({ sequence }) => note(`#${sequence} waits: nothing listens at ${target}.`),
   })
-  note(`Forwarding events of ${orgId} to ${target}, from number ${position.sequence + 1} on. Ctrl-C stops.`)
+  note(`Forwarding events of ${orgId} to\n${target}, from number ${position.sequence + 1} on. Ctrl-C stops.`)
   note(`Secret: ${styled('bold', secret, process.stderr)}`)
   for (;;) {
     try {
@@ -95,12 +96,7 @@ function afterExpired(error: unknown): number {
 function attemptLine(attempt: Attempt): string {
   const isDone = attempt.status !== null && attempt.status >= 200 && attempt.status < 300
   const answer = attempt.status === null ? printable(attempt.error ?? '') : String(attempt.status)
-  const next =
-    attempt.retry_in_ms !== null
-      ? `, again in ${attempt.retry_in_ms / 1_000} s`
-      : isDone
-        ? ''
-        : ', given up: see "keyhook events show"'
+  const next = attempt.retry_in_ms !== null ? `, again in ${attempt.retry_in_ms / 1_000} s` : isDone ? '' : ', given up'
   return [
     attempt.at.slice(11, 19),
     `#${attempt.sequence}`,

@@ -1,1 +1,0 @@
-export { createOutput, type Output, UsageError } from '../terminal/output.ts'
