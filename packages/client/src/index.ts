@@ -29,6 +29,7 @@ export type { CreatedRestore, NewRestore, Restore } from './resources/restores.t
 export type {
   CreatedWebhook,
   NewRecovery,
+  NewRotation,
   NewTestEvent,
   NewWebhook,
   Recovery,

@@ -1,4 +1,4 @@
-import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
 import type { Delivery, SendErrorCode } from './deliveries.ts'
 import type { EventType } from './event-types.ts'
@@ -52,6 +52,9 @@ export type WebhookChanges = {
   rate_limit?: number | null
 }
 
+/** `overlap_seconds`: how long both secrets are valid; a day by default, 0 for at once. */
+export type NewRotation = { overlap_seconds?: number }
+
 /** `secret` is shown here and never again. */
 export type RotatedSecret = { secret: string; secret_rotation: SecretRotation | null }
 
@@ -94,11 +97,13 @@ export const webhooks = (api: Api) => {
       api.change('POST', path(options, id, 'resume'), undefined, options),
 
     /** Never repeated by itself: a second rotation would replace the secret that the first one made. */
-    rotateSecret: async (
-      id: string,
-      rotation: { overlap_seconds?: number } = {},
-      options: CreationOptions = {},
-    ): Promise<RotatedSecret> => api.createSecret(path(options, id, 'rotate-secret'), rotation, options),
+    rotateSecret: (async (id: string, rotation: NewRotation = {}, options: CreationOptions = {}) =>
+      api.createSecret(path(options, id, 'rotate-secret'), rotation, options)) as SecretCreation<
+      [id: string, rotation?: NewRotation],
+      OrganizationOptions,
+      RotatedSecret,
+      Omit<RotatedSecret, 'secret'> & { secret?: string }
+    >,
 
     /** `X-Service-Signature` uses the new secret from now on. */
     switchSecret: async (id: string, options: OrganizationOptions = {}): Promise<Webhook> =>
