@@ -7,6 +7,7 @@ export type AuditAction =
   | 'member.role_changed'
   | 'member.removed'
   | 'user.removed'
+  | 'user.subject_pinned'
   | 'key.created'
   | 'key.revoked'
   | 'webhook.created'
