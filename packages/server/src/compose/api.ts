@@ -12,6 +12,7 @@ import type { Metrics } from '../metrics.ts'
 import { createFromLogin, pinSubject } from '../operator/first-logins.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
+import { openFilesMax } from '../startup/open-files.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
 import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
 import { createKeyUses } from '../store/key-uses.ts'
@@ -25,6 +26,9 @@ import { composeRoutes } from './routes.ts'
 const accessConnections = 2
 /** Connections that only event intake uses: its publishers may wait for those of other nodes. */
 const intakeConnections = 4
+
+/** Share of the files that a process may have open. Deliveries take up to nine tenths. */
+const streamFilesShare = 0.05
 
 export type Api = { app: FastifyInstance; close(): Promise<void> }
 
@@ -46,7 +50,13 @@ export function composeApi(
   const feed = createEventFeed({
     db,
     hints: parts.hints,
-    limits: { readersMax: config.streamsMax, readersPerOrgMax: config.streamsPerOrgMax },
+    limits: {
+      readersMax: Math.min(
+        config.streamsMax,
+        Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * streamFilesShare),
+      ),
+      readersPerOrgMax: config.streamsPerOrgMax,
+    },
     onError: (err) => log.debug({ err }, 'events.poll_failed'),
   })
   const authenticate = createAuthenticate({

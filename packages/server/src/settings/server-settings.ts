@@ -147,7 +147,7 @@ export const serverSettings = {
     'KEYHOOK_STREAMS_MAX',
     '1000',
     integer(0, 100_000, 'a number of streams'),
-    'Most event streams that a process keeps open.',
+    'Most event streams that a process keeps open; no more than a twentieth of the files it may open.',
   ),
   streamsPerOrgMax: setting(
     'KEYHOOK_STREAMS_PER_ORG_MAX',

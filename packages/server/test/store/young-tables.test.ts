@@ -5,6 +5,7 @@ import { type KeyId, newId, type OrgId, type UserId } from '../../src/kernel/ids
 import { uuid7 } from '../../src/kernel/uuid7.ts'
 import { findAccess } from '../../src/store/access.ts'
 import { insertApiKey, revokeWithDescendants } from '../../src/store/api-keys.ts'
+import { findPositions, listEvents, readEventsAfter } from '../../src/store/delivery/event-log.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { countRecoverable, insertRecovery, stepRecovery } from '../../src/store/delivery/recovery.ts'
 import { insertWebhook } from '../../src/store/webhooks.ts'
@@ -133,6 +134,28 @@ test('whether an event id exists is found without reading the events of the orga
     for (let i = 10; i < 30; i++) expect(await say(`name-${i}`)).toEqual([])
     expect(await say('name-7')).toEqual(['name-7'])
   })
+  expect(read).toBeLessThan(100)
+})
+
+// Without the index on the public number: 48,000 rows.
+test('the list and the stream of events read no more than a page of a long history', async () => {
+  const filter = { after: 0, before: 1e15, since: null, until: null, types: null } as const
+  const reads = [
+    () => listEvents(db, orgId, { ...filter, order: 'desc' }, 2),
+    () => listEvents(db, orgId, { ...filter, after: 1_500, order: 'asc' }, 2),
+    () => listEvents(db, orgId, { ...filter, before: 1_500, order: 'desc' }, 2),
+    () => readEventsAfter(db, orgId, 2_999),
+    () => findPositions(db, orgId),
+  ]
+  await publish(newId('evt'))
+  for (let i = 0; i < 10; i++) for (const read of reads) await read()
+  await api.db`
+    insert into keyhook.events (org_id, seq, sequence, id, type, body)
+    select ${orgId}, n, n, 'evt_' || lpad(n::text, 26, '0'), 'invoice.paid', '{}' from generate_series(2, 3000) n`
+  const read = await rowsRead('events', async () => {
+    for (let i = 0; i < 4; i++) for (const one of reads) await one()
+  })
+  expect(read).toBeGreaterThan(0)
   expect(read).toBeLessThan(100)
 })
 
