@@ -93,6 +93,8 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   })
 }
 
+const withoutKey = createOnce(null)
+
 /** Runs the handler of a route with what the access check and the validation have produced. */
 function createRunner(
   route: Route,
@@ -105,7 +107,7 @@ function createRunner(
     const params = request.params as Record<string, string>
     checkIds(params)
     const caller = request.caller!
-    const once = createOnce(isKeyed ? idempotencyKeyOf(request, caller) : null)
+    const once = isKeyed ? createOnce(idempotencyKeyOf(request, caller)) : withoutKey
     const given = { ...caller, params, query: request.query, body, headers: request.headers, once }
     if (route.needs === 'operator') return (route as OperatorRoute).handler(given as OperatorCall)
     const call = given as unknown as Call
@@ -128,6 +130,18 @@ function createRunner(
 
 function send(reply: FastifyReply, answer: Answer, accessCheck: AccessCheck, log: RequestLog): void {
   reply.code(answer.status)
+  if ('stream' in answer || 'list' in answer) return void sendLong(reply, answer, accessCheck, log)
+  log.answered(reply)
+  if (answer.status === 204) return void reply.headers(answer.headers ?? {}).send()
+  if (answer.status === 201) reply.header('location', answer.location)
+  if ('isReplayed' in answer) reply.header('idempotency-replayed', 'true')
+  reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
+}
+
+type LongAnswer = Extract<Answer, { list: unknown } | { stream: unknown }>
+
+/** An answer that takes long: access is checked again on the way. */
+function sendLong(reply: FastifyReply, answer: LongAnswer, accessCheck: AccessCheck, log: RequestLog): void {
   const recheckAccess = () =>
     new Promise<void>((resolve, reject) =>
       accessCheck(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
@@ -138,17 +152,9 @@ function send(reply: FastifyReply, answer: Answer, accessCheck: AccessCheck, log
     return void sendEventStream(reply, answer.stream, { recheckAccess, onAborted })
   }
   // A list can still fail, for its cursor or because of the database: it is logged after the first page.
-  if ('list' in answer) {
-    sendList(reply, answer.list, reply.request.query as PageQuery, { recheckAccess, onAborted })
-      .then(() => log.answered(reply))
-      .catch((error) => reply.send(error))
-    return
-  }
-  log.answered(reply)
-  if (answer.status === 204) return void reply.headers(answer.headers ?? {}).send()
-  if (answer.status === 201) reply.header('location', answer.location)
-  if ('isReplayed' in answer) reply.header('idempotency-replayed', 'true')
-  reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body))
+  sendList(reply, answer.list, reply.request.query as PageQuery, { recheckAccess, onAborted })
+    .then(() => log.answered(reply))
+    .catch((error) => reply.send(error))
 }
 
 /** Replaces a stream that has ended: it emits no `end` again, and the parser waits for one. */
