@@ -5,7 +5,7 @@ import { databaseNowMs } from '../store/clock.ts'
 import { correctLanes, correctRetries } from '../store/delivery/future-times.ts'
 import { dropPartitions, ensurePartitions, weekStartMs } from '../store/delivery/partitions.ts'
 import { stepRecovery } from '../store/delivery/recovery.ts'
-import { deleteFinishedEvents, listOldEvents } from '../store/delivery/retention.ts'
+import { deleteEarlierUrls, deleteFinishedEvents, listOldEvents } from '../store/delivery/retention.ts'
 import { deleteOldIdempotencyKeys } from '../store/idempotency-keys.ts'
 import { eraseOldSecrets } from '../store/secret-rotation.ts'
 
@@ -45,6 +45,7 @@ export function createMaintenance(deps: {
     // PostgreSQL's clock, which all nodes share: a node that is months ahead would delete everything.
     const olderThanMs = weekStartMs((await databaseNowMs(db)) - deps.retentionDays * dayMs)
     await dropPartitions(db, olderThanMs)
+    await deleteEarlierUrls(db, olderThanMs)
     for (const { orgId, upToSeq } of await listOldEvents(db, olderThanMs)) {
       for (let afterSeq: number | null = 0; afterSeq !== null && !signal.aborted; ) {
         afterSeq = await deleteFinishedEvents(db, orgId, { afterSeq, upToSeq })

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
 import { leaseMsMax } from '../../src/domain/lease.ts'
 import { retryMsMax } from '../../src/domain/retry-schedule.ts'
+import { pauseLane } from '../../src/store/delivery/lane-requests.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { createMaintenance } from '../../src/webhooks/maintenance.ts'
 import { fetchDue } from '../../src/webhooks/sql/fetch.ts'
@@ -154,4 +155,18 @@ test('the lane of a dispatcher that died while the clock was ahead is delivered 
   await until(() => receiver.received.length === 1, 'the delivery')
   await until(async () => (await world.attempts()).length === 1, 'its record')
   expect((await world.attempts())[0]!.status).toBe('succeeded')
+})
+
+test('a paused lane waits until its pause ends, but not until one that was set while the clock was ahead', async () => {
+  const leased = await leasedLane()
+  const { db, world, webhook } = leased
+  await abandon(leased)
+  const pause = (days: number) =>
+    db.begin((tx) => pauseLane(tx, world.orgId, webhook.id, new Date(Date.now() + days * 86_400_000)))
+  await pause(29)
+  expect(await runHourly(db)).toBe(0)
+  expect(await lease(db)).toEqual([])
+  await pause(365)
+  expect(await runHourly(db)).toBe(1)
+  expect(await lease(db)).toMatchObject([{ paused: false }])
 })

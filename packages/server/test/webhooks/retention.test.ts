@@ -2,6 +2,7 @@ import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { pauseLane } from '../../src/store/delivery/lane-requests.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { countRecoverable } from '../../src/store/delivery/recovery.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
@@ -268,4 +269,20 @@ test('retention remembers the newest number that it deleted, and never takes it 
   await age(db, first, 60)
   await runHourly(db, 30)
   expect([await eventsLeft(db), await expired()]).toEqual([[], 2])
+})
+
+test('events that wait for a paused webhook are kept, and its earlier URLs leave with the attempts that were sent there', async () => {
+  const world = await deliveryTest()
+  const { db, orgId } = world
+  const { id } = await world.addWebhook('https://example.com/')
+  const eventId = await world.publishOne()
+  await db.begin((tx) => pauseLane(tx, orgId, id, new Date(Date.now() + 86_400_000)))
+  await age(db, eventId, 60)
+  await db`
+    insert into keyhook.earlier_urls (lane_id, until, url)
+    select l.id, now() - days * interval '1 day', 'https://example.com/' || days
+    from keyhook.lanes l, unnest('{1,60}'::int[]) as days`
+  await runHourly(db, 7)
+  expect(await db`select id from keyhook.events`).toEqual([{ id: eventId }])
+  expect(await db`select url from keyhook.earlier_urls`).toEqual([{ url: 'https://example.com/1' }])
 })

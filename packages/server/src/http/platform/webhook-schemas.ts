@@ -4,7 +4,7 @@ import { rateLimitMax, rateLimitMin } from '../../domain/webhook.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { attemptsCounted, type WebhookRecordRow } from '../../store/webhook-records.ts'
-import { chosen, mark } from '../basis.ts'
+import { choice, chosen, mark } from '../basis.ts'
 import { acceptedEventType, shownEventType } from '../event-type-schemas.ts'
 import { subscribedTypes, url, urlRules } from '../published/webhook-schemas.ts'
 import { createdAt, id, label, moment, nullable } from '../schemas.ts'
@@ -41,9 +41,12 @@ const secretRotation = Type.Object(
 
 export const newSecret = Type.Object(
   {
-    secret: mark(
-      rotationBasis,
-      Type.String({ pattern: '^whsec_[A-Za-z0-9+/]{43}=$', description: 'The new secret. Shown once.' }),
+    secret: Type.Optional(
+      mark(
+        rotationBasis,
+        Type.String({ pattern: '^whsec_[A-Za-z0-9+/]{43}=$', description: 'The new secret. Shown once.' }),
+        choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
+      ),
     ),
     secret_rotation: mark(rotationBasis, nullable(secretRotation)),
   },

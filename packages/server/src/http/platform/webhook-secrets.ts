@@ -9,7 +9,7 @@ import { lockRotation, rotateSecret, switchSecret } from '../../store/secret-rot
 import { lockWebhook } from '../../store/webhook-changes.ts'
 import { mark } from '../basis.ts'
 import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
-import { conflict, type Route, route } from '../route.ts'
+import { type Created, conflict, type Route, route } from '../route.ts'
 import { newSecret, rotationBasis, secretRotationOf, webhookRecord } from './webhook-schemas.ts'
 
 const webhookPath = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
@@ -57,20 +57,23 @@ export function webhookSecretRoutes({
       ),
       faults: ['not_found', conflict(89, 'while two secrets are valid, unless `overlap_seconds` is 0')],
       success: { status: 201, description: 'The new secret. Keep it: it cannot be shown again.', schema: newSecret },
-      async handler({ orgId, actor, params: { webhookId: id }, body }) {
+      async handler({ orgId, actor, params: { webhookId: id }, body, once }) {
         const overlapSeconds = body.overlap_seconds ?? overlapSecondsDefault
-        const secret = mintWebhookSecret()
-        const rotation = await db.begin(async (tx) => {
+        const rotate = async (tx: Transaction): Promise<Created> => {
+          const secret = mintWebhookSecret()
           if ((await lock(tx, orgId, id)) !== null && overlapSeconds > 0) throw alreadyRotating()
           await rotateSecret(tx, orgId, id, { secret: masterKeys.seal(secret, id), overlapSeconds })
           const details = { overlap_seconds: overlapSeconds }
           await recordAudit(tx, { orgId, action: 'webhook.secret_rotated', actor, targetId: id, details })
-          return lockRotation(tx, orgId, id)
-        })
+          const rotation = await lockRotation(tx, orgId, id)
+          const withoutSecrets = { secret_rotation: rotation && secretRotationOf(rotation) }
+          const location = webhookPath.replace(':orgId', orgId).replace(':webhookId', id)
+          return { status: 201, location, body: { secret, ...withoutSecrets }, withoutSecrets }
+        }
+        const answer = await db.begin((tx) => once(tx, () => rotate(tx)))
         // Without an overlap nothing may be signed with the old secret after the answer.
-        if (rotation === null) await waitForInFlightDeliveries(db, orgId, id)
-        const location = webhookPath.replace(':orgId', orgId).replace(':webhookId', id)
-        return { status: 201, location, body: { secret, secret_rotation: rotation && secretRotationOf(rotation) } }
+        if (overlapSeconds === 0) await waitForInFlightDeliveries(db, orgId, id)
+        return answer
       },
     }),
     route({

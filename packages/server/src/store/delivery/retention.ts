@@ -66,3 +66,8 @@ export const deleteFinishedEvents = async (
     select count(*)::int as examined, max(seq) as up_to from examined`
   return row!.examined < eventsPerStatement ? null : Number(row!.up_to)
 }
+
+/** No attempt of before that time is left to show them with. */
+export const deleteEarlierUrls = async (db: Database, olderThanMs: number): Promise<void> => {
+  await db`delete from keyhook.earlier_urls where until < to_timestamp(${olderThanMs} / 1000.0)`
+}
