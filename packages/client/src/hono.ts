@@ -1,4 +1,4 @@
-import { bodyBytesMaxOf, type ReceiverOptions, receive, tooLarge } from './receiver.ts'
+import { bodyBytesMaxOf, collectBody, type Received, type ReceiverOptions, receive, tooLarge } from './receiver.ts'
 import type { EventOf, WebhookEvent } from './webhook-event.ts'
 
 export type { ReceiverOptions } from './receiver.ts'
@@ -13,11 +13,15 @@ export const webhookHandler =
     handle: (event: Event, context: C) => unknown,
   ) =>
   async (context: C): Promise<Response> => {
-    // Hono keeps the body, so that another middleware may have read it before.
-    const body = await context.req.arrayBuffer()
-    const isTooLarge = body.byteLength > bodyBytesMaxOf(options)
-    const received = isTooLarge ? tooLarge : await receive(options, context.req.raw.headers, body)
+    const received = await receiveFrom(options, context)
     if (!('event' in received)) return Response.json({ reason: received.reason }, { status: received.status })
     await handle(received.event as Event, context)
     return new Response(null, { status: 204 })
   }
+
+async function receiveFrom(options: ReceiverOptions, { req }: HonoContext): Promise<Received> {
+  const max = bodyBytesMaxOf(options)
+  // If another middleware has read the body, Hono has kept it.
+  const body = req.raw.bodyUsed ? await req.arrayBuffer() : await collectBody(req.raw, max)
+  return body === null || body.byteLength > max ? tooLarge : receive(options, req.raw.headers, body)
+}

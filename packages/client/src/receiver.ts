@@ -53,3 +53,21 @@ export async function collect(chunks: AsyncIterable<Uint8Array>, bytesMax: numbe
   }
   return body
 }
+
+/** The same for a `Request`. */
+export const collectBody = async ({ body }: Request, bytesMax: number): Promise<Uint8Array | null> =>
+  body === null ? new Uint8Array() : collect(read(body), bytesMax)
+
+/** Not every runtime can iterate over a stream. */
+async function* read(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const reader = stream.getReader()
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      yield value
+    }
+  } finally {
+    await reader.cancel()
+  }
+}

@@ -1,6 +1,6 @@
 import {
   bodyBytesMaxOf,
-  collect,
+  collectBody,
   type Received,
   type ReceiverOptions,
   receive,
@@ -29,20 +29,6 @@ export const webhookHandler =
 
 async function receiveRequest(options: ReceiverOptions, request: Request): Promise<Received> {
   if (request.method !== 'POST') return wrongMethod
-  const body = request.body === null ? new Uint8Array() : await collect(read(request.body), bodyBytesMaxOf(options))
+  const body = await collectBody(request, bodyBytesMaxOf(options))
   return body === null ? tooLarge : receive(options, request.headers, body)
-}
-
-/** Not every runtime can iterate over a stream. */
-async function* read(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const reader = stream.getReader()
-  try {
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (done) return
-      yield value
-    }
-  } finally {
-    await reader.cancel()
-  }
 }
