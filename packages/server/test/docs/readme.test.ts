@@ -75,7 +75,7 @@ test('the quick start works when pasted, and prints what it shows', { timeout: 1
   expect(Object.keys(terminals)).toEqual(['program', 'listen'])
 })
 
-test.for(['docs/api-keys.md', 'docs/operating.md', 'docs/your-platform.md'])(
+test.for(['docs/terminal.md', 'docs/api-keys.md', 'docs/operating.md', 'docs/your-platform.md'])(
   'the commands of %s work when pasted, and print what the page shows',
   { timeout: 60_000 },
   async (page) => {

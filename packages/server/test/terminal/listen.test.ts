@@ -6,7 +6,7 @@ import { mintWebhookSecret } from '../../src/domain/webhook.ts'
 import { createTransact } from '../../src/store/publishing-transaction.ts'
 import { publish } from '../../src/webhooks/publish.ts'
 import { captureLog } from '../support/captured-log.ts'
-import { localProgram, startListen } from './support/listening.ts'
+import { localProgram, startCommand, startListen } from './support/listening.ts'
 import { ownersTerminal } from './support/terminal.ts'
 
 /** A server, a customer's terminal, and a way to make something happen. */
@@ -110,6 +110,32 @@ test('it starts where it stopped, only with the chosen types; --from-now skips',
   await happen('newest')
   await expect.poll(() => namesOf(posts).slice(-1), patient).toEqual(['newest'])
   expect(namesOf(posts)).not.toContain('skipped')
+})
+
+test('events are listed, shown, and printed as they happen', async () => {
+  const { terminal, happen } = await world()
+  const ids = [await happen('one'), await happen('two', 'database.failed')]
+  const listed = await terminal.json<{ id: string; sequence: number }[]>('events', 'list')
+  expect(listed.map(({ id, sequence }) => [id, sequence])).toEqual([
+    [ids[1], 2],
+    [ids[0], 1],
+  ])
+  expect(await terminal.json('events', 'list', '--events', 'database.failed', '--since', '1h')).toMatchObject([
+    { id: ids[1] },
+  ])
+  expect(await terminal.json('events', 'list', '--after', '1')).toHaveLength(1)
+  expect(await terminal.text('events', 'list')).toMatch(/^SEQ +TIME \(UTC\) +TYPE +ID\n2 .+database\.failed +evt_/)
+  expect(await terminal.text('events', 'show', ids[0]!)).toMatch(/Sequence +1\n[\s\S]*There is no webhook\./)
+
+  const tail = startCommand(terminal.env, 'events', 'tail', '--after', '1', '--json')
+  await happen('three')
+  const names = () =>
+    tail
+      .stdout()
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(JSON.parse(line).body).data.name)
+  await expect.poll(names, patient).toEqual(['two', 'three'])
 })
 
 test('a revoked key ends it with exit code 3 and advice', async () => {

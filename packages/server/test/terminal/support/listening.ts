@@ -26,9 +26,16 @@ export async function localProgram(answer: (n: number) => number, delayMs = 0, p
   return { posts, close, url: `http://127.0.0.1:${(server.address() as { port: number }).port}/hooks` }
 }
 
-/** `keyhook listen` in a process of its own. */
+/** `keyhook listen` in a process of its own, when it is connected. */
 export async function startListen(env: Record<string, string>, ...args: string[]) {
-  const child = spawn(process.execPath, [program, 'listen', ...args], { env: cleanEnvironment(env) })
+  const listen = startCommand(env, 'listen', ...args)
+  await expect.poll(listen.stderr, { timeout: 20_000 }).toContain('Secret: ')
+  return listen
+}
+
+/** A command that runs until it is stopped. */
+export function startCommand(env: Record<string, string>, ...args: string[]) {
+  const child = spawn(process.execPath, [program, ...args], { env: cleanEnvironment(env) })
   const ended = once(child, 'close')
   let [stdout, stderr] = ['', '']
   child.stdout.setEncoding('utf8').on('data', (chunk) => {
@@ -44,6 +51,5 @@ export async function startListen(env: Record<string, string>, ...args: string[]
   onTestFinished(async () => {
     await kill('SIGKILL')
   })
-  await expect.poll(() => stderr, { timeout: 20_000 }).toContain('Secret: ')
   return { stdout: () => stdout, stderr: () => stderr, ended, kill }
 }
