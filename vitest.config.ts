@@ -10,6 +10,7 @@ const longFiles = [
   'cli/unfit-machine.test.ts',
   'embedded/killed.test.ts',
   'embedded/paths-and-accounts.test.ts',
+  'http/event-stream-killed.test.ts',
   'package/installed.test.ts',
   'platform/backups-under-load.test.ts',
   'platform/killed.test.ts',

@@ -181,7 +181,9 @@ test('an event shows where it was sent, where not and why, with each attempt', a
   const late = await webhookTo()
   // Its transaction began before the event and was committed after it.
   const unseen = await webhookTo()
-  await api.db`update keyhook.webhooks set created_at = now() - interval '1 hour' where id = ${unseen.webhook.id}`
+  await api.db`
+    update keyhook.webhooks set created_at = now() - interval '1 hour', types_since = now() - interval '1 hour'
+    where id = ${unseen.webhook.id}`
   type Explained = {
     delivered_to: { webhook_id: string; status: string; attempts: { response_status: number }[] }[]
     not_delivered_to: { webhook_id: string; reason: string }[]
