@@ -6,6 +6,7 @@ import { createDispatchStore, type DispatchStore } from '../../src/webhooks/engi
 import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
 import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
 import { wakeLanes } from '../../src/webhooks/sql/wake.ts'
+import { elevenDaysMs, modelRows, sorted } from './comparable.ts'
 import { createDatabaseTables } from './database-tables.ts'
 import { createModel, type Statements } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
@@ -16,7 +17,6 @@ import { type Random, seededRandom } from './random.ts'
  * that the result does not depend on the speed of the machine.
  */
 
-const elevenDaysMs = 1_000_000_000
 const steps = 300
 const wakesMax = 2
 
@@ -295,45 +295,3 @@ test('the runs above begin, settle, interrupt, retry, wake and release', () => {
     expect(counts.get(what), what).toBeGreaterThan(5)
   }
 })
-
-function modelRows(model: ReturnType<typeof createModel>) {
-  const due = (dueMs: number | null) =>
-    dueMs === null ? 'never' : dueMs > 1_700_000_000_000 + elevenDaysMs / 2 ? 'later' : 'now'
-  return {
-    lanes: [...model.lanes.values()].map((lane) => ({
-      id: lane.id,
-      head: lane.headSeq,
-      cursor: lane.cursorSeq,
-      requests: lane.redeliveryRequests,
-      owner: lane.owner,
-      due: due(lane.dueMs),
-      ended: lane.ended,
-      version: lane.version,
-      paused: due(lane.pausedMs),
-    })),
-    wakes: model.wakes.map(({ orgId, firstSeq, lastSeq }) => ({ org: orgId, first: firstSeq, last: lastSeq })),
-    retries: [...model.retries.values()].map(({ laneId, eventSeq, attempt, tries, dueMs }) => {
-      return { lane: laneId, seq: eventSeq, attempt, try: tries, due: due(dueMs) }
-    }),
-    inFlight: [...model.inFlight.values()].map(({ laneId, eventSeq, attempt, tries, attemptId, token }) => {
-      return {
-        lane: laneId,
-        seq: eventSeq,
-        attempt,
-        try: tries,
-        id: attemptId,
-        current: model.lanes.get(laneId)!.token === token,
-      }
-    }),
-    attempts: [...model.attempts.values()].map(({ laneId, eventSeq, attempt, attemptId, status }) => {
-      return { lane: laneId, seq: eventSeq, attempt, id: attemptId, status }
-    }),
-  }
-}
-
-/** Statements do not order what they return. */
-const sorted = (answer: unknown): unknown => {
-  if (!Array.isArray(answer)) return answer
-  const text = (row: object) => JSON.stringify(row, Object.keys(row).sort())
-  return answer.map((row) => (typeof row === 'object' && row !== null ? text(row) : row)).sort()
-}
