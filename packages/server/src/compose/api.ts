@@ -78,6 +78,7 @@ export function composeApi(
     routes,
     authenticate,
     keyUses,
+    keysRequireLogin: config.keysRequireLogin === 'on',
     declaredEventTypes: async () => (await listEventTypes(db)).map(({ name }) => name),
     limits: { requestBytesMax: config.requestBytesMax },
     trustedProxies: config.trustedProxies,

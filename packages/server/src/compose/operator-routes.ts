@@ -13,12 +13,17 @@ import type { KeyUses } from '../store/key-uses.ts'
 
 /** What operators do over HTTP besides events and invoices. The commands use the same functions. */
 export function composeOperatorRoutes(
-  { db, masterKeys }: Pick<Installation, 'db' | 'masterKeys'>,
+  { db, masterKeys, config }: Pick<Installation, 'db' | 'masterKeys' | 'config'>,
   { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
 ): Route[] {
   const sign = signOperatorTokens(masterKeys)
   return [
-    ...introspectionRoutes({ db, identify: authenticate.identify, keyUses }),
+    ...introspectionRoutes({
+      db,
+      identify: authenticate.identify,
+      keyUses,
+      keysRequireLogin: config.keysRequireLogin === 'on',
+    }),
     ...operatorOrganizationRoutes({ db, create: createOrganization }),
     ...operatorUserRoutes({
       db,

@@ -53,7 +53,6 @@ export function composeRoutes(
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
-  const keysRequireLogin = config.keysRequireLogin === 'on'
   const transact = createTransact(db, hints.give)
   const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
@@ -64,9 +63,8 @@ export function composeRoutes(
       holdOrganization,
       keyTag: config.keyTag,
       keysPerOrgMax: config.keysPerOrgMax,
-      keysRequireLogin,
     }),
-    ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact), keysRequireLogin }),
+    ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact) }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db, transact, masterKeys }),
@@ -85,7 +83,7 @@ export function composeRoutes(
     }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
-    ...composeOperatorRoutes({ db, masterKeys }, { authenticate, keyUses }),
+    ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),
   ]
 }

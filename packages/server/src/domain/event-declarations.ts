@@ -1,3 +1,4 @@
+import type { ValidateFunction } from 'ajv'
 import { isRawNumber, parseExactly } from '../kernel/exact-json.ts'
 import { checkData, compileNewSchema } from './event-schema.ts'
 import { type CustomEventType, isPublishedType } from './event-types.ts'
@@ -51,28 +52,18 @@ function readDeclaration(given: unknown, eventBytesMax: number): { type: CustomE
   if (!isObject(given)) return { type: null, found: ['must be a JSON object'] }
   const { name, description, schema, example } = given
   const unknown = Object.keys(given).filter((field) => !fields.includes(field))
+  const compiled = compile(schema)
   const found = [
     ...unknown.map((field) => `${field}: is not a known field (${fields.join(', ')})`),
     ...nameProblems(name),
     ...descriptionProblems(description),
-    ...schemaProblems(schema),
+    ...compiled.problems,
+    ...exampleProblems(example, compiled.validate, eventBytesMax),
   ]
-  if (!isObject(example)) found.push('example: must be a JSON object')
-  else {
-    const { fault } = measureData(example, eventBytesMax)
-    if (fault !== null) found.push(`example: ${fault}`)
-    else if (isObject(schema) && schemaProblems(schema).length === 0) found.push(...exampleProblems(schema, example))
-  }
   const text = (value: unknown) => (typeof value === 'string' ? value : '')
-  return {
-    type: {
-      name: text(name),
-      description: text(description),
-      schema: JSON.stringify(schema ?? null),
-      example: JSON.stringify(example ?? null),
-    },
-    found,
-  }
+  const json = (value: unknown) => JSON.stringify(value ?? null)
+  const type = { name: text(name), description: text(description), schema: json(schema), example: json(example) }
+  return { type, found }
 }
 
 function nameProblems(name: unknown): string[] {
@@ -91,30 +82,46 @@ function descriptionProblems(description: unknown): string[] {
   return problem === null ? [] : [`description: ${problem}`]
 }
 
-function schemaProblems(schema: unknown): string[] {
-  if (!isObject(schema)) return ['schema: must be a JSON object (JSON Schema 2020-12)']
+type Compiled = { validate: ValidateFunction | null; problems: string[] }
+
+function compile(schema: unknown): Compiled {
+  const refuse = (...problems: string[]): Compiled => ({ validate: null, problems })
+  if (!isObject(schema)) return refuse('schema: must be a JSON object (JSON Schema 2020-12)')
   const bytes = Buffer.byteLength(JSON.stringify(schema))
-  if (bytes > schemaBytesMax) return [`schema: must have at most ${schemaBytesMax} bytes, and has ${bytes}`]
+  if (bytes > schemaBytesMax) return refuse(`schema: must have at most ${schemaBytesMax} bytes, and has ${bytes}`)
   const plain = plainOf(schema)
-  if ('$schema' in plain && plain.$schema !== dialect) return [`schema: $schema must be ${dialect}, or absent`]
-  const used = keywordsOf(plain)
-  const refused = new Set(used.map(([keyword]) => keyword).filter((keyword) => refusedKeywords.includes(keyword)))
-  const problems = [...refused].map((keyword) => `schema: ${keyword} cannot be used; refer to parts by #/$defs/…`)
-  for (const [keyword, value] of used) {
-    if (keyword === '$ref' && !(typeof value === 'string' && value.startsWith('#')))
-      problems.push(`schema: $ref ${JSON.stringify(value)} must refer to a part of this schema, such as #/$defs/…`)
+  if ('$schema' in plain && plain.$schema !== dialect) {
+    return refuse(`schema: $schema must be ${dialect}, or absent`)
   }
-  if (problems.length > 0) return problems
+  const problems = referenceProblems(plain)
+  if (problems.length > 0) return refuse(...problems)
   try {
-    compileNewSchema(plain)
-    return []
+    return { validate: compileNewSchema(plain), problems: [] }
   } catch (error) {
-    return [`schema: ${(error as Error).message}`]
+    return refuse(`schema: ${(error as Error).message}`)
   }
 }
 
-const exampleProblems = (schema: Json, example: Json): string[] => {
-  const [problems] = checkData([{ validate: compileNewSchema(plainOf(schema)), data: plainOf(example) }])
+function referenceProblems(schema: Json): string[] {
+  const used = keywordsOf(schema)
+  const refused = new Set(used.map(([keyword]) => keyword).filter((keyword) => refusedKeywords.includes(keyword)))
+  const outside = used.filter(
+    ([keyword, value]) => keyword === '$ref' && !(typeof value === 'string' && value.startsWith('#')),
+  )
+  return [
+    ...[...refused].map((keyword) => `schema: ${keyword} cannot be used; refer to parts by #/$defs/…`),
+    ...outside.map(
+      ([, value]) => `schema: $ref ${JSON.stringify(value)} must refer to a part of it, such as #/$defs/…`,
+    ),
+  ]
+}
+
+function exampleProblems(example: unknown, validate: ValidateFunction | null, bytesMax: number): string[] {
+  if (!isObject(example)) return ['example: must be a JSON object']
+  const { fault } = measureData(example, bytesMax)
+  if (fault !== null) return [`example: ${fault}`]
+  if (validate === null) return []
+  const [problems] = checkData([{ validate, data: plainOf(example) }])
   return problems!.map((problem) =>
     'reason' in problem
       ? `example: ${problem.reason}`

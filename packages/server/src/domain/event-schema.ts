@@ -16,8 +16,13 @@ const options = {
   logger: false,
 } as const
 
-/** Throws an error for an operator to read. */
-export const compileNewSchema = (schema: object): ValidateFunction => new Ajv2020(options).compile(schema)
+let declaring: Ajv2020 | null = null
+
+/** Checks the schema itself too, and throws an error for an operator to read. */
+export function compileNewSchema(schema: object): ValidateFunction {
+  declaring ??= new Ajv2020(options)
+  return declaring.compile(schema)
+}
 
 /** An own instance for each schema, so that one that is no longer used can be collected. */
 const compileStored = (schema: string): ValidateFunction =>

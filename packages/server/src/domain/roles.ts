@@ -29,16 +29,19 @@ export const permissionTable = {
 } as const satisfies Record<string, Record<Role, Reach>>
 
 export type Permission = keyof typeof permissionTable
+export const permissions = Object.keys(permissionTable) as Permission[]
 
 export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
 
+/** What takes a login token where the operator has set KEYHOOK_KEYS_REQUIRE_LOGIN, whatever the role. */
+const keyManagement: readonly Permission[] = ['keys:create', 'keys:revoke']
+export const isKeyManagement = (permission: Permission): boolean => keyManagement.includes(permission)
+
 /** What a role may do. A permission that is limited to what the same user created has `:own` at its end. */
-export const permissionsOf = (role: Role): string[] =>
-  Object.entries(permissionTable).flatMap(([permission, reaches]) => {
-    const reach: Reach = reaches[role]
+export const permissionsOf = (role: Role, isRefused: (permission: Permission) => boolean = () => false): string[] =>
+  permissions.flatMap((permission) => {
+    const reach: Reach = isRefused(permission) ? 'none' : reachOf(role, permission)
     return reach === 'none' ? [] : [reach === 'own' ? `${permission}:own` : permission]
   })
-
-export const permissions = Object.keys(permissionTable) as Permission[]
 
 export const isRole = (text: string): text is Role => (roles as readonly string[]).includes(text)

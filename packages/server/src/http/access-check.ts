@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type Permission, type Reach, reachOf } from '../domain/roles.ts'
+import { isKeyManagement, type Permission, type Reach, reachOf } from '../domain/roles.ts'
 import { notFound } from '../kernel/faults.ts'
 import { isId, type OrgId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
@@ -9,7 +9,12 @@ import { loginRequired, permissionMissing } from './problems.ts'
 import { clientAddress } from './request-log.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
-type Deps = { authenticate: Pick<Authenticate, 'member' | 'operator'>; keyUses: KeyUses }
+type Deps = {
+  authenticate: Pick<Authenticate, 'member' | 'operator'>
+  keyUses: KeyUses
+  /** The operator's setting: API keys do not manage API keys. */
+  keysRequireLogin: boolean
+}
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -35,14 +40,15 @@ function operatorCheck({ authenticate }: Deps): AccessCheck {
   }
 }
 
-function memberCheck(route: MemberRoute, { authenticate, keyUses }: Deps): AccessCheck {
+function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: Deps): AccessCheck {
+  const refusesKeys = keysRequireLogin && isKeyManagement(route.needs)
   const inOrganization = route.path.includes(':orgId')
 
   function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
     if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
     if (inOrganization && orgId === null) throw notFound('the organization id has the wrong form')
     const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
-    if (route.refusesKeys && access.kind === 'key') throw loginRequired()
+    if (refusesKeys && access.kind === 'key') throw loginRequired()
     request.caller = { access, actor, reach }
   }
 

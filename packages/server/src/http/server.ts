@@ -31,6 +31,7 @@ export function createHttpServer(deps: {
   routes: readonly Route[]
   authenticate: RequestCheck
   keyUses: KeyUses
+  keysRequireLogin: boolean
   /** The event types that are declared beside the six, at this moment. */
   declaredEventTypes: DeclaredEventTypes
   limits: HttpLimits
@@ -59,6 +60,7 @@ type DeclaredEventTypes = () => Promise<readonly string[]>
 type RouteDeps = {
   authenticate: RequestCheck
   keyUses: KeyUses
+  keysRequireLogin: boolean
   declaredEventTypes: DeclaredEventTypes
   log: RequestLog
 }

@@ -35,7 +35,7 @@ test.each([
     /schema: .*regular/i,
   ],
   ['another draft', { schema: { $schema: 'http://json-schema.org/draft-07/schema#' } }, /\$schema must be https/],
-  ['a reference to another host', { schema: { $ref: 'https://example.com/a.json' } }, /must refer to a part of this/],
+  ['a reference to another host', { schema: { $ref: 'https://example.com/a.json' } }, /must refer to a part of it/],
   ['a reference to nothing', { schema: { $ref: '#/$defs/a' } }, /schema: can't resolve reference/],
   ['an id of its own', { schema: { $id: 'https://example.com/' } }, /\$id cannot be used/],
   ['a schema that is too large', { schema: { title: 'x'.repeat(65_536) } }, /must have at most 65536 bytes/],

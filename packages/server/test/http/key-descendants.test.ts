@@ -207,4 +207,19 @@ test('with KEYHOOK_KEYS_REQUIRE_LOGIN keys neither create nor revoke keys, and l
   const elsewhere = keysOf(strict.url, await strict.organization('Elsewhere'))
   expect((await call(elsewhere, { token: key.api_key, body: { name: 'x' } })).status).toBe(404)
   expect((await call(revocation, { token, body: {} })).status).toBe(200)
+  // A gateway that asks is told the same.
+  const operatorToken = await strict.operatorToken()
+  const second = await create(token, orgId, strict.url)
+  const introspected = await call<{ permissions: string[] }>(`${strict.url}/operator/v1/introspect`, {
+    token: operatorToken,
+    body: { token: second.api_key },
+  })
+  expect(introspected.body.permissions).toContain('keys:read')
+  expect(introspected.body.permissions.filter((one) => /^keys:(create|revoke)/.test(one))).toEqual([])
+  const authorize = (caller: string) =>
+    call(`${strict.url}/operator/v1/authorize?permission=keys:create&organization_id=${orgId}`, {
+      token: operatorToken,
+      headers: { 'x-original-authorization': `Bearer ${caller}` },
+    })
+  expect([(await authorize(second.api_key)).status, (await authorize(token)).status]).toEqual([403, 204])
 })

@@ -49,6 +49,7 @@ async function listen(routes: Route[]) {
     },
     keyUses: { note() {}, async close() {} },
     limits: { requestBytesMax: 1_024, requestMsMax: 200 },
+    keysRequireLogin: false,
     declaredEventTypes: async () => [],
     trustedProxies: null,
     log: pino({ level: 'silent' }),

@@ -7,7 +7,7 @@ import { beforeEach, expect, test } from 'vitest'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import type { Json } from '../../src/http/basis.ts'
 import { applyEventTypes } from '../../src/operator/event-types.ts'
-import { keepEventTypes } from '../../src/store/event-types.ts'
+import { keepEventTypes, removeEventTypes } from '../../src/store/event-types.ts'
 import { call, type Reply } from '../support/client.ts'
 import { apiAlone } from '../support/composed.ts'
 import { walk } from '../support/document-walk.ts'
@@ -249,6 +249,21 @@ test('a webhook that is being created with a type keeps it from being removed', 
   })
   expect(await applied).toBe('conflict')
   await api.db`delete from keyhook.webhooks where id = 'wh_late'`
+})
+
+test('a webhook is not created or changed with a type that is removed at that moment', async () => {
+  const { body: webhook } = await createWebhook({ ...hook, event_types: ['invoice.paid'] })
+  const change = { token: owner.token, method: 'PATCH', body: { event_types: ['invoice.paid', 'order.shipped'] } }
+  const { answers } = await api.db.begin(async (tx) => {
+    await removeEventTypes(tx, ['order.shipped'])
+    // Both have found the type declared when they wait for its row.
+    const answers = [createWebhook(hook), call<Problem>(`${platform}/webhooks/${webhook.id}`, change)]
+    await expect.poll(() => waitingForLocks()).toBe(2)
+    return { answers }
+  })
+  for (const { status, body } of await Promise.all(answers)) {
+    expect([status, body.errors[0]!.pointer]).toEqual([422, expect.stringMatching(/^\/event_types\/[01]$/)])
+  }
 })
 
 async function waitingForLocks(): Promise<number> {

@@ -1,13 +1,13 @@
 import Type from 'typebox'
 import type { Database } from '../../db/database.ts'
-import { type Permission, permissionsOf, reachOf } from '../../domain/roles.ts'
+import { isKeyManagement, type Permission, permissionsOf, reachOf } from '../../domain/roles.ts'
 import { Fault } from '../../kernel/faults.ts'
 import type { OrgId, UserId } from '../../kernel/ids.ts'
 import type { Access } from '../../store/access.ts'
 import type { KeyUses } from '../../store/key-uses.ts'
 import { rolesOfUsers, type UserRole } from '../../store/memberships.ts'
 import { type Authenticated, bearerToken, type Identify } from '../authenticate.ts'
-import { invalidToken, permissionMissing } from '../problems.ts'
+import { invalidToken, loginRequired, permissionMissing } from '../problems.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../route.ts'
 import {
   authorizationQuery,
@@ -22,7 +22,16 @@ const organizationsMax = 100
 const callerHeader = 'X-Original-Authorization'
 
 /** RFC 7662, for gateways: whose token is this, and what may it do? Checked like a request to Keyhook; nothing is cached. */
-export function introspectionRoutes(deps: { db: Database; identify: Identify; keyUses: KeyUses }): Route[] {
+export function introspectionRoutes(deps: {
+  db: Database
+  identify: Identify
+  keyUses: KeyUses
+  keysRequireLogin: boolean
+}): Route[] {
+  /** The operator may require login tokens for the management of keys. */
+  const isRefused: IsRefused = (access, permission) =>
+    deps.keysRequireLogin && access.kind === 'key' && isKeyManagement(permission)
+
   /** Null if a request with the token would be refused: the token is not valid, or it does not reach the organization. */
   async function find(token: string, orgId: OrgId | null, actor: OperatorCall['actor']): Promise<Authenticated | null> {
     const found = await deps.identify(token, { orgId, address: actor.address ?? 'unknown' })
@@ -37,7 +46,7 @@ export function introspectionRoutes(deps: { db: Database; identify: Identify; ke
     const users = found.flatMap((one) => (one !== null && one.access.membership === null ? [one.access.userId] : []))
     const roles = users.length === 0 ? [] : await rolesOfUsers(deps.db, [...new Set(users)], organizationsMax)
     const rolesOf = Map.groupBy(roles, ({ user_id }) => user_id)
-    return found.map((one) => (one === null ? { active: false } : record(one, rolesOf)))
+    return found.map((one) => (one === null ? { active: false } : record(one, rolesOf, isRefused)))
   }
 
   return [
@@ -109,14 +118,18 @@ export function introspectionRoutes(deps: { db: Database; identify: Identify; ke
           const isValid = orgId !== null && (await find(token, null, actor)) !== null
           throw isValid ? outsideOrganization() : invalidToken('the token of the caller is not valid')
         }
-        if (query.permission !== undefined) checkPermission(found.access, query.permission as Permission)
+        const permission = query.permission as Permission | undefined
+        if (permission !== undefined) checkPermission(found.access, permission)
+        if (permission !== undefined && isRefused(found.access, permission)) throw loginRequired()
         return { status: 204, headers: headersOf(found.access) }
       },
     }),
   ]
 }
 
-function record({ access, expiresAt }: Authenticated, rolesOf: Map<UserId, UserRole[]>) {
+type IsRefused = (access: Access, permission: Permission) => boolean
+
+function record({ access, expiresAt }: Authenticated, rolesOf: Map<UserId, UserRole[]>, isRefused: IsRefused) {
   const { userId, membership } = access
   return {
     active: true,
@@ -124,7 +137,8 @@ function record({ access, expiresAt }: Authenticated, rolesOf: Map<UserId, UserR
     sub: userId,
     organization_id: membership?.organization.id ?? null,
     role: membership?.role ?? null,
-    permissions: membership === null ? [] : permissionsOf(membership.role),
+    permissions:
+      membership === null ? [] : permissionsOf(membership.role, (permission) => isRefused(access, permission)),
     ...(access.kind === 'key' && { key_id: access.keyId }),
     ...(expiresAt !== null && { exp: expiresAt }),
     ...(membership === null && {

@@ -40,14 +40,12 @@ const revoked = Type.Object(
 export function keyRevocationRoutes(deps: {
   /** Not the queue of creations: a leaked key that creates keys as fast as it can must not delay its revocation. */
   holdOrganization: HoldOrganization
-  keysRequireLogin: boolean
 }): Route[] {
   return [
     route({
       method: 'POST',
       path: '/platform/v1/organizations/:orgId/api-keys/:keyId/revoke',
       needs: 'keys:revoke',
-      refusesKeys: deps.keysRequireLogin,
       audit: 'key.revoked',
       basis: here,
       choices: [

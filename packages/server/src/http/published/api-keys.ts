@@ -26,8 +26,6 @@ export function apiKeyRoutes(deps: {
   holdOrganization: HoldOrganization
   keyTag: string
   keysPerOrgMax: number
-  /** The operator's setting: keys are managed with login tokens only. */
-  keysRequireLogin: boolean
 }): Route[] {
   async function create({ orgId, userId, actor, body }: Call<{ name: string }>) {
     const key = mintApiKey(deps.keyTag)
@@ -53,7 +51,6 @@ export function apiKeyRoutes(deps: {
       method: 'POST',
       path,
       needs: 'keys:create',
-      refusesKeys: deps.keysRequireLogin,
       audit: 'key.created',
       basis: specified,
       choices: [
@@ -99,7 +96,6 @@ export function apiKeyRoutes(deps: {
       method: 'DELETE',
       path: `${path}/:keyId`,
       needs: 'keys:revoke',
-      refusesKeys: deps.keysRequireLogin,
       audit: 'key.revoked',
       basis: specified,
       choices: [
