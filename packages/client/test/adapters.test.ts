@@ -9,7 +9,7 @@ import { webhookHandler as forRequest } from '@keyhook/client/request'
 import express from 'express'
 import fastify from 'fastify'
 import { Hono } from 'hono'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { createSigner } from '../../server/src/domain/signature.ts'
 import { mintWebhookSecret } from '../../server/src/domain/webhook.ts'
 
@@ -120,6 +120,9 @@ test.each(adapters)('%s: a body that is too large is answered 413', async (_, st
 test.each(adapters.slice(0, 5))(
   '%s: an error of the program is a 500, so that the event is sent again',
   async (_, start) => {
+    // Hono prints it.
+    const print = vi.spyOn(console, 'error').mockImplementation(() => {})
+    onTestFinished(() => print.mockRestore())
     const send = await start({ secret }, async () => {
       throw new Error('the database is down')
     })
