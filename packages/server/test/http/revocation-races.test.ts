@@ -56,7 +56,7 @@ function hammer(nodes: string[], path: string, token: string, at: number) {
   }
 }
 
-type Victim = { orgId: OrgId; userId: UserId; token: string; apiKey: string; keyId: string }
+type Victim = { orgId: OrgId; userId: UserId; token: string; apiKey: string; keyId: string; operatorToken: string }
 
 async function victim(installation: Installation): Promise<Victim> {
   const orgId = await installation.organization()
@@ -65,12 +65,13 @@ async function victim(installation: Installation): Promise<Victim> {
     `${installation.nodes[0]}/api/v1/organizations/${orgId}/api-keys`,
     { token, body: { name: 'victim' } },
   )
-  return { orgId, userId, token, apiKey: made.body.api_key, keyId: made.body.id }
+  const operatorToken = await installation.operatorToken()
+  return { orgId, userId, token, apiKey: made.body.api_key, keyId: made.body.id, operatorToken }
 }
 
 type Change = {
   what: string
-  credential: 'apiKey' | 'token'
+  credential: 'apiKey' | 'token' | 'operatorToken'
   path(victim: Victim): string
   after: number
   apply(installation: Installation, victim: Victim, round: number): Promise<unknown>
@@ -132,6 +133,16 @@ const changes: Change[] = [
     path: () => '/api/v1/organizations',
     after: 401,
     apply: ({ db }, v) => removeUser(db, testOperator, { userId: v.userId }),
+  },
+  {
+    what: 'an operator token is revoked over the API of one node',
+    credential: 'operatorToken',
+    path: () => '/operator/v1/tokens?limit=1',
+    after: 401,
+    async apply({ nodes, operatorToken }, v, round) {
+      const id = JSON.parse(Buffer.from(v.operatorToken.split('.')[1]!, 'base64url').toString()).jti
+      await call(`${nodes[round % 2]}/operator/v1/tokens/${id}`, { token: await operatorToken(), method: 'DELETE' })
+    },
   },
 ]
 

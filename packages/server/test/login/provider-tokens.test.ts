@@ -1,10 +1,10 @@
-import { importJWK, SignJWT } from 'jose'
-import { describe, expect, test } from 'vitest'
+import { decodeJwt, decodeProtectedHeader, importJWK, SignJWT } from 'jose'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { standardForm, type TokenForm } from '../../src/login/access-token.ts'
 import { createOpenIdIssuer } from '../../src/login/openid-issuer.ts'
 import type { Refusal } from '../../src/login/refusals.ts'
 import { type Provider, providers } from './support/provider-tokens.ts'
-import { newSigningKey } from './support/real-issuer.ts'
+import { audience, newSigningKey, person, startRealIssuer } from './support/real-issuer.ts'
 
 /*
  * Tokens as Keycloak, Auth0, Entra and Zitadel issue them, with the settings that docs/operating.md names for each.
@@ -88,4 +88,21 @@ test('a refresh or logout token of Keycloak is refused by its type', async () =>
     const { login, check } = await verify(keycloak!, await sign(keycloak!, keycloak!.access, { typ }))
     expect([login, check]).toEqual([null, 'type'])
   }
+})
+
+test('a real issuer with tokens of that form: its access token is accepted, its ID token is not', async () => {
+  const real = await startRealIssuer({ signingKey: await newSigningKey(), plainJwt: true })
+  onTestFinished(() => real.stop())
+  const { accessToken, idToken } = await real.logIn()
+  expect([decodeProtectedHeader(accessToken).typ, decodeJwt(accessToken).azp]).toEqual(['JWT', 'web'])
+  const verifyWith = (form: TokenForm, accepted = audience) =>
+    createOpenIdIssuer({ issuer: real.issuer, audience: accepted, form, now: () => new Date() })
+  const form: TokenForm = { ...standardForm, type: 'JWT' }
+  const login = await verifyWith(form).verify(accessToken)
+  expect(login).toMatchObject({ subject: person.subject, verifiedEmail: person.email })
+  expect(await verifyWith({ ...form, clients: ['web'] }).verify(accessToken)).toEqual(login)
+  expect(await verifyWith({ ...form, clients: ['robot'] }).verify(accessToken)).toBeNull()
+  expect(await verifyWith(standardForm).verify(accessToken)).toBeNull()
+  // The audience of an ID token is its client; this one has neither nonce nor hashes, but does not name a client either.
+  expect(await verifyWith(form, 'web').verify(idToken)).toBeNull()
 })

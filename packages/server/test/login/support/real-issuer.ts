@@ -21,6 +21,8 @@ export async function startRealIssuer(options: {
   port?: number
   ttlSeconds?: number
   emailVerified?: boolean
+  /** Access tokens with `typ: JWT` and `azp`, as many products issue them. */
+  plainJwt?: boolean
 }) {
   const { signingKey, ttlSeconds = 600, emailVerified = true } = options
   const server = createServer()
@@ -75,6 +77,16 @@ export async function startRealIssuer(options: {
         }),
       },
     },
+    ...(options.plainJwt && {
+      formats: {
+        customizers: {
+          jwt(_ctx, _token, jwt) {
+            const { client_id: azp, ...payload } = jwt.payload
+            Object.assign(jwt, { header: { typ: 'JWT' }, payload: { ...payload, azp } })
+          },
+        },
+      },
+    }),
     findAccount: (_ctx, accountId) => ({ accountId, claims: () => ({ sub: accountId }) }),
     extraTokenClaims: (_ctx, token) =>
       token.kind === 'AccessToken' ? { email: person.email, email_verified: emailVerified } : undefined,
