@@ -34,14 +34,12 @@ export function apiKeyRoutes(deps: {
     const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId, createdByKey }
     const details = { name: body.name, key_prefix: key.keyPrefix }
     await deps.holdOrganization(orgId, async (tx) => {
-      const [isInserted, isCreatorActive] = await Promise.all([
-        insertApiKey(tx, orgId, stored, deps.keysPerOrgMax),
-        // A key that was revoked since the request was authenticated must leave no other behind.
-        createdByKey === null || keepApiKey(tx, orgId, createdByKey),
-        recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details }),
-      ])
-      if (!isCreatorActive) throw invalidToken(`${createdByKey} was revoked while it created a key`)
-      if (!isInserted) throw tooManyKeys(deps.keysPerOrgMax)
+      if (!(await insertApiKey(tx, orgId, stored, deps.keysPerOrgMax))) throw tooManyKeys(deps.keysPerOrgMax)
+      // A key that was revoked since the request was authenticated must leave no other behind.
+      if (createdByKey !== null && !(await keepApiKey(tx, orgId, createdByKey))) {
+        throw invalidToken(`${createdByKey} was revoked while it created a key`)
+      }
+      await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details })
     })
     return { id, name: body.name, key_prefix: key.keyPrefix, api_key: key.apiKey }
   }

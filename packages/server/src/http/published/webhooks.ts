@@ -54,11 +54,9 @@ export function webhookRoutes(deps: {
         const details = { url: body.url, event_types: [...body.event_types] }
         const row = await deps.holdOrganization(orgId, async (tx) => {
           await keepDeclared(tx, body.event_types)
-          const [inserted] = await Promise.all([
-            insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax),
-            recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details }),
-          ])
+          const inserted = await insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax)
           if (inserted === null) throw tooManyWebhooks(deps.webhooksPerOrgMax)
+          await recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details })
           return inserted
         })
         return { status: 201, location: `${path.replace(':orgId', orgId)}/${id}`, body: { ...record(row), secret } }
