@@ -9,9 +9,9 @@ export type VerifyOptions = {
   /** The secret of the webhook as it was shown, `whsec_` included; several while you rotate it. */
   secret: string | readonly string[]
   /**
-   * Which signature has to be valid. `standard`, the default, is that of the `webhook-` headers: it covers the time, so an old
-   * delivery cannot be sent again. `body` is that of `X-Service-Signature`, for operators who have switched the others off: it
-   * covers the body alone, so you have to remember the ids of events.
+   * Which signature has to be valid. By default that of the `webhook-` headers if the delivery has any of them, otherwise
+   * `X-Service-Signature`. `standard` requires the `webhook-` headers: their signature covers the time, so an old delivery cannot
+   * be sent again, also without these headers. `body` requires `X-Service-Signature`, which covers the body alone.
    */
   signature?: 'standard' | 'body' | undefined
   /** The word in `X-Service-Signature`, if your operator has set another. */
@@ -22,19 +22,20 @@ export type VerifyOptions = {
   now?: Date | undefined
 }
 
-/**
- * Returns the event of a delivery, or throws a `WebhookVerificationError`. Only one signature is looked at, the one that
- * `signature` names: if either were enough, an attacker could remove the stronger one.
- */
+/** Returns the event of a delivery, or throws a `WebhookVerificationError`. */
 export async function verifyWebhook<Custom extends EventOf<string, object> = never>(
   options: VerifyOptions,
 ): Promise<WebhookEvent | Custom> {
   const body = bytesOf(options.body)
   const secrets = secretsOf(options.secret)
-  if ((options.signature ?? 'standard') === 'body') await checkBodySignature(options, body, secrets)
+  const signature = options.signature ?? (hasStandardHeader(options.headers) ? 'standard' : 'body')
+  if (signature === 'body') await checkBodySignature(options, body, secrets)
   else await checkStandardSignature(options, body, secrets)
   return readEvent(body) as WebhookEvent | Custom
 }
+
+const hasStandardHeader = (headers: HeadersLike): boolean =>
+  ['webhook-id', 'webhook-timestamp', 'webhook-signature'].some((name) => readHeader(headers, name) !== null)
 
 type Bytes = Uint8Array<ArrayBuffer>
 
@@ -76,7 +77,7 @@ async function checkStandardSignature(options: VerifyOptions, body: Bytes, secre
   const { headers, toleranceSeconds = 300, now = new Date() } = options
   // A comparison with NaN is false, and every delivery would be young enough.
   if (!(toleranceSeconds >= 0)) throw new TypeError('toleranceSeconds must be a number of seconds')
-  const hint = 'If your operator has switched off the Standard Webhooks headers, pass signature: "body".'
+  const hint = 'A proxy may have removed it. If your operator has switched these headers off, pass signature: "body".'
   const id = requireHeader(headers, 'webhook-id', hint)
   const timestamp = requireHeader(headers, 'webhook-timestamp', hint)
   const header = requireHeader(headers, 'webhook-signature', hint)

@@ -67,7 +67,7 @@ export type StreamOptions = Omit<OrganizationOptions, 'timeoutMs' | 'retries'> &
 }
 
 export type ReconcileOptions = OrganizationOptions & {
-  /** The last sequence number that was handled; 0 for everything that is kept. */
+  /** The last sequence number that was handled; 0 before the first. */
   after: number
   eventTypes?: readonly EventType[] | undefined
 }
