@@ -17,6 +17,7 @@ declare module 'fastify' {
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 const malformed = (detail: string): Fault => new Fault('request.malformed', { public: detail })
+export const nestedTooDeeply = (): Fault => malformed('The body is nested too deeply.')
 
 /** RFC 8259: JSON is UTF-8. A lenient decoder would store replacement characters that the client did not send. */
 export function readJson(
@@ -69,7 +70,7 @@ function parse(body: Buffer, parseText: (text: string) => unknown): unknown {
   try {
     return parseText(text)
   } catch (error) {
-    if (error instanceof RangeError) throw malformed('The body is nested too deeply.')
+    if (error instanceof RangeError) throw nestedTooDeeply()
     // The parser's message quotes the body, which may hold a secret: keep only the position.
     const place = /position \d+/.exec(String(error))?.[0]
     throw malformed(`The body is not valid JSON${place ? ` (at ${place})` : ''}.`)

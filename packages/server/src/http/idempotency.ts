@@ -10,6 +10,7 @@ import {
   recordIdempotentAnswer,
 } from '../store/idempotency-keys.ts'
 import { chosen } from './basis.ts'
+import { nestedTooDeeply } from './decode.ts'
 import type { Answer, Call, Once, OperatorCall, Route } from './route.ts'
 
 const here = chosen(96)
@@ -77,9 +78,15 @@ export function idempotencyKeyOf(
 }
 
 /** The order of fields makes no difference: some languages do not keep it. */
-const canonical = (body: unknown): string =>
-  JSON.stringify(body ?? null, (_, value) =>
-    typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value)
-      ? value
-      : Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))),
-  )
+function canonical(body: unknown): string {
+  try {
+    return JSON.stringify(body ?? null, (_, value) =>
+      typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value)
+        ? value
+        : Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))),
+    )
+  } catch (error) {
+    if (error instanceof RangeError) throw nestedTooDeeply()
+    throw error
+  }
+}

@@ -133,6 +133,15 @@ test('events are published once for a key, to one organization or several', asyn
   expect((await call(`${api.url}/operator/v1/events`, unknown)).status).toBe(422)
 })
 
+test('an event that is nested too deeply is refused with a key as without one', async () => {
+  const data = `{"a":${'['.repeat(20_000)}${']'.repeat(20_000)}}`
+  const raw = `{"organization_id":"${api.orgId}","type":"invoice.paid","data":${data}}`
+  const send = (headers = {}) =>
+    call<{ detail: string }>(`${api.url}/operator/v1/events`, { token: operator, raw, headers })
+  expect((await send()).body.detail).toBe('data: must have at most 200 levels')
+  expect((await send({ 'idempotency-key': randomUUID() })).body.detail).toBe('The body is nested too deeply.')
+})
+
 describe('in the document', () => {
   test('every creation outside of /api/v1 has the header, and nothing else has', () => {
     for (const route of routesOf(api)) {
