@@ -21,7 +21,8 @@ export async function publishSample(
   { type, data }: { type: string; data: object },
 ): Promise<Id<'evt'>> {
   const id = newId('evt')
-  const body = eventBody({ id, type, at: new Date(), data: { test: true, ...data } })
+  // Last: the example of a declared type may have a field of this name.
+  const body = eventBody({ id, type, at: new Date(), data: { ...data, test: true } })
   await publishSampleEvent(tx, orgId, webhookId, { id, type, body })
   tx.hintAfterCommit(orgId)
   return id

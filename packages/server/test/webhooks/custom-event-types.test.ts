@@ -118,6 +118,15 @@ test('a test event sends the example, and the list shows it', async () => {
   ])
 })
 
+test('a test event is marked as one, also where the example has a field of that name', async () => {
+  await declare([{ ...orderLost, example: { test: false } }])
+  const { receiver, webhook } = await webhookTo()
+  const body = { event_type: orderLost.name }
+  await call(`${platform}/webhooks/${webhook.id}/test`, { token: owner.token, body })
+  const [first] = await until(async () => receiver.received.length > 0 && receiver.received)
+  expect(JSON.parse(first!.body.toString()).data).toEqual({ test: true })
+})
+
 test('the list of event types has pages', async () => {
   const names: string[] = []
   let next: string | undefined = `${platform}/event-types?limit=3`
