@@ -1,5 +1,6 @@
 import { isTransient, isUnavailable } from '../db/database.ts'
 import type { OrgId } from '../kernel/ids.ts'
+import { createTurns } from '../kernel/turns.ts'
 import { lockOrganization } from './organizations.ts'
 import type { PublishingTransaction, Transact } from './publishing-transaction.ts'
 
@@ -11,23 +12,13 @@ export type HoldOrganization = <T>(orgId: OrgId, work: (tx: PublishingTransactio
  * organization could use.
  */
 export function createHoldOrganization(transact: Transact): HoldOrganization {
-  const lastOf = new Map<OrgId, Promise<unknown>>()
+  const inTurn = createTurns<OrgId>((error) => isUnavailable(error) || isTransient(error))
 
-  return (orgId, work) => {
-    const run = () =>
+  return (orgId, work) =>
+    inTurn([orgId], () =>
       transact(async (tx) => {
         await lockOrganization(tx, orgId)
         return work(tx)
-      })
-    // In an outage those that wait fail with the first: each would wait as long as it did, one after the other.
-    const afterFailure = (error: unknown) =>
-      isUnavailable(error) || isTransient(error) ? Promise.reject(error) : run()
-    const result = lastOf.get(orgId)?.then(run, afterFailure) ?? run()
-    const forget = () => {
-      if (lastOf.get(orgId) === result) lastOf.delete(orgId)
-    }
-    lastOf.set(orgId, result)
-    result.then(forget, forget)
-    return result
-  }
+      }),
+    )
 }

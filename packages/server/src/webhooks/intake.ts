@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
-import { type Database, isLockTimeout, wasRejected } from '../db/database.ts'
+import { type Database, isLockTimeout, isTransient, isUnavailable, wasRejected } from '../db/database.ts'
 import type { Actor, AuditEntry } from '../domain/audit.ts'
 import { eventBody, type IntakeEvent } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 import { newId, type OrgId } from '../kernel/ids.ts'
+import { createTurns } from '../kernel/turns.ts'
 import { findEventsById, type StoredEvent } from '../store/delivery/events.ts'
 import { createTransact, type PublishingTransaction } from '../store/publishing-transaction.ts'
 import { type IntakeBatch, lockCounters, publishBatch } from './sql/publish.ts'
@@ -41,6 +42,8 @@ type Conflict = Fault | null
 export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]): void }): Intake {
   const { db, hint } = deps
   const transact = createTransact(db, hint)
+  /** For transactions of their own: many that wait for one counter would take all connections, and most of them give up. */
+  const inTurn = createTurns<OrgId>((error) => isUnavailable(error) || isTransient(error))
   /** Organizations with a batch in progress, and the requests that wait for it to end. */
   const queues = new Map<OrgId, Waiting[]>()
 
@@ -138,7 +141,9 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
         await publishForSeveral(tx, actor, byOrganization)
         return events.map(({ id }) => id)
       }
-      return retryWhileLocked(() => transact((tx) => within(tx, () => publish(tx))))
+      return inTurn([...byOrganization.keys()], () =>
+        retryWhileLocked(() => transact((tx) => within(tx, () => publish(tx)))),
+      )
     },
   }
 }

@@ -129,3 +129,24 @@ test('events that waited are written in order once their organization is release
   await releaseAll()
   await Promise.all(requests)
 }, 60_000)
+
+// Seen to fail when each of them waits for the counter: they take the four connections for events.
+test('requests with an Idempotency-Key wait for a held publisher with one connection, and are all accepted after it', async () => {
+  const { api, orgs, releaseAll } = await heldOrganizations(1)
+  const token = await api.operatorToken()
+  const body = { organization_id: orgs[0], type: 'invoice.paid', data: {} }
+  const requests = Array.from({ length: 50 }, (_, i) =>
+    call(`${api.url}/operator/v1/events`, { token, body, headers: { 'idempotency-key': `request-${i}` } }),
+  )
+  let most = 0
+  for (let look = 0; look < 20; look++) {
+    const waiting = await api.db`
+      select from pg_stat_activity where application_name = 'keyhook intake' and wait_event_type = 'Lock'`
+    most = Math.max(most, waiting.count)
+    await sleep(10)
+  }
+  expect(most).toBeLessThanOrEqual(1)
+  await releaseAll()
+  const replies = await Promise.all(requests)
+  expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([202]))
+}, 30_000)
