@@ -8,9 +8,11 @@ export const canAsk = (): boolean => process.stdin.isTTY === true && process.std
 
 /** Asks without showing what is typed. */
 export async function askSecret(question: string): Promise<string> {
-  process.stderr.write(question)
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
-  const answer = await ask(nowhere, '')
+  // The echo is off before the question appears: a token that is pasted at once would be shown otherwise.
+  const asked = ask(nowhere, '')
+  process.stderr.write(question)
+  const answer = await asked
   process.stderr.write('\n')
   return answer
 }
