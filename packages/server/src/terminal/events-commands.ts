@@ -75,11 +75,11 @@ export function addEventsCommands(program: Command): void {
     .option('--after <sequence>', 'Start after this sequence number; without it, with what comes next')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { events?: string; after?: string }) => {
-        output.note('Waiting for events. Ctrl-C stops.')
         const stream = client.events.stream({
           ...(options.events && { eventTypes: typesOf(options.events) }),
           ...(options.after && { after: sequenceOption('--after', options.after) }),
         })
+        output.note('Waiting for events. Ctrl-C stops.')
         for await (const event of stream) output.result(event, eventLine(event))
       }),
     )
