@@ -1,5 +1,5 @@
 import { type Command, CommanderError } from 'commander'
-import { UsageError } from '../terminal/output.ts'
+import { NotLoggedIn, UsageError } from '../terminal/output.ts'
 import { createProgram } from './program.ts'
 
 /** Runs one command. Returns the exit code; docs/terminal.md lists them. */
@@ -37,6 +37,7 @@ async function explain(error: unknown): Promise<number> {
   // Only --help and --version get here, and they have been printed.
   if (error instanceof CommanderError) return error.exitCode
   if (error instanceof UsageError) return fail(error.message, 2)
+  if (error instanceof NotLoggedIn) return fail(error.message, 3)
   // Loaded here, because the help does without them.
   const { explainClientError } = await import('../terminal/explain-client-error.ts')
   const { explainInstallationError } = await import('./explain.ts')

@@ -1,6 +1,9 @@
 /** Wrong input: one clear line, exit code 2. */
 export class UsageError extends Error {}
 
+/** There is no token to send. A script tells it from wrong input by the exit code. */
+export class NotLoggedIn extends Error {}
+
 export type Output = {
   /** The result: text for people, or exactly one line of JSON. */
   result(json: object, text: string): void

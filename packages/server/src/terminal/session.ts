@@ -1,5 +1,5 @@
 import { type Client, createClient } from '@keyhook/client'
-import { createOutput, type Output, UsageError } from './output.ts'
+import { createOutput, NotLoggedIn, type Output, UsageError } from './output.ts'
 import { profileName, readProfiles } from './profiles.ts'
 
 /** Options of every customer command. */
@@ -20,17 +20,17 @@ export async function readCredentials(options: SessionOptions): Promise<Credenti
   const [envUrl, envToken] = [env('KEYHOOK_URL'), env('KEYHOOK_TOKEN')]
   const url = envUrl ?? profile?.url
   if (url === undefined) {
-    throw new UsageError(
-      envToken === undefined
-        ? 'You are not logged in. Run: npx keyhook login --url URL (or set KEYHOOK_URL and KEYHOOK_TOKEN)'
-        : 'KEYHOOK_TOKEN is set, and KEYHOOK_URL is not: it is the address of the server.',
+    if (envToken !== undefined)
+      throw new UsageError('KEYHOOK_TOKEN is set, and KEYHOOK_URL is not: it is the address of the server.')
+    throw new NotLoggedIn(
+      'You are not logged in. Run: npx keyhook login --url URL (or set KEYHOOK_URL and KEYHOOK_TOKEN)',
     )
   }
   checkUrl(envUrl === undefined ? `profile ${name}` : 'KEYHOOK_URL', url)
   const isOther = envUrl !== undefined && profile !== undefined && originOf(envUrl) !== originOf(profile.url)
   const token = envToken ?? (isOther ? undefined : profile?.token)
   if (token === undefined) {
-    throw new UsageError(
+    throw new NotLoggedIn(
       isOther
         ? `KEYHOOK_URL is ${url}, and profile "${name}" has a token for ${profile.url}. Set KEYHOOK_TOKEN too.`
         : 'KEYHOOK_URL is set, and there is no token for it. Set KEYHOOK_TOKEN, or run: npx keyhook login',
@@ -66,6 +66,8 @@ export function checkUrl(what: string, text: string): void {
     throw new UsageError(`${what}: ${JSON.stringify(text)} is not an address such as https://keyhook.example.com`)
   if (url.username || url.password || url.search || url.hash)
     throw new UsageError(`${what}: the address must have no user name, password, query or fragment`)
+  if (/\/(api|platform|operator)\/v1\/*$/.test(url.pathname))
+    throw new UsageError(`${what}: ${JSON.stringify(text)} goes on into the API: leave out /api/v1`)
 }
 
 const originOf = (url: string): string => new URL(url).origin

@@ -11,7 +11,7 @@ import { openTerminal, ownersTerminal } from './support/terminal.ts'
 test('login checks the token with the server, stores it for this user only, and chooses the one organization', async () => {
   const { api, orgId, key } = await ownersTerminal()
   const { text, json, run, env, home } = await openTerminal()
-  expect(await run('keys', 'list')).toMatchObject({ code: 2, stderr: expect.stringContaining('npx keyhook login') })
+  expect(await run('keys', 'list')).toMatchObject({ code: 3, stderr: expect.stringContaining('npx keyhook login') })
 
   const wrong = await openTerminal({ ...env, KEYHOOK_TOKEN: `${key.api_key.slice(0, -1)}!` })
   const refused = await wrong.run('login', '--url', api.url)
@@ -39,7 +39,13 @@ test('login checks the token with the server, stores it for this user only, and 
 
   expect(await text('logout')).toContain(api.url)
   expect(await readFile(file, 'utf8')).not.toContain(key.api_key)
-  expect((await run('keys', 'list')).code).toBe(2)
+  expect((await run('keys', 'list')).code).toBe(3)
+})
+
+test('an address that goes on into the API is refused with the reason, and not with "no such record"', async () => {
+  const { api, key } = await ownersTerminal()
+  const { run } = await openTerminal({ KEYHOOK_URL: `${api.url}/api/v1`, KEYHOOK_TOKEN: key.api_key })
+  expect(await run('keys', 'list')).toMatchObject({ code: 2, stderr: expect.stringContaining('leave out /api/v1') })
 })
 
 test('profiles hold several servers, and the environment wins over them', async () => {
@@ -67,7 +73,7 @@ test('profiles hold several servers, and the environment wins over them', async 
   // The stored token is not sent to a server that it was not stored for.
   const other = await openTerminal({ ...env, KEYHOOK_URL: two.api.url })
   const refused = await other.run('keys', 'list')
-  expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('Set KEYHOOK_TOKEN too')])
+  expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('Set KEYHOOK_TOKEN too')])
   const both = await openTerminal({ ...env, KEYHOOK_URL: two.api.url, KEYHOOK_TOKEN: two.key.api_key })
   expect(await both.json('keys', 'list')).toMatchObject([{ id: two.key.id }])
 })
