@@ -9,7 +9,7 @@ export function blocksOf(markdown: string): Block[] {
   }))
 }
 
-/** Removes what differs from run to run: ids, secrets, times, ports. */
+/** Removes what differs from run to run: ids, secrets, times, durations, ports. */
 export const masked = (output: string): string =>
   output
     .replace(/\b([a-z]{2,3})_[0-7][0-9a-hjkmnp-tv-z]{25}\b/g, '$1_…')
@@ -17,6 +17,7 @@ export const masked = (output: string): string =>
     .replace(/whsec_[A-Za-z0-9+/]{43}=/g, 'whsec_…')
     .replace(/"password":"\w{32}"/g, '"password":"…"')
     .replace(/\b\d\d:\d\d:\d\d(?= )/g, '<clock>')
+    .replace(/\b\d+ ms\b/g, '<duration>')
     .replace(/\S*\/keyhook-demo-\w+/g, '<folder>')
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, '<time>')
     .replace(/(127\.0\.0\.1:|"port":)\d+/g, '$1<port>')
