@@ -1,13 +1,12 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Binaries } from './binaries.ts'
 import { readLockFile } from './lock-file.ts'
 import { type LogFile, openLog } from './log-file.ts'
-import type { Account } from './permissions.ts'
 import { serverArguments } from './server-arguments.ts'
 import { openSocketDirectory } from './socket-directory.ts'
-import { spawnOptions } from './tool.ts'
+import { type RunAs, startProgram } from './start-program.ts'
 
 const recoveryMsMax = 10 * 60_000
 const noteAfterMs = 5_000
@@ -20,11 +19,10 @@ export type Postmaster = {
   stop(options?: { immediate?: boolean }): Promise<void>
 }
 
-export type StartOptions = {
+export type StartOptions = RunAs & {
   dataDir: string
   cluster: string
   binaries: Binaries
-  account: Account | undefined
   settings: Readonly<Record<string, string>>
   note: (text: string) => void
   onExit: (why: string) => void
@@ -65,13 +63,9 @@ export async function startPostmaster(options: StartOptions): Promise<Postmaster
 
 type Server = { child: ChildProcess; ended: Promise<string>; hasEnded(): boolean; signal(name: NodeJS.Signals): void }
 
-function launch({ binaries, cluster, account, settings }: StartOptions, log: LogFile, sockets: string): Server {
-  const child = spawn(binaries.postgres, serverArguments(cluster, sockets, settings), {
-    ...spawnOptions(account),
-    stdio: ['ignore', log.fd, log.fd],
-    // Its own session: Ctrl-C in the terminal reaches only Keyhook, which stops PostgreSQL last.
-    detached: true,
-  })
+function launch(options: StartOptions, log: LogFile, sockets: string): Server {
+  const args = serverArguments(options.cluster, sockets, options.settings)
+  const child = startProgram(options.binaries.postgres, args, options, { stdio: ['ignore', log.fd, log.fd] })
   // For a process.exit() without a stop: there is no time to wait, but the server must not go on running.
   const stopOnExit = () => void child.kill('SIGINT')
   process.once('exit', stopOnExit)
@@ -95,7 +89,12 @@ function launch({ binaries, cluster, account, settings }: StartOptions, log: Log
 function scheduleInBatch(pid: number): void {
   if (!hasDefaultScheduling()) return
   try {
-    const chrt = spawn('chrt', ['--batch', '--pid', '0', String(pid)], { ...spawnOptions(undefined), stdio: 'ignore' })
+    const chrt = startProgram(
+      'chrt',
+      ['--batch', '--pid', '0', String(pid)],
+      { account: undefined },
+      { stdio: 'ignore' },
+    )
     chrt.once('error', () => {})
     chrt.unref()
   } catch {

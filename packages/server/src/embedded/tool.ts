@@ -1,21 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { constants, setPriority } from 'node:os'
-import type { Account } from './permissions.ts'
+import { type RunAs, startProgram } from './start-program.ts'
 
 const linesMax = 15
 
-/** Not the caller's environment: PGDATA, LC_* or LD_PRELOAD would change what the server does. */
-const environment = { PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
-
-export const spawnOptions = (account: Account | undefined) => ({
-  // PostgreSQL's tools read their working directory, and the account may not have access to ours.
-  cwd: '/',
-  env: environment,
-  ...(account && { uid: account.uid, gid: account.gid }),
-})
-
-export type ToolOptions = {
-  account: Account | undefined
+export type ToolOptions = RunAs & {
   /** Ends the program early, which counts as a failure. */
   signal?: AbortSignal | undefined
   lowPriority?: boolean | undefined
@@ -28,16 +17,10 @@ export function runTool(
   options: ToolOptions & { input?: string },
 ): Promise<void> {
   return new Promise((done, fail) => {
-    const child = spawn(program, args, {
-      ...spawnOptions(options.account),
-      stdio: ['pipe', 'ignore', 'pipe'],
-      // Its own session: Ctrl-C in the terminal reaches only Keyhook.
-      detached: true,
-      ...(options.signal && { signal: options.signal }),
-    })
+    const child = startProgram(program, args, options, { stdio: ['pipe', 'ignore', 'pipe'], signal: options.signal })
     child.on('error', (cause) => fail(new Error(`${program} cannot be run: ${cause.message}`, { cause })))
     // Without free file descriptors there are no streams, whatever the types say. The 'error' event follows.
-    if (child.stdin === undefined) return
+    if (!child.stdin || !child.stderr) return
     endOnExit(child)
     if (options.lowPriority && child.pid !== undefined) setLowPriority(child.pid)
     let errors = ''

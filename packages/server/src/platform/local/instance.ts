@@ -4,6 +4,7 @@ import { stopOrphan } from '../../embedded/orphan.ts'
 import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { Home } from './home.ts'
+import { runAsOf } from './instance-account.ts'
 import { giveInstanceToAccount, type InstanceDirectory } from './instance-directory.ts'
 import { instanceSettings } from './instance-settings.ts'
 
@@ -66,7 +67,7 @@ export function runInstance(options: InstanceOptions): Instance {
       dataDir: directory.path,
       cluster: directory.cluster,
       binaries: home.binaries,
-      account: home.account,
+      ...(await runAsOf(home, directory)),
       settings: instanceSettings({ id, host, port }),
       note: () => {},
       onExit,

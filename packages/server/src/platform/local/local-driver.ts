@@ -3,6 +3,7 @@ import { isStatementTimeout } from '../../db/database.ts'
 import { syncCluster } from '../../embedded/cluster.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
+import type { RunAs } from '../../embedded/start-program.ts'
 import { runTool } from '../../embedded/tool.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
@@ -12,6 +13,7 @@ import { baseBackup } from './base-backup.ts'
 import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
+import { runAsOf } from './instance-account.ts'
 import {
   createCluster,
   forgetPort,
@@ -109,7 +111,10 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     async provision(id, { passwordVerifier, signal }) {
       const { home, template, ports } = await parts()
       const directory = instanceDirectory(home, id)
-      await createCluster(home, directory, async (staging) => copyTemplate(home, await template.path(), staging, id))
+      await createCluster(home, directory, async (staging) => {
+        traceStep('provision.copying', id)
+        await copyTemplate(home, await template.path(), staging, await runAsOf(home, directory))
+      })
       signal.throwIfAborted()
       traceStep('provision.starting', id)
       const port = await ports.portFor(directory.path)
@@ -124,7 +129,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       const directory = instanceDirectory(home, id)
       traceStep('restore.unpacking', id)
       await createCluster(home, directory, async (staging) => {
-        await unpack(home, { content: archive, sha256 }, staging, { onProgress, signal })
+        const runAs = await runAsOf(home, directory)
+        await unpack(home, runAs, { content: archive, sha256 }, staging, { onProgress, signal })
       })
       signal.throwIfAborted()
       const port = await ports.portFor(directory.path)
@@ -211,12 +217,11 @@ async function open(options: LocalDriverOptions, signal: AbortSignal) {
 }
 
 /** With `cp`, as the account that will own the copy: it shares blocks if the file system can, and leaves our event loop free. */
-async function copyTemplate(home: Home, template: string, staging: string, id: DatabaseId): Promise<void> {
-  traceStep('provision.copying', id)
-  const { account, binaries } = home
+async function copyTemplate(home: Home, template: string, staging: string, runAs: RunAs): Promise<void> {
+  const { account } = runAs
   if (account) await chown(staging, account.uid, account.gid)
   const share = process.platform === 'darwin' ? ['-c'] : []
   // Not join(), which would drop the dot that means "the contents of".
-  await runTool('cp', ['-R', '-p', ...share, `${template}/.`, staging], { account })
-  await syncCluster(staging, { binaries, account })
+  await runTool('cp', ['-R', '-p', ...share, `${template}/.`, staging], runAs)
+  await syncCluster(staging, { binaries: home.binaries, ...runAs })
 }

@@ -2,12 +2,14 @@ import { mkdir, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { syncCluster } from '../../embedded/cluster.ts'
 import { giveClusterTo } from '../../embedded/ownership.ts'
+import type { RunAs } from '../../embedded/start-program.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import type { Home } from './home.ts'
 
 /** Unpacks an archive into a cluster directory: verified, synced to disk, and owned by the account that will run it. */
 export async function unpack(
-  { account, binaries }: Home,
+  { binaries }: Home,
+  runAs: RunAs,
   archive: { content: AsyncIterable<Uint8Array>; sha256?: string | undefined },
   into: string,
   options: { onProgress: (bytesDone: number) => void; signal: AbortSignal },
@@ -33,6 +35,6 @@ export async function unpack(
     },
   }
   await readArchive(archive.content, receiver, archive.sha256 === undefined ? {} : { sha256: archive.sha256 })
-  if (account) await giveClusterTo(account, into)
-  await syncCluster(into, { binaries, account })
+  if (runAs.account) await giveClusterTo(runAs.account, into)
+  await syncCluster(into, { binaries, ...runAs })
 }
