@@ -18,7 +18,7 @@ const installation = { config, db, target, masterKeys, applied: [], isShared: fa
 const { log } = await createLog(config)
 const queue = composeJobQueue(installation, { log, worksOnJobs: false })
 const hints = composeHints(installation, log)
-const api = composeApi(installation, { log, queue, hints, metrics: createMetrics(), pools: [] })
+const api = composeApi(installation, { log, queue, hints, metrics: createMetrics(), pools: [], consoleDirectory: null })
 process.send!(await api.app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', async () => {
   await api.close()

@@ -106,6 +106,27 @@ create table keyhook.idempotency_keys (
 );
 create index idempotency_keys_created on keyhook.idempotency_keys (created_at);
 
+-- Sessions of the web console, by the SHA-256 of the secret in their cookie. Signing out deletes the row, and every login token of
+-- the session is refused from then on.
+create table keyhook.console_sessions (
+  id          text collate "C" primary key,
+  secret_hash bytea not null unique check (length(secret_hash) = 32),
+  -- Null: the operator.
+  user_id     text collate "C" references keyhook.users,
+  created_at  timestamptz not null default now(),
+  -- Moves with every use, up to a limit from the creation.
+  expires_at  timestamptz not null
+);
+create index console_sessions_user on keyhook.console_sessions (user_id);
+
+-- Links that sign in to the console once.
+create table keyhook.console_links (
+  secret_hash bytea primary key check (length(secret_hash) = 32),
+  -- Null: the operator.
+  user_id     text collate "C" references keyhook.users,
+  expires_at  timestamptz not null
+);
+
 -- Who changed what.
 create table keyhook.audit_entries (
   org_id     text collate "C" not null references keyhook.organizations,

@@ -113,6 +113,12 @@ export const commandTable: readonly CommandEntry[] = [
     summary: 'Print a completion script for bash, zsh or fish',
     add: async (program, whole) => (await import('./completion-command.ts')).addCompletionCommand(program, whole),
   },
+  {
+    name: 'console',
+    audience: 'operators',
+    summary: 'Links that sign in to the web console',
+    add: operator(async () => (await import('./console-commands.ts')).addConsoleCommands),
+  },
   { name: 'org', audience: 'operators', summary: 'Organizations', add: directory },
   { name: 'user', audience: 'operators', summary: 'Users', add: directory },
   { name: 'member', audience: 'operators', summary: 'Members of organizations', add: directory },

@@ -4,12 +4,14 @@ import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
 import { composeProbes } from '../compose/probes.ts'
 import type { Database } from '../db/database.ts'
+import { createSignInLink } from '../http/console/sign-in.ts'
 import { createLog } from '../log.ts'
 import { createMetrics } from '../metrics.ts'
+import { consoleDirectory } from '../startup/console-files.ts'
 import { explainError } from '../startup/explain-error.ts'
-import { ensureFirstOrganization } from '../startup/first-start.ts'
+import { ensureFirstOrganization, type FirstOrganization } from '../startup/first-start.ts'
 import { keepHeapSmall } from '../startup/heap.ts'
-import { openInstallation } from '../startup/open.ts'
+import { type Installation, openInstallation } from '../startup/open.ts'
 import { welcome } from '../startup/welcome.ts'
 import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
@@ -80,7 +82,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   let url: string | null = null
   let metricsUrl: string | null = null
   if (options.role === 'all' || options.role === 'api') {
-    const api = composeApi(installation, { log, queue, hints, metrics, pools })
+    const api = composeApi(installation, { log, queue, hints, metrics, pools, consoleDirectory: consoleDirectory() })
     parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
@@ -95,11 +97,14 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     metricsUrl = `${await listen(probes, where)}/metrics`
   }
   const ids = { organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
+  const consoleUrl = url === null ? null : await consoleAddress(installation, url, first)
   // With port 0 this is the only place that shows the port.
   const metricsAt = metricsUrl === null ? '' : ` Metrics: ${metricsUrl}`
   output.result(
-    { url, ...ids, metrics_url: metricsUrl },
-    url === null ? `Keyhook is running (${options.role}).${metricsAt} Ctrl-C stops it.` : welcome(config, url, first),
+    { url, ...ids, console_url: consoleUrl, metrics_url: metricsUrl },
+    url === null
+      ? `Keyhook is running (${options.role}).${metricsAt} Ctrl-C stops it.`
+      : welcome(config, url, first, consoleUrl!),
   )
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')
@@ -114,6 +119,20 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   ).unref()
   await parts.disposeAsync()
   if (stopped.failure !== null) throw await explainError(config, new Error(stopped.failure))
+}
+
+/**
+ * With the embedded database and without an OpenID issuer, a link that signs in the first owner. Elsewhere what a process prints is
+ * collected in logs, where a link could be used by those who read them.
+ */
+async function consoleAddress(
+  { config, db }: Installation,
+  url: string,
+  first: FirstOrganization | null,
+): Promise<string> {
+  const address = config.publicUrl ?? url
+  const isLocal = config.database === null && config.oidcIssuer === null
+  return address + (isLocal && first !== null ? await createSignInLink(db, first.ownerId) : '/console')
 }
 
 async function listen(

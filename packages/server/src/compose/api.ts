@@ -1,7 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
+import type { Config } from '../config.ts'
 import { connect, type Database } from '../db/database.ts'
 import { createAuthenticate } from '../http/authenticate.ts'
+import { addConsole } from '../http/console/console.ts'
 import { createServedDocument } from '../http/openapi/served-document.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
@@ -14,6 +16,7 @@ import type { JobQueue } from '../platform/jobs/queue.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { openFilesMax } from '../startup/open-files.ts'
 import { createAccessLookup } from '../store/access-batch.ts'
+import { isOperatorSession } from '../store/console-sessions.ts'
 import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
@@ -35,9 +38,16 @@ export type Api = { app: FastifyInstance; close(): Promise<void> }
 /** The interface over HTTP. `pools` are those of other parts of the process, without which it is not ready either. */
 export function composeApi(
   installation: Installation,
-  parts: { log: Logger; queue: JobQueue; hints: Hints; metrics: Metrics; pools: readonly Database[] },
+  parts: {
+    log: Logger
+    queue: JobQueue
+    hints: Hints
+    metrics: Metrics
+    pools: readonly Database[]
+    consoleDirectory: string | null
+  },
 ): Api {
-  const { config, db, target } = installation
+  const { config, db, target, masterKeys } = installation
   const { log, metrics, pools } = parts
   const accessDb = connect(target, {
     name: 'keyhook access',
@@ -59,9 +69,9 @@ export function composeApi(
     },
     onError: (err) => log.debug({ err }, 'events.poll_failed'),
   })
+  const local = createLocalIssuer({ masterKeys, now })
   const authenticate = createAuthenticate({
     lookup: createAccessLookup(accessDb),
-    loginTokens: createLoginTokens({ issuers: issuersOf(installation) }),
     isOperatorToken: createOperatorTokenLookup(accessDb),
     firstLogins: {
       pin: (userId, subject, actor) => pinSubject(db, userId, subject, actor),
@@ -72,6 +82,8 @@ export function composeApi(
         return true
       },
     },
+    loginTokens: createLoginTokens({ issuers: [local, ...openIdIssuers(config)] }),
+    isOperatorSession: (id) => isOperatorSession(accessDb, id),
   })
   const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses, feed })
   const app = createHttpServer({
@@ -88,6 +100,14 @@ export function composeApi(
   addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools] })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
   addReference(app, createServedDocument({ routes, serviceName: config.serviceName, readEventTypes }))
+  addConsole(app, {
+    db,
+    issueToken: ({ userId, ...session }) =>
+      local.issue({ subject: userId ?? 'operator', operator: userId === null, ...session }),
+    publicUrl: config.publicUrl,
+    directory: parts.consoleDirectory,
+    log,
+  })
   return {
     app,
     async close() {
@@ -101,14 +121,13 @@ export function composeApi(
 
 const now = (): Date => new Date()
 
-function issuersOf({ config, masterKeys }: Installation) {
-  const local = createLocalIssuer({ masterKeys, now })
-  if (config.oidcIssuer === null) return [local]
+function openIdIssuers({ oidcIssuer: issuer, ...config }: Config) {
+  if (issuer === null) return []
   const form = {
     type: config.oidcTokenType,
     clients: config.oidcClients,
     emailClaim: config.oidcEmailClaim,
     emailVerifiedClaim: config.oidcEmailVerifiedClaim,
   }
-  return [local, createOpenIdIssuer({ issuer: config.oidcIssuer, audience: config.oidcAudience!, form, now })]
+  return [createOpenIdIssuer({ issuer, audience: config.oidcAudience!, form, now })]
 }

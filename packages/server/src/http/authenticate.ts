@@ -46,6 +46,8 @@ export function createAuthenticate(deps: {
   firstLogins: FirstLogins
   /** Whether an operator token with this id is stored and not revoked. */
   isOperatorToken(id: string): Promise<boolean>
+  /** Whether this console session is one of the operator and lasts. */
+  isOperatorSession(id: string): Promise<boolean>
 }): Authenticate {
   function asKey(token: string, address: string, done: Done): void {
     const isLookedUp = deps.lookup.key(token, (error, access) => {
@@ -125,20 +127,24 @@ export function createAuthenticate(deps: {
         await accessOf(login, { orgId: null, address })
         throw operatorOnly()
       }
-      const { tokenId } = login
-      if (tokenId === null || !(await deps.isOperatorToken(tokenId)))
-        throw invalidToken('the operator token is revoked')
+      const { tokenId, sessionId } = login
+      const isGood =
+        sessionId !== null
+          ? await deps.isOperatorSession(sessionId)
+          : tokenId !== null && (await deps.isOperatorToken(tokenId))
+      if (!isGood) throw invalidToken('the operator token is revoked, or its console session has ended')
       return { kind: 'operator', tokenId, address }
     },
   }
 }
 
 /** Only our own issuer may name a user id: at another one, users might choose their subject, and user ids are no secret. */
-const namedUser = ({ issuer, subject, verifiedEmail }: Login): NamedUser =>
-  issuer === localIssuerName ? { userId: subject } : { subject, verifiedEmail }
+const namedUser = ({ issuer, subject, verifiedEmail, sessionId }: Login): NamedUser =>
+  issuer === localIssuerName ? { userId: subject, sessionId } : { subject, verifiedEmail }
 
 function noUser({ issuer, subject, verifiedEmail }: Login): string {
-  if (issuer === localIssuerName) return `login token: user: there is no user ${subject}`
+  if (issuer === localIssuerName)
+    return `login token: user: there is no user ${subject}, or the console session has ended`
   const email = verifiedEmail === null ? 'it has no verified e-mail address' : `nor the address ${verifiedEmail}`
   return `login token: user: no user has the subject ${JSON.stringify(subject)}, ${email}`
 }

@@ -15,6 +15,7 @@ export type IdPrefix =
   | 'bak'
   | 'rst'
   | 'inv'
+  | 'ses'
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
 export type OrgId = Id<'org'>
@@ -26,6 +27,7 @@ export type BackupId = Id<'bak'>
 export type RestoreId = Id<'rst'>
 export type InvoiceId = Id<'inv'>
 export type OperatorTokenId = Id<'tok'>
+export type SessionId = Id<'ses'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>
 

@@ -14,8 +14,17 @@ const operatorScope = 'operator'
 export const localTtlSecondsMax = 366 * 24 * 60 * 60
 
 export type LocalIssuer = TokenIssuer & {
-  /** A token for the operator needs an id that is stored; see `operator/tokens.ts`. */
-  issue(request: { subject: string; ttlSeconds: number; operator?: boolean; tokenId?: string }): Promise<string>
+  /**
+   * A token for the operator needs an id that is stored (`operator/tokens.ts`) or a session. `sessionId` names a session of the
+   * console, with which the token ends.
+   */
+  issue(request: {
+    subject: string
+    ttlSeconds: number
+    operator?: boolean
+    tokenId?: string
+    sessionId?: string
+  }): Promise<string>
 }
 
 /** Needs no storage: its keys are derived from the master keys. The current one signs; tokens of older ones stay valid. */
@@ -34,12 +43,13 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
 
   return {
     issuer,
-    async issue({ subject, ttlSeconds, operator = false, tokenId = newId('tok') }) {
+    async issue({ subject, ttlSeconds, operator = false, tokenId = newId('tok'), sessionId }) {
       assert(isName(subject), 'a subject has 1 to 255 characters, none of them control characters')
       assert(Number.isInteger(ttlSeconds), 'a lifetime is a whole number of seconds')
       assert(ttlSeconds > 0 && ttlSeconds <= localTtlSecondsMax, `a lifetime is 1 to ${localTtlSecondsMax} seconds`)
       const issuedAt = Math.floor(deps.now().getTime() / 1000)
-      return new SignJWT({ client_id: 'keyhook-cli', ...(operator ? { scope: operatorScope } : {}) })
+      const client_id = sessionId === undefined ? 'keyhook-cli' : 'keyhook-console'
+      return new SignJWT({ client_id, ...(operator && { scope: operatorScope }), ...(sessionId && { sid: sessionId }) })
         .setProtectedHeader({ alg: algorithm, typ: 'at+jwt', kid: current.kid })
         .setIssuer(issuer)
         .setAudience(audience)
@@ -53,8 +63,10 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
       const verified = await verifyToken(token, onRefused)
       if (verified === null) return null
       const { subject, tokenId, claims } = verified
-      const isOperator = claims.scope === operatorScope
-      return { issuer, subject, tokenId, verifiedEmail: null, operator: isOperator, expiresAt: claims.exp! }
+      const { sid } = claims
+      if (sid !== undefined && !isName(sid)) return null
+      const operator = claims.scope === operatorScope
+      return { issuer, subject, tokenId, verifiedEmail: null, operator, sessionId: sid ?? null, expiresAt: claims.exp! }
     },
   }
 }

@@ -11,6 +11,8 @@ export type Login = {
   /** Only if the issuer has verified it: otherwise a user could enter the address of another. */
   verifiedEmail: string | null
   operator: boolean
+  /** The console session that the token was issued for: it ends with the session. */
+  sessionId: string | null
   /** In seconds since 1970, as in the token. */
   expiresAt: number
 }

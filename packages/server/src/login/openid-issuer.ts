@@ -35,7 +35,8 @@ export function createOpenIdIssuer(deps: {
       const { subject, tokenId, claims } = verified
       const verifiedEmail = isTrue(claims.emailVerified) && isName(claims.email) ? claims.email : null
       // Never an operator, whatever its scopes: only the local issuer issues operator tokens.
-      return { issuer, subject, tokenId, verifiedEmail, operator: false, expiresAt: claims.exp! }
+      // Its `sid` is a session over there.
+      return { issuer, subject, tokenId, verifiedEmail, operator: false, sessionId: null, expiresAt: claims.exp! }
     },
   }
 }

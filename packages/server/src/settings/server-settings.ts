@@ -26,6 +26,15 @@ const issuerUrl = (value: string): string => {
   return value
 }
 
+/** Without the slash at the end, so that paths can be appended. */
+const publicUrl = (value: string): string => {
+  const url = URL.parse(value)
+  if (url === null || !/^https?:$/.test(url.protocol) || /[?#@]/.test(value)) {
+    throw new InvalidValue('is not an address such as https://keyhook.example.com/db')
+  }
+  return url.href.replace(/\/+$/, '')
+}
+
 const proxies = (value: string): string[] => {
   const parts = value.split(',').map((part) => part.trim())
   if (!parts.every((part) => isAddress(part) || (readNetwork(part)?.[1] ?? 0) > 0)) {
@@ -119,6 +128,11 @@ export const serverSettings = {
     'auto',
     oneOf('auto', 'pretty', 'json'),
     'Format of the log: lines for people, JSON lines, or `auto`, which is `pretty` on a terminal and `json` everywhere else.',
+  ),
+  publicUrl: optional(
+    'KEYHOOK_PUBLIC_URL',
+    publicUrl,
+    'The address under which people reach this server, if a proxy in front of it changes host or path. Links to the console start with it.',
   ),
   trustedProxies: optional(
     'KEYHOOK_TRUSTED_PROXIES',

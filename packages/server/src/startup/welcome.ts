@@ -3,9 +3,15 @@ import { settings } from '../config.ts'
 import type { FirstOrganization } from './first-start.ts'
 
 /** Printed when the server is ready. The lines below "Try it" work when pasted into another terminal in the same folder. */
-export function welcome(config: Config, url: string, first: FirstOrganization | null): string {
+export function welcome(config: Config, url: string, first: FirstOrganization | null, consoleUrl: string): string {
   const here = sameDataDir(config)
-  const lines = ['', `  Keyhook is ready at ${url}`, `  Reference: ${url}/docs`, '']
+  const lines = [
+    '',
+    `  Keyhook is ready at ${url}`,
+    `  Reference: ${url}/docs`,
+    `  Console: ${consoleUrl}${onceOnly(consoleUrl)}`,
+    '',
+  ]
   if (first === null) {
     lines.push(
       `  There is no organization with an owner. Create one in another terminal${sameSecrets(config)}, with the ids that these commands print:`,
@@ -32,6 +38,9 @@ export function welcome(config: Config, url: string, first: FirstOrganization | 
   }
   return [...lines, '', '  Ctrl-C stops the server.', ''].join('\n')
 }
+
+/** A link with a secret signs in. */
+const onceOnly = (consoleUrl: string): string => (consoleUrl.includes('#') ? ' (works once, for 10 minutes)' : '')
 
 /** Secrets are not part of the lines, which stay in the terminal's scrollback. Without them a command is refused. */
 function sameSecrets({ database, masterKeys }: Config): string {

@@ -9,7 +9,9 @@ export type Presented = { kind: 'key'; hash: string } | LoginPresented
 export type LoginPresented = { kind: 'login'; names: NamedUser; orgId: OrgId | null }
 
 /** The local issuer names users by our ids; an OpenID issuer has its own names, and must not be able to use one of ours. */
-export type NamedUser = { userId: string } | { subject: string; verifiedEmail: string | null }
+export type NamedUser =
+  | { userId: string; sessionId?: string | null }
+  | { subject: string; verifiedEmail: string | null }
 
 /**
  * What the database knows about it now. A key always comes with its organization; a login with the organization in the path, if
@@ -106,8 +108,9 @@ type LoginRow = {
 }
 
 /**
- * A login of the local issuer is matched by our user id. One of an OpenID issuer is matched by the subject that is recorded for a
- * user, or, for a user without one, by an e-mail address that the issuer has verified.
+ * A login of the local issuer is matched by our user id, and one of a console session only while that session lasts. One of an
+ * OpenID issuer is matched by the subject that is recorded for a user, or, for a user without one, by an e-mail address that the
+ * issuer has verified.
  */
 async function findLogins(db: Database, logins: readonly LoginPresented[], onFound: Found): Promise<void> {
   const rows = await db<(LoginRow & { standby: boolean })[]>`
@@ -116,11 +119,17 @@ async function findLogins(db: Database, logins: readonly LoginPresented[], onFou
       ${logins.map(({ names }) => ('userId' in names ? names.userId : null))}::text[],
       ${logins.map(({ names }) => ('subject' in names ? names.subject : null))}::text[],
       ${logins.map(({ names }) => ('subject' in names ? names.verifiedEmail : null))}::text[],
-      ${logins.map(({ orgId }) => orgId)}::text[]
-    ) with ordinality as p (user_id, subject, email, org_id, n)
+      ${logins.map(({ orgId }) => orgId)}::text[],
+      ${logins.map(({ names }) => ('userId' in names ? (names.sessionId ?? null) : null))}::text[]
+    ) with ordinality as p (user_id, subject, email, org_id, session_id, n)
     left join lateral (
       select c.id, c.preference from (
-        select id, 1 as preference from keyhook.users where id = p.user_id and removed_at is null
+        select id, 1 as preference from keyhook.users where id = p.user_id and removed_at is null and (
+          p.session_id is null or exists (
+            select from keyhook.console_sessions s
+            where s.id = p.session_id and s.user_id = users.id and s.expires_at > now()
+          )
+        )
         union all
         select id, 2 from keyhook.users where subject = p.subject and removed_at is null
         union all

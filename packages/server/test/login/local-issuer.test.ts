@@ -35,6 +35,7 @@ describe('a local token', () => {
       tokenId: decodeJwt(token).jti,
       verifiedEmail: null,
       operator: false,
+      sessionId: null,
       expiresAt: expect.any(Number),
     })
   })

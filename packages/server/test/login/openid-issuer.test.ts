@@ -36,6 +36,7 @@ describe('a token of a real issuer', () => {
       tokenId: claims.jti,
       verifiedEmail: null,
       operator: false,
+      sessionId: null,
       expiresAt: claims.exp,
     })
   })

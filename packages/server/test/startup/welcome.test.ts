@@ -19,7 +19,9 @@ test.each<[has: string, environment: Record<string, string>, says: RegExp]>([
   'with %s in the environment, the text says which secrets the other terminal needs, and shows none',
   (_, environment, says) => {
     const first = { orgId: newId('org'), ownerId: newId('usr'), isNew: true }
-    for (const text of [first, null].map((one) => welcome(readConfig(environment), 'http://127.0.0.1:8080', one))) {
+    for (const text of [first, null].map((one) =>
+      welcome(readConfig(environment), 'http://127.0.0.1:8080', one, 'http://127.0.0.1:8080/console'),
+    )) {
       expect(text).toMatch(says)
       expect(text).not.toContain(key)
       expect(text).not.toContain('hunter2')

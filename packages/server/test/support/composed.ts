@@ -21,9 +21,13 @@ const linesIn = (log: Logger): LineLog => ({
 })
 
 /** The parts of `serve --role api`. */
-export function apiAlone(installation: Installation, log: Logger = silent): Api {
+export function apiAlone(
+  installation: Installation,
+  log: Logger = silent,
+  consoleDirectory: string | null = null,
+): Api {
   const queue = composeJobQueue(installation, { log, worksOnJobs: false })
-  const api = apiBeside(installation, queue, log)
+  const api = apiBeside(installation, queue, log, consoleDirectory)
   return {
     app: api.app,
     async close() {
@@ -34,8 +38,20 @@ export function apiAlone(installation: Installation, log: Logger = silent): Api 
 }
 
 /** The API of a process that has a job queue already. */
-export const apiBeside = (installation: Installation, queue: JobQueue, log: Logger): Api =>
-  composeApi(installation, { log, queue, hints: composeHints(installation, log), metrics: createMetrics(), pools: [] })
+export const apiBeside = (
+  installation: Installation,
+  queue: JobQueue,
+  log: Logger,
+  consoleDirectory: string | null = null,
+): Api =>
+  composeApi(installation, {
+    log,
+    queue,
+    hints: composeHints(installation, log),
+    metrics: createMetrics(),
+    pools: [],
+    consoleDirectory,
+  })
 
 /** The route table, for reading only: a handler that creates a job would leave a queue open. */
 export const routesOf = (installation: Installation): Route[] =>
@@ -48,6 +64,7 @@ export const routesOf = (installation: Installation): Route[] =>
       loginTokens: createLoginTokens({ issuers: [] }),
       isOperatorToken: async () => false,
       firstLogins: { pin: async () => false, create: async () => false },
+      isOperatorSession: async () => false,
     }),
     keyUses: { note() {}, close: async () => {} },
     feed: { open: () => null, stopping: new AbortController().signal, close: async () => {} },

@@ -52,9 +52,13 @@ export async function createOwnedInstallation() {
 }
 
 /** A running API on loopback, and functions that create users with roles. */
-export async function startApi(environment: Record<string, string> = {}, log: Logger = pino({ level: 'silent' })) {
+export async function startApi(
+  environment: Record<string, string> = {},
+  log: Logger = pino({ level: 'silent' }),
+  consoleDirectory: string | null = null,
+) {
   const installation = await createInstallation(environment)
-  const api = apiAlone(installation, log)
+  const api = apiAlone(installation, log, consoleDirectory)
   const url = await api.app.listen({ host: '127.0.0.1', port: 0 })
   return {
     ...installation,

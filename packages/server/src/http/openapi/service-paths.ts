@@ -169,7 +169,9 @@ export const otherMethods = (methods: readonly string[]): Json => {
 /** Answers that any request can get, before its path is known. */
 export const anyRequest: Json = {
   description: 'What any request may be answered, whatever it asks for.',
-  ...withChoices(chosen(8), [choice(80, 'No answer carries CORS headers, and none sets a cookie.')]),
+  ...withChoices(chosen(8), [
+    choice(80, 'No answer carries CORS headers, and none outside of `/console` sets a cookie.'),
+  ]),
   responses: {
     400: problemResponse({
       code: 'request.malformed',
@@ -178,7 +180,7 @@ export const anyRequest: Json = {
     }),
     404: problemResponse({
       code: 'not_found',
-      when: 'on a path that is none of these, letter for letter',
+      when: 'on a path that is none of these, letter for letter, nor below `/console`',
       basis: chosen(77),
     }),
     408: problemResponse({ code: 'request.timeout', basis: basisOf('request.timeout') }),

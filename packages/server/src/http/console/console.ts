@@ -1,0 +1,95 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import Type, { type Static } from 'typebox'
+import type { Database } from '../../db/database.ts'
+import { Fault } from '../../kernel/faults.ts'
+import type { SessionId, UserId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
+import { endAllSessions, endSession, type SessionRow, useSession } from '../../store/console-sessions.ts'
+import { clientAddress } from '../request-log.ts'
+import { checkOrigin, clearSession, sessionSecret, setSession } from './cookie.ts'
+import { addConsoleFiles } from './files.ts'
+import { exchangeLink, secretHash } from './sign-in.ts'
+
+/** Tokens are accepted a minute longer, for clocks that differ: five minutes in all. */
+const tokenSeconds = 240
+
+export type ConsoleDeps = {
+  db: Database
+  /** Issues a login token of a session; `userId` is null for the operator. */
+  issueToken(request: { userId: UserId | null; sessionId: SessionId; ttlSeconds: number }): Promise<string>
+  publicUrl: string | null
+  /** Where the built console is; null if it is not there. */
+  directory: string | null
+  log: Logger
+}
+
+const linkBody = Type.Object({ link: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+
+/**
+ * The web console: its files, and the only requests that a cookie authenticates. All of them are below `/console`. Everything else
+ * takes a bearer token, which the page gets here and keeps in memory.
+ */
+export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
+  const { db, publicUrl, log } = deps
+
+  const signedIn = (request: FastifyRequest, reply: FastifyReply, userId: UserId | null, secret: string) => {
+    setSession(reply, secret, { secure: request.headers.origin!.startsWith('https:') })
+    log.info({ userId, address: clientAddress(request) }, 'console.signed_in')
+  }
+
+  async function signOut(request: FastifyRequest, reply: FastifyReply, end: typeof endSession): Promise<void> {
+    checkOrigin(request, publicUrl)
+    const secret = sessionSecret(request)
+    const ended = secret === null ? [] : await end(db, secretHash(secret))
+    if (ended.length > 0) {
+      const about = { userId: ended[0]!.user_id, sessions: ended.length, address: clientAddress(request) }
+      log.info(about, 'console.signed_out')
+    }
+    clearSession(reply)
+    reply.code(204).send()
+  }
+
+  app.post<{ Body: Static<typeof linkBody> }>(
+    '/console/session',
+    { schema: { body: linkBody } },
+    async (request, reply) => {
+      checkOrigin(request, publicUrl)
+      const session = await exchangeLink(db, request.body.link, sessionSecret(request))
+      if (session === null) throw linkInvalid()
+      signedIn(request, reply, session.userId, session.secret)
+      return reply.code(204).send()
+    },
+  )
+
+  app.post('/console/token', async (request, reply) => {
+    checkOrigin(request, publicUrl)
+    const secret = sessionSecret(request)
+    const session = secret === null ? null : await useSession(db, secretHash(secret))
+    if (session === null) throw sessionRequired()
+    const expiresAt = new Date(Date.now() + tokenSeconds * 1_000)
+    const token = await deps.issueToken({ userId: session.user_id, sessionId: session.id, ttlSeconds: tokenSeconds })
+    return reply.send({ token, expires_at: isoTime(expiresAt), ...whoIs(session) })
+  })
+
+  app.delete('/console/session', (request, reply) => signOut(request, reply, endSession))
+  app.delete('/console/sessions', (request, reply) => signOut(request, reply, endAllSessions))
+  addConsoleFiles(app, deps.directory)
+}
+
+const whoIs = ({ user_id: id, email, name }: SessionRow) => ({
+  operator: id === null,
+  user: id === null ? null : { id, email, name },
+})
+
+const sessionRequired = (): Fault =>
+  new Fault('console.session_required', {
+    public: 'Nobody is signed in here, or the session has ended.',
+    // RFC 9110, 15.5.2: a 401 names a scheme. There is no registered one for cookies.
+    headers: { 'www-authenticate': 'Cookie realm="keyhook console"' },
+  })
+
+const linkInvalid = (): Fault =>
+  new Fault('console.link_invalid', {
+    public: 'A link works once, for ten minutes. "npx keyhook console link --user USER" makes another one.',
+  })

@@ -1,0 +1,75 @@
+import type { Database, Executor, Transaction } from '../db/database.ts'
+import { newId, type SessionId, type UserId } from '../kernel/ids.ts'
+import { standby } from './access.ts'
+
+/** A session ends after a day without use, and after two weeks in any case. */
+const idleHours = 24
+const lifetimeDays = 14
+
+/** `user_id` is null for the operator. */
+export type SessionRow = { id: SessionId; user_id: UserId | null; email: string | null; name: string | null }
+
+/** Expired links are deleted here: nobody else looks for them. */
+export const insertLink = async (
+  tx: Transaction,
+  link: { hash: Buffer; userId: UserId | null; ttlSeconds: number },
+): Promise<void> => {
+  await tx`delete from keyhook.console_links where expires_at < now()`
+  await tx`
+    insert into keyhook.console_links (secret_hash, user_id, expires_at)
+    values (${link.hash}, ${link.userId}, now() + make_interval(secs => ${link.ttlSeconds}))`
+}
+
+/** Deletes the link, so that of two requests with it only one gets it. Null for a link that is used, expired or unknown. */
+export const takeLink = async (tx: Transaction, hash: Buffer): Promise<{ userId: UserId | null } | null> => {
+  const [link] = await tx<{ user_id: UserId | null; is_open: boolean }[]>`
+    delete from keyhook.console_links where secret_hash = ${hash} returning user_id, expires_at > now() as is_open`
+  return link?.is_open ? { userId: link.user_id } : null
+}
+
+/** Expired sessions are deleted here, whoever had them. */
+export const insertSession = async (
+  tx: Transaction,
+  session: { hash: Buffer; userId: UserId | null },
+): Promise<SessionId> => {
+  const id = newId('ses')
+  await tx`delete from keyhook.console_sessions where expires_at < now()`
+  await tx`
+    insert into keyhook.console_sessions (id, secret_hash, user_id, expires_at)
+    values (${id}, ${session.hash}, ${session.userId}, now() + make_interval(hours => ${idleHours}))`
+  return id
+}
+
+/** The session of a cookie, which counts as a use of it. Null if it has ended, or its user was removed. */
+export const useSession = async (db: Database, hash: Buffer): Promise<SessionRow | null> => {
+  const [row] = await db<SessionRow[]>`
+    with session as (
+      update keyhook.console_sessions
+      set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours}))
+      where secret_hash = ${hash} and expires_at > now()
+      returning id, user_id
+    )
+    select s.id, s.user_id, u.email, u.name
+    from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null
+    where s.user_id is null or u.id is not null`
+  return row ?? null
+}
+
+export const endSession = (db: Executor, hash: Buffer) => db<SessionRow[]>`
+  delete from keyhook.console_sessions where secret_hash = ${hash} returning id, user_id`
+
+/** Every session of the user that this one belongs to, or of the operator. */
+export const endAllSessions = (db: Executor, hash: Buffer) => db<SessionRow[]>`
+  delete from keyhook.console_sessions s
+  using (select user_id from keyhook.console_sessions where secret_hash = ${hash}) mine
+  where s.user_id is not distinct from mine.user_id
+  returning s.id, s.user_id`
+
+/** For tokens of the operator, which belong to no user. */
+export const isOperatorSession = async (db: Database, id: string): Promise<boolean> => {
+  const [row] = await db<{ standby: boolean }[]>`
+    select pg_is_in_recovery() as standby from keyhook.console_sessions
+    where id = ${id} and user_id is null and expires_at > now()`
+  if (row?.standby) throw standby()
+  return row !== undefined
+}
