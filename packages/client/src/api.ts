@@ -30,7 +30,7 @@ export type Api = {
   published(options: OrganizationOptions, ...segments: string[]): string
   /** A path under `/platform/v1/organizations/{org_id}`. */
   platform(options: OrganizationOptions, ...segments: string[]): string
-  get<T>(path: string, options: CallOptions): Promise<T>
+  get<T>(path: string, options: CallOptions, query?: Query): Promise<T>
   list<T>(path: string, options: CallOptions & PageOptions, query?: Query): List<T>
   /** A creation whose answer holds no secret. It gets an Idempotency-Key, and so it can be repeated. */
   create<T>(path: string, body: object | undefined, options: Creation): Promise<T>
@@ -64,7 +64,7 @@ export function createApi(transport: Transport, organization?: string): Api {
     transport,
     published: (options, ...segments) => inOrganization('/api/v1/organizations', options, segments),
     platform: (options, ...segments) => inOrganization('/platform/v1/organizations', options, segments),
-    get: (path, options) => read(transport.send({ method: 'GET', path, isRepeatable: true }, options)),
+    get: (path, options, query) => read(transport.send({ method: 'GET', path, query, isRepeatable: true }, options)),
     list: (path, { limit, cursor, ...options }, query = {}) =>
       createList(transport, path, { ...query, limit, cursor }, options),
     create: (path, body, options) => post(path, body, options, true),

@@ -2,6 +2,7 @@ import { createApi } from './api.ts'
 import { audit } from './resources/audit.ts'
 import { backups } from './resources/backups.ts'
 import { databases } from './resources/databases.ts'
+import { deliveries } from './resources/deliveries.ts'
 import { eventTypes } from './resources/event-types.ts'
 import { events } from './resources/events.ts'
 import { invoices } from './resources/invoices.ts'
@@ -25,6 +26,7 @@ export function createClient(options: ClientOptions) {
     organizations: organizations(api),
     keys: keys(api),
     webhooks: webhooks(api),
+    deliveries: deliveries(api),
     events: events(api),
     eventTypes: eventTypes(api),
     databases: databases(api),

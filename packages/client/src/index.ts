@@ -12,7 +12,15 @@ export type { List, Page, PageOptions } from './list.ts'
 export type { AuditAction, AuditEntry } from './resources/audit.ts'
 export type { Backup } from './resources/backups.ts'
 export type { CreatedDatabase, Database, NewDatabase, RepeatedDatabase } from './resources/databases.ts'
-export type { AttemptStatus, Delivery, SendErrorCode } from './resources/deliveries.ts'
+export type {
+  AttemptStatus,
+  Delivery,
+  DeliveryFilter,
+  DeliverySummary,
+  OrganizationDelivery,
+  SendErrorCode,
+  SummaryOptions,
+} from './resources/deliveries.ts'
 export type { EventType, EventTypeRecord, StandardEventType } from './resources/event-types.ts'
 export type {
   EventAttempt,

@@ -1,3 +1,5 @@
+import type { Api, ListOptions, OrganizationOptions } from '../api.ts'
+import type { Query } from '../transport.ts'
 import type { EventType } from './event-types.ts'
 
 export type AttemptStatus = 'sending' | 'succeeded' | 'failed' | 'interrupted'
@@ -56,3 +58,56 @@ export type Delivery = {
   error: { code: SendErrorCode; detail: string } | null
   next_attempt_at: string | null
 }
+
+/** An attempt in the lists of the whole organization. */
+export type OrganizationDelivery = Delivery & { webhook_id: string }
+
+export type DeliveryFilter = {
+  webhookId?: string | undefined
+  status?: AttemptStatus | undefined
+  eventTypes?: readonly EventType[] | undefined
+  /** Attempts that started from this time on (RFC 3339). */
+  since?: string | undefined
+  /** Attempts that started before this time. */
+  until?: string | undefined
+}
+
+/** How many attempts succeeded and failed, and how long half of them and 95 % of them took at most. */
+type Outcomes = { succeeded: number; failed: number; p50_ms: number | null; p95_ms: number | null }
+
+export type DeliverySummary = Outcomes & {
+  /** What is counted: later than asked if there were too many attempts. */
+  since: string
+  until: string
+  bucket_seconds: number
+  /** Oldest first; those without attempts are left out. */
+  buckets: (Outcomes & { at: string })[]
+  webhooks: (Outcomes & { webhook_id: string })[]
+}
+
+export type SummaryOptions = OrganizationOptions & {
+  since: string
+  until?: string | undefined
+  bucketSeconds?: number | undefined
+  webhookId?: string | undefined
+}
+
+export const deliveries = (api: Api) => ({
+  /** Attempts to all webhooks, newest first. */
+  list: ({ webhookId, status, eventTypes, since, until, ...options }: ListOptions & DeliveryFilter = {}) => {
+    const query: Query = { webhook_id: webhookId, status, event_types: eventTypes, since, until }
+    return api.list<OrganizationDelivery>(api.platform(options, 'deliveries'), options, query)
+  },
+
+  get: async (id: string, options: OrganizationOptions = {}): Promise<OrganizationDelivery> =>
+    api.get(api.platform(options, 'deliveries', id), options),
+
+  /** Outcomes and latency over time, for charts. */
+  summary: async ({ since, until, bucketSeconds, webhookId, ...options }: SummaryOptions): Promise<DeliverySummary> =>
+    api.get(api.platform(options, 'delivery-summary'), options, {
+      since,
+      until,
+      bucket_seconds: bucketSeconds,
+      webhook_id: webhookId,
+    }),
+})

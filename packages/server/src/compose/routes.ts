@@ -6,6 +6,7 @@ import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
+import { organizationDeliveryRoutes } from '../http/platform/deliveries.ts'
 import { eventLogRoutes } from '../http/platform/event-log.ts'
 import { eventStreamRoutes } from '../http/platform/event-stream.ts'
 import { eventTypeRoutes } from '../http/platform/event-types.ts'
@@ -69,6 +70,7 @@ export function composeRoutes(
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db, transact, masterKeys }),
     ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
+    ...organizationDeliveryRoutes({ db }),
     ...eventLogRoutes({ db }),
     ...eventStreamRoutes({ db, feed }),
     ...webhookEventRoutes({ db }),

@@ -37,6 +37,28 @@ const webhookDetails = {
   },
 }
 
+const delivery = {
+  id: attemptId,
+  event_id: eventId,
+  event_type: 'database.created',
+  attempt: 1,
+  status: 'succeeded',
+  started_at: createdAt,
+  duration_ms: 48.2,
+  request: {
+    method: 'POST',
+    url,
+    headers: { 'content-type': 'application/json', 'webhook-id': eventId },
+    address: '203.0.113.7',
+    timings: { dns_ms: 1.4, connect_ms: 9.8, tls_ms: 21.3, first_byte_ms: 47.9, total_ms: 48.2 },
+  },
+  response: { status: 200, headers: { 'content-type': 'text/plain' }, body: 'ok', body_truncated: false },
+  error: null,
+  next_attempt_at: null,
+}
+
+const outcomes = { succeeded: 1_439, failed: 1, p50_ms: 48.2, p95_ms: 112.5 }
+
 const provisioning = {
   id: databaseId,
   name: 'orders',
@@ -130,24 +152,15 @@ export const recordExamples: Record<string, Json> = {
     secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDI=',
     secret_rotation: { started_at: createdAt, ends_at: '2026-02-01T12:00:00.000Z', switched: false },
   },
-  Delivery: {
-    id: attemptId,
-    event_id: eventId,
-    event_type: 'database.created',
-    attempt: 1,
-    status: 'succeeded',
-    started_at: createdAt,
-    duration_ms: 48.2,
-    request: {
-      method: 'POST',
-      url,
-      headers: { 'content-type': 'application/json', 'webhook-id': eventId },
-      address: '203.0.113.7',
-      timings: { dns_ms: 1.4, connect_ms: 9.8, tls_ms: 21.3, first_byte_ms: 47.9, total_ms: 48.2 },
-    },
-    response: { status: 200, headers: { 'content-type': 'text/plain' }, body: 'ok', body_truncated: false },
-    error: null,
-    next_attempt_at: null,
+  Delivery: delivery,
+  OrganizationDelivery: { webhook_id: webhookId, ...delivery },
+  DeliverySummary: {
+    since: '2026-01-30T12:00:00.000Z',
+    until: createdAt,
+    bucket_seconds: 3_600,
+    ...outcomes,
+    buckets: [{ at: '2026-01-31T11:00:00.000Z', ...outcomes }],
+    webhooks: [{ webhook_id: webhookId, ...outcomes }],
   },
   TestEvent: { event_id: eventId },
   Redelivery: { delivery_id: attemptId },

@@ -1,0 +1,162 @@
+import Type from 'typebox'
+import type { Database } from '../../db/database.ts'
+import { invalid, notFound } from '../../kernel/faults.ts'
+import { attemptIdOf, attemptUuid, idPattern, isId, type WebhookId } from '../../kernel/ids.ts'
+import { databaseNowMs } from '../../store/clock.ts'
+import {
+  listOrganizationAttempts,
+  type OrganizationAttemptRow,
+  summarizeAttempts,
+} from '../../store/delivery/organization-history.ts'
+import { chosen, mark } from '../basis.ts'
+import { readTypeFilter } from '../declared-event-types.ts'
+import { pageQuery } from '../lists.ts'
+import { momentDetail, parseMoment } from '../moments.ts'
+import { attemptStatuses, deliveryRecord, deliveryRecordOf } from '../published/delivery-schemas.ts'
+import { type Route, route } from '../route.ts'
+import { id } from '../schemas.ts'
+import { deliverySummary, deliverySummaryOf } from './delivery-summary.ts'
+import { eventTypesQuery } from './event-log.ts'
+
+const path = '/platform/v1/organizations/:orgId'
+const here = chosen(110)
+const dayMs = 24 * 3_600_000
+const intervalsMax = 1_000
+
+const moment = (description: string) =>
+  Type.Optional(mark(here, Type.String({ maxLength: 40, description, examples: ['2026-01-31T12:00:00Z'] })))
+
+const webhookQuery = Type.Optional(
+  mark(here, Type.String({ pattern: idPattern('wh'), description: 'Only attempts to this webhook.' })),
+)
+
+const listQuery = Type.Object(
+  {
+    webhook_id: webhookQuery,
+    status: Type.Optional(mark(here, Type.Enum([...attemptStatuses], { description: 'Only these.' }))),
+    event_types: eventTypesQuery,
+    since: moment('Attempts that started from this time on (RFC 3339).'),
+    until: moment('Attempts that started before this time.'),
+    ...pageQuery,
+  },
+  { additionalProperties: false },
+)
+
+const summaryQuery = Type.Object(
+  {
+    webhook_id: webhookQuery,
+    since: moment('From this time on (RFC 3339); a day ago unless given.'),
+    until: moment('Before this time; now unless given.'),
+    bucket_seconds: Type.Optional(
+      mark(
+        here,
+        Type.Integer({ minimum: 60, maximum: 86_400, description: 'The length of an interval; an hour unless given.' }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+const record = Type.Object(
+  { webhook_id: mark(here, id('wh', 'Where it was sent.')), ...deliveryRecord.properties },
+  { $id: 'OrganizationDelivery', additionalProperties: false },
+)
+
+// As it was requested: the URL parser normalises the path.
+const recordOf = (row: OrganizationAttemptRow) => ({
+  webhook_id: row.webhook_id,
+  ...deliveryRecordOf(row, new URL(row.url).href),
+})
+
+/** Attempts to all webhooks of an organization: a list with filters, one of them, and numbers for charts. */
+export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: `${path}/deliveries`,
+      needs: 'deliveries:read',
+      audit: null,
+      basis: here,
+      tag: 'Redelivery',
+      summary: 'List attempts to all webhooks',
+      description:
+        'Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it.',
+      query: listQuery,
+      success: { status: 200, description: 'The attempts.', schema: Type.Array(record) },
+      async handler({ orgId, query }) {
+        const filter = {
+          webhookId: (query.webhook_id ?? null) as WebhookId | null,
+          status: query.status ?? null,
+          types: await readTypeFilter(db, query.event_types),
+          sinceMs: readMoment('since', query.since),
+          untilMs: readMoment('until', query.until),
+        }
+        return {
+          status: 200,
+          list: {
+            page: ({ before, limit }) => {
+              const uuid = before !== null && isId('dlv', before) ? attemptUuid(before) : null
+              return listOrganizationAttempts(db, orgId, filter, { before: uuid, limit })
+            },
+            keyOf: (row: OrganizationAttemptRow) => attemptIdOf(row.id),
+            record: recordOf,
+            isKey: (text) => isId('dlv', text),
+            rowsAtOnce: 50,
+          },
+        }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${path}/deliveries/:deliveryId`,
+      needs: 'deliveries:read',
+      audit: null,
+      basis: here,
+      tag: 'Redelivery',
+      summary: 'Read an attempt',
+      description: 'One attempt, with the webhook it went to.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The attempt.', schema: record },
+      async handler({ orgId, params: { deliveryId } }) {
+        const all = { webhookId: null, status: null, types: null, sinceMs: null, untilMs: null }
+        const filter = { ...all, id: attemptUuid(deliveryId) }
+        const [row] = await listOrganizationAttempts(db, orgId, filter, { before: null, limit: 1 })
+        if (row === undefined) throw notFound(`${deliveryId} is not in ${orgId}`)
+        return { status: 200, body: recordOf(row) }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${path}/delivery-summary`,
+      needs: 'deliveries:read',
+      audit: null,
+      basis: here,
+      tag: 'Redelivery',
+      summary: 'Summarize attempts',
+      description: 'How many attempts succeeded and failed and how long they took: in all, over time, and by webhook.',
+      query: summaryQuery,
+      success: { status: 200, description: 'The numbers.', schema: deliverySummary },
+      async handler({ orgId, query }) {
+        const untilMs = readMoment('until', query.until) ?? (await databaseNowMs(db))
+        const sinceMs = readMoment('since', query.since) ?? untilMs - dayMs
+        const bucketSeconds = query.bucket_seconds ?? 3_600
+        if (sinceMs >= untilMs)
+          throw invalid([{ parameter: 'since', detail: 'must be before the end of the time range' }])
+        if ((untilMs - sinceMs) / 1_000 / bucketSeconds > intervalsMax) {
+          throw invalid([
+            { parameter: 'bucket_seconds', detail: `must make at most ${intervalsMax} intervals of the time range` },
+          ])
+        }
+        const asked = { webhookId: (query.webhook_id ?? null) as WebhookId | null, sinceMs, untilMs, bucketSeconds }
+        return { status: 200, body: deliverySummaryOf(await summarizeAttempts(db, orgId, asked), asked) }
+      },
+    }),
+  ]
+}
+
+function readMoment(parameter: string, text: string | undefined): number | null {
+  if (text === undefined) return null
+  const at = parseMoment(text)
+  if (at === null) throw invalid([{ parameter, detail: momentDetail }])
+  return at.getTime()
+}

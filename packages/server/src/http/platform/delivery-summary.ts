@@ -1,0 +1,79 @@
+import Type from 'typebox'
+import { isoTime } from '../../kernel/iso-time.ts'
+import { attemptsSummarized, type OutcomeRow } from '../../store/delivery/organization-history.ts'
+import { chosen, mark } from '../basis.ts'
+import { id, moment, nullable } from '../schemas.ts'
+
+const here = chosen(110)
+
+const count = (description: string) => mark(here, Type.Integer({ minimum: 0, description }))
+const ms = (description: string) => mark(here, nullable(Type.Number({ minimum: 0, description })))
+
+const outcomes = () => ({
+  succeeded: count('Attempts that succeeded.'),
+  failed: count('Attempts that failed or were interrupted.'),
+  p50_ms: ms('Half of the attempts took at most this long; null without attempts.'),
+  p95_ms: ms('95 % of the attempts took at most this long.'),
+})
+
+export const deliverySummary = Type.Object(
+  {
+    since: mark(
+      here,
+      moment(
+        `What is counted: attempts from here on. Later than asked for if a webhook had more than ${attemptsSummarized.toLocaleString('en')} attempts.`,
+      ),
+    ),
+    until: mark(here, moment('Attempts before this.')),
+    bucket_seconds: mark(here, Type.Integer({ description: 'The length of an interval.' })),
+    ...outcomes(),
+    buckets: mark(
+      here,
+      Type.Array(
+        Type.Object(
+          { at: mark(here, moment('Start of the interval.')), ...outcomes() },
+          { additionalProperties: false },
+        ),
+        { description: 'By time, oldest first. Intervals without attempts are left out.' },
+      ),
+    ),
+    webhooks: mark(
+      here,
+      Type.Array(
+        Type.Object(
+          { webhook_id: mark(here, id('wh', 'The webhook.')), ...outcomes() },
+          { additionalProperties: false },
+        ),
+        { description: 'By webhook. Those without attempts are left out.' },
+      ),
+    ),
+  },
+  { $id: 'DeliverySummary', additionalProperties: false },
+)
+
+const millis = (us: number | null): number | null => (us === null ? null : us / 1_000)
+
+const outcomesOf = (row: OutcomeRow) => ({
+  succeeded: row.succeeded,
+  failed: row.failed,
+  p50_ms: millis(row.p50_us),
+  p95_ms: millis(row.p95_us),
+})
+
+type Asked = { sinceMs: number; untilMs: number; bucketSeconds: number }
+
+/** The rows of `summarizeAttempts` in one record. */
+export function deliverySummaryOf(rows: readonly OutcomeRow[], { sinceMs, untilMs, bucketSeconds }: Asked) {
+  const webhooks = rows.filter(({ webhook_id }) => webhook_id !== null)
+  const buckets = rows.filter(({ at }) => at !== null)
+  const [total] = rows.filter(({ at, webhook_id }) => at === null && webhook_id === null)
+  const cut = webhooks.filter(({ succeeded, failed }) => succeeded + failed >= attemptsSummarized)
+  return {
+    since: isoTime(new Date(Math.max(sinceMs, ...cut.map(({ oldest_at }) => oldest_at!.getTime())))),
+    until: isoTime(new Date(untilMs)),
+    bucket_seconds: bucketSeconds,
+    ...outcomesOf(total!),
+    buckets: buckets.map((row) => ({ at: isoTime(new Date(Number(row.at) * 1_000)), ...outcomesOf(row) })),
+    webhooks: webhooks.map((row) => ({ webhook_id: row.webhook_id!, ...outcomesOf(row) })),
+  }
+}
