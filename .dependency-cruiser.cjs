@@ -1,6 +1,7 @@
 // Imports run one way: kernel <- domain <- db <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
 const client = '^packages/client/src'
+const webConsole = '^packages/console/src'
 const only = (name, from, allowed) => ({
   name,
   severity: 'error',
@@ -55,6 +56,18 @@ module.exports = {
       severity: 'error',
       from: { path: client },
       to: { pathNot: client },
+    },
+    {
+      name: 'console-works-over-the-client',
+      severity: 'error',
+      from: { path: webConsole },
+      to: { path: '^packages/', pathNot: [webConsole, client] },
+    },
+    {
+      name: 'nothing-imports-the-console',
+      severity: 'error',
+      from: { path: '^packages/', pathNot: '^packages/console/' },
+      to: { path: webConsole },
     },
     {
       name: 'only-commands-import-the-client',

@@ -1,0 +1,45 @@
+import { queryOptions } from '@tanstack/react-query'
+import type { Bar } from '../components/bar-chart.tsx'
+import { type Range, rangeMs } from '../search.ts'
+import { client } from './client.ts'
+
+/** One bar per two minutes, hour, six hours or day. */
+const bucketSeconds: Record<Range, number> = { '1h': 120, '24h': 3_600, '7d': 21_600, '30d': 86_400 }
+
+export const summaryQuery = (organization: string, range: Range, webhookId?: string, isLive = true) =>
+  queryOptions({
+    queryKey: [organization, 'summary', range, webhookId],
+    queryFn: ({ signal }) => {
+      const step = bucketSeconds[range] * 1_000
+      const since = new Date(Math.floor((Date.now() - rangeMs(range)) / step) * step + step).toISOString()
+      return client.deliveries.summary({ organization, since, bucketSeconds: bucketSeconds[range], webhookId, signal })
+    },
+    refetchInterval: isLive ? 10_000 : false,
+    placeholderData: (before) => before,
+  })
+
+export type Summary = Awaited<ReturnType<typeof client.deliveries.summary>>
+
+const hour = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
+const day = new Intl.DateTimeFormat('en', { month: 'short', day: 'numeric' })
+
+/** Every bucket of the range, also those without attempts. */
+export function barsOf(
+  summary: Summary,
+  parts: (bucket: Summary['buckets'][number] | undefined) => Bar['parts'],
+): Bar[] {
+  const step = summary.bucket_seconds * 1_000
+  const known = new Map(summary.buckets.map((bucket) => [Date.parse(bucket.at), bucket]))
+  const format =
+    step >= 86_400_000
+      ? day
+      : step >= 21_600_000
+        ? { format: (date: Date) => `${day.format(date)} ${hour.format(date)}` }
+        : hour
+  const bars: Bar[] = []
+  const first = Math.ceil(Date.parse(summary.since) / step) * step
+  for (let at = first; at < Date.parse(summary.until); at += step) {
+    bars.push({ at: String(at), label: format.format(new Date(at)), parts: parts(known.get(at)) })
+  }
+  return bars
+}

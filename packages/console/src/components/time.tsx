@@ -1,0 +1,71 @@
+import { useSyncExternalStore } from 'react'
+
+const listeners = new Set<() => void>()
+let now = Date.now()
+
+function subscribe(listener: () => void): () => void {
+  if (listeners.size === 0) {
+    now = Date.now()
+    timer = setInterval(() => {
+      now = Date.now()
+      for (const one of listeners) one()
+    }, 1_000)
+  }
+  listeners.add(listener)
+  return () => {
+    listeners.delete(listener)
+    if (listeners.size === 0) clearInterval(timer)
+  }
+}
+let timer: ReturnType<typeof setInterval>
+
+/** The current time in steps, so that a page of times renders only when a text changes. */
+const useNow = (stepMs = 1_000): number => useSyncExternalStore(subscribe, () => Math.floor(now / stepMs) * stepMs)
+
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' })
+const units = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+] as const
+
+/** Such as "5 min. ago" or "in 2 days"; within a few seconds of now, "just now". */
+function relativeText(moment: string, nowMs: number): string {
+  const seconds = Math.round((Date.parse(moment) - nowMs) / 1_000)
+  for (const [unit, size] of units) {
+    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit)
+  }
+  if (seconds > -10 && seconds <= 0) return 'just now'
+  return relative.format(seconds, 'second')
+}
+
+const exact = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'long' })
+
+export const exactText = (moment: string): string => exact.format(new Date(moment))
+
+/** How long ago; the exact time on hover. */
+export function RelativeTime({ at }: { at: string }) {
+  const nowMs = useNow(5_000)
+  return (
+    <time dateTime={at} title={exactText(at)} className="number">
+      {relativeText(at, Math.max(nowMs, Date.now() - 5_000))}
+    </time>
+  )
+}
+
+/** "in 1:05", counting down. */
+export function Countdown({ to }: { to: string }) {
+  const seconds = Math.max(0, Math.round((Date.parse(to) - useNow()) / 1_000))
+  const text = seconds === 0 ? 'now' : `in ${clock(seconds)}`
+  return (
+    <time dateTime={to} title={exactText(to)} className="number">
+      {text}
+    </time>
+  )
+}
+
+function clock(seconds: number): string {
+  const [hours, minutes, rest] = [Math.floor(seconds / 3_600), Math.floor((seconds % 3_600) / 60), seconds % 60]
+  const padded = (part: number) => String(part).padStart(2, '0')
+  return hours > 0 ? `${hours}:${padded(minutes)}:${padded(rest)}` : `${minutes}:${padded(rest)}`
+}

@@ -1,0 +1,44 @@
+import { Link } from '@tanstack/react-router'
+import { Compass, OctagonAlert } from 'lucide-react'
+import { Button } from '../components/button.tsx'
+import { EmptyState, LoadingBlock } from '../components/states.tsx'
+import { explain } from '../words/errors.ts'
+
+export const PageLoading = () => (
+  <div className="card">
+    <LoadingBlock />
+  </div>
+)
+
+export function NotFound() {
+  return (
+    <main className="main">
+      <EmptyState
+        icon={Compass}
+        title="There is nothing here"
+        action={
+          <Link to="/" className="button">
+            Go to the start
+          </Link>
+        }
+      >
+        The address is wrong, or what it shows was deleted.
+      </EmptyState>
+    </main>
+  )
+}
+
+/** An error in our own code. The rest of the page stays usable. */
+export function PageError({ error, reset }: { error: unknown; reset: () => void }) {
+  return (
+    <div className="state" role="alert">
+      <OctagonAlert size={26} strokeWidth={1.5} aria-hidden="true" />
+      <h1>This page stopped working</h1>
+      <p>{explain(error)}</p>
+      <div className="row">
+        <Button onClick={reset}>Try again</Button>
+        <Button onClick={() => location.reload()}>Reload</Button>
+      </div>
+    </div>
+  )
+}

@@ -1,0 +1,89 @@
+import { Dialog as Base } from '@base-ui/react/dialog'
+import { Outlet, useLocation } from '@tanstack/react-router'
+import { Menu as MenuIcon, Search } from 'lucide-react'
+import { lazy, Suspense, useEffect, useRef, useState } from 'react'
+import { type CurrentOrganization, useOrganization } from '../api/organization.ts'
+import { IconButton } from '../components/button.tsx'
+import { NotFound, PageLoading } from './fallbacks.tsx'
+import { Sidebar } from './sidebar.tsx'
+
+const Palette = lazy(() => import('./palette.tsx'))
+
+export function OrganizationLayout() {
+  const organization = useOrganization()
+  return organization === null ? <NotFound /> : <Shell organization={organization} />
+}
+
+function Shell({ organization }: { organization: CurrentOrganization }) {
+  const [isPaletteOpen, setPaletteOpen] = useState(false)
+  const main = useRef<HTMLElement>(null)
+  useShortcut(() => setPaletteOpen(true))
+  const openPalette = () => setPaletteOpen(true)
+  return (
+    <div className="shell">
+      <button type="button" className="skip-link" onClick={() => main.current?.focus()}>
+        Skip to content
+      </button>
+      <Sidebar organization={organization} openPalette={openPalette} />
+      <TopBar organization={organization} openPalette={openPalette} />
+      <main ref={main} className="main" tabIndex={-1}>
+        <Suspense fallback={<PageLoading />}>
+          {/* Another organization starts with fresh state. */}
+          <Outlet key={organization.id} />
+        </Suspense>
+      </main>
+      {isPaletteOpen && (
+        <Suspense>
+          <Palette organization={organization} onClose={() => setPaletteOpen(false)} />
+        </Suspense>
+      )}
+    </div>
+  )
+}
+
+/** Ctrl+K or ⌘K, and "/" outside of inputs. */
+function useShortcut(open: () => void): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      const isTyping = event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)
+      if ((event.key === 'k' && (event.metaKey || event.ctrlKey)) || (event.key === '/' && !isTyping)) {
+        event.preventDefault()
+        open()
+      }
+    }
+    document.addEventListener('keydown', onKey)
+    return () => document.removeEventListener('keydown', onKey)
+  })
+}
+
+function TopBar({ organization, openPalette }: { organization: CurrentOrganization; openPalette: () => void }) {
+  const [isOpen, setOpen] = useState(false)
+  const { href } = useLocation()
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another page closes it
+  useEffect(() => setOpen(false), [href])
+  return (
+    <header className="top-bar">
+      <IconButton label="Open the menu" onClick={() => setOpen(true)}>
+        <MenuIcon size={18} aria-hidden="true" />
+      </IconButton>
+      <span className="grow truncate organization-name">{organization.name}</span>
+      <IconButton label="Search" onClick={openPalette}>
+        <Search size={18} aria-hidden="true" />
+      </IconButton>
+      <Base.Root open={isOpen} onOpenChange={setOpen}>
+        <Base.Portal>
+          <Base.Backdrop className="backdrop" />
+          <Base.Popup className="drawer" aria-label="Menu">
+            <Sidebar
+              organization={organization}
+              openPalette={() => {
+                setOpen(false)
+                openPalette()
+              }}
+            />
+          </Base.Popup>
+        </Base.Portal>
+      </Base.Root>
+    </header>
+  )
+}

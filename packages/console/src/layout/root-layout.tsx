@@ -1,0 +1,30 @@
+import { KeyhookError } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { Outlet, useLocation } from '@tanstack/react-router'
+import { lazy, Suspense } from 'react'
+import { sessionQuery } from '../api/client.ts'
+import { ErrorState } from '../components/states.tsx'
+
+const SignInPage = lazy(() => import('../pages/sign-in-page.tsx'))
+
+/** Shows the pages to those who are signed in. */
+export function RootLayout() {
+  const session = useQuery(sessionQuery)
+  const { pathname } = useLocation()
+  if (pathname === '/sign-in' || (session.error instanceof KeyhookError && session.error.status === 401)) {
+    return (
+      <Suspense>
+        <SignInPage />
+      </Suspense>
+    )
+  }
+  if (session.data !== undefined) return <Outlet />
+  if (session.error !== null) {
+    return (
+      <main className="center-page">
+        <ErrorState error={session.error} retry={session.refetch} what="The console" />
+      </main>
+    )
+  }
+  return null
+}

@@ -1,0 +1,53 @@
+import type { CreatedDatabase } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { databaseQuery } from '../../api/database-queries.ts'
+import { Button } from '../../components/button.tsx'
+import { Snippets } from '../../components/code.tsx'
+import { CopyButton } from '../../components/copy.tsx'
+import { Dialog } from '../../components/dialog.tsx'
+import { Notice } from '../../components/notice.tsx'
+import { Secret } from '../../components/secret.tsx'
+import { connectionSnippets, withPassword } from './connection-snippets.ts'
+import { DatabaseStatus } from './database-status.tsx'
+
+type Props = { organization: string; created: CreatedDatabase; onClose: () => void }
+
+/** The password of a new database, once, and how to connect when it is ready. */
+export function ConnectionDialog({ organization, created, onClose }: Props) {
+  const { data: database = created } = useQuery(databaseQuery(organization, created.id))
+  const url = database.connection_string === null ? null : withPassword(database.connection_string, created.password)
+  return (
+    <Dialog
+      title={`Database “${created.name}”`}
+      onClose={onClose}
+      wide
+      keepOpen
+      footer={
+        <>
+          <CopyButton
+            text={url ?? created.password}
+            label={url === null ? 'Copy password' : 'Copy connection string'}
+            primary
+          />
+          <Button onClick={onClose}>Done</Button>
+        </>
+      }
+    >
+      <Notice kind="warning">Copy the password now. It will not be shown again, and is kept nowhere.</Notice>
+      <Secret label="Password" text={created.password} />
+      {url === null ? (
+        <div className="row" role="status">
+          <DatabaseStatus status={database.status} />
+          <span className="muted">
+            {database.failure ?? 'The connection string appears here when the database is ready, in a few seconds.'}
+          </span>
+        </div>
+      ) : (
+        <>
+          <Secret label="Connection string" text={url} />
+          <Snippets snippets={connectionSnippets(url)} label="How to connect" />
+        </>
+      )}
+    </Dialog>
+  )
+}

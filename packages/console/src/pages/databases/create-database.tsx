@@ -1,0 +1,24 @@
+import type { CreatedDatabase } from '@keyhook/client'
+import { useState } from 'react'
+import { client } from '../../api/client.ts'
+import { refreshDatabases } from '../../api/database-queries.ts'
+import { ConnectionDialog } from './connection.tsx'
+import { NameDialog } from './name-dialog.tsx'
+
+/** First the name, then the password: it is shown here and never again. */
+export function CreateDatabase({ organization, onClose }: { organization: string; onClose: () => void }) {
+  const [created, setCreated] = useState<CreatedDatabase | null>(null)
+  if (created !== null) return <ConnectionDialog organization={organization} created={created} onClose={onClose} />
+  return (
+    <NameDialog
+      title="Create database"
+      description="A PostgreSQL database of its own, on the node with the most room."
+      action="Create database"
+      onSubmit={async (name) => {
+        setCreated(await client.databases.create({ name }, { organization }))
+        await refreshDatabases(organization)
+      }}
+      onClose={onClose}
+    />
+  )
+}

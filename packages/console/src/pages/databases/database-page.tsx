@@ -1,0 +1,111 @@
+import '../../styles/webhooks.css'
+import type { Database } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
+import { Trash2 } from 'lucide-react'
+import { useState } from 'react'
+import { client } from '../../api/client.ts'
+import { databaseQuery, refreshDatabases } from '../../api/database-queries.ts'
+import { useMember } from '../../api/organization.ts'
+import { Button } from '../../components/button.tsx'
+import { Snippets } from '../../components/code.tsx'
+import { IdChip } from '../../components/copy.tsx'
+import { Confirm } from '../../components/dialog.tsx'
+import { Notice } from '../../components/notice.tsx'
+import { PageHeader } from '../../components/page.tsx'
+import { Stat } from '../../components/stat.tsx'
+import { ErrorState } from '../../components/states.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+import { showToast } from '../../components/toasts.tsx'
+import { PageLoading } from '../../layout/fallbacks.tsx'
+import { Backups } from './backups.tsx'
+import { connectionSnippets, withPassword } from './connection-snippets.ts'
+import { DatabaseStatus } from './database-status.tsx'
+
+const route = getRouteApi('/$orgId/databases/$databaseId')
+
+export function DatabasePage() {
+  const { orgId, databaseId } = route.useParams()
+  const database = useQuery(databaseQuery(orgId, databaseId))
+  if (database.data !== undefined) return <LoadedDatabase database={database.data} />
+  if (database.error !== null) return <ErrorState error={database.error} retry={database.refetch} what="The database" />
+  return <PageLoading />
+}
+
+function LoadedDatabase({ database }: { database: Database }) {
+  const organization = useMember()
+  const orgId = organization.id
+  const navigate = useNavigate()
+  const [isDeleting, setDeleting] = useState(false)
+  const remove = async () => {
+    await client.databases.delete(database.id, { organization: orgId })
+    await navigate({ to: '/$orgId/databases', params: { orgId } })
+    await refreshDatabases(orgId)
+    showToast({ title: `“${database.name}” is being deleted` })
+  }
+  return (
+    <>
+      <PageHeader
+        title={database.name}
+        crumbs={
+          <Link to="/$orgId/databases" params={{ orgId }}>
+            Databases
+          </Link>
+        }
+        actions={
+          organization.can('databases:delete') &&
+          database.status !== 'deleting' && (
+            <Button onClick={() => setDeleting(true)}>
+              <Trash2 size={15} aria-hidden="true" />
+              Delete
+            </Button>
+          )
+        }
+      />
+      <div className="stack">
+        {database.failure !== null && <Notice kind="danger">{database.failure}</Notice>}
+        <section className="card" aria-label="State">
+          <dl className="stat-grid">
+            <Stat label="Status">
+              <DatabaseStatus status={database.status} />
+            </Stat>
+            <Stat label="Address">
+              <span className="mono">{database.host === null ? '–' : `${database.host}:${database.port}`}</span>
+            </Stat>
+            <Stat label="Created">
+              <RelativeTime at={database.created_at} />
+            </Stat>
+            <Stat label="Id">
+              <IdChip id={database.id} />
+            </Stat>
+          </dl>
+        </section>
+        {database.connection_string !== null && (
+          <section className="card" aria-label="Connect">
+            <div className="card-header">
+              <h2>Connect</h2>
+              <span className="small muted">Put the password that was shown at creation in place of PASSWORD.</span>
+            </div>
+            <div className="card-body">
+              <Snippets
+                snippets={connectionSnippets(withPassword(database.connection_string, 'PASSWORD'))}
+                label="How to connect"
+              />
+            </div>
+          </section>
+        )}
+        {organization.can('backups:read') && <Backups organization={organization} database={database} />}
+      </div>
+      {isDeleting && (
+        <Confirm
+          title={`Delete “${database.name}”?`}
+          description="Its data is removed at once, and connections are closed. Its backups stay and can be restored into a new database."
+          action="Delete database"
+          typed={database.name}
+          onConfirm={remove}
+          onClose={() => setDeleting(false)}
+        />
+      )}
+    </>
+  )
+}

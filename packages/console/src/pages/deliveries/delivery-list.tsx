@@ -1,0 +1,140 @@
+import type { OrganizationDelivery as Attempt, Webhook } from '@keyhook/client'
+import { useWindowVirtualizer } from '@tanstack/react-virtual'
+import { Activity, SearchX } from 'lucide-react'
+import { useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { AttemptBadge } from '../../components/attempt-badge.tsx'
+import { Button } from '../../components/button.tsx'
+import { EmptyState, ErrorState, LoadingBlock } from '../../components/states.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+import { msText } from '../../words/numbers.ts'
+
+type Props = {
+  attempts: Attempt[] | undefined
+  error: unknown
+  hasMore: boolean
+  isLoadingMore: boolean
+  loadMore: () => void
+  retry: () => void
+  webhooks: readonly Webhook[]
+  selected: string | undefined
+  isFiltered: boolean
+  onClear: () => void
+  onOpen: (id: string) => void
+}
+
+export function DeliveryList(props: Props) {
+  const { attempts, error, retry } = props
+  return (
+    <section className="card delivery-list" aria-label="Attempts">
+      {attempts === undefined ? (
+        error ? (
+          <ErrorState error={error} retry={retry} what="The deliveries" />
+        ) : (
+          <LoadingBlock label="Loading deliveries" />
+        )
+      ) : attempts.length === 0 ? (
+        <Nothing {...props} />
+      ) : (
+        <Rows {...props} attempts={attempts} />
+      )}
+    </section>
+  )
+}
+
+function Nothing({ isFiltered, onClear }: Props) {
+  if (isFiltered) {
+    return (
+      <EmptyState
+        icon={SearchX}
+        title="No attempt fits these filters"
+        action={<Button onClick={onClear}>Clear filters</Button>}
+      />
+    )
+  }
+  return (
+    <EmptyState icon={Activity} title="No deliveries yet">
+      As soon as an event is sent to one of your webhooks, its attempts appear here. A test event of a webhook is the
+      quickest way.
+    </EmptyState>
+  )
+}
+
+const rowHeight = 57
+
+/** Only the visible rows are in the page, so that it stays smooth with 100,000 of them. */
+function Rows({
+  attempts,
+  hasMore,
+  isLoadingMore,
+  loadMore,
+  error,
+  retry,
+  webhooks,
+  selected,
+  onOpen,
+}: Props & { attempts: Attempt[] }) {
+  const list = useRef<HTMLUListElement>(null)
+  const [top, setTop] = useState(0)
+  useLayoutEffect(() => {
+    if (list.current !== null) setTop(list.current.getBoundingClientRect().top + window.scrollY)
+  }, [])
+  const virtualizer = useWindowVirtualizer({
+    count: attempts.length,
+    estimateSize: () => rowHeight,
+    overscan: 12,
+    scrollMargin: top,
+    getItemKey: (index) => attempts[index]!.id,
+  })
+  const items = virtualizer.getVirtualItems()
+  const last = items.at(-1)?.index ?? 0
+  useEffect(() => {
+    if (hasMore && last >= attempts.length - 20) loadMore()
+  }, [hasMore, last, attempts.length, loadMore])
+  const urls = new Map(webhooks.map(({ id, url }) => [id, url.replace(/^https:\/\//, '')]))
+  return (
+    <>
+      {error !== null && (
+        <div className="list-notice" role="alert">
+          The list could not be updated.{' '}
+          <Button small onClick={retry}>
+            Try again
+          </Button>
+        </div>
+      )}
+      <ul
+        ref={list}
+        className="delivery-rows"
+        style={{ height: virtualizer.getTotalSize() }}
+        aria-label="Attempts, newest first"
+      >
+        {items.map(({ key, index, start }) => {
+          const attempt = attempts[index]!
+          return (
+            <li key={key} style={{ transform: `translateY(${start - virtualizer.options.scrollMargin}px)` }}>
+              <button
+                type="button"
+                className="delivery-row"
+                aria-current={attempt.id === selected || undefined}
+                onClick={() => onOpen(attempt.id)}
+              >
+                <AttemptBadge delivery={attempt} />
+                <span className="delivery-what">
+                  <span className="mono truncate">{attempt.event_type}</span>
+                  <span className="small muted truncate">{urls.get(attempt.webhook_id) ?? attempt.request.url}</span>
+                </span>
+                <span className="delivery-attempt small muted">
+                  {attempt.attempt > 1 ? `Attempt ${attempt.attempt}` : ''}
+                </span>
+                <span className="delivery-duration small muted number">{msText(attempt.duration_ms)}</span>
+                <span className="delivery-time small muted">
+                  <RelativeTime at={attempt.started_at} />
+                </span>
+              </button>
+            </li>
+          )
+        })}
+      </ul>
+      {isLoadingMore && <div className="list-notice">Loading more…</div>}
+    </>
+  )
+}

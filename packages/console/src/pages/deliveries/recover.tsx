@@ -1,0 +1,136 @@
+import type { Webhook } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { client } from '../../api/client.ts'
+import { Button } from '../../components/button.tsx'
+import { Dialog } from '../../components/dialog.tsx'
+import { Notice } from '../../components/notice.tsx'
+import { Select } from '../../components/select.tsx'
+import { explain } from '../../words/errors.ts'
+import { countText } from '../../words/numbers.ts'
+
+type Props = { organization: string; webhooks: readonly Webhook[]; webhookId: string | undefined; onClose: () => void }
+type Range = { since: string; until: string }
+
+const local = (ms: number): string =>
+  new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+
+/** Sends everything of a time range again that did not arrive: first it is counted, then one confirms. */
+export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
+  const [webhook, setWebhook] = useState(webhookId ?? webhooks[0]?.id ?? '')
+  const [since, setSince] = useState(() => local(Date.now() - 86_400_000))
+  const [until, setUntil] = useState(() => local(Date.now()))
+  const [counted, setCounted] = useState<{ range: Range; matching: number } | null>(null)
+  const [started, setStarted] = useState<string | null>(null)
+  const [error, setError] = useState<unknown>(null)
+  const [isBusy, setBusy] = useState(false)
+  const change = (set: (value: string) => void) => (value: string) => {
+    setCounted(null)
+    set(value)
+  }
+  const run = (action: () => Promise<void>) => {
+    setBusy(true)
+    setError(null)
+    action()
+      .catch(setError)
+      .finally(() => setBusy(false))
+  }
+  const count = () =>
+    run(async () => {
+      const range = { since: new Date(since).toISOString(), until: new Date(until).toISOString() }
+      const { matching } = await client.webhooks.recover(webhook, { ...range, dry_run: true }, { organization })
+      setCounted({ range, matching })
+    })
+  const recover = ({ range }: { range: Range }) =>
+    run(async () => {
+      const { id } = await client.webhooks.recover(webhook, range, { organization })
+      if (id === null) onClose()
+      else setStarted(id)
+    })
+  if (started !== null)
+    return <Progress organization={organization} webhookId={webhook} id={started} onClose={onClose} />
+  return (
+    <Dialog
+      title="Recover deliveries"
+      description="Sends every event of a time range again that the webhook did not accept. First we count them; nothing is sent before you confirm."
+      onClose={onClose}
+      footer={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          {counted === null ? (
+            <Button look="primary" busy={isBusy} onClick={count}>
+              Count
+            </Button>
+          ) : (
+            <Button look="primary" busy={isBusy} disabled={counted.matching === 0} onClick={() => recover(counted)}>
+              Send {countText(counted.matching)} again
+            </Button>
+          )}
+        </>
+      }
+    >
+      <Select
+        label="Webhook"
+        options={Object.fromEntries(webhooks.map(({ id, url }) => [id, url]))}
+        value={webhook}
+        onChange={change(setWebhook)}
+      />
+      <Moment label="From" value={since} onChange={change(setSince)} />
+      <Moment label="Until" value={until} onChange={change(setUntil)} />
+      {counted !== null && (
+        <Notice kind={counted.matching === 0 ? 'success' : 'info'}>
+          {counted.matching === 0
+            ? 'Every event of this range arrived. There is nothing to recover.'
+            : `${countText(counted.matching)} ${counted.matching === 1 ? 'event' : 'events'} did not arrive in this range.`}
+        </Notice>
+      )}
+      {error !== null && <Notice kind="danger">{explain(error)}</Notice>}
+    </Dialog>
+  )
+}
+
+function Moment({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
+  return (
+    <label className="field">
+      <span>{label}</span>
+      <input
+        className="input"
+        type="datetime-local"
+        required
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+      />
+    </label>
+  )
+}
+
+function Progress({
+  organization,
+  webhookId,
+  id,
+  onClose,
+}: {
+  organization: string
+  webhookId: string
+  id: string
+  onClose: () => void
+}) {
+  const recovery = useQuery({
+    queryKey: [organization, 'recoveries', id],
+    queryFn: ({ signal }) => client.webhooks.recovery(webhookId, id, { organization, signal }),
+    refetchInterval: ({ state }) => (state.data?.status === 'finished' ? false : 1_000),
+  })
+  const isDone = recovery.data?.status === 'finished'
+  return (
+    <Dialog
+      title={isDone ? 'Recovery finished' : 'Recovering…'}
+      onClose={onClose}
+      footer={<Button onClick={onClose}>{isDone ? 'Done' : 'Continue in the background'}</Button>}
+    >
+      <p role="status">
+        {countText(recovery.data?.redelivered ?? 0)} deliveries are in line again. Their attempts appear in the list.
+      </p>
+      {recovery.error !== null && <Notice kind="danger">{explain(recovery.error)}</Notice>}
+    </Dialog>
+  )
+}

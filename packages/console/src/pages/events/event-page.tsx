@@ -1,0 +1,121 @@
+import '../../styles/deliveries.css'
+import '../../styles/webhooks.css'
+import type { ExplainedEvent } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
+import { Webhook } from 'lucide-react'
+import { eventQuery } from '../../api/event-queries.ts'
+import { Badge, type Tone } from '../../components/badge.tsx'
+import { Json } from '../../components/code.tsx'
+import { IdChip } from '../../components/copy.tsx'
+import { PageHeader } from '../../components/page.tsx'
+import { EmptyState, ErrorState } from '../../components/states.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+import { Timeline } from '../../components/timeline.tsx'
+import { PageLoading } from '../../layout/fallbacks.tsx'
+import { countText } from '../../words/numbers.ts'
+
+const route = getRouteApi('/$orgId/events/$eventId')
+
+export function EventPage() {
+  const { orgId, eventId } = route.useParams()
+  const event = useQuery(eventQuery(orgId, eventId))
+  if (event.data !== undefined) return <LoadedEvent event={event.data} />
+  if (event.error !== null) return <ErrorState error={event.error} retry={event.refetch} what="The event" />
+  return <PageLoading />
+}
+
+const states: Record<ExplainedEvent['delivered_to'][number]['status'], { text: string; tone: Tone }> = {
+  waiting: { text: 'Waiting', tone: 'warning' },
+  sending: { text: 'Sending', tone: 'info' },
+  succeeded: { text: 'Delivered', tone: 'success' },
+  failed: { text: 'Not delivered', tone: 'danger' },
+  expired: { text: 'Expired', tone: 'danger' },
+}
+
+const reasons: Record<ExplainedEvent['not_delivered_to'][number]['reason'], string> = {
+  not_subscribed: 'It does not subscribe to this event type.',
+  webhook_created_later: 'It was created after the event.',
+  webhook_deleted: 'It was deleted.',
+  sample_for_another_webhook: 'This test event was for another webhook.',
+}
+
+function LoadedEvent({ event }: { event: ExplainedEvent }) {
+  const { orgId } = route.useParams()
+  const navigate = useNavigate()
+  return (
+    <>
+      <PageHeader
+        title={event.type}
+        heading={<span className="mono">{event.type}</span>}
+        crumbs={
+          <Link to="/$orgId/events" params={{ orgId }}>
+            Events
+          </Link>
+        }
+        description={
+          <>
+            {event.test ? 'Test event' : event.sequence !== null && `Number ${countText(event.sequence)}`},{' '}
+            <RelativeTime at={event.created_at} /> · <IdChip id={event.id} />
+          </>
+        }
+      />
+      <div className="two-columns">
+        <section className="card" aria-label="Webhooks">
+          <div className="card-header">
+            <h2>Webhooks</h2>
+          </div>
+          {event.delivered_to.length === 0 && event.not_delivered_to.length === 0 && (
+            <EmptyState icon={Webhook} title="There was no webhook">
+              When this happened, the organization had no webhook that could get it.
+            </EmptyState>
+          )}
+          {event.delivered_to.map((lane) => (
+            <div key={lane.webhook_id} className="lane">
+              <div className="row">
+                <Link
+                  to="/$orgId/webhooks/$webhookId"
+                  params={{ orgId, webhookId: lane.webhook_id }}
+                  className="grow break cell-title"
+                >
+                  {lane.url}
+                </Link>
+                <Badge tone={states[lane.status].tone} busy={lane.status === 'sending'}>
+                  {states[lane.status].text}
+                </Badge>
+              </div>
+              <Timeline
+                attempts={lane.attempts}
+                status={lane.status}
+                onOpen={(delivery) =>
+                  navigate({
+                    to: '/$orgId/deliveries',
+                    params: { orgId },
+                    search: { webhook: lane.webhook_id, delivery },
+                  })
+                }
+              />
+            </div>
+          ))}
+          {event.not_delivered_to.map((lane) => (
+            <div key={lane.webhook_id} className="lane">
+              <div className="row">
+                <span className="grow break muted">{lane.url}</span>
+                <Badge>Not sent</Badge>
+              </div>
+              <p className="small muted">{reasons[lane.reason]}</p>
+            </div>
+          ))}
+        </section>
+        <section className="card" aria-label="Body">
+          <div className="card-header">
+            <h2>Body</h2>
+          </div>
+          <div className="card-body">
+            <Json text={event.body} label="Copy the body" />
+          </div>
+        </section>
+      </div>
+    </>
+  )
+}

@@ -1,0 +1,45 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import { barsOf, summaryQuery } from '../../api/summary.ts'
+import { BarChart } from '../../components/bar-chart.tsx'
+import { ErrorState } from '../../components/states.tsx'
+import { countText } from '../../words/numbers.ts'
+
+/** Deliveries by outcome over the last day. */
+export default function DayChart({ organization }: { organization: string }) {
+  const summary = useQuery(summaryQuery(organization, '24h'))
+  const params = { orgId: organization }
+  return (
+    <>
+      <div className="card-header">
+        <h2>Deliveries of the last 24 hours</h2>
+        {summary.data && (
+          <p className="legend">
+            <span>
+              <strong className="number">{countText(summary.data.succeeded)}</strong> succeeded
+            </span>
+            <Link to="/$orgId/deliveries" params={params} search={{ status: 'failed', range: '24h' }}>
+              <strong className="number">{countText(summary.data.failed)}</strong> failed
+            </Link>
+          </p>
+        )}
+      </div>
+      <div className="card-body chart-space">
+        {summary.error && !summary.data && (
+          <ErrorState error={summary.error} retry={summary.refetch} what="The chart" />
+        )}
+        {summary.data && (
+          <BarChart
+            title="Attempts per hour"
+            names={['succeeded', 'failed']}
+            format={countText}
+            bars={barsOf(summary.data, (bucket) => [
+              { tone: 'success', value: bucket?.succeeded ?? 0 },
+              { tone: 'danger', value: bucket?.failed ?? 0 },
+            ])}
+          />
+        )}
+      </div>
+    </>
+  )
+}

@@ -1,0 +1,127 @@
+import type { ApiKey } from '@keyhook/client'
+import { useLocation, useNavigate } from '@tanstack/react-router'
+import { KeyRound, Plus } from 'lucide-react'
+import { useState } from 'react'
+import { client } from '../../api/client.ts'
+import { useList } from '../../api/lists.ts'
+import { useMember, useSession } from '../../api/organization.ts'
+import { Badge } from '../../components/badge.tsx'
+import { Button } from '../../components/button.tsx'
+import { IdChip } from '../../components/copy.tsx'
+import { type Column, DataTable } from '../../components/data-table.tsx'
+import { PageHeader } from '../../components/page.tsx'
+import { PersonName } from '../../components/person.tsx'
+import { EmptyState } from '../../components/states.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+import { CreateKey } from './create-key.tsx'
+import { RevokeKey } from './revoke-key.tsx'
+
+export function KeysPage() {
+  const organization = useMember()
+  const { user } = useSession()
+  const navigate = useNavigate()
+  const { hash } = useLocation()
+  const [revoking, setRevoking] = useState<ApiKey | null>(null)
+  const [status, setStatus] = useState<'active' | 'all'>('active')
+  const keys = useList(
+    [organization.id, 'keys', status],
+    (options) => client.keys.list({ ...options, status, organization: organization.id }),
+    { refetchInterval: 30_000 },
+  )
+  const names = new Map(keys.rows?.map((key) => [key.id, key.name]))
+  const setCreating = (isOpen: boolean) => navigate({ to: '.', hash: isOpen ? 'create' : '', replace: !isOpen })
+  const mayRevoke = (key: ApiKey) =>
+    key.status === 'active' &&
+    (organization.reach('keys:revoke') === 'all' || (organization.can('keys:revoke') && key.created_by === user.id))
+  const create = organization.can('keys:create') && (
+    <Button look="primary" onClick={() => setCreating(true)}>
+      <Plus size={16} aria-hidden="true" />
+      Create key
+    </Button>
+  )
+
+  const columns: Column<ApiKey>[] = [
+    {
+      label: 'Name',
+      cell: (key) => (
+        <div className="row row-wrap">
+          <span className="cell-title break">{key.name}</span>
+          {key.status === 'revoked' && <Badge>Revoked</Badge>}
+          {key.creator_left && key.status === 'active' && <Badge tone="warning">Creator has left</Badge>}
+        </div>
+      ),
+    },
+    { label: 'Key', cell: (key) => <span className="mono">{key.key_prefix}…</span> },
+    {
+      label: 'Created by',
+      cell: (key) => (
+        <div>
+          <PersonName id={key.created_by} />
+          {key.created_by_key !== null && (
+            <div className="small muted">
+              with {names.get(key.created_by_key) ?? <IdChip id={key.created_by_key} short />}
+            </div>
+          )}
+        </div>
+      ),
+    },
+    { label: 'Created', cell: (key) => <RelativeTime at={key.created_at} /> },
+    {
+      label: 'Last used',
+      cell: (key) =>
+        key.last_used_at === null ? <span className="muted">Never</span> : <RelativeTime at={key.last_used_at} />,
+    },
+    {
+      label: 'Actions',
+      quiet: true,
+      className: 'cell-end cell-actions',
+      cell: (key) =>
+        mayRevoke(key) && (
+          <Button small onClick={() => setRevoking(key)} aria-label={`Revoke ${key.name}`}>
+            Revoke
+          </Button>
+        ),
+    },
+  ]
+
+  return (
+    <>
+      <PageHeader
+        title="API keys"
+        description={
+          organization.reach('keys:read') === 'own'
+            ? 'Keys that you created. A key acts as you, with your current role.'
+            : 'A key acts as the user who created it, with that user’s current role.'
+        }
+        actions={create}
+      />
+      <section className="card" aria-label="API keys">
+        <div className="card-header">
+          <fieldset className="segments" aria-label="Which keys">
+            <button type="button" aria-pressed={status === 'active'} onClick={() => setStatus('active')}>
+              Active
+            </button>
+            <button type="button" aria-pressed={status === 'all'} onClick={() => setStatus('all')}>
+              All
+            </button>
+          </fieldset>
+        </div>
+        <DataTable
+          {...keys}
+          label="API keys"
+          columns={columns}
+          rowKey={(key) => key.id}
+          empty={
+            <EmptyState icon={KeyRound} title="No API keys yet" action={create}>
+              Create one for a script, a CI pipeline or a backend service. Its calls then need no login.
+            </EmptyState>
+          }
+        />
+      </section>
+      {hash === 'create' && organization.can('keys:create') && (
+        <CreateKey organization={organization.id} onClose={() => setCreating(false)} />
+      )}
+      {revoking && <RevokeKey organization={organization.id} apiKey={revoking} onClose={() => setRevoking(null)} />}
+    </>
+  )
+}

@@ -1,0 +1,45 @@
+import type { ApiKey } from '@keyhook/client'
+import { useState } from 'react'
+import { client, queryClient } from '../../api/client.ts'
+import { Confirm } from '../../components/dialog.tsx'
+import { showToast } from '../../components/toasts.tsx'
+
+type Props = { organization: string; apiKey: ApiKey; onClose: () => void }
+
+export function RevokeKey({ organization, apiKey, onClose }: Props) {
+  const [withDescendants, setWithDescendants] = useState(false)
+  const revoke = async () => {
+    const count = withDescendants
+      ? (await client.keys.revokeWithDescendants(apiKey.id, { organization })).revoked.length
+      : await client.keys.revoke(apiKey.id, { organization }).then(() => 1)
+    await queryClient.invalidateQueries({ queryKey: [organization, 'keys'] })
+    showToast({ title: count === 1 ? `“${apiKey.name}” is revoked` : `${count} keys are revoked` })
+  }
+  return (
+    <Confirm
+      title={`Revoke “${apiKey.name}”?`}
+      description={
+        <>
+          Calls with <span className="mono">{apiKey.key_prefix}…</span> are refused from this moment on. This cannot be
+          undone.
+        </>
+      }
+      action="Revoke key"
+      onConfirm={revoke}
+      onClose={onClose}
+    >
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={withDescendants}
+          onChange={(event) => setWithDescendants(event.target.checked)}
+        />
+        <span>
+          Also revoke every key that was created with it
+          <br />
+          <span className="muted small">For a key that has leaked: keys made with it may be in the same hands.</span>
+        </span>
+      </label>
+    </Confirm>
+  )
+}

@@ -1,0 +1,69 @@
+import { KeyhookError } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { useNavigate } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
+import { basePath, consolePath } from '../address.ts'
+import { queryClient, sessionQuery } from '../api/client.ts'
+import { signIn } from '../api/session.ts'
+import { Code } from '../components/code.tsx'
+import { Notice } from '../components/notice.tsx'
+import { explain } from '../words/errors.ts'
+
+/** The secret of a one-time link is in the fragment, which browsers send to nobody. */
+const secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
+if (secret !== '') history.replaceState(null, '', location.pathname)
+
+export default function SignInPage() {
+  const [error, setError] = useState<unknown>(null)
+  const navigate = useNavigate()
+  useEffect(() => {
+    document.title = 'Sign in · Keyhook'
+    if (secret === '') return
+    exchange(secret).then(async () => {
+      await queryClient.resetQueries({ queryKey: sessionQuery.queryKey })
+      await navigate({ to: '/', replace: true })
+    }, setError)
+  }, [navigate])
+  return (
+    <main className="center-page">
+      <div className="center-card">
+        <h1>{secret !== '' && error === null ? 'Signing you in…' : 'Sign in to Keyhook'}</h1>
+        {error !== null && <Notice kind="danger">{explain(error)} A link works once, for ten minutes.</Notice>}
+        {(secret === '' || error !== null) && <Ways />}
+      </div>
+    </main>
+  )
+}
+
+/** A link works once, so React's second run of an effect must not use it again. */
+let exchanged: Promise<void> | null = null
+function exchange(text: string): Promise<void> {
+  exchanged ??= signIn(text)
+  return exchanged
+}
+
+function Ways() {
+  const session = useQuery(sessionQuery)
+  const way = session.error instanceof KeyhookError ? session.error.problem?.sign_in : session.data?.sign_in
+  if (way === 'oidc') {
+    const here = location.pathname.startsWith(`${basePath}/sign-in`)
+      ? consolePath('/')
+      : location.pathname + location.search
+    return (
+      <>
+        <p className="muted">Use the account of your organization.</p>
+        <a className="button button-primary" href={`${consolePath('/login')}?return_to=${encodeURIComponent(here)}`}>
+          Continue with single sign-on
+        </a>
+      </>
+    )
+  }
+  return (
+    <>
+      <p className="muted">
+        Open the link that the server printed when it started. For a new one, run this where the server runs:
+      </p>
+      <Code text="npx keyhook console link" label="Copy the command" />
+    </>
+  )
+}

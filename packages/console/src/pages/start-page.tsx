@@ -1,0 +1,18 @@
+import { Navigate } from '@tanstack/react-router'
+import { Building2 } from 'lucide-react'
+import { useSession } from '../api/organization.ts'
+import { EmptyState } from '../components/states.tsx'
+
+/** Goes to the first organization. */
+export function StartPage() {
+  const { organizations, user } = useSession()
+  const [first] = organizations
+  if (first !== undefined) return <Navigate to="/$orgId" params={{ orgId: first.id }} replace />
+  return (
+    <main className="center-page">
+      <EmptyState icon={Building2} title="You are in no organization yet">
+        Ask the owner of an organization to invite {user.email ?? user.id}, then reload this page.
+      </EmptyState>
+    </main>
+  )
+}

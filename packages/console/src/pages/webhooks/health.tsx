@@ -1,0 +1,52 @@
+import type { Webhook, WebhookHealth } from '@keyhook/client'
+import { Badge } from '../../components/badge.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+import { failureText } from '../../words/send-errors.ts'
+
+const percent = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 })
+const count = new Intl.NumberFormat('en')
+
+/** 99.96 % must not read as 100 %. */
+const shareText = (share: number): string => percent.format(Math.floor(share * 1_000) / 1_000)
+
+export function WebhookStatus({ webhook }: { webhook: Webhook }) {
+  if (webhook.status === 'paused') return <Badge tone="warning">Paused</Badge>
+  const { success_share: share } = webhook.health
+  if (share === null) return <Badge>No deliveries yet</Badge>
+  if (share < 0.5) return <Badge tone="danger">Failing</Badge>
+  return share < 0.99 ? <Badge tone="warning">Some failures</Badge> : <Badge tone="success">Healthy</Badge>
+}
+
+export function SuccessShare({ health }: { health: WebhookHealth }) {
+  if (health.success_share === null) return <span className="muted">—</span>
+  const all = health.succeeded + health.failed
+  return (
+    <div className="share">
+      <span className="number">{shareText(health.success_share)}</span>
+      <progress
+        className={health.success_share < 1 ? 'share-bar share-bar-low' : 'share-bar'}
+        value={health.success_share}
+        aria-label="Share of attempts that succeeded in the last 24 hours"
+      />
+      <span className="small muted number">
+        {count.format(all)} {all === 1 ? 'attempt' : 'attempts'}
+      </span>
+    </div>
+  )
+}
+
+export function LastFailure({ health }: { health: WebhookHealth }) {
+  const failure = health.last_failure
+  if (failure === null) return <span className="muted">None</span>
+  return (
+    <div className="last-failure">
+      <RelativeTime at={failure.at} />
+      <span className="small muted">{failureText(failure.error_code, failure.response_status)}</span>
+    </div>
+  )
+}
+
+export function OldestWaiting({ health }: { health: WebhookHealth }) {
+  if (health.oldest_waiting_at === null) return <span className="muted">Nothing waits</span>
+  return <RelativeTime at={health.oldest_waiting_at} />
+}

@@ -1,0 +1,120 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router'
+import { basePath } from './address.ts'
+import { NotFound, PageError, PageLoading } from './layout/fallbacks.tsx'
+import { OrganizationLayout } from './layout/organization-layout.tsx'
+import { RootLayout } from './layout/root-layout.tsx'
+import { readAuditSearch, readDeliverySearch, readEventSearch } from './search.ts'
+
+const root = createRootRoute({ component: RootLayout, notFoundComponent: NotFound })
+
+const start = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  component: lazyRouteComponent(() => import('./pages/start-page.tsx'), 'StartPage'),
+})
+
+const organization = createRoute({ getParentRoute: () => root, path: '$orgId', component: OrganizationLayout })
+const inOrganization = { getParentRoute: () => organization }
+
+const home = createRoute({
+  ...inOrganization,
+  path: '/',
+  component: lazyRouteComponent(() => import('./pages/home/home-page.tsx'), 'HomePage'),
+})
+const keys = createRoute({
+  ...inOrganization,
+  path: 'keys',
+  component: lazyRouteComponent(() => import('./pages/keys/keys-page.tsx'), 'KeysPage'),
+})
+const webhooks = createRoute({
+  ...inOrganization,
+  path: 'webhooks',
+  component: lazyRouteComponent(() => import('./pages/webhooks/webhooks-page.tsx'), 'WebhooksPage'),
+})
+const newWebhook = createRoute({
+  ...inOrganization,
+  path: 'webhooks/new',
+  component: lazyRouteComponent(() => import('./pages/webhooks/new-webhook-page.tsx'), 'NewWebhookPage'),
+})
+const webhook = createRoute({
+  ...inOrganization,
+  path: 'webhooks/$webhookId',
+  component: lazyRouteComponent(() => import('./pages/webhooks/webhook-page.tsx'), 'WebhookPage'),
+})
+const deliveries = createRoute({
+  ...inOrganization,
+  path: 'deliveries',
+  validateSearch: readDeliverySearch,
+  component: lazyRouteComponent(() => import('./pages/deliveries/deliveries-page.tsx'), 'DeliveriesPage'),
+})
+const events = createRoute({
+  ...inOrganization,
+  path: 'events',
+  validateSearch: readEventSearch,
+  component: lazyRouteComponent(() => import('./pages/events/events-page.tsx'), 'EventsPage'),
+})
+const event = createRoute({
+  ...inOrganization,
+  path: 'events/$eventId',
+  component: lazyRouteComponent(() => import('./pages/events/event-page.tsx'), 'EventPage'),
+})
+const databases = createRoute({
+  ...inOrganization,
+  path: 'databases',
+  component: lazyRouteComponent(() => import('./pages/databases/databases-page.tsx'), 'DatabasesPage'),
+})
+const database = createRoute({
+  ...inOrganization,
+  path: 'databases/$databaseId',
+  component: lazyRouteComponent(() => import('./pages/databases/database-page.tsx'), 'DatabasePage'),
+})
+const invoices = createRoute({
+  ...inOrganization,
+  path: 'invoices',
+  component: lazyRouteComponent(() => import('./pages/invoices/invoices-page.tsx'), 'InvoicesPage'),
+})
+const invoice = createRoute({
+  ...inOrganization,
+  path: 'invoices/$invoiceId',
+  component: lazyRouteComponent(() => import('./pages/invoices/invoice-page.tsx'), 'InvoicePage'),
+})
+const audit = createRoute({
+  ...inOrganization,
+  path: 'audit',
+  validateSearch: readAuditSearch,
+  component: lazyRouteComponent(() => import('./pages/audit/audit-page.tsx'), 'AuditPage'),
+})
+
+const routeTree = root.addChildren([
+  start,
+  organization.addChildren([
+    home,
+    keys,
+    webhooks,
+    newWebhook,
+    webhook,
+    deliveries,
+    events,
+    event,
+    databases,
+    database,
+    invoices,
+    invoice,
+    audit,
+  ]),
+])
+
+export const router = createRouter({
+  routeTree,
+  basepath: basePath,
+  defaultPreload: 'intent',
+  defaultPendingComponent: PageLoading,
+  defaultErrorComponent: PageError,
+  scrollRestoration: false,
+})
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router
+  }
+}

@@ -1,0 +1,24 @@
+import { KeyhookError } from '@keyhook/client'
+
+/** An error of a call in plain words. */
+export function explain(error: unknown): string {
+  if (!(error instanceof KeyhookError)) return error instanceof Error ? error.message : String(error)
+  if (error.code === 'client.network')
+    return 'The server cannot be reached. Check that it is running and that you are online.'
+  if (error.code === 'client.timeout') return 'The server did not answer in time.'
+  if (error.code === 'auth.permission_missing')
+    return 'Your role does not allow this. Ask an owner of the organization.'
+  return error.message
+}
+
+/** What broke a rule, by the name of the form field. */
+export function fieldErrors(error: unknown): Map<string, string> {
+  const found = new Map<string, string>()
+  if (!(error instanceof KeyhookError)) return found
+  for (const one of error.errors) {
+    if (!('pointer' in one)) continue
+    const name = one.pointer.replace(/^#?\//, '').split('/')[0] ?? ''
+    if (!found.has(name)) found.set(name, one.detail)
+  }
+  return found
+}

@@ -1,0 +1,125 @@
+import type { SendErrorCode } from '@keyhook/client'
+
+type Explanation = { title: string; fix: string }
+
+/** Why an attempt failed, in plain words, and what its receiver can do. */
+const explanations: Record<SendErrorCode, Explanation> = {
+  dns_failed: {
+    title: 'The host name could not be found',
+    fix: 'Check the spelling of the URL and that its DNS record exists and is public.',
+  },
+  dns_timeout: {
+    title: 'The DNS server did not answer',
+    fix: 'Check the name servers of the domain. The delivery is retried.',
+  },
+  address_forbidden: {
+    title: 'The address is not allowed',
+    fix: 'The name leads to a private or reserved address. Use a public one, or ask the operator to allow this network.',
+  },
+  connect_refused: {
+    title: 'Nothing accepts connections there',
+    fix: 'Start the endpoint, and check the port and the firewall.',
+  },
+  connect_unreachable: {
+    title: 'The network cannot be reached',
+    fix: 'Check routing and firewalls in front of the endpoint.',
+  },
+  connect_timeout: {
+    title: 'The connection was not accepted in time',
+    fix: 'A firewall may drop our packets, or the machine is overloaded. Allow incoming connections on this port.',
+  },
+  connect_failed: {
+    title: 'The connection failed',
+    fix: 'Check that the endpoint is running and reachable from outside.',
+  },
+  tls_failed: {
+    title: 'The TLS handshake failed',
+    fix: 'Check that this port speaks TLS 1.2 or later. `openssl s_client -connect host:443` shows more.',
+  },
+  tls_timeout: {
+    title: 'The TLS handshake took too long',
+    fix: 'The endpoint may be overloaded. The delivery is retried.',
+  },
+  tls_certificate_invalid: {
+    title: 'The certificate is not valid',
+    fix: 'Install a certificate for this host name that has not expired, with its whole chain.',
+  },
+  timeout: {
+    title: 'The endpoint did not answer in time',
+    fix: 'Answer with 2xx first and do the work after that, for example from a queue.',
+  },
+  connection_closed: {
+    title: 'The connection was closed before an answer',
+    fix: 'Look for a crash or restart in the log of the endpoint at this time.',
+  },
+  connection_reset: {
+    title: 'The connection was reset',
+    fix: 'Look for a crash in the endpoint, or a proxy in front of it that limits requests.',
+  },
+  response_malformed: { title: 'The answer is not valid HTTP', fix: 'Check what really listens on this port.' },
+  response_headers_too_large: {
+    title: 'The headers of the answer are too large',
+    fix: 'Send fewer or smaller headers.',
+  },
+  response_too_large: { title: 'The answer is too large', fix: 'Answer with an empty or short body.' },
+  redirect_not_followed: {
+    title: 'The endpoint answered with a redirect',
+    fix: 'Redirects are not followed. Create a webhook with the final URL.',
+  },
+  status_not_successful: {
+    title: 'The endpoint answered with an error',
+    fix: 'Answer with a status from 200 to 299 once the event is safe with you.',
+  },
+  sender_exhausted: { title: 'The sender was out of resources', fix: 'Nothing to do: the delivery is retried.' },
+  interrupted: {
+    title: 'The attempt was interrupted',
+    fix: 'The dispatcher stopped before it knew the outcome. The event is sent again, so it may arrive twice.',
+  },
+}
+
+const byStatus: Record<number, Explanation> = {
+  400: { title: 'The endpoint found the request invalid', fix: 'Compare its parsing with the body and headers below.' },
+  401: {
+    title: 'The endpoint asked for a login',
+    fix: 'Deliveries carry a signature, not a login. Leave this path out of the login check and verify the signature.',
+  },
+  403: {
+    title: 'The endpoint refused the request',
+    fix: 'A firewall or a wrong secret is the usual reason. Verify with the secret of this webhook.',
+  },
+  404: { title: 'The path does not exist there', fix: 'Check the path of the URL.' },
+  405: { title: 'The path does not accept POST', fix: 'Deliveries are POST requests. Route them to your handler.' },
+  410: {
+    title: 'The endpoint said it is gone',
+    fix: '410 ends all retries of an event. Delete the webhook if it is no longer needed.',
+  },
+  413: { title: 'The body was too large for the endpoint', fix: 'Raise the body limit of the server or proxy.' },
+  429: {
+    title: 'The endpoint is limiting requests',
+    fix: 'Set a rate limit for this webhook, or raise the limit there.',
+  },
+  500: { title: 'The endpoint failed', fix: 'Look at its log at this time. The delivery is retried.' },
+  502: {
+    title: 'The proxy could not reach the endpoint',
+    fix: 'Check that the application behind the proxy is running.',
+  },
+  503: { title: 'The endpoint is not available', fix: 'It may be starting or overloaded. The delivery is retried.' },
+  504: { title: 'The proxy waited too long for the endpoint', fix: 'Answer first, and do the work after that.' },
+}
+
+export function explainAttempt(code: string | null, status: number | null): Explanation {
+  if (code === 'status_not_successful' || code === null) {
+    const known = status === null ? undefined : byStatus[status]
+    if (known !== undefined) return known
+  }
+  return (
+    explanations[code as SendErrorCode] ?? {
+      title: 'The attempt failed',
+      fix: 'The details below may tell more. The delivery is retried.',
+    }
+  )
+}
+
+/** Short, for a cell: "503" or the title. */
+export const failureText = (code: string | null, status: number | null): string =>
+  status === null ? explainAttempt(code, status).title : `HTTP ${status}: ${explainAttempt(code, status).title}`
