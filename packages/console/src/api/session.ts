@@ -3,22 +3,21 @@ import { consolePath } from '../address.ts'
 
 type Role = 'owner' | 'admin' | 'member'
 
-export type SessionOrganization = { id: string; name: string; role: Role | 'operator'; permissions: string[] }
+export type SessionOrganization = { id: string; name: string; role: Role; permissions: string[] }
 
 export type Session = {
-  user: { id: string; email: string | null }
+  /** Null for the operator of the installation. */
+  user: { id: string; email: string | null; name: string | null } | null
   operator: boolean
-  sign_in: 'link' | 'oidc'
-  expires_at: string
   organizations: SessionOrganization[]
 }
 
 /** Calls under `/console`, the only ones that use the cookie. */
-async function call<T>(method: 'GET' | 'POST', path: string, body?: object): Promise<T> {
+async function call<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object): Promise<T> {
   const init: RequestInit = { method, headers: { accept: 'application/json' }, credentials: 'same-origin' }
-  if (method === 'POST') {
+  if (body !== undefined) {
     init.headers = { ...init.headers, 'content-type': 'application/json' }
-    init.body = JSON.stringify(body ?? {})
+    init.body = JSON.stringify(body)
   }
   const response = await fetch(consolePath(path), init).catch((cause) => {
     throw new KeyhookError({ code: 'client.network', message: 'The server cannot be reached.', cause })
@@ -42,38 +41,49 @@ function readProblem(text: string): Record<string, unknown> {
   }
 }
 
-export const fetchSession = (): Promise<Session> => call('GET', '/session')
-
 /** Exchanges the secret of a one-time link for the cookie. */
-export const signIn = (secret: string): Promise<void> => call('POST', '/sign-in', { secret })
+export const signIn = (link: string): Promise<void> => call('POST', '/session', { link })
 
 export async function signOut(everywhere: boolean): Promise<void> {
-  await call('POST', '/sign-out', { everywhere })
-  held = null
+  await call('DELETE', everywhere ? '/sessions' : '/session')
+  forgetToken()
 }
 
-type Token = { access_token: string; expires_in: number }
+/** Whether people sign in with an OpenID Connect issuer. */
+export const fetchSignInWay = (): Promise<{ openid: boolean }> => call('GET', '/config.json')
+
+type TokenAnswer = Session & { token: string; expires_at: string }
 
 /** Renewed this long before its end, so that it does not end while a request travels. */
 const renewMs = 30_000
 
-let held: { token: Promise<string>; renewAt: number } | null = null
-
 /** The login token of this page: in memory only, five minutes at most. */
-export function currentToken(): Promise<string> {
-  if (held !== null && Date.now() < held.renewAt) return held.token
-  const asked = call<Token>('POST', '/token')
-  const entry = { token: asked.then(({ access_token }) => access_token), renewAt: Number.POSITIVE_INFINITY }
+let held: { answer: Promise<TokenAnswer>; renewAt: number } | null = null
+
+function askForToken(): Promise<TokenAnswer> {
+  const answer = call<TokenAnswer>('POST', '/token')
+  const entry = { answer, renewAt: Number.POSITIVE_INFINITY }
   held = entry
-  asked.then(
-    ({ expires_in }) => {
-      entry.renewAt = Date.now() + Math.max(expires_in * 1_000 - renewMs, 1_000)
+  answer.then(
+    ({ expires_at }) => {
+      entry.renewAt = Math.max(Date.parse(expires_at) - renewMs, Date.now() + 1_000)
     },
     () => {
       if (held === entry) held = null
     },
   )
-  return entry.token
+  return answer
+}
+
+export async function currentToken(): Promise<string> {
+  const answer = held !== null && Date.now() < held.renewAt ? held.answer : askForToken()
+  return (await answer).token
+}
+
+/** Who is signed in, and what each role allows now: it comes with a new token. */
+export async function fetchSession(): Promise<Session> {
+  const { user, operator, organizations } = await askForToken()
+  return { user, operator, organizations }
 }
 
 /** Called when the server refused the token. */

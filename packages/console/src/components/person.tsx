@@ -4,5 +4,5 @@ import { IdChip } from './copy.tsx'
 /** A user: "You", or the id to copy. */
 export function PersonName({ id }: { id: string }) {
   const { user } = useSession()
-  return id === user.id ? <span title={id}>You</span> : <IdChip id={id} short />
+  return id === user?.id ? <span title={id}>You</span> : <IdChip id={id} short />
 }

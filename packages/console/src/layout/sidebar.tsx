@@ -91,7 +91,7 @@ function UserMenu() {
   const leave = (everywhere: boolean) => {
     signOut(everywhere).then(() => queryClient.resetQueries(), toastError('You are still signed in'))
   }
-  const name = user.email ?? user.id
+  const name = user === null ? 'Operator' : (user.name ?? user.email ?? user.id)
   return (
     <Menu
       trigger={

@@ -1,10 +1,9 @@
-import { KeyhookError } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { basePath, consolePath } from '../address.ts'
 import { queryClient, sessionQuery } from '../api/client.ts'
-import { signIn } from '../api/session.ts'
+import { fetchSignInWay, signIn } from '../api/session.ts'
 import { Code } from '../components/code.tsx'
 import { Notice } from '../components/notice.tsx'
 import { explain } from '../words/errors.ts'
@@ -28,7 +27,7 @@ export default function SignInPage() {
     <main className="center-page">
       <div className="center-card">
         <h1>{secret !== '' && error === null ? 'Signing you in…' : 'Sign in to Keyhook'}</h1>
-        {error !== null && <Notice kind="danger">{explain(error)} A link works once, for ten minutes.</Notice>}
+        {error !== null && <Notice kind="danger">{explain(error)}</Notice>}
         {(secret === '' || error !== null) && <Ways />}
       </div>
     </main>
@@ -43,9 +42,9 @@ function exchange(text: string): Promise<void> {
 }
 
 function Ways() {
-  const session = useQuery(sessionQuery)
-  const way = session.error instanceof KeyhookError ? session.error.problem?.sign_in : session.data?.sign_in
-  if (way === 'oidc') {
+  const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
+  if (way.isPending) return null
+  if (way.data?.openid) {
     const here = location.pathname.startsWith(`${basePath}/sign-in`)
       ? consolePath('/')
       : location.pathname + location.search
@@ -63,7 +62,7 @@ function Ways() {
       <p className="muted">
         Open the link that the server printed when it started. For a new one, run this where the server runs:
       </p>
-      <Code text="npx keyhook console link" label="Copy the command" />
+      <Code text="npx keyhook console link --user USER" label="Copy the command" />
     </>
   )
 }

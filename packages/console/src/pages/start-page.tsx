@@ -11,7 +11,7 @@ export function StartPage() {
   return (
     <main className="center-page">
       <EmptyState icon={Building2} title="You are in no organization yet">
-        Ask the owner of an organization to invite {user.email ?? user.id}, then reload this page.
+        Ask the owner of an organization to invite {user?.email ?? 'you'}, then reload this page.
       </EmptyState>
     </main>
   )

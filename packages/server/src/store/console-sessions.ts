@@ -1,5 +1,6 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
-import { newId, type SessionId, type UserId } from '../kernel/ids.ts'
+import type { Role } from '../domain/roles.ts'
+import { newId, type OrgId, type SessionId, type UserId } from '../kernel/ids.ts'
 import { standby } from './access.ts'
 
 /** A session ends after a day without use, and after two weeks in any case. */
@@ -73,3 +74,15 @@ export const isOperatorSession = async (db: Database, id: string): Promise<boole
   if (row?.standby) throw standby()
   return row !== undefined
 }
+
+/** What the page shows to choose from. */
+const organizationsShownMax = 200
+
+export type MembershipRow = { id: OrgId; name: string; role: Role }
+
+export const listMemberships = (db: Database, userId: UserId) => db<MembershipRow[]>`
+  select o.id, o.name, m.role
+  from keyhook.memberships m join keyhook.organizations o on o.id = m.org_id
+  where m.user_id = ${userId}
+  order by o.name, o.id
+  limit ${organizationsShownMax}`

@@ -8,6 +8,7 @@ export type TokenAnswer = {
   expires_at: string
   operator: boolean
   user: { id: string; email: string; name: string | null } | null
+  organizations: { id: string; name: string; role: string; permissions: string[] }[]
 }
 
 /** What a browser keeps for one site: the cookie, which it sends to `/console` alone, and the Origin of its pages. */

@@ -76,6 +76,8 @@ describe('a session', () => {
     expect(status).toBe(200)
     expect(headers.get('cache-control')).toBe('no-store')
     expect(body).toMatchObject({ operator: false, user: { id: ada.userId, name: null } })
+    expect(body.organizations).toMatchObject([{ id: orgId, role: 'owner' }])
+    expect(body.organizations[0]!.permissions).toContain('keys:create')
     const { exp, iat, sub } = decodeJwt(body.token)
     expect(sub).toBe(ada.userId)
     expect(exp! - iat! + 60).toBeLessThanOrEqual(300)

@@ -32,7 +32,7 @@ export function KeysPage() {
   const setCreating = (isOpen: boolean) => navigate({ to: '.', hash: isOpen ? 'create' : '', replace: !isOpen })
   const mayRevoke = (key: ApiKey) =>
     key.status === 'active' &&
-    (organization.reach('keys:revoke') === 'all' || (organization.can('keys:revoke') && key.created_by === user.id))
+    (organization.reach('keys:revoke') === 'all' || (organization.can('keys:revoke') && key.created_by === user?.id))
   const create = organization.can('keys:create') && (
     <Button look="primary" onClick={() => setCreating(true)}>
       <Plus size={16} aria-hidden="true" />

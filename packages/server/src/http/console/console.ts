@@ -2,10 +2,17 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import Type, { type Static } from 'typebox'
 import type { Database } from '../../db/database.ts'
+import { permissionsOf } from '../../domain/roles.ts'
 import { Fault } from '../../kernel/faults.ts'
 import type { SessionId, UserId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
-import { endAllSessions, endSession, type SessionRow, useSession } from '../../store/console-sessions.ts'
+import {
+  endAllSessions,
+  endSession,
+  listMemberships,
+  type SessionRow,
+  useSession,
+} from '../../store/console-sessions.ts'
 import { clientAddress } from '../request-log.ts'
 import { checkOrigin, clearSession, sessionSecret, setSession } from './cookie.ts'
 import { addConsoleFiles } from './files.ts'
@@ -69,8 +76,22 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     if (session === null) throw sessionRequired()
     const expiresAt = new Date(Date.now() + tokenSeconds * 1_000)
     const token = await deps.issueToken({ userId: session.user_id, sessionId: session.id, ttlSeconds: tokenSeconds })
-    return reply.send({ token, expires_at: isoTime(expiresAt), ...whoIs(session) })
+    return reply.send({
+      token,
+      expires_at: isoTime(expiresAt),
+      ...whoIs(session),
+      organizations: await organizationsOf(session),
+    })
   })
+
+  /** With what the user may do, so that pages offer nothing else. Each request is checked again. */
+  const organizationsOf = async ({ user_id }: SessionRow) =>
+    (user_id === null ? [] : await listMemberships(db, user_id)).map(({ id, name, role }) => ({
+      id,
+      name,
+      role,
+      permissions: permissionsOf(role),
+    }))
 
   app.delete('/console/session', (request, reply) => signOut(request, reply, endSession))
   app.delete('/console/sessions', (request, reply) => signOut(request, reply, endAllSessions))
