@@ -77,12 +77,12 @@ export function IdChip({ id, short = false }: { id: string; short?: boolean }) {
       className="id-chip"
       data-copied={isCopied || undefined}
       title={isCopied ? 'Copied' : `Copy ${id}`}
-      aria-label={isCopied ? 'Copied' : `Copy ${id}`}
       onClick={(event) => {
         event.stopPropagation()
         void copy()
       }}
     >
+      <span className="visually-hidden">{isCopied ? 'Copied' : 'Copy'}</span>
       <span className="truncate">{short ? shortId(id) : id}</span>
       {isCopied ? <Check size={12} aria-hidden="true" /> : <Copy size={12} aria-hidden="true" />}
     </button>

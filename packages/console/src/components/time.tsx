@@ -45,10 +45,11 @@ export const exactText = (moment: string): string => exact.format(new Date(momen
 
 /** How long ago; the exact time on hover. */
 export function RelativeTime({ at }: { at: string }) {
-  const nowMs = useNow(5_000)
+  // Renders again in steps of five seconds, with the time of that moment.
+  useNow(5_000)
   return (
     <time dateTime={at} title={exactText(at)} className="number">
-      {relativeText(at, Math.max(nowMs, Date.now() - 5_000))}
+      {relativeText(at, Date.now())}
     </time>
   )
 }

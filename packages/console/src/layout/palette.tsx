@@ -29,7 +29,7 @@ export default function Palette({ organization, onClose }: Props) {
       <Base.Portal>
         <Base.Backdrop className="backdrop" />
         <Base.Popup className="dialog palette" aria-label="Command palette">
-          <Command label="Command palette" loop>
+          <Command label="Command palette" loop filter={matches}>
             <Command.Input autoFocus value={text} onValueChange={setText} placeholder="Search, or paste an id…" />
             <Command.List>
               <Command.Empty>
@@ -147,6 +147,15 @@ export default function Palette({ organization, onClose }: Props) {
     </Base.Root>
   )
 }
+
+/** Every word occurs. The default also finds letters that are far apart, and so nearly everything by its id. */
+const matches = (value: string, search: string): number =>
+  search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => value.toLowerCase().includes(word))
+    ? 1
+    : 0
 
 function Item({
   icon: Icon,

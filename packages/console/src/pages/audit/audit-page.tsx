@@ -35,7 +35,6 @@ export function AuditPage() {
       (search.actor === undefined || entry.actor.kind === search.actor),
   )
   const columns: Column<AuditEntry>[] = [
-    { label: 'When', cell: (entry) => <RelativeTime at={entry.at} /> },
     {
       label: 'What',
       cell: (entry) => (
@@ -46,6 +45,7 @@ export function AuditPage() {
     },
     { label: 'Target', cell: (entry) => <IdChip id={entry.target_id} short /> },
     { label: 'By', cell: (entry) => <Actor entry={entry} /> },
+    { label: 'When', cell: (entry) => <RelativeTime at={entry.at} /> },
     { label: 'From', cell: (entry) => <span className="mono muted">{entry.actor.address ?? '–'}</span> },
   ]
   const change = (changes: object) => navigate({ search: (before) => ({ ...before, ...changes }) })

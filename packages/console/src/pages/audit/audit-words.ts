@@ -7,6 +7,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'member.role_changed': 'Role changed',
   'member.removed': 'Member removed',
   'user.removed': 'User removed',
+  'user.subject_pinned': 'Sign-in of a user pinned',
   'key.created': 'API key created',
   'key.revoked': 'API key revoked',
   'webhook.created': 'Webhook created',

@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { Button } from '../../components/button.tsx'
 import { Dialog } from '../../components/dialog.tsx'
+import { Field } from '../../components/field.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { Select } from '../../components/select.tsx'
 import { explain } from '../../words/errors.ts'
@@ -17,7 +18,7 @@ const local = (ms: number): string =>
 
 /** Sends everything of a time range again that did not arrive: first it is counted, then one confirms. */
 export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
-  const [webhook, setWebhook] = useState(webhookId ?? webhooks[0]?.id ?? '')
+  const [webhook, setWebhook] = useState(() => webhookId ?? mostFailing(webhooks)?.id ?? '')
   const [since, setSince] = useState(() => local(Date.now() - 86_400_000))
   const [until, setUntil] = useState(() => local(Date.now()))
   const [counted, setCounted] = useState<{ range: Range; matching: number } | null>(null)
@@ -63,7 +64,7 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
             </Button>
           ) : (
             <Button look="primary" busy={isBusy} disabled={counted.matching === 0} onClick={() => recover(counted)}>
-              Send {countText(counted.matching)} again
+              {counted.matching === 0 ? 'Nothing to send' : `Send ${countText(counted.matching)} again`}
             </Button>
           )}
         </>
@@ -89,18 +90,22 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
   )
 }
 
+const mostFailing = (webhooks: readonly Webhook[]): Webhook | undefined =>
+  webhooks.toSorted((a, b) => b.health.failed - a.health.failed)[0]
+
 function Moment({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
   return (
-    <label className="field">
-      <span>{label}</span>
-      <input
-        className="input"
-        type="datetime-local"
-        required
-        value={value}
-        onChange={(event) => onChange(event.target.value)}
-      />
-    </label>
+    <Field label={label}>
+      {(attributes) => (
+        <input
+          {...attributes}
+          className="input"
+          type="datetime-local"
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+        />
+      )}
+    </Field>
   )
 }
 

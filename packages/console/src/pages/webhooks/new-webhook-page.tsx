@@ -48,11 +48,7 @@ export function NewWebhookPage() {
         }
       />
       <form onSubmit={submit} className="stack narrow-form" noValidate>
-        <Field
-          label="URL"
-          hint="Where deliveries are sent, as POST requests. It must start with https://."
-          error={errors.url?.message}
-        >
+        <Field label="URL" hint="Where deliveries are sent, as POST requests over https." error={errors.url?.message}>
           {(attributes) => (
             <input
               {...attributes}
