@@ -38,6 +38,10 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
     webhooks.recover('{webhook_id}', { since: '' }),
   'GET /platform/v1/organizations/{org_id}/webhooks/{webhook_id}/recoveries/{recovery_id}': ({ webhooks }) =>
     webhooks.recovery('{webhook_id}', '{recovery_id}'),
+  'GET /platform/v1/organizations/{org_id}/deliveries': ({ deliveries }) => deliveries.list().page(),
+  'GET /platform/v1/organizations/{org_id}/delivery-summary': ({ deliveries }) => deliveries.summary({ since: '' }),
+  'GET /platform/v1/organizations/{org_id}/deliveries/{delivery_id}': ({ deliveries }) =>
+    deliveries.get('{delivery_id}'),
   'GET /platform/v1/organizations/{org_id}/events': ({ events }) => events.list().page(),
   'GET /platform/v1/organizations/{org_id}/events/stream': ({ events }) =>
     // It is refused, because the answer here is no stream.

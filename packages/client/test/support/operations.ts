@@ -1,4 +1,4 @@
-import type { Client, List, ListOptions, StreamOptions } from '@keyhook/client'
+import type { Client, List, ListOptions, StreamOptions, SummaryOptions } from '@keyhook/client'
 import type { OperatorClient } from '@keyhook/client/operator'
 
 // biome-ignore lint/suspicious/noExplicitAny: any method of the client.
@@ -60,6 +60,11 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/webhooks/{webhook_id}/recoveries/{recovery_id}': Call<
     Api['webhooks']['recovery']
   >
+  'GET /platform/v1/organizations/{org_id}/deliveries': Call<Api['deliveries']['list']>
+  'GET /platform/v1/organizations/{org_id}/delivery-summary': Omit<Call<Api['deliveries']['summary']>, 'query'> & {
+    query: Snake<Exclude<keyof SummaryOptions, keyof ListOptions>>
+  }
+  'GET /platform/v1/organizations/{org_id}/deliveries/{delivery_id}': Call<Api['deliveries']['get']>
   'GET /platform/v1/organizations/{org_id}/events': Call<Api['events']['list']>
   'GET /platform/v1/organizations/{org_id}/events/stream': Call<Api['events']['stream']>
   'GET /platform/v1/organizations/{org_id}/events/{event_id}': Call<Api['events']['get']>

@@ -1,3 +1,5 @@
+import { invalid } from '../kernel/faults.ts'
+
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 
 /** The range of times that PostgreSQL and the audit log both accept. */
@@ -17,4 +19,12 @@ export function parseMoment(text: string): Date | null {
 function isDay(day: string): boolean {
   const at = new Date(day)
   return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)
+}
+
+/** A time in a query; null if it is not given. */
+export function momentParameter(parameter: string, text: string | undefined): Date | null {
+  if (text === undefined) return null
+  const at = parseMoment(text)
+  if (at === null) throw invalid([{ parameter, detail: momentDetail }])
+  return at
 }

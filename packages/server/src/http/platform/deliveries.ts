@@ -4,14 +4,16 @@ import { invalid, notFound } from '../../kernel/faults.ts'
 import { attemptIdOf, attemptUuid, idPattern, isId, type WebhookId } from '../../kernel/ids.ts'
 import { databaseNowMs } from '../../store/clock.ts'
 import {
+  attemptsSearchedMax,
+  findOrganizationAttempt,
   listOrganizationAttempts,
   type OrganizationAttemptRow,
-  summarizeAttempts,
 } from '../../store/delivery/organization-history.ts'
+import { summarizeAttempts } from '../../store/delivery/summary.ts'
 import { chosen, mark } from '../basis.ts'
 import { readTypeFilter } from '../declared-event-types.ts'
 import { pageQuery } from '../lists.ts'
-import { momentDetail, parseMoment } from '../moments.ts'
+import { momentParameter } from '../moments.ts'
 import { attemptStatuses, deliveryRecord, deliveryRecordOf } from '../published/delivery-schemas.ts'
 import { type Route, route } from '../route.ts'
 import { id } from '../schemas.ts'
@@ -57,15 +59,22 @@ const summaryQuery = Type.Object(
   { additionalProperties: false },
 )
 
+const { status, response, ...others } = deliveryRecord.properties
 const record = Type.Object(
-  { webhook_id: mark(here, id('wh', 'Where it was sent.')), ...deliveryRecord.properties },
+  {
+    webhook_id: mark(here, id('wh', 'Where it was sent.')),
+    ...others,
+    // The interface specifies these two for another list.
+    status: mark(here, { ...status }),
+    response: mark(here, { ...response }),
+  },
   { $id: 'OrganizationDelivery', additionalProperties: false },
 )
 
 // As it was requested: the URL parser normalises the path.
 const recordOf = (row: OrganizationAttemptRow) => ({
   webhook_id: row.webhook_id,
-  ...deliveryRecordOf(row, new URL(row.url).href),
+  ...deliveryRecordOf(row, new URL(row.earlier_url ?? row.url).href),
 })
 
 /** Attempts to all webhooks of an organization: a list with filters, one of them, and numbers for charts. */
@@ -79,8 +88,7 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       basis: here,
       tag: 'Redelivery',
       summary: 'List attempts to all webhooks',
-      description:
-        'Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it.',
+      description: `Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it. With a status or types, the newest ${attemptsSearchedMax.toLocaleString('en')} attempts of each webhook in the time range are searched.`,
       query: listQuery,
       success: { status: 200, description: 'The attempts.', schema: Type.Array(record) },
       async handler({ orgId, query }) {
@@ -88,8 +96,8 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
           webhookId: (query.webhook_id ?? null) as WebhookId | null,
           status: query.status ?? null,
           types: await readTypeFilter(db, query.event_types),
-          sinceMs: readMoment('since', query.since),
-          untilMs: readMoment('until', query.until),
+          sinceMs: momentParameter('since', query.since)?.getTime() ?? null,
+          untilMs: momentParameter('until', query.until)?.getTime() ?? null,
         }
         return {
           status: 200,
@@ -118,10 +126,8 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       faults: ['not_found'],
       success: { status: 200, description: 'The attempt.', schema: record },
       async handler({ orgId, params: { deliveryId } }) {
-        const all = { webhookId: null, status: null, types: null, sinceMs: null, untilMs: null }
-        const filter = { ...all, id: attemptUuid(deliveryId) }
-        const [row] = await listOrganizationAttempts(db, orgId, filter, { before: null, limit: 1 })
-        if (row === undefined) throw notFound(`${deliveryId} is not in ${orgId}`)
+        const row = await findOrganizationAttempt(db, orgId, attemptUuid(deliveryId))
+        if (row === null) throw notFound(`${deliveryId} is not in ${orgId}`)
         return { status: 200, body: recordOf(row) }
       },
     }),
@@ -137,8 +143,8 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       query: summaryQuery,
       success: { status: 200, description: 'The numbers.', schema: deliverySummary },
       async handler({ orgId, query }) {
-        const untilMs = readMoment('until', query.until) ?? (await databaseNowMs(db))
-        const sinceMs = readMoment('since', query.since) ?? untilMs - dayMs
+        const untilMs = momentParameter('until', query.until)?.getTime() ?? (await databaseNowMs(db))
+        const sinceMs = momentParameter('since', query.since)?.getTime() ?? untilMs - dayMs
         const bucketSeconds = query.bucket_seconds ?? 3_600
         if (sinceMs >= untilMs)
           throw invalid([{ parameter: 'since', detail: 'must be before the end of the time range' }])
@@ -152,11 +158,4 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       },
     }),
   ]
-}
-
-function readMoment(parameter: string, text: string | undefined): number | null {
-  if (text === undefined) return null
-  const at = parseMoment(text)
-  if (at === null) throw invalid([{ parameter, detail: momentDetail }])
-  return at.getTime()
 }

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { isoTime } from '../../kernel/iso-time.ts'
-import { attemptsSummarized, type OutcomeRow } from '../../store/delivery/organization-history.ts'
+import { attemptsSummarizedMax, type OutcomeRow } from '../../store/delivery/summary.ts'
 import { chosen, mark } from '../basis.ts'
 import { id, moment, nullable } from '../schemas.ts'
 
@@ -21,7 +21,7 @@ export const deliverySummary = Type.Object(
     since: mark(
       here,
       moment(
-        `What is counted: attempts from here on. Later than asked for if a webhook had more than ${attemptsSummarized.toLocaleString('en')} attempts.`,
+        `What is counted: attempts from here on. Later than asked for if there were more than ${attemptsSummarizedMax.toLocaleString('en')} attempts, or one webhook had more than its equal share of them.`,
       ),
     ),
     until: mark(here, moment('Attempts before this.')),
@@ -53,12 +53,14 @@ export const deliverySummary = Type.Object(
 
 const millis = (us: number | null): number | null => (us === null ? null : us / 1_000)
 
-const outcomesOf = (row: OutcomeRow) => ({
+const outcomesOf = (row: Pick<OutcomeRow, keyof typeof none>) => ({
   succeeded: row.succeeded,
   failed: row.failed,
   p50_ms: millis(row.p50_us),
   p95_ms: millis(row.p95_us),
 })
+
+const none = { succeeded: 0, failed: 0, p50_us: null, p95_us: null }
 
 type Asked = { sinceMs: number; untilMs: number; bucketSeconds: number }
 
@@ -67,12 +69,11 @@ export function deliverySummaryOf(rows: readonly OutcomeRow[], { sinceMs, untilM
   const webhooks = rows.filter(({ webhook_id }) => webhook_id !== null)
   const buckets = rows.filter(({ at }) => at !== null)
   const [total] = rows.filter(({ at, webhook_id }) => at === null && webhook_id === null)
-  const cut = webhooks.filter(({ succeeded, failed }) => succeeded + failed >= attemptsSummarized)
   return {
-    since: isoTime(new Date(Math.max(sinceMs, ...cut.map(({ oldest_at }) => oldest_at!.getTime())))),
+    since: isoTime(new Date(Math.max(sinceMs, total?.cut_at?.getTime() ?? sinceMs))),
     until: isoTime(new Date(untilMs)),
     bucket_seconds: bucketSeconds,
-    ...outcomesOf(total!),
+    ...outcomesOf(total ?? none),
     buckets: buckets.map((row) => ({ at: isoTime(new Date(Number(row.at) * 1_000)), ...outcomesOf(row) })),
     webhooks: webhooks.map((row) => ({ webhook_id: row.webhook_id!, ...outcomesOf(row) })),
   }

@@ -1,13 +1,13 @@
 import Type, { type Static } from 'typebox'
 import type { Database } from '../../db/database.ts'
-import { Fault, invalid } from '../../kernel/faults.ts'
+import { Fault } from '../../kernel/faults.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type EventFilter, findPositions, type LoggedEvent, listEvents } from '../../store/delivery/event-log.ts'
 import { choice, chosen, mark } from '../basis.ts'
 import { readTypeFilter } from '../declared-event-types.ts'
 import { shownEventType } from '../event-type-schemas.ts'
 import { pageQuery } from '../lists.ts'
-import { momentDetail, parseMoment } from '../moments.ts'
+import { momentParameter } from '../moments.ts'
 import { type Route, route } from '../route.ts'
 import { createdAt } from '../schemas.ts'
 
@@ -126,8 +126,8 @@ async function readFilter(db: Database, query: Static<typeof listQuery>): Promis
   return {
     after: after ?? null,
     before: before ?? Number.MAX_SAFE_INTEGER,
-    since: readMoment('since', since),
-    until: readMoment('until', until),
+    since: momentParameter('since', since),
+    until: momentParameter('until', until),
     types: await readTypeFilter(db, event_types),
     order: order ?? 'desc',
   }
@@ -139,11 +139,4 @@ function pageRange({ after, before, order }: ReadFilter, key: string | null) {
   return order === 'asc'
     ? { after: Math.max(after ?? 0, Number(key)), before }
     : { after, before: Math.min(before, Number(key)) }
-}
-
-function readMoment(parameter: string, text: string | undefined): Date | null {
-  if (text === undefined) return null
-  const at = parseMoment(text)
-  if (at === null) throw invalid([{ parameter, detail: momentDetail }])
-  return at
 }

@@ -3,113 +3,106 @@ import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import { uuid7Floor } from '../../kernel/uuid7.ts'
 import type { HistoryRow } from './history.ts'
 
+/** Attempts of each webhook that a search looks at: a type that is rare must not read the whole history. */
+export const attemptsSearchedMax = 100_000
+
 export type OrganizationAttemptRow = HistoryRow & { webhook_id: WebhookId; url: string }
 
 export type AttemptFilter = {
   webhookId: WebhookId | null
-  status: string | null
+  status: HistoryRow['status'] | null
   types: readonly string[] | null
   sinceMs: number | null
   untilMs: number | null
-  /** One attempt only. */
-  id?: string | null
 }
 
-const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
-
-/** The ids of a time range: ids are times. */
-const idsOf = ({ sinceMs, untilMs }: { sinceMs: number | null; untilMs: number | null }) => ({
-  first: sinceMs === null ? uuid7Floor(0) : uuid7Floor(sinceMs),
-  end: untilMs === null ? afterAllIds : uuid7Floor(untilMs),
-})
+const lastMs = 2 ** 48 - 1
 
 /**
- * Attempts to all webhooks of the organization, newest first. Each webhook gives its newest ones from an index in that order, so a
- * page costs as many rows as it has, times the number of webhooks. Failed and interrupted attempts have an index of their own;
- * another filter that few attempts pass reads the time range.
+ * Attempts to all webhooks of the organization, newest first. The ids are found first, a few of each webhook; only those of this
+ * page are read with their bodies.
  */
 export const listOrganizationAttempts = (
   db: Database,
   orgId: OrgId,
-  { webhookId, status, types, id = null, ...range }: AttemptFilter,
+  { webhookId, status, types, sinceMs, untilMs }: AttemptFilter,
   { before, limit }: { before: string | null; limit: number },
 ) => {
-  const { first, end } = idsOf(range)
-  const below = before !== null && before < end ? before : end
+  // Before 1970 there are no ids.
+  const since = uuid7Floor(Math.max(0, sinceMs ?? 0))
+  const until = uuid7Floor(Math.max(0, untilMs ?? lastMs))
   return db<OrganizationAttemptRow[]>`
-    select r.*, w.id as webhook_id, w.url, e.id as event_id, e.type as event_type
-    from keyhook.webhooks w
-    cross join lateral (
-      (
-        select a.id, a.event_seq, a.attempt, a.status, a.started_at, a.duration_us, a.dns_us, a.connect_us, a.tls_us,
-          a.first_byte_us, a.address, a.request_headers, a.response_status, a.response_headers, a.response_body,
-          a.response_complete, a.error_code, a.error_detail, a.next_attempt_at
-        from keyhook.attempts a
-        where a.lane_id = w.lane_id and a.id < ${below}::uuid and a.id >= ${first}::uuid
-          and (${id}::uuid is null or a.id = ${id}::uuid) and (${status}::text is null or a.status = ${status})
-          and (${types}::text[] is null or exists (
+    with hooks as materialized (
+      select id, lane_id, url from keyhook.webhooks
+      where org_id = ${orgId} and deleted_at is null and (${webhookId}::text is null or id = ${webhookId})
+    ), found as materialized (
+      select h.id as webhook_id, h.lane_id, h.url, r.id
+      from hooks h cross join lateral (
+        (
+          select a.id from (
+            select id, status, event_seq from keyhook.attempts
+            where lane_id = h.lane_id and id >= ${since}::uuid and id < least(${until}::uuid, ${before}::uuid)
+            order by id desc limit ${attemptsSearchedMax}
+          ) a
+          where (${status}::text is null or a.status = ${status}) and (${types}::text[] is null or exists (
             select from keyhook.events e where e.org_id = ${orgId} and e.seq = a.event_seq and e.type = any (${types})
           ))
-        order by a.id desc limit ${limit}
-      )
-      union all
-      (
-        select f.id, f.event_seq, f.attempt, 'sending', f.started_at, null, null, null, null, null, null,
-          null, null, null, null, null, null, null, null
-        from keyhook.in_flight f
-        where f.lane_id = w.lane_id and f.id < ${below}::uuid and f.id >= ${first}::uuid
-          and (${id}::uuid is null or f.id = ${id}::uuid) and (${status}::text is null or ${status} = 'sending')
-          and (${types}::text[] is null or exists (
-            select from keyhook.events e where e.org_id = ${orgId} and e.seq = f.event_seq and e.type = any (${types})
-          ))
-        order by f.id desc limit ${limit}
-      )
-    ) r
-    join keyhook.events e on e.org_id = ${orgId} and e.seq = r.event_seq
-    where w.org_id = ${orgId} and w.deleted_at is null and (${webhookId}::text is null or w.id = ${webhookId})
-    order by r.id desc
-    limit ${limit}`
+          order by a.id desc limit ${limit}
+        )
+        union all
+        (
+          select f.id from keyhook.in_flight f
+          where f.lane_id = h.lane_id and f.id >= ${since}::uuid and f.id < least(${until}::uuid, ${before}::uuid)
+            and coalesce(${status}, 'sending') = 'sending' and (${types}::text[] is null or exists (
+              select from keyhook.events e where e.org_id = ${orgId} and e.seq = f.event_seq and e.type = any (${types})
+            ))
+          order by f.id desc limit ${limit}
+        )
+      ) r
+      order by r.id desc limit ${limit}
+    )
+    select x.webhook_id, x.url, x.id, coalesce(a.attempt, f.attempt) as attempt, coalesce(a.status, 'sending') as status,
+      coalesce(a.started_at, f.started_at) as started_at, a.duration_us, a.dns_us, a.connect_us, a.tls_us, a.first_byte_us,
+      a.address, a.request_headers, a.response_status, a.response_headers, a.response_body, a.response_complete,
+      a.error_code, a.error_detail, a.next_attempt_at, e.id as event_id, e.type as event_type, (
+        select u.url from keyhook.earlier_urls u
+        where u.lane_id = x.lane_id and u.until > coalesce(a.started_at, f.started_at) order by u.until limit 1
+      ) as earlier_url
+    from found x
+    left join keyhook.attempts a on a.lane_id = x.lane_id and a.id = x.id
+    left join keyhook.in_flight f on f.lane_id = x.lane_id and f.id = x.id
+    join keyhook.events e on e.org_id = ${orgId} and e.seq = coalesce(a.event_seq, f.event_seq)
+    order by x.id desc`
 }
 
-export type OutcomeRow = {
-  /** Start of the interval in seconds since 1970; null in other rows. */
-  at: string | null
-  webhook_id: WebhookId | null
-  succeeded: number
-  failed: number
-  p50_us: number | null
-  p95_us: number | null
-  oldest_at: Date | null
-}
-
-/** A webhook may have a million attempts a day; a summary counts the newest of them. */
-export const attemptsSummarized = 10_000
-
-/** Outcomes and durations: one row for all, one for each interval and one for each webhook with attempts. */
-export const summarizeAttempts = (
+/** One attempt, whichever webhook it was for. Null if it is not in the organization, or its webhook is deleted. */
+export const findOrganizationAttempt = async (
   db: Database,
   orgId: OrgId,
-  request: { webhookId: WebhookId | null; sinceMs: number; untilMs: number; bucketSeconds: number },
-) => {
-  const { first, end } = idsOf(request)
-  const { webhookId, bucketSeconds } = request
-  return db<OutcomeRow[]>`
-    with counted as materialized (
-      select w.id as webhook_id, a.status, a.duration_us, a.started_at,
-        (floor(extract(epoch from a.started_at) / ${bucketSeconds}) * ${bucketSeconds})::bigint as at
-      from keyhook.webhooks w
-      cross join lateral (
-        select status, duration_us, started_at from keyhook.attempts
-        where lane_id = w.lane_id and id >= ${first}::uuid and id < ${end}::uuid
-        order by id desc limit ${attemptsSummarized}
-      ) a
-      where w.org_id = ${orgId} and w.deleted_at is null and (${webhookId}::text is null or w.id = ${webhookId})
+  uuid: string,
+): Promise<OrganizationAttemptRow | null> => {
+  const [row] = await db<OrganizationAttemptRow[]>`
+    with ended as (
+      select a.* from keyhook.webhooks w join keyhook.attempts a on a.lane_id = w.lane_id and a.id = ${uuid}::uuid
+      where w.org_id = ${orgId} and w.deleted_at is null
+    ), flying as (
+      select f.* from keyhook.webhooks w join keyhook.in_flight f on f.lane_id = w.lane_id
+      where w.org_id = ${orgId} and w.deleted_at is null and f.id = ${uuid}::uuid
+    ), one as (
+      select lane_id, event_seq, id, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
+        address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
+        error_detail, next_attempt_at
+      from ended
+      union all
+      select lane_id, event_seq, id, attempt, 'sending', started_at, null, null, null, null, null,
+        null, null, null, null, null, null, null, null, null
+      from flying
     )
-    select at, webhook_id, count(*) filter (where status = 'succeeded')::int as succeeded,
-      count(*) filter (where status <> 'succeeded')::int as failed,
-      percentile_disc(0.5) within group (order by duration_us) as p50_us,
-      percentile_disc(0.95) within group (order by duration_us) as p95_us, min(started_at) as oldest_at
-    from counted
-    group by grouping sets ((), (at), (webhook_id))
-    order by at`
+    select o.*, w.id as webhook_id, w.url, e.id as event_id, e.type as event_type, (
+        select u.url from keyhook.earlier_urls u where u.lane_id = o.lane_id and u.until > o.started_at order by u.until limit 1
+      ) as earlier_url
+    from one o
+    join keyhook.webhooks w on w.org_id = ${orgId} and w.lane_id = o.lane_id
+    join keyhook.events e on e.org_id = ${orgId} and e.seq = o.event_seq`
+  return row ?? null
 }
