@@ -42,7 +42,11 @@ export default defineConfig({
     include: suite === 'long' ? longFiles : ['packages/*/test/**/*.test.ts'],
     exclude: suite === 'short' ? longFiles : [],
     // One PostgreSQL for the run; each file clones its own database from a migrated template.
-    globalSetup: ['packages/server/test/support/leftovers.ts', 'packages/server/test/support/postgres.ts'],
+    globalSetup: [
+      'packages/server/test/support/leftovers.ts',
+      'packages/server/test/support/postgres.ts',
+      'packages/console/test/support/chromium.ts',
+    ],
     // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one server.
     maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
     testTimeout: 30_000,

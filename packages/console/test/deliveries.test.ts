@@ -1,0 +1,103 @@
+import { createClient } from '@keyhook/client'
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { api, consoleUrl, inBrowser, member, openAs, orgId, owner } from './support/console-test.ts'
+
+const clientOf = () => createClient({ url: api.url, token: owner.token, organization: orgId })
+
+async function failingWebhook() {
+  let status = 503
+  const receiver = await receiverFor(() => ({ status, body: '{"error":"maintenance"}' }))
+  const client = clientOf()
+  const webhook = await client.webhooks.create({ url: receiver.url, event_types: ['invoice.paid'] })
+  return {
+    webhook,
+    receiver,
+    recover: () => {
+      status = 200
+    },
+    send: async () => (await client.webhooks.test(webhook.id, { event_type: 'invoice.paid' })).event_id,
+  }
+}
+
+const rows = (page: Page) => page.getByRole('list', { name: 'Attempts, newest first' }).getByRole('button')
+
+inBrowser('deliveries', () => {
+  test('an attempt appears without a reload, and opens with its reason, its timeline and a redelivery', async () => {
+    const { webhook, recover, receiver, send } = await failingWebhook()
+    const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
+    await page.getByRole('heading', { name: 'No attempt fits these filters' }).waitFor()
+    const eventId = await send()
+    await rows(page).first().click()
+    const panel = page.getByRole('complementary', { name: 'Attempt' })
+    await panel.getByText('The endpoint is not available.').waitFor()
+    await panel.getByText('"maintenance"').waitFor()
+    await panel.getByText(/Next attempt in (59:|1:00:)/).waitFor()
+    await panel.getByText(eventId).first().waitFor()
+    expect(page.url()).toContain('delivery=dlv_')
+
+    recover()
+    await panel.getByRole('button', { name: 'Redeliver' }).click()
+    await panel.getByRole('button', { name: 'Attempt 2' }).click()
+    await panel.getByText('Attempt 2, ').waitFor()
+    expect(receiver.received).toHaveLength(2)
+    await page.keyboard.press('Escape')
+    await panel.waitFor({ state: 'detached' })
+    await page.getByLabel('Outcome').selectOption('Failed')
+    await page.waitForURL(/status=failed/)
+    await rows(page).getByText('Failed · 503').waitFor()
+    expect(await rows(page).count()).toBe(1)
+    await page.goBack()
+    await rows(page).getByText('Succeeded · 200').waitFor()
+  })
+
+  test('a link to an attempt opens it, and an event is found by its id from anywhere', async () => {
+    const { webhook, send } = await failingWebhook()
+    const eventId = await send()
+    const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
+    await rows(page).first().click()
+    await page.waitForURL(/delivery=dlv_/)
+    const id = new URL(page.url()).searchParams.get('delivery')!
+    await page.goto(consoleUrl(`/deliveries?status=succeeded&delivery=${id}`))
+    await page.getByRole('complementary', { name: 'Attempt' }).getByText(eventId).first().waitFor()
+
+    await page.goto(consoleUrl('/keys'))
+    await page.getByRole('heading', { name: 'API keys', level: 1 }).waitFor()
+    await page.keyboard.press('Control+k')
+    await page.getByPlaceholder('Search, or paste an id…').fill(eventId)
+    await page.keyboard.press('Enter')
+    await page.waitForURL(consoleUrl(`/events/${eventId}`))
+    await page.getByText('Test event').waitFor()
+    expect(await page.getByText('This test event was for another webhook.').count()).toBeGreaterThan(0)
+  })
+
+  test('a recovery counts first, and sends again after it was confirmed', async () => {
+    const { webhook, receiver, recover, send } = await failingWebhook()
+    await send()
+    await expect.poll(() => receiver.received.length).toBe(1)
+    recover()
+    const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
+    await rows(page).first().waitFor()
+    await page.getByRole('button', { name: 'Recover' }).click()
+    const dialog = page.getByRole('dialog')
+    // The fields have minutes, so the attempt of this minute is after "now".
+    await dialog.getByLabel('Until').fill(new Date(Date.now() + 120_000).toISOString().slice(0, 16))
+    await dialog.getByRole('button', { name: 'Count' }).click()
+    await dialog.getByText('1 event did not arrive in this range.').waitFor()
+    expect(receiver.received).toHaveLength(1)
+    await dialog.getByRole('button', { name: 'Send 1 again' }).click()
+    await dialog.getByRole('heading', { name: 'Recovery finished' }).waitFor()
+    await expect.poll(() => receiver.received.length).toBe(2)
+  })
+
+  test('a member sees deliveries, and is not offered to send them again', async () => {
+    const { webhook, send } = await failingWebhook()
+    await send()
+    const page = await openAs(member, `/deliveries?webhook=${webhook.id}`)
+    await rows(page).first().click()
+    await page.getByRole('button', { name: 'Copy as curl' }).waitFor()
+    expect(await page.getByRole('button', { name: 'Redeliver' }).count()).toBe(0)
+    expect(await page.getByRole('button', { name: 'Recover' }).count()).toBe(0)
+  })
+})

@@ -1,0 +1,81 @@
+import { createServer, request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import { expect, onTestFinished, test } from 'vitest'
+import { api, consoleUrl, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
+
+inBrowser('a session', () => {
+  test('begins with a link that works once, and keeps nothing that a script could read', async () => {
+    const link = await signInLink(owner.userId)
+    const page = await newPage()
+    await page.goto(link)
+    await page.waitForURL(consoleUrl(''))
+    await page.getByRole('heading', { name: 'Acme', level: 1 }).waitFor()
+    const kept = await page.evaluate('[localStorage.length, sessionStorage.length, document.cookie]')
+    expect(kept).toEqual([0, 0, ''])
+    const [cookie] = await page.context().cookies()
+    expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict', path: '/console' })
+
+    const other = await newPage()
+    await other.goto(link)
+    await other.getByRole('alert').waitFor()
+    expect(await other.getByRole('alert').textContent()).toContain('works once')
+  })
+
+  test('ends with sign-out: the page asks to sign in, and the token is refused', async () => {
+    const page = await openAs(owner, '/keys')
+    let token = ''
+    page.on('request', (request) => {
+      token = request.headers().authorization ?? token
+    })
+    await page.reload()
+    await page.getByRole('heading', { name: 'No API keys yet' }).waitFor()
+    const status = async () =>
+      (await fetch(`${api.url}/api/v1/organizations`, { headers: { authorization: token } })).status
+    expect(await status()).toBe(200)
+    await page.getByRole('button', { name: /^Account/ }).click()
+    await page.getByRole('menuitem', { name: 'Sign out', exact: true }).click()
+    await page.getByRole('heading', { name: 'Sign in to Keyhook' }).waitFor()
+    expect(await status()).toBe(401)
+  })
+
+  test('works behind a proxy that adds a path', async () => {
+    const proxy = createServer((incoming, outgoing) => {
+      const path = incoming.url!.replace(/^\/keyhook/, '')
+      const upstream = httpRequest(
+        `${api.url}${path}`,
+        { method: incoming.method, headers: incoming.headers },
+        (answer) => {
+          outgoing.writeHead(answer.statusCode!, answer.headers)
+          answer.pipe(outgoing)
+        },
+      )
+      incoming.pipe(upstream)
+    })
+    await new Promise<void>((done) => proxy.listen(0, '127.0.0.1', done))
+    onTestFinished(() => void proxy.close().closeAllConnections())
+    const outside = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/keyhook`
+    const page = await newPage()
+    await page.goto((await signInLink(owner.userId)).replace(api.url, outside))
+    await page.waitForURL(`${outside}/console/${orgId}`)
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'API keys' }).click()
+    await page.waitForURL(`${outside}/console/${orgId}/keys`)
+    await page.reload()
+    await page.getByRole('heading', { name: 'No API keys yet' }).waitFor()
+    expect(await page.title()).toBe('API keys · Keyhook')
+  })
+
+  test('loads less than 250 kB of compressed JavaScript first', async () => {
+    const page = await openAs(owner, '')
+    const scripts: string[] = []
+    page.on('response', (response) => {
+      if (response.url().endsWith('.js')) scripts.push(response.url())
+    })
+    await page.reload()
+    await page.getByRole('heading', { name: 'Endpoints' }).waitFor()
+    const sizes = scripts.map(async (url) => gzipSync(await (await fetch(url)).arrayBuffer()).length)
+    const total = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
+    expect(total).toBeGreaterThan(50_000)
+    expect(total).toBeLessThan(250_000)
+  })
+})

@@ -1,0 +1,97 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { pino } from 'pino'
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest'
+import { createSignInLink } from '../../../server/src/http/console/sign-in.ts'
+import type { OrgId, UserId } from '../../../server/src/kernel/ids.ts'
+import { dispatcherAlone } from '../../../server/test/support/composed.ts'
+import { type Person, startApi, type TestApi } from '../../../server/test/support/installation.ts'
+import { deliveryEnvironment } from '../../../server/test/webhooks/support/delivery-test.ts'
+import { chromiumPath } from './chromium.ts'
+
+/*
+ * The built console in a real browser, against a real server with a dispatcher, for the tests of one file.
+ */
+
+export let api: TestApi
+export let orgId: OrgId
+export let owner: Person
+export let member: Person
+let browser: Browser
+let engine: Awaited<ReturnType<typeof dispatcherAlone>>
+let directory: string
+
+/** Like `describe`, with a browser; skipped without one. */
+export function inBrowser(name: string, tests: () => void): void {
+  describe.skipIf(chromiumPath === undefined)(name, () => {
+    beforeAll(start, 120_000)
+    afterAll(stop)
+    tests()
+  })
+}
+
+async function start(): Promise<void> {
+  directory = await mkdtemp(join(tmpdir(), 'keyhook-console-'))
+  // In a process of its own: vitest sets NODE_ENV, and then a build is one for development.
+  const viteArguments = [
+    'node_modules/vite/bin/vite.js',
+    'build',
+    'packages/console',
+    '--outDir',
+    directory,
+    '--logLevel',
+    'error',
+  ]
+  const cwd = join(import.meta.dirname, '../../../..')
+  await promisify(execFile)(process.execPath, viteArguments, { cwd, env: { ...process.env, NODE_ENV: 'production' } })
+  const environment = { ...deliveryEnvironment, KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1h' }
+  api = await startApi(environment, pino({ level: 'silent' }), directory)
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+  member = await api.person([{ orgId, role: 'member' }])
+  engine = await dispatcherAlone(api)
+  browser = await chromium.launch({ executablePath: chromiumPath!, args: ['--no-sandbox'] })
+}
+
+async function stop(): Promise<void> {
+  await browser.close()
+  await engine.stop()
+  await api.close()
+  await rm(directory, { recursive: true })
+}
+
+export const signInLink = (userId: UserId | null): Promise<string> =>
+  createSignInLink(api.db, userId).then((path) => `${api.url}${path}`)
+
+/** A page of a new browser session, closed with the test. It fails the test for any error in the console of the browser. */
+export async function newPage(options: BrowserContextOptions = {}): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
+  const page = await context.newPage()
+  page.setDefaultTimeout(10_000)
+  const errors: string[] = []
+  page.on('pageerror', (error) => errors.push(error.message))
+  page.on('console', (message) => {
+    // Chromium reports each answer of 4xx here; pages show those themselves.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) errors.push(message.text())
+  })
+  onTestFinished(async () => {
+    await context.close()
+    expect(errors).toEqual([])
+  })
+  return page
+}
+
+/** A page that is signed in, at a path below the organization. */
+export async function openAs(person: Person, path: string, options: BrowserContextOptions = {}): Promise<Page> {
+  const page = await newPage(options)
+  await page.goto(await signInLink(person.userId))
+  await page.waitForURL(`**/console/${orgId}`)
+  if (path !== '') await page.goto(consoleUrl(path))
+  return page
+}
+
+export const consoleUrl = (path: string): string => `${api.url}/console/${orgId}${path}`
