@@ -31,11 +31,10 @@ const paths = [
   '/invoices',
   '/audit',
 ]
+/** Each width and each theme. */
 const views = [
   { theme: 'light', width: 1280 },
   { theme: 'dark', width: 390 },
-  { theme: 'dark', width: 1280 },
-  { theme: 'light', width: 390 },
 ] as const
 
 async function fill(): Promise<string[]> {

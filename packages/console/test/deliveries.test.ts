@@ -33,7 +33,7 @@ inBrowser('deliveries', () => {
     const panel = page.getByRole('complementary', { name: 'Attempt' })
     await panel.getByText('The endpoint is not available.').waitFor()
     await panel.getByText('"maintenance"').waitFor()
-    await panel.getByText(/Next attempt in (59:|1:00:)/).waitFor()
+    await panel.getByText(/^Next attempt in [\d:]+$/).waitFor()
     await panel.getByText(eventId).first().waitFor()
     expect(page.url()).toContain('delivery=dlv_')
 
@@ -68,7 +68,7 @@ inBrowser('deliveries', () => {
     await page.getByPlaceholder('Search, or paste an id…').fill(eventId)
     await page.keyboard.press('Enter')
     await page.waitForURL(consoleUrl(`/events/${eventId}`))
-    await page.getByText('Test event').waitFor()
+    await page.getByText('Test event, ').waitFor()
     expect(await page.getByText('This test event was for another webhook.').count()).toBeGreaterThan(0)
   })
 

@@ -30,7 +30,7 @@ inBrowser('webhooks', () => {
     await page.getByRole('checkbox', { name: /invoice.paid/ }).check()
     await page.getByRole('button', { name: 'Create webhook' }).click()
     const dialog = page.getByRole('dialog')
-    const secret = await dialog.getByLabel('Signing secret').inputValue()
+    const secret = await dialog.getByLabel('Signing secret', { exact: true }).inputValue()
     await dialog.getByRole('tab', { name: 'Python' }).click()
     await dialog.getByText('hmac.compare_digest').waitFor()
     await dialog.getByRole('button', { name: 'Done' }).click()
@@ -65,7 +65,7 @@ inBrowser('webhooks', () => {
 
     await menu('Rotate secret')
     await dialog.getByRole('button', { name: 'Rotate secret' }).click()
-    const rotated = await dialog.getByLabel('Signing secret').inputValue()
+    const rotated = await dialog.getByLabel('Signing secret', { exact: true }).inputValue()
     expect(rotated).not.toBe(secret)
     await dialog.getByRole('button', { name: 'Done' }).click()
     await page.getByRole('button', { name: 'Use the new secret' }).click()
