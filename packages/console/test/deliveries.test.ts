@@ -44,7 +44,7 @@ inBrowser('deliveries', () => {
     expect(receiver.received).toHaveLength(2)
     await page.keyboard.press('Escape')
     await panel.waitFor({ state: 'detached' })
-    await page.getByLabel('Outcome').selectOption('Failed')
+    await page.getByLabel('Outcome', { exact: true }).selectOption('Failed')
     await page.waitForURL(/status=failed/)
     await rows(page).getByText('Failed · 503').waitFor()
     expect(await rows(page).count()).toBe(1)

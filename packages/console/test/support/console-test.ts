@@ -3,7 +3,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { pino } from 'pino'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest'
 import { createSignInLink } from '../../../server/src/http/console/sign-in.ts'
@@ -49,7 +48,7 @@ async function start(): Promise<void> {
   const cwd = join(import.meta.dirname, '../../../..')
   await promisify(execFile)(process.execPath, viteArguments, { cwd, env: { ...process.env, NODE_ENV: 'production' } })
   const environment = { ...deliveryEnvironment, KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1h' }
-  api = await startApi(environment, pino({ level: 'silent' }), directory)
+  api = await startApi(environment, undefined, directory)
   orgId = await api.organization()
   owner = await api.person([{ orgId, role: 'owner' }])
   member = await api.person([{ orgId, role: 'member' }])
