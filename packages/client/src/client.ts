@@ -7,6 +7,7 @@ import { eventTypes } from './resources/event-types.ts'
 import { events } from './resources/events.ts'
 import { invoices } from './resources/invoices.ts'
 import { keys } from './resources/keys.ts'
+import { invitations, members } from './resources/members.ts'
 import { organizations } from './resources/organizations.ts'
 import { restores } from './resources/restores.ts'
 import { webhooks } from './resources/webhooks.ts'
@@ -24,6 +25,8 @@ export function createClient(options: ClientOptions) {
   const api = createApi(createTransport(options), options.organization)
   return {
     organizations: organizations(api),
+    members: members(api),
+    invitations: invitations(api),
     keys: keys(api),
     webhooks: webhooks(api),
     deliveries: deliveries(api),

@@ -32,6 +32,14 @@ export type {
 } from './resources/events.ts'
 export type { Invoice, InvoiceLine, InvoiceSummary } from './resources/invoices.ts'
 export type { ApiKey, CreatedApiKey, NewApiKey, RevokedKeys } from './resources/keys.ts'
+export type {
+  CreatedInvitation,
+  Invitation,
+  MemberRole,
+  NewInvitation,
+  NewRole,
+  OrganizationMember,
+} from './resources/members.ts'
 export type { Organization } from './resources/organizations.ts'
 export type { CreatedRestore, NewRestore, Restore } from './resources/restores.ts'
 export type {

@@ -42,6 +42,15 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'GET /platform/v1/organizations/{org_id}/delivery-summary': ({ deliveries }) => deliveries.summary({ since: '' }),
   'GET /platform/v1/organizations/{org_id}/deliveries/{delivery_id}': ({ deliveries }) =>
     deliveries.get('{delivery_id}'),
+  'GET /platform/v1/organizations/{org_id}/members': ({ members }) => members.list().page(),
+  'PUT /platform/v1/organizations/{org_id}/members/{user_id}': ({ members }) =>
+    members.update('{user_id}', { role: 'admin' }),
+  'DELETE /platform/v1/organizations/{org_id}/members/{user_id}': ({ members }) => members.remove('{user_id}'),
+  'POST /platform/v1/organizations/{org_id}/invitations': ({ invitations }) =>
+    invitations.create({ email: 'a@example.com', role: 'member' }),
+  'GET /platform/v1/organizations/{org_id}/invitations': ({ invitations }) => invitations.list().page(),
+  'DELETE /platform/v1/organizations/{org_id}/invitations/{invitation_id}': ({ invitations }) =>
+    invitations.delete('{invitation_id}'),
   'GET /platform/v1/organizations/{org_id}/events': ({ events }) => events.list().page(),
   'GET /platform/v1/organizations/{org_id}/events/stream': ({ events }) =>
     // It is refused, because the answer here is no stream.

@@ -127,6 +127,19 @@ create table keyhook.console_links (
   expires_at  timestamptz not null
 );
 
+-- Invitations to an organization, until they are accepted, withdrawn or expired. The link holds the secret.
+create table keyhook.invitations (
+  org_id      text collate "C" not null references keyhook.organizations,
+  id          text collate "C" not null,
+  email       text not null,
+  role        text not null check (role in ('owner', 'admin', 'member')),
+  secret_hash bytea not null unique check (length(secret_hash) = 32),
+  created_by  text collate "C" not null references keyhook.users,
+  created_at  timestamptz not null default now(),
+  expires_at  timestamptz not null,
+  primary key (org_id, id)
+);
+
 -- Who changed what.
 create table keyhook.audit_entries (
   org_id     text collate "C" not null references keyhook.organizations,

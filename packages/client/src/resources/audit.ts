@@ -3,6 +3,8 @@ import type { List } from '../list.ts'
 
 export type AuditAction =
   | 'organization.created'
+  | 'member.invited'
+  | 'invitation.withdrawn'
   | 'member.added'
   | 'member.role_changed'
   | 'member.removed'

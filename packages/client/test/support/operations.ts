@@ -65,6 +65,12 @@ export type Offered = {
     query: Snake<Exclude<keyof SummaryOptions, keyof ListOptions>>
   }
   'GET /platform/v1/organizations/{org_id}/deliveries/{delivery_id}': Call<Api['deliveries']['get']>
+  'GET /platform/v1/organizations/{org_id}/members': Call<Api['members']['list']>
+  'PUT /platform/v1/organizations/{org_id}/members/{user_id}': Call<Api['members']['update'], 1>
+  'DELETE /platform/v1/organizations/{org_id}/members/{user_id}': Call<Api['members']['remove']>
+  'POST /platform/v1/organizations/{org_id}/invitations': Call<Api['invitations']['create'], 0>
+  'GET /platform/v1/organizations/{org_id}/invitations': Call<Api['invitations']['list']>
+  'DELETE /platform/v1/organizations/{org_id}/invitations/{invitation_id}': Call<Api['invitations']['delete']>
   'GET /platform/v1/organizations/{org_id}/events': Call<Api['events']['list']>
   'GET /platform/v1/organizations/{org_id}/events/stream': Call<Api['events']['stream']>
   'GET /platform/v1/organizations/{org_id}/events/{event_id}': Call<Api['events']['get']>

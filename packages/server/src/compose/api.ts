@@ -105,6 +105,7 @@ export function composeApi(
     issueToken: ({ userId, ...session }) =>
       local.issue({ subject: userId ?? 'operator', operator: userId === null, ...session }),
     publicUrl: config.publicUrl,
+    hasOpenId: config.oidcIssuer !== null,
     directory: parts.consoleDirectory,
     log,
   })

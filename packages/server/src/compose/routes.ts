@@ -10,7 +10,9 @@ import { organizationDeliveryRoutes } from '../http/platform/deliveries.ts'
 import { eventLogRoutes } from '../http/platform/event-log.ts'
 import { eventStreamRoutes } from '../http/platform/event-stream.ts'
 import { eventTypeRoutes } from '../http/platform/event-types.ts'
+import { invitationRoutes } from '../http/platform/invitations.ts'
 import { invoiceRoutes } from '../http/platform/invoices.ts'
+import { memberRoutes } from '../http/platform/members.ts'
 import { restoreRoutes } from '../http/platform/restores.ts'
 import { webhookEventRoutes } from '../http/platform/webhook-events.ts'
 import { webhookSendingRoutes } from '../http/platform/webhook-sending.ts'
@@ -76,6 +78,8 @@ export function composeRoutes(
     ...webhookEventRoutes({ db }),
     ...eventTypeRoutes({ db }),
     ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
+    ...memberRoutes({ db, holdOrganization }),
+    ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax }),
     ...backupRoutes({

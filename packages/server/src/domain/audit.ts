@@ -3,6 +3,8 @@ import type { Id, KeyId, OrgId, UserId } from '../kernel/ids.ts'
 /** Every change that is recorded in the audit log. */
 export const auditActions = [
   'organization.created',
+  'member.invited',
+  'invitation.withdrawn',
   'member.added',
   'member.role_changed',
   'member.removed',

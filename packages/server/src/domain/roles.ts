@@ -7,6 +7,8 @@ export type Reach = 'all' | 'own' | 'none'
 
 export const permissionTable = {
   'organizations:read': { owner: 'all', admin: 'all', member: 'all' },
+  'members:read': { owner: 'all', admin: 'all', member: 'all' },
+  'members:manage': { owner: 'all', admin: 'all', member: 'none' },
   'keys:create': { owner: 'all', admin: 'all', member: 'own' },
   'keys:read': { owner: 'all', admin: 'all', member: 'own' },
   'keys:revoke': { owner: 'all', admin: 'all', member: 'own' },

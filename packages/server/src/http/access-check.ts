@@ -41,7 +41,7 @@ function operatorCheck({ authenticate }: Deps): AccessCheck {
 }
 
 function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: Deps): AccessCheck {
-  const refusesKeys = keysRequireLogin && isKeyManagement(route.needs)
+  const refusesKeys = route.refusesKeys || (keysRequireLogin && isKeyManagement(route.needs))
   const inOrganization = route.path.includes(':orgId')
 
   function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {

@@ -18,6 +18,12 @@ const known = {
   restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst', basis: chosen(59) },
   invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv', basis: chosen(62) },
   userId: { name: 'user_id', description: 'The `id` of the user.', prefix: 'usr', basis: chosen(95) },
+  invitationId: {
+    name: 'invitation_id',
+    description: 'The `id` of the invitation.',
+    prefix: 'ivt',
+    basis: chosen(106),
+  },
   tokenId: { name: 'token_id', description: 'The `id` of the token.', prefix: 'tok', basis: chosen(97) },
 } as const satisfies Record<string, PathParameter>
 

@@ -16,6 +16,7 @@ export type IdPrefix =
   | 'rst'
   | 'inv'
   | 'ses'
+  | 'ivt'
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
 export type OrgId = Id<'org'>
@@ -27,6 +28,7 @@ export type BackupId = Id<'bak'>
 export type RestoreId = Id<'rst'>
 export type InvoiceId = Id<'inv'>
 export type OperatorTokenId = Id<'tok'>
+export type InvitationId = Id<'ivt'>
 export type SessionId = Id<'ses'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>

@@ -60,3 +60,24 @@ export const organizationsOfUser = async (tx: Transaction, userId: UserId): Prom
   const rows = await tx<{ org_id: OrgId }[]>`select org_id from keyhook.memberships where user_id = ${userId}`
   return rows.map((row) => row.org_id)
 }
+
+export type MemberRow = { user_id: UserId; email: string; name: string | null; role: Role; created_at: Date }
+
+export const listMembersOf = (
+  db: Database | Transaction,
+  orgId: OrgId,
+  { before, limit, userId = null }: { before: string | null; limit: number; userId?: UserId | null },
+) => db<MemberRow[]>`
+  select m.user_id, u.email, u.name, m.role, m.created_at
+  from keyhook.memberships m join keyhook.users u on u.id = m.user_id
+  where m.org_id = ${orgId} and (${before}::text is null or m.user_id < ${before})
+    and (${userId}::text is null or m.user_id = ${userId})
+  order by m.user_id desc limit ${limit}`
+
+/** Call it with the organization locked, or another request removes the last one at the same time. */
+export const countOtherOwners = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<number> => {
+  const [row] = await tx<{ count: number }[]>`
+    select count(*)::int as count from keyhook.memberships
+    where org_id = ${orgId} and role = 'owner' and user_id <> ${userId}`
+  return row!.count
+}

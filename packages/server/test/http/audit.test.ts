@@ -71,7 +71,8 @@ describe.each(['login', 'key'])('by %s', (kind) => {
     const actor = { kind, user_id: api.owner.userId, credential, address: '127.0.0.1' }
     const changing = routesOf(api).filter((one) => one.audit !== null && one.needs !== 'operator')
     expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(changes).sort())
-    for (const route of changing) {
+    // Those that take a login token only write no entry for a key.
+    for (const route of changing.filter((one) => kind === 'login' || !one.refusesKeys)) {
       const change = await changes[`${route.method} ${route.path}`]!(token)
       const { left, result } = await leftBy(change)
       const { target, details } = result
@@ -183,7 +184,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
       const before = [await countRows(api.db), await state()]
       // Fails when the transaction commits: an entry that was written outside of it would survive.
       const trigger = (table: string) => `
-      create constraint trigger refuse after insert or update on keyhook.${table}
+      create constraint trigger refuse after insert or update or delete on keyhook.${table}
       deferrable initially deferred for each row execute function keyhook.refuse()`
       await api.db.unsafe(`
       create function keyhook.refuse() returns trigger language plpgsql as $$ begin raise 'not today'; end $$;
@@ -198,6 +199,8 @@ describe('a change whose audit entry cannot be written does not happen', () => {
   )
 
   const tables = [
+    'memberships',
+    'invitations',
     'api_keys',
     'webhooks',
     'lanes',
@@ -211,6 +214,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
 
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
+      (select array_agg(role order by user_id) from keyhook.memberships) as roles,
       (select array_agg(w order by id) from keyhook.webhooks w) as webhooks,
       (select array_agg(paused_until order by id) from keyhook.lanes) as pauses,
       (select array_agg(status order by id) from keyhook.databases) as databases,

@@ -93,6 +93,14 @@ const letIn = (route: Route): number[] => {
   return subordinate ? [404] : [200, 202, 204]
 }
 
+/** Whether a caller with a role is answered 403 in the organization. */
+function hiddenFrom(route: Route, caller: string): boolean {
+  if (route.needs === 'operator') return false
+  const role = caller.replace('key of ', '')
+  const isRefusedKey = caller.startsWith('key of ') && route.refusesKeys === true
+  return isRefusedKey || (permissionTable[route.needs] as Record<string, string>)[role] === 'none'
+}
+
 function expected(route: Route, caller: string): number[] {
   if (['no token', 'garbage', 'revoked key'].includes(caller)) return [401]
   const isKey = caller.startsWith('key of ')
@@ -104,7 +112,7 @@ function expected(route: Route, caller: string): number[] {
   if (!route.path.includes(':orgId')) return letIn(route)
   const role = caller.replace('key of ', '')
   if (!(roles as readonly string[]).includes(role)) return [404]
-  return permissionTable[route.needs][role as Role] === 'none' ? [403] : letIn(route)
+  return hiddenFrom(route, caller) ? [403] : letIn(route)
 }
 
 test('every route answers every kind of caller as the permission table says', async () => {
@@ -120,7 +128,8 @@ test('every route answers every kind of caller as the permission table says', as
       if (!wanted.includes(reply.status)) {
         wrong.push(`${route.method} ${route.path} as ${caller}: ${reply.status}, not ${wanted.join(' or ')}`)
       }
-      if (reply.status === 403) expect(reply.headers.get('www-authenticate')).toContain(`scope="${route.needs}"`)
+      const scope = caller.startsWith('key of ') && route.refusesKeys ? 'login' : route.needs
+      if (reply.status === 403) expect(reply.headers.get('www-authenticate')).toContain(`scope="${scope}"`)
       if (reply.status === 401) expect(reply.headers.get('www-authenticate')).toMatch(/^Bearer realm/)
     }
   }
@@ -168,13 +177,11 @@ test('nothing is served besides the route table, the console, the public pages a
   // The tree has a wildcard without the slash before it.
   const console = [
     ...['GET /console', 'GET /console*', 'POST /console/session', 'POST /console/token'],
+    ...['POST /console/invitation', 'POST /console/invitation-preview', 'GET /console/config.json'],
     ...['DELETE /console/session', 'DELETE /console/sessions'],
   ]
   expect([...served].sort()).toEqual([...listed, ...open, ...console].sort())
 })
-
-const hiddenFrom = (route: Route, role: string): boolean =>
-  route.needs !== 'operator' && (permissionTable[route.needs] as Record<string, string>)[role] === 'none'
 
 const bytesOf = (reply: Reply): string =>
   JSON.stringify([reply.status, [...reply.headers].filter(([name]) => name !== 'date'), reply.text])
@@ -185,8 +192,7 @@ describe('the id of another organization, an unknown id and an invalid id are an
   test.each(['owner', 'member', 'key of admin', 'stranger'])('for %s', async (caller) => {
     for (const route of routes.filter((one) => one.needs !== 'operator')) {
       const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
-      const role = caller.replace('key of ', '')
-      const hidden = hiddenFrom(route, role)
+      const hidden = hiddenFrom(route, caller)
       for (const name of names) {
         // A role without the permission gets 403 in its own organization, whatever the rest of the path names.
         if (name !== 'orgId' && hidden) continue

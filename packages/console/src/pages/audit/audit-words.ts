@@ -3,6 +3,8 @@ import type { AuditAction } from '@keyhook/client'
 /** Each action in words, in the order of the filter. */
 export const actionTexts: Record<AuditAction, string> = {
   'organization.created': 'Organization created',
+  'member.invited': 'Member invited',
+  'invitation.withdrawn': 'Invitation withdrawn',
   'member.added': 'Member added',
   'member.role_changed': 'Role changed',
   'member.removed': 'Member removed',

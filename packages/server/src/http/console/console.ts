@@ -3,7 +3,6 @@ import type { Logger } from 'pino'
 import Type, { type Static } from 'typebox'
 import type { Database } from '../../db/database.ts'
 import { permissionsOf } from '../../domain/roles.ts'
-import { Fault } from '../../kernel/faults.ts'
 import type { SessionId, UserId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import {
@@ -15,7 +14,9 @@ import {
 } from '../../store/console-sessions.ts'
 import { clientAddress } from '../request-log.ts'
 import { checkOrigin, clearSession, sessionSecret, setSession } from './cookie.ts'
+import { linkInvalid, sessionRequired } from './faults.ts'
 import { addConsoleFiles } from './files.ts'
+import { acceptInvitation, invitationShown } from './invitation.ts'
 import { exchangeLink, secretHash } from './sign-in.ts'
 
 /** Tokens are accepted a minute longer, for clocks that differ: five minutes in all. */
@@ -26,12 +27,20 @@ export type ConsoleDeps = {
   /** Issues a login token of a session; `userId` is null for the operator. */
   issueToken(request: { userId: UserId | null; sessionId: SessionId; ttlSeconds: number }): Promise<string>
   publicUrl: string | null
+  /** People are known to an OpenID issuer, and sign in there. */
+  hasOpenId: boolean
   /** Where the built console is; null if it is not there. */
   directory: string | null
   log: Logger
 }
 
+const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user USER" makes another one.'
+
 const linkBody = Type.Object({ link: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+
+const invitationBody = Type.Object({ invitation: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+type InvitationBody = { Body: Static<typeof invitationBody> }
+const usedInvitation = 'The invitation was accepted or withdrawn, or is older than seven days. Ask for another one.'
 
 /**
  * The web console: its files, and the only requests that a cookie authenticates. All of them are below `/console`. Everything else
@@ -63,7 +72,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     async (request, reply) => {
       checkOrigin(request, publicUrl)
       const session = await exchangeLink(db, request.body.link, sessionSecret(request))
-      if (session === null) throw linkInvalid()
+      if (session === null) throw linkInvalid(usedLink)
       signedIn(request, reply, session.userId, session.secret)
       return reply.code(204).send()
     },
@@ -93,6 +102,34 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       permissions: permissionsOf(role),
     }))
 
+  app.post<InvitationBody>(
+    '/console/invitation-preview',
+    { schema: { body: invitationBody } },
+    async (request, reply) => {
+      checkOrigin(request, publicUrl)
+      const shown = await invitationShown(db, request.body.invitation)
+      if (shown === null) throw linkInvalid(usedInvitation)
+      return reply.send(shown)
+    },
+  )
+
+  app.post<InvitationBody>('/console/invitation', { schema: { body: invitationBody } }, async (request, reply) => {
+    checkOrigin(request, publicUrl)
+    const cookie = sessionSecret(request)
+    const session = cookie === null ? null : await useSession(db, secretHash(cookie))
+    const accepted = await acceptInvitation(db, {
+      secret: request.body.invitation,
+      userId: session?.user_id ?? null,
+      cookie,
+      address: clientAddress(request),
+      mayCreateUser: !deps.hasOpenId,
+    })
+    if (accepted === null) throw linkInvalid(usedInvitation)
+    if (accepted.secret !== null) signedIn(request, reply, accepted.userId, accepted.secret)
+    return reply.send({ organization_id: accepted.orgId })
+  })
+
+  app.get('/console/config.json', async (_request, reply) => reply.send({ openid: deps.hasOpenId }))
   app.delete('/console/session', (request, reply) => signOut(request, reply, endSession))
   app.delete('/console/sessions', (request, reply) => signOut(request, reply, endAllSessions))
   addConsoleFiles(app, deps.directory)
@@ -102,15 +139,3 @@ const whoIs = ({ user_id: id, email, name }: SessionRow) => ({
   operator: id === null,
   user: id === null ? null : { id, email, name },
 })
-
-const sessionRequired = (): Fault =>
-  new Fault('console.session_required', {
-    public: 'Nobody is signed in here, or the session has ended.',
-    // RFC 9110, 15.5.2: a 401 names a scheme. There is no registered one for cookies.
-    headers: { 'www-authenticate': 'Cookie realm="keyhook console"' },
-  })
-
-const linkInvalid = (): Fault =>
-  new Fault('console.link_invalid', {
-    public: 'A link works once, for ten minutes. "npx keyhook console link --user USER" makes another one.',
-  })

@@ -7,7 +7,7 @@ import { endSession, insertLink, insertSession, takeLink } from '../../store/con
 export const linkMinutes = 10
 
 /** The secret of a cookie or a link. Only its hash is stored. */
-const newSecret = () => randomBytes(32).toString('base64url')
+export const newSecret = () => randomBytes(32).toString('base64url')
 export const secretHash = (secret: string): Buffer => hash('sha256', secret, 'buffer')
 
 /** A path below the address of the server. The secret is in the fragment, which no browser sends: it is in no log of a server. */
@@ -25,7 +25,7 @@ export const exchangeLink = (db: Database, link: string, cookie: string | null) 
   })
 
 /** Always with a new secret: a cookie that somebody else has set must not become a session. */
-async function openSession(tx: Transaction, userId: UserId | null, cookie: string | null): Promise<string> {
+export async function openSession(tx: Transaction, userId: UserId | null, cookie: string | null): Promise<string> {
   const secret = newSecret()
   // The browser forgets the cookie that it had.
   if (cookie !== null) await endSession(tx, secretHash(cookie))

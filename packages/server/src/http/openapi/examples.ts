@@ -19,6 +19,15 @@ export const exampleEvent = { id: eventId, timestamp: createdAt }
 
 const webhook = { id: webhookId, url, event_types: ['database.created', 'database.failed'], created_at: createdAt }
 
+const invitation = {
+  id: 'ivt_01m7n2bkb1esqrxng4zjy1g1xd',
+  email: 'grace@example.com',
+  role: 'member',
+  created_by: userId,
+  created_at: createdAt,
+  expires_at: '2026-02-07T12:00:00.000Z',
+}
+
 const webhookDetails = {
   ...webhook,
   description: 'Orders to the warehouse',
@@ -143,6 +152,20 @@ export const recordExamples: Record<string, Json> = {
       timestamp: createdAt,
       data: { database_id: databaseId, name: 'orders' },
     },
+  },
+  OrganizationMember: {
+    user_id: userId,
+    email: 'grace@example.com',
+    name: 'Grace',
+    role: 'admin',
+    created_at: createdAt,
+  },
+  NewRole: { role: 'admin' },
+  NewInvitation: { email: 'grace@example.com', role: 'member' },
+  Invitation: invitation,
+  CreatedInvitation: {
+    ...invitation,
+    link: 'https://keyhook.example.com/console/invitation#ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE',
   },
   RevokedApiKeys: { revoked: [keyId] },
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },

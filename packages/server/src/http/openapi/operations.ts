@@ -55,6 +55,7 @@ const decisionOfSubject: Record<string, number> = {
   databases: 61,
   backups: 61,
   invoices: 61,
+  members: 106,
   audit: 31,
   events: 82,
 }

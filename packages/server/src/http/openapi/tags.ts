@@ -1,5 +1,6 @@
 const descriptions = {
   Organizations: 'The organizations that the caller can reach.',
+  Members: 'Who belongs to the organization, and who is invited.',
   'API keys': 'Keys that authenticate as the user who created them, with the current role of that user.',
   Webhooks: 'HTTPS endpoints that receive signed events, and the record of every delivery attempt.',
   'Webhook settings': 'What a webhook is for, its limits, its secrets, and how its deliveries go.',
@@ -24,7 +25,17 @@ export const tagGroups: { name: string; tags: Tag[] }[] = [
   { name: 'Published interface', tags: ['Organizations', 'API keys', 'Webhooks', 'Events'] },
   {
     name: 'Platform',
-    tags: ['Webhook settings', 'Redelivery', 'Event log', 'Databases', 'Backups', 'Restores', 'Invoices', 'Audit log'],
+    tags: [
+      'Members',
+      'Webhook settings',
+      'Redelivery',
+      'Event log',
+      'Databases',
+      'Backups',
+      'Restores',
+      'Invoices',
+      'Audit log',
+    ],
   },
   { name: 'Operation', tags: ['Operator', 'Service'] },
 ]

@@ -162,6 +162,27 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: { ...stretch, recovery: body.id } }
       }
     },
+    'PUT /platform/v1/organizations/:orgId/members/:userId': async (token) => {
+      const { userId } = await api.person([{ orgId: api.orgId, role: 'member' }])
+      return async () => {
+        await call(`${platform()}/members/${userId}`, { token, method: 'PUT', body: { role: 'admin' } })
+        return { target: userId, details: { from: 'member', to: 'admin' } }
+      }
+    },
+    'DELETE /platform/v1/organizations/:orgId/members/:userId': async (token) => {
+      const { userId } = await api.person([{ orgId: api.orgId, role: 'member' }])
+      return async () => ({ ...(await remove(`${platform()}/members`, token, userId)), details: { role: 'member' } })
+    },
+    'POST /platform/v1/organizations/:orgId/invitations': async (token) => async () => {
+      const invited = { email: 'grace@example.com', role: 'member' }
+      const { body } = await post<Made>(`${platform()}/invitations`, token, invited)
+      return { target: body.id, details: invited }
+    },
+    'DELETE /platform/v1/organizations/:orgId/invitations/:invitationId': async (token) => {
+      const invited = { email: 'grace@example.com', role: 'member' }
+      const { body } = await post<Made>(`${platform()}/invitations`, api.owner.token, invited)
+      return async () => ({ ...(await remove(`${platform()}/invitations`, token, body.id)), details: invited })
+    },
     'POST /platform/v1/organizations/:orgId/databases': async (token) => async () => {
       const { body } = await post<Made>(`${platform()}/databases`, token, { name: 'shop' })
       return { target: body.id, details: { name: 'shop' } }

@@ -1,0 +1,49 @@
+import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { List } from '../list.ts'
+
+export type MemberRole = 'owner' | 'admin' | 'member'
+
+export type OrganizationMember = {
+  user_id: string
+  email: string
+  name: string | null
+  role: MemberRole
+  created_at: string
+}
+
+export type NewRole = { role: MemberRole }
+export type NewInvitation = { email: string; role: MemberRole }
+
+export type Invitation = {
+  id: string
+  email: string
+  role: MemberRole
+  created_by: string
+  created_at: string
+  expires_at: string
+}
+
+/** `link` is shown here and never again. Without a public address of the server it starts with `/console`. */
+export type CreatedInvitation = Invitation & { link: string }
+
+export const members = (api: Api) => ({
+  list: (options: ListOptions = {}): List<OrganizationMember> => api.list(api.platform(options, 'members'), options),
+
+  update: async (userId: string, changes: NewRole, options: OrganizationOptions = {}): Promise<OrganizationMember> =>
+    api.change('PUT', api.platform(options, 'members', userId), changes, options),
+
+  remove: async (userId: string, options: OrganizationOptions = {}): Promise<void> =>
+    api.erase(api.platform(options, 'members', userId), options),
+})
+
+export const invitations = (api: Api) => ({
+  /** Never repeated by itself: when the answer is lost, withdraw the invitation that you find in the list. */
+  create: async (invitation: NewInvitation, options: CreationOptions = {}): Promise<CreatedInvitation> =>
+    api.createSecret(api.platform(options, 'invitations'), invitation, options),
+
+  /** Those that nobody has accepted yet. */
+  list: (options: ListOptions = {}): List<Invitation> => api.list(api.platform(options, 'invitations'), options),
+
+  delete: async (id: string, options: OrganizationOptions = {}): Promise<void> =>
+    api.erase(api.platform(options, 'invitations', id), options),
+})

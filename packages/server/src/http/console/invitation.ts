@@ -1,0 +1,62 @@
+import type { Database, Transaction } from '../../db/database.ts'
+import type { Actor } from '../../domain/audit.ts'
+import { Fault } from '../../kernel/faults.ts'
+import { newId, type UserId } from '../../kernel/ids.ts'
+import { recordAudit } from '../../store/audit.ts'
+import { deleteInvitation, type FoundInvitation, findInvitation } from '../../store/invitations.ts'
+import { listMembersOf, setMembership } from '../../store/memberships.ts'
+import { lockOrganization } from '../../store/organizations.ts'
+import { findUserByEmail, insertUser } from '../../store/users.ts'
+import { sessionRequired } from './faults.ts'
+import { openSession, secretHash } from './sign-in.ts'
+
+/** What a person sees before accepting. */
+export const invitationShown = async (db: Database, secret: string) => {
+  const found = await findInvitation(db, secretHash(secret))
+  return found && { organization: found.organization, email: found.email, role: found.role }
+}
+
+type Accepting = {
+  secret: string
+  /** Who is signed in; null if nobody is. */
+  userId: UserId | null
+  cookie: string | null
+  address: string
+  /** Whether a person who is not signed in may become a new user. With an OpenID issuer, that issuer knows the people. */
+  mayCreateUser: boolean
+}
+
+/**
+ * Adds the user who is signed in to the organization. If nobody is, a new user with the invited address joins and is signed in, but
+ * never an existing one: whoever made the link could otherwise sign in as any user. Null for a link that does not work.
+ */
+export const acceptInvitation = (db: Database, accepting: Accepting) =>
+  db.begin(async (tx) => {
+    const found = await findInvitation(tx, secretHash(accepting.secret))
+    if (found === null) return null
+    await lockOrganization(tx, found.org_id)
+    // Two requests with one link: the second finds nothing to delete.
+    if ((await deleteInvitation(tx, found.org_id, found.id)) === null) return null
+    const userId = accepting.userId ?? (await newUser(tx, found, accepting))
+    await join(tx, found, { kind: 'login', userId, tokenId: null, address: accepting.address })
+    const secret = accepting.userId === null ? await openSession(tx, userId, accepting.cookie) : null
+    return { userId, orgId: found.org_id, secret }
+  })
+
+async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitation, actor: Actor & { userId: UserId }) {
+  const { userId } = actor
+  const [already] = await listMembersOf(tx, orgId, { before: null, limit: 1, userId })
+  if (already !== undefined) throw new Fault('conflict', { public: 'You are a member of this organization already.' })
+  await setMembership(tx, orgId, userId, role)
+  const details = { from: null, to: role, invitation: id }
+  await recordAudit(tx, { orgId, action: 'member.added', actor, targetId: userId, details })
+}
+
+async function newUser(tx: Transaction, { email }: FoundInvitation, { mayCreateUser }: Accepting): Promise<UserId> {
+  if (!mayCreateUser || (await findUserByEmail(tx, email)) !== null) {
+    throw sessionRequired('Sign in first, and then open the link again.')
+  }
+  const id = newId('usr')
+  await insertUser(tx, { id, email, name: null, subject: null })
+  return id
+}

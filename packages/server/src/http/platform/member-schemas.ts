@@ -1,0 +1,76 @@
+import Type from 'typebox'
+import { type Role, roles } from '../../domain/roles.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
+import type { InvitationRow } from '../../store/invitations.ts'
+import type { MemberRow } from '../../store/memberships.ts'
+import { chosen, mark } from '../basis.ts'
+import { createdAt, id, moment, nullable } from '../schemas.ts'
+
+export const here = chosen(106)
+
+const role = () => mark(here, Type.Enum([...roles], { description: 'What the user may do in the organization.' }))
+
+export const member = Type.Object(
+  {
+    user_id: mark(here, id('usr', 'The user.')),
+    email: mark(here, Type.String({ description: 'The e-mail address of the user.' })),
+    name: mark(here, nullable(Type.String({ description: 'The name of the user.' }))),
+    role: role(),
+    created_at: mark(here, moment('Since when the user belongs to the organization.')),
+  },
+  { $id: 'OrganizationMember', additionalProperties: false },
+)
+
+export const memberOf = ({ user_id, email, name, role, created_at }: MemberRow) => ({
+  user_id,
+  email,
+  name,
+  role,
+  created_at: isoTime(created_at),
+})
+
+export const newRole = Type.Object({ role: role() }, { $id: 'NewRole', additionalProperties: false })
+
+export const newInvitation = Type.Object(
+  {
+    email: mark(
+      here,
+      Type.String({
+        maxLength: 255,
+        pattern: '^[^\\s@\\x00-\\x1f\\x7f]+@[^\\s@\\x00-\\x1f\\x7f]+$',
+        description: 'Whom you invite. Nothing is sent there: pass on the link yourself.',
+        examples: ['grace@example.com'],
+      }),
+    ),
+    role: role(),
+  },
+  { $id: 'NewInvitation', additionalProperties: false },
+)
+
+const invitationFields = {
+  id: mark(here, id('ivt', 'The invitation.')),
+  email: mark(here, Type.String({ description: 'Who is invited.' })),
+  role: role(),
+  created_by: mark(here, id('usr', 'Who invites.')),
+  created_at: mark(here, createdAt()),
+  expires_at: mark(here, moment('Until then the link works.')),
+}
+
+export const invitation = Type.Object(invitationFields, { $id: 'Invitation', additionalProperties: false })
+
+export const createdInvitation = Type.Object(
+  {
+    ...invitationFields,
+    link: mark(here, Type.String({ description: 'The link to accept it, once. Shown only here.' })),
+  },
+  { $id: 'CreatedInvitation', additionalProperties: false },
+)
+
+export const invitationOf = ({ id, email, role, created_by, created_at, expires_at }: InvitationRow) => ({
+  id,
+  email,
+  role: role satisfies Role,
+  created_by,
+  created_at: isoTime(created_at),
+  expires_at: isoTime(expires_at),
+})
