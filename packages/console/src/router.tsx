@@ -85,6 +85,17 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import('./pages/audit/audit-page.tsx'), 'AuditPage'),
 })
 
+const members = createRoute({
+  ...inOrganization,
+  path: 'members',
+  component: lazyRouteComponent(() => import('./pages/members/members-page.tsx'), 'MembersPage'),
+})
+const settings = createRoute({
+  ...inOrganization,
+  path: 'settings',
+  component: lazyRouteComponent(() => import('./pages/settings/settings-page.tsx'), 'SettingsPage'),
+})
+
 const routeTree = root.addChildren([
   start,
   organization.addChildren([
@@ -101,6 +112,8 @@ const routeTree = root.addChildren([
     invoices,
     invoice,
     audit,
+    members,
+    settings,
   ]),
 ])
 

@@ -49,6 +49,14 @@ export async function signOut(everywhere: boolean): Promise<void> {
   forgetToken()
 }
 
+/** What an invitation is for, before it is accepted. */
+export const fetchInvitation = (invitation: string): Promise<{ organization: string; email: string; role: string }> =>
+  call('POST', '/invitation-preview', { invitation })
+
+/** Joins as the user who is signed in, or as a new one, who is signed in by it. */
+export const acceptInvitation = (invitation: string): Promise<{ organization_id: string }> =>
+  call('POST', '/invitation', { invitation })
+
 /** Whether people sign in with an OpenID Connect issuer. */
 export const fetchSignInWay = (): Promise<{ openid: boolean }> => call('GET', '/config.json')
 

@@ -1,8 +1,19 @@
-import { useSession } from '../api/organization.ts'
+import { useQuery } from '@tanstack/react-query'
+import { client } from '../api/client.ts'
+import { useMember, useSession } from '../api/organization.ts'
 import { IdChip } from './copy.tsx'
 
-/** A user: "You", or the id to copy. */
+/** A user: "You", the name of a member, or the id of somebody who has left. */
 export function PersonName({ id }: { id: string }) {
   const { user } = useSession()
-  return id === user?.id ? <span title={id}>You</span> : <IdChip id={id} short />
+  const organization = useMember()
+  const members = useQuery({
+    queryKey: [organization.id, 'members', 'names'],
+    queryFn: ({ signal }) => client.members.list({ organization: organization.id, signal }).toArray(),
+    staleTime: 60_000,
+    enabled: organization.can('members:read'),
+  })
+  if (id === user?.id) return <span title={id}>You</span>
+  const member = members.data?.find(({ user_id }) => user_id === id)
+  return member === undefined ? <IdChip id={id} short /> : <span title={id}>{member.name ?? member.email}</span>
 }

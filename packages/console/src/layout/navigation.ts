@@ -7,6 +7,8 @@ import {
   type LucideIcon,
   Receipt,
   ScrollText,
+  Settings,
+  Users,
   Webhook,
 } from 'lucide-react'
 
@@ -20,6 +22,8 @@ export type Destination = {
     | '/$orgId/databases'
     | '/$orgId/invoices'
     | '/$orgId/audit'
+    | '/$orgId/members'
+    | '/$orgId/settings'
   label: string
   icon: LucideIcon
   /** The permission without which the page would be empty. */
@@ -47,8 +51,10 @@ export const destinations: readonly { group: string | null; pages: readonly Dest
   {
     group: 'Organization',
     pages: [
+      { to: '/$orgId/members', label: 'Members', icon: Users, needs: 'members:read' },
       { to: '/$orgId/invoices', label: 'Invoices', icon: Receipt, needs: 'invoices:read' },
       { to: '/$orgId/audit', label: 'Audit log', icon: ScrollText, needs: 'audit:read' },
+      { to: '/$orgId/settings', label: 'Settings', icon: Settings },
     ],
   },
 ]

@@ -6,11 +6,19 @@ import { sessionQuery } from '../api/client.ts'
 import { ErrorState } from '../components/states.tsx'
 
 const SignInPage = lazy(() => import('../pages/sign-in-page.tsx'))
+const InvitationPage = lazy(() => import('../pages/invitation-page.tsx'))
 
 /** Shows the pages to those who are signed in. */
 export function RootLayout() {
   const session = useQuery(sessionQuery)
   const { pathname } = useLocation()
+  if (pathname === '/invitation') {
+    return (
+      <Suspense>
+        <InvitationPage />
+      </Suspense>
+    )
+  }
   if (pathname === '/sign-in' || (session.error instanceof KeyhookError && session.error.status === 401)) {
     return (
       <Suspense>

@@ -1,0 +1,167 @@
+import type { Invitation, MemberRole, OrganizationMember } from '@keyhook/client'
+import { useLocation, useNavigate } from '@tanstack/react-router'
+import { UserPlus, Users } from 'lucide-react'
+import { useState } from 'react'
+import { client, queryClient, sessionQuery } from '../../api/client.ts'
+import { useList } from '../../api/lists.ts'
+import { useMember, useSession } from '../../api/organization.ts'
+import { Badge } from '../../components/badge.tsx'
+import { Button } from '../../components/button.tsx'
+import { type Column, DataTable } from '../../components/data-table.tsx'
+import { Confirm } from '../../components/dialog.tsx'
+import { PageHeader } from '../../components/page.tsx'
+import { Select } from '../../components/select.tsx'
+import { EmptyState } from '../../components/states.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+import { showToast, toastError } from '../../components/toasts.tsx'
+import { Invite } from './invite.tsx'
+import { roleNames, rolesOffered } from './roles.ts'
+
+export function MembersPage() {
+  const organization = useMember()
+  const orgId = organization.id
+  const { user } = useSession()
+  const navigate = useNavigate()
+  const { hash } = useLocation()
+  const [removing, setRemoving] = useState<OrganizationMember | null>(null)
+  const mayManage = organization.can('members:manage')
+  const members = useList([orgId, 'members'], (options) => client.members.list({ ...options, organization: orgId }), {
+    refetchInterval: 30_000,
+  })
+  const refresh = () => queryClient.invalidateQueries({ queryKey: [orgId, 'members'] })
+  const setInviting = (isOpen: boolean) => navigate({ to: '.', hash: isOpen ? 'invite' : '', replace: !isOpen })
+  const change = (member: OrganizationMember, role: MemberRole) =>
+    client.members.update(member.user_id, { role }, { organization: orgId }).then(async () => {
+      showToast({ title: `${member.name ?? member.email} is now ${roleNames[role].toLowerCase()}` })
+      // One's own role changes what the pages offer.
+      await Promise.all([refresh(), queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey })])
+    }, toastError('The role was not changed'))
+  const offered = rolesOffered(organization.role)
+  const mayChange = (member: OrganizationMember) => mayManage && offered.includes(member.role)
+
+  const columns: Column<OrganizationMember>[] = [
+    {
+      label: 'Member',
+      cell: (member) => (
+        <div>
+          <span className="cell-title break">{member.name ?? member.email}</span>{' '}
+          {member.user_id === user?.id && <Badge>You</Badge>}
+          {member.name !== null && <div className="small muted break">{member.email}</div>}
+        </div>
+      ),
+    },
+    {
+      label: 'Role',
+      cell: (member) =>
+        mayChange(member) ? (
+          <Select
+            small
+            label={`Role of ${member.email}`}
+            options={Object.fromEntries(offered.map((role) => [role, roleNames[role]]))}
+            value={member.role}
+            onChange={(role) => change(member, role as MemberRole)}
+          />
+        ) : (
+          roleNames[member.role]
+        ),
+    },
+    { label: 'Joined', cell: (member) => <RelativeTime at={member.created_at} /> },
+    {
+      label: 'Actions',
+      quiet: true,
+      className: 'cell-end cell-actions',
+      cell: (member) =>
+        mayChange(member) && (
+          <Button small onClick={() => setRemoving(member)} aria-label={`Remove ${member.email}`}>
+            Remove
+          </Button>
+        ),
+    },
+  ]
+  return (
+    <>
+      <PageHeader
+        title="Members"
+        description="People of this organization. A role decides what they, and the keys that they create, may do."
+        actions={
+          mayManage && (
+            <Button look="primary" onClick={() => setInviting(true)}>
+              <UserPlus size={16} aria-hidden="true" />
+              Invite
+            </Button>
+          )
+        }
+      />
+      <div className="stack">
+        <section className="card" aria-label="Members">
+          <DataTable
+            {...members}
+            label="Members"
+            columns={columns}
+            rowKey={(member) => member.user_id}
+            empty={<EmptyState icon={Users} title="No members" />}
+          />
+        </section>
+        {mayManage && <Invitations organization={orgId} />}
+      </div>
+      {hash === 'invite' && mayManage && (
+        <Invite organization={orgId} roles={offered} onClose={() => setInviting(false)} />
+      )}
+      {removing && (
+        <Confirm
+          title={`Remove ${removing.name ?? removing.email}?`}
+          description="From this moment on, this person and the API keys that they created have no access to the organization."
+          action="Remove member"
+          onConfirm={async () => {
+            await client.members.remove(removing.user_id, { organization: orgId })
+            await refresh()
+            showToast({ title: `${removing.name ?? removing.email} is no longer a member` })
+          }}
+          onClose={() => setRemoving(null)}
+        />
+      )}
+    </>
+  )
+}
+
+/** Those that nobody has accepted yet; not shown if there are none. */
+function Invitations({ organization }: { organization: string }) {
+  const queryKey = [organization, 'invitations']
+  const invitations = useList(queryKey, (options) => client.invitations.list({ ...options, organization }), {
+    refetchInterval: 30_000,
+  })
+  if (invitations.rows?.length === 0) return null
+  const withdraw = (invitation: Invitation) =>
+    client.invitations.delete(invitation.id, { organization }).then(async () => {
+      await queryClient.invalidateQueries({ queryKey })
+      showToast({ title: `The invitation of ${invitation.email} is withdrawn` })
+    }, toastError('The invitation was not withdrawn'))
+  return (
+    <section className="card" aria-label="Invitations">
+      <div className="card-header">
+        <h2>Open invitations</h2>
+      </div>
+      <DataTable
+        {...invitations}
+        label="Invitations"
+        rowKey={(invitation) => invitation.id}
+        columns={[
+          { label: 'Email', cell: (invitation) => <span className="cell-title break">{invitation.email}</span> },
+          { label: 'Role', cell: (invitation) => roleNames[invitation.role] },
+          { label: 'Ends', cell: (invitation) => <RelativeTime at={invitation.expires_at} /> },
+          {
+            label: 'Actions',
+            quiet: true,
+            className: 'cell-end cell-actions',
+            cell: (invitation) => (
+              <Button small onClick={() => withdraw(invitation)} aria-label={`Withdraw ${invitation.email}`}>
+                Withdraw
+              </Button>
+            ),
+          },
+        ]}
+        empty={null}
+      />
+    </section>
+  )
+}
