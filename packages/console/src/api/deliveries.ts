@@ -87,9 +87,10 @@ function merge(before: Loaded | null, page: Page<Attempt>): Loaded {
   const rest = before.attempts.filter(({ id }) => !fresh.has(id))
   const overlaps = rest.length < before.attempts.length
   if (!overlaps && page.next !== null) return { attempts: page.items, next: page.next }
-  const attempts = [...page.items, ...rest].sort((a, b) =>
-    a.started_at < b.started_at ? 1 : a.started_at > b.started_at ? -1 : 0,
-  )
+  const attempts = [...page.items, ...rest]
+  // Clocks of dispatchers differ, so a fresh attempt may be older than a known one.
+  const [last, first] = [page.items.at(-1)?.started_at ?? '', rest[0]?.started_at ?? '']
+  if (last < first) attempts.sort((a, b) => (a.started_at < b.started_at ? 1 : a.started_at > b.started_at ? -1 : 0))
   return { attempts, next: before.attempts.length <= page.items.length ? page.next : before.next }
 }
 

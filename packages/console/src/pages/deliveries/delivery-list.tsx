@@ -1,7 +1,7 @@
 import type { OrganizationDelivery as Attempt, Webhook } from '@keyhook/client'
 import { useWindowVirtualizer } from '@tanstack/react-virtual'
 import { Activity, SearchX } from 'lucide-react'
-import { useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
 import { AttemptBadge } from '../../components/attempt-badge.tsx'
 import { Button } from '../../components/button.tsx'
 import { EmptyState, ErrorState, LoadingBlock } from '../../components/states.tsx'
@@ -90,7 +90,10 @@ function Rows({
   useEffect(() => {
     if (hasMore && last >= attempts.length - 20) loadMore()
   }, [hasMore, last, attempts.length, loadMore])
-  const urls = new Map(webhooks.map(({ id, url }) => [id, url.replace(/^https:\/\//, '')]))
+  const urls = useMemo(() => new Map(webhooks.map(({ id, url }) => [id, url.replace(/^https:\/\//, '')])), [webhooks])
+  const current = useRef(onOpen)
+  current.current = onOpen
+  const open = useCallback((id: string) => current.current(id), [])
   return (
     <>
       {error !== null && (
@@ -110,27 +113,14 @@ function Rows({
         {items.map(({ key, index, start }) => {
           const attempt = attempts[index]!
           return (
-            <li key={key} style={{ transform: `translateY(${start - virtualizer.options.scrollMargin}px)` }}>
-              <button
-                type="button"
-                className="delivery-row"
-                aria-current={attempt.id === selected || undefined}
-                onClick={() => onOpen(attempt.id)}
-              >
-                <AttemptBadge delivery={attempt} />
-                <span className="delivery-what">
-                  <span className="mono truncate">{attempt.event_type}</span>
-                  <span className="small muted truncate">{urls.get(attempt.webhook_id) ?? attempt.request.url}</span>
-                </span>
-                <span className="delivery-attempt small muted">
-                  {attempt.attempt > 1 ? `Attempt ${attempt.attempt}` : ''}
-                </span>
-                <span className="delivery-duration small muted number">{msText(attempt.duration_ms)}</span>
-                <span className="delivery-time small muted">
-                  <RelativeTime at={attempt.started_at} />
-                </span>
-              </button>
-            </li>
+            <Row
+              key={key}
+              attempt={attempt}
+              url={urls.get(attempt.webhook_id) ?? attempt.request.url}
+              top={start - virtualizer.options.scrollMargin}
+              isSelected={attempt.id === selected}
+              onOpen={open}
+            />
           )
         })}
       </ul>
@@ -138,3 +128,36 @@ function Rows({
     </>
   )
 }
+
+type RowProps = {
+  attempt: Attempt
+  url: string
+  top: number
+  isSelected: boolean
+  onOpen: (id: string) => void
+}
+
+/** Scrolling renders the list many times a second, and each row once. */
+const Row = memo(function Row({ attempt, url, top, isSelected, onOpen }: RowProps) {
+  return (
+    <li style={{ transform: `translateY(${top}px)` }}>
+      <button
+        type="button"
+        className="delivery-row"
+        aria-current={isSelected || undefined}
+        onClick={() => onOpen(attempt.id)}
+      >
+        <AttemptBadge delivery={attempt} />
+        <span className="delivery-what">
+          <span className="mono truncate">{attempt.event_type}</span>
+          <span className="small muted truncate">{url}</span>
+        </span>
+        <span className="delivery-attempt small muted">{attempt.attempt > 1 ? `Attempt ${attempt.attempt}` : ''}</span>
+        <span className="delivery-duration small muted number">{msText(attempt.duration_ms)}</span>
+        <span className="delivery-time small muted">
+          <RelativeTime at={attempt.started_at} />
+        </span>
+      </button>
+    </li>
+  )
+})
