@@ -49,6 +49,11 @@ function crossCheck(environment: Record<string, string | undefined>): string[] {
   if (has(settings.oidcIssuer) && !has(settings.oidcAudience)) {
     problems.push('KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER')
   }
+  if (has(settings.oidcClientId)) {
+    for (const needed of [settings.oidcIssuer, settings.publicUrl]) {
+      if (!has(needed)) problems.push(`${needed.variable}: is required with KEYHOOK_OIDC_CLIENT_ID`)
+    }
+  }
   if (has(settings.oidcAudience) && !has(settings.oidcIssuer)) {
     problems.push('KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE')
   }

@@ -2,13 +2,14 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { connect, type Database } from '../db/database.ts'
-import { createAuthenticate } from '../http/authenticate.ts'
+import { type Authenticate, createAuthenticate } from '../http/authenticate.ts'
 import { addConsole } from '../http/console/console.ts'
 import { createServedDocument } from '../http/openapi/served-document.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
 import { createLocalIssuer } from '../login/local-issuer.ts'
 import { createLoginTokens } from '../login/login-tokens.ts'
+import { createOpenIdClient, type OpenIdPerson } from '../login/openid-client.ts'
 import { createOpenIdIssuer } from '../login/openid-issuer.ts'
 import type { Metrics } from '../metrics.ts'
 import { createFromLogin, pinSubject } from '../operator/first-logins.ts'
@@ -105,7 +106,9 @@ export function composeApi(
     issueToken: ({ userId, ...session }) =>
       local.issue({ subject: userId ?? 'operator', operator: userId === null, ...session }),
     publicUrl: config.publicUrl,
-    hasOpenId: config.oidcIssuer !== null,
+    openId: openIdLogin(config, authenticate),
+    peopleAreElsewhere: config.oidcIssuer !== null,
+    masterKeys,
     directory: parts.consoleDirectory,
     log,
   })
@@ -131,4 +134,18 @@ function openIdIssuers({ oidcIssuer: issuer, ...config }: Config) {
     emailVerifiedClaim: config.oidcEmailVerifiedClaim,
   }
   return [createOpenIdIssuer({ issuer, audience: config.oidcAudience!, form, now })]
+}
+
+/** How people sign in to the console; null without a client at the issuer. */
+function openIdLogin({ oidcIssuer: issuer, oidcClientId: clientId, ...config }: Config, { person }: Authenticate) {
+  if (issuer === null || clientId === null) return null
+  const client = createOpenIdClient({
+    issuer,
+    clientId,
+    clientSecret: config.oidcClientSecret,
+    redirectUri: `${config.publicUrl}/console/callback`,
+    emailClaim: config.oidcEmailClaim,
+    emailVerifiedClaim: config.oidcEmailVerifiedClaim,
+  })
+  return { client, userOf: (who: OpenIdPerson, address: string) => person({ issuer, ...who }, address) }
 }

@@ -16,6 +16,11 @@ export type Authenticate = {
   operator(authorization: string | undefined, address: string): Promise<OperatorActor>
   /** The same checks for a token that is not the one of the request. Null where a request with it would be answered 401. */
   identify: Identify
+  /** The user of a person who has logged in at an OpenID issuer, as for a token of that issuer; null if there is none. */
+  person(
+    login: { issuer: string; subject: string; verifiedEmail: string | null },
+    address: string,
+  ): Promise<UserId | null>
 }
 
 export type Identify = (token: string, target: Target) => Promise<Authenticated | null>
@@ -116,10 +121,12 @@ export function createAuthenticate(deps: {
       new Promise<Authenticated | null>((resolve, reject) => {
         if (!tokenShape.test(token)) throw invalidToken('not the characters of a token')
         check(token, target, (error, found) => (found === null ? reject(error) : resolve(found)))
-      }).catch((error) => {
-        if (error instanceof Fault && error.code === 'auth.invalid_token') return null
-        throw error
-      }),
+      }).catch(nullIfInvalid),
+    async person(known, address) {
+      const login = { ...known, tokenId: null, operator: false, sessionId: null, expiresAt: 0 }
+      const found = await accessOf(login, { orgId: null, address }).catch(nullIfInvalid)
+      return found?.access.userId ?? null
+    },
     async operator(authorization, address) {
       const login = await verify(bearerToken(authorization))
       if (!login.operator) {
@@ -136,6 +143,11 @@ export function createAuthenticate(deps: {
       return { kind: 'operator', tokenId, address }
     },
   }
+}
+
+function nullIfInvalid(error: unknown): null {
+  if (error instanceof Fault && error.code === 'auth.invalid_token') return null
+  throw error
 }
 
 /** Only our own issuer may name a user id: at another one, users might choose their subject, and user ids are no secret. */

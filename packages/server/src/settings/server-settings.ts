@@ -88,6 +88,17 @@ export const serverSettings = {
     text,
     'The audience (`aud`) those tokens must carry. Required with the issuer.',
   ),
+  oidcClientId: optional(
+    'KEYHOOK_OIDC_CLIENT_ID',
+    text,
+    'The client of the console at the issuer: people sign in there. Its redirect address is `<KEYHOOK_PUBLIC_URL>/console/callback`.',
+  ),
+  oidcClientSecret: optional(
+    'KEYHOOK_OIDC_CLIENT_SECRET',
+    text,
+    'The secret of that client; unset for a public client. PKCE is used in any case.',
+    true,
+  ),
   oidcTokenType: setting(
     'KEYHOOK_OIDC_TOKEN_TYPE',
     'at+jwt',

@@ -5,6 +5,8 @@ import type { Database } from '../../db/database.ts'
 import { permissionsOf } from '../../domain/roles.ts'
 import type { SessionId, UserId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
+import type { MasterKeys } from '../../kernel/master-keys.ts'
+import type { OpenIdClient, OpenIdPerson } from '../../login/openid-client.ts'
 import {
   endAllSessions,
   endSession,
@@ -17,7 +19,8 @@ import { checkOrigin, clearSession, sessionSecret, setSession } from './cookie.t
 import { linkInvalid, sessionRequired } from './faults.ts'
 import { addConsoleFiles } from './files.ts'
 import { acceptInvitation, invitationShown } from './invitation.ts'
-import { exchangeLink, secretHash } from './sign-in.ts'
+import { addOpenIdLogin } from './openid-login.ts'
+import { exchangeLink, openSession, secretHash } from './sign-in.ts'
 
 /** Tokens are accepted a minute longer, for clocks that differ: five minutes in all. */
 const tokenSeconds = 240
@@ -27,8 +30,11 @@ export type ConsoleDeps = {
   /** Issues a login token of a session; `userId` is null for the operator. */
   issueToken(request: { userId: UserId | null; sessionId: SessionId; ttlSeconds: number }): Promise<string>
   publicUrl: string | null
-  /** People are known to an OpenID issuer, and sign in there. */
-  hasOpenId: boolean
+  /** Where people sign in, if an OpenID issuer knows them. */
+  openId: { client: OpenIdClient; userOf(person: OpenIdPerson, address: string): Promise<UserId | null> } | null
+  /** An OpenID issuer knows the people: no invitation creates a user. */
+  peopleAreElsewhere: boolean
+  masterKeys: MasterKeys
   /** Where the built console is; null if it is not there. */
   directory: string | null
   log: Logger
@@ -49,8 +55,15 @@ const usedInvitation = 'The invitation was accepted or withdrawn, or is older th
 export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
   const { db, publicUrl, log } = deps
 
-  const signedIn = (request: FastifyRequest, reply: FastifyReply, userId: UserId | null, secret: string) => {
-    setSession(reply, secret, { secure: request.headers.origin!.startsWith('https:') })
+  /** `origin` is where the browser is. */
+  const signedIn = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    userId: UserId | null,
+    secret: string,
+    origin = request.headers.origin ?? '',
+  ) => {
+    setSession(reply, secret, { secure: isHttps(origin) })
     log.info({ userId, address: clientAddress(request) }, 'console.signed_in')
   }
 
@@ -122,18 +135,33 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       userId: session?.user_id ?? null,
       cookie,
       address: clientAddress(request),
-      mayCreateUser: !deps.hasOpenId,
+      mayCreateUser: !deps.peopleAreElsewhere,
     })
     if (accepted === null) throw linkInvalid(usedInvitation)
     if (accepted.secret !== null) signedIn(request, reply, accepted.userId, accepted.secret)
     return reply.send({ organization_id: accepted.orgId })
   })
 
-  app.get('/console/config.json', async (_request, reply) => reply.send({ openid: deps.hasOpenId }))
+  app.get('/console/config.json', async (_request, reply) => reply.send({ openid: deps.openId !== null }))
+  if (deps.openId !== null) {
+    const { client, userOf } = deps.openId
+    addOpenIdLogin(app, {
+      client,
+      masterKeys: deps.masterKeys,
+      secure: isHttps(publicUrl ?? ''),
+      userOf: (person, request) => userOf(person, clientAddress(request)),
+      async signIn(request, reply, userId) {
+        const secret = await db.begin((tx) => openSession(tx, userId, sessionSecret(request)))
+        signedIn(request, reply, userId, secret, publicUrl ?? '')
+      },
+    })
+  }
   app.delete('/console/session', (request, reply) => signOut(request, reply, endSession))
   app.delete('/console/sessions', (request, reply) => signOut(request, reply, endAllSessions))
   addConsoleFiles(app, deps.directory)
 }
+
+const isHttps = (address: string): boolean => address.startsWith('https:')
 
 const whoIs = ({ user_id: id, email, name }: SessionRow) => ({
   operator: id === null,

@@ -6,6 +6,8 @@ import { logInWithBrowser } from './browser.ts'
 
 export const audience = 'https://keyhook.example/api'
 export const person = { subject: 'ada', email: 'ada@example.com' }
+export const consoleUrl = 'https://keyhook.example/db'
+const consoleCallback = `${consoleUrl}/console/callback`
 const redirectUri = 'https://app.example/callback'
 
 export type RealIssuer = Awaited<ReturnType<typeof startRealIssuer>>
@@ -48,12 +50,13 @@ export async function startRealIssuer(options: {
         client_id: 'web',
         client_secret: 'web-secret',
         grant_types: ['authorization_code'],
-        redirect_uris: [redirectUri],
+        redirect_uris: [redirectUri, consoleCallback],
         id_token_signed_response_alg: signingKey.alg as 'RS256',
       },
     ],
     enabledJWA: { idTokenSigningAlgValues: [signingKey.alg as 'RS256'] },
-    scopes: ['openid'],
+    scopes: ['openid', 'email'],
+    claims: { email: ['email', 'email_verified'] },
     ttl: {
       AccessToken: ttlSeconds,
       ClientCredentials: ttlSeconds,
@@ -87,7 +90,10 @@ export async function startRealIssuer(options: {
         },
       },
     }),
-    findAccount: (_ctx, accountId) => ({ accountId, claims: () => ({ sub: accountId }) }),
+    findAccount: (_ctx, accountId) => ({
+      accountId,
+      claims: () => ({ sub: accountId, email: person.email, email_verified: emailVerified }),
+    }),
     extraTokenClaims: (_ctx, token) =>
       token.kind === 'AccessToken' ? { email: person.email, email_verified: emailVerified } : undefined,
     interactions: { url: (_ctx, interaction) => `/interaction/${interaction.uid}` },
@@ -96,7 +102,7 @@ export async function startRealIssuer(options: {
         clientId: ctx.oidc.client!.clientId,
         accountId: ctx.oidc.session!.accountId!,
       })
-      grant.addOIDCScope('openid')
+      grant.addOIDCScope('openid email')
       grant.addResourceScope(audience, 'operator')
       await grant.save()
       return grant

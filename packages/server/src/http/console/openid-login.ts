@@ -1,0 +1,66 @@
+import { parseCookie, stringifySetCookie } from 'cookie'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { Fault } from '../../kernel/faults.ts'
+import type { UserId } from '../../kernel/ids.ts'
+import type { MasterKeys } from '../../kernel/master-keys.ts'
+import type { LoginFlow, OpenIdClient, OpenIdPerson } from '../../login/openid-client.ts'
+import { unavailable } from '../problems.ts'
+
+const name = 'keyhook_login'
+const context = 'console login'
+const flowSeconds = 600
+
+/**
+ * `GET /console/login` sends the browser to the OpenID issuer, which sends it back to `/console/callback`. Between the two the
+ * browser keeps the state, the nonce and the PKCE verifier in a sealed cookie. It is `Lax`: the way back starts at another site.
+ */
+export function addOpenIdLogin(
+  app: FastifyInstance,
+  deps: {
+    client: OpenIdClient
+    masterKeys: Pick<MasterKeys, 'seal' | 'open'>
+    secure: boolean
+    /** The user of a person, by the rules for login tokens; null if there is none. */
+    userOf(person: OpenIdPerson, request: FastifyRequest): Promise<UserId | null>
+    /** Opens a session and gives the browser its cookie. */
+    signIn(request: FastifyRequest, reply: FastifyReply, userId: UserId): Promise<void>
+  },
+): void {
+  const attributes = { name, httpOnly: true, sameSite: 'lax', secure: deps.secure } as const
+
+  app.get('/console/login', async (_request, reply) => {
+    const { url, flow } = await deps.client.begin().catch(outage)
+    const { keyId, box } = deps.masterKeys.seal(JSON.stringify(flow), context)
+    const value = `${keyId}.${box.toString('base64url')}`
+    reply.header('set-cookie', stringifySetCookie({ ...attributes, value, maxAge: flowSeconds }))
+    return reply.redirect(url)
+  })
+
+  app.get('/console/callback', async (request, reply) => {
+    const flow = openFlow(parseCookie(request.headers.cookie ?? '')[name])
+    const query = request.url.slice(request.url.indexOf('?'))
+    const person = flow === null ? null : await deps.client.finish(query, flow).catch(outage)
+    reply.header('set-cookie', stringifySetCookie({ ...attributes, value: '', maxAge: 0 }))
+    if (person === null) return reply.redirect('sign-in?error=refused')
+    const userId = await deps.userOf(person, request)
+    if (userId === null) return reply.redirect('sign-in?error=unknown_user')
+    await deps.signIn(request, reply, userId)
+    return reply.redirect('./')
+  })
+
+  function openFlow(cookie: string | undefined): LoginFlow | null {
+    const [keyId, box] = cookie?.split('.') ?? []
+    if (!keyId || !box) return null
+    try {
+      return JSON.parse(deps.masterKeys.open({ keyId, box: Buffer.from(box, 'base64url') }, context)) as LoginFlow
+    } catch {
+      // Of another installation, or changed.
+      return null
+    }
+  }
+}
+
+function outage(error: unknown): never {
+  if (error instanceof Fault) throw error
+  throw unavailable(`the OpenID issuer: ${error}`, error)
+}

@@ -1,0 +1,97 @@
+import * as openid from 'openid-client'
+import { isName } from './access-token.ts'
+import { isPrivateChannel } from './issuer-url.ts'
+
+/** What has to be kept in the browser between the two steps. */
+export type LoginFlow = { state: string; nonce: string; verifier: string }
+
+export type OpenIdPerson = { subject: string; verifiedEmail: string | null }
+
+export type OpenIdClient = {
+  /** Where to send the browser. */
+  begin(): Promise<{ url: string; flow: LoginFlow }>
+  /** Who has logged in, by the query of the callback; null if the issuer or the person refused. */
+  finish(query: string, flow: LoginFlow): Promise<OpenIdPerson | null>
+}
+
+/** The authorization code flow with PKCE, for people who log in to the console. */
+export function createOpenIdClient(deps: {
+  issuer: string
+  clientId: string
+  clientSecret: string | null
+  redirectUri: string
+  emailClaim: string
+  emailVerifiedClaim: string
+}): OpenIdClient {
+  let discovered: Promise<openid.Configuration> | null = null
+
+  /** Read from the issuer with the first login, and again after a failure. */
+  function configuration(): Promise<openid.Configuration> {
+    discovered ??= discover(deps).catch((error) => {
+      discovered = null
+      throw error
+    })
+    return discovered
+  }
+
+  return {
+    async begin() {
+      const config = await configuration()
+      const flow = {
+        state: openid.randomState(),
+        nonce: openid.randomNonce(),
+        verifier: openid.randomPKCECodeVerifier(),
+      }
+      const url = openid.buildAuthorizationUrl(config, {
+        redirect_uri: deps.redirectUri,
+        scope: 'openid email',
+        state: flow.state,
+        nonce: flow.nonce,
+        code_challenge: await openid.calculatePKCECodeChallenge(flow.verifier),
+        code_challenge_method: 'S256',
+      })
+      return { url: url.href, flow }
+    },
+
+    async finish(query, { state, nonce, verifier }) {
+      const config = await configuration()
+      const checks = { pkceCodeVerifier: verifier, expectedState: state, expectedNonce: nonce }
+      try {
+        const tokens = await openid.authorizationCodeGrant(config, new URL(`${deps.redirectUri}${query}`), checks)
+        const { sub } = tokens.claims()!
+        const claims = await claimsOf(config, tokens, deps.emailClaim)
+        const email = claims[deps.emailClaim]
+        const isVerified = claims[deps.emailVerifiedClaim] === true
+        return isName(sub) ? { subject: sub, verifiedEmail: isVerified && isName(email) ? email : null } : null
+      } catch (error) {
+        if (isRefusal(error)) return null
+        throw error
+      }
+    },
+  }
+}
+
+function discover({ issuer, clientId, clientSecret }: Parameters<typeof createOpenIdClient>[0]) {
+  const url = new URL(issuer)
+  const authentication = clientSecret === null ? openid.None() : openid.ClientSecretBasic(clientSecret)
+  // The setting was checked: without TLS the issuer is on this machine.
+  const execute = url.protocol === 'http:' && isPrivateChannel(url) ? [openid.allowInsecureRequests] : []
+  return openid.discovery(url, clientId, undefined, authentication, { execute, timeout: 10 })
+}
+
+/** Many issuers give the e-mail address at their userinfo endpoint only. */
+async function claimsOf(
+  config: openid.Configuration,
+  tokens: Awaited<ReturnType<typeof openid.authorizationCodeGrant>>,
+  emailClaim: string,
+): Promise<Record<string, unknown>> {
+  const claims = tokens.claims()!
+  if (claims[emailClaim] !== undefined || config.serverMetadata().userinfo_endpoint === undefined) return claims
+  return openid.fetchUserInfo(config, tokens.access_token, claims.sub)
+}
+
+/** An answer that does not belong to this flow, or a refusal of the issuer: not an outage. */
+const isRefusal = (error: unknown): boolean =>
+  error instanceof openid.AuthorizationResponseError ||
+  error instanceof openid.ResponseBodyError ||
+  (error instanceof openid.ClientError && error.code !== 'OAUTH_TIMEOUT' && !(error.cause instanceof TypeError))
