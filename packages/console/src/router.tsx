@@ -96,8 +96,30 @@ const settings = createRoute({
   component: lazyRouteComponent(() => import('./pages/settings/settings-page.tsx'), 'SettingsPage'),
 })
 
+const operator = createRoute({
+  getParentRoute: () => root,
+  path: 'operator',
+  component: lazyRouteComponent(() => import('./layout/operator-layout.tsx'), 'OperatorLayout'),
+})
+const operatorOrganizations = createRoute({
+  getParentRoute: () => operator,
+  path: '/',
+  component: lazyRouteComponent(() => import('./pages/operator/organizations-page.tsx'), 'OrganizationsPage'),
+})
+const operatorUsers = createRoute({
+  getParentRoute: () => operator,
+  path: 'users',
+  component: lazyRouteComponent(() => import('./pages/operator/users-page.tsx'), 'UsersPage'),
+})
+const operatorTokens = createRoute({
+  getParentRoute: () => operator,
+  path: 'tokens',
+  component: lazyRouteComponent(() => import('./pages/operator/tokens-page.tsx'), 'TokensPage'),
+})
+
 const routeTree = root.addChildren([
   start,
+  operator.addChildren([operatorOrganizations, operatorUsers, operatorTokens]),
   organization.addChildren([
     home,
     keys,

@@ -5,7 +5,8 @@ import { EmptyState } from '../components/states.tsx'
 
 /** Goes to the first organization. */
 export function StartPage() {
-  const { organizations, user } = useSession()
+  const { organizations, user, operator } = useSession()
+  if (operator) return <Navigate to="/operator" replace />
   const [first] = organizations
   if (first !== undefined) return <Navigate to="/$orgId" params={{ orgId: first.id }} replace />
   return (

@@ -2,8 +2,8 @@ import type { CreatedDatabase } from '@keyhook/client'
 import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { refreshDatabases } from '../../api/database-queries.ts'
+import { NameDialog } from '../../components/name-dialog.tsx'
 import { ConnectionDialog } from './connection.tsx'
-import { NameDialog } from './name-dialog.tsx'
 
 /** First the name, then the password: it is shown here and never again. */
 export function CreateDatabase({ organization, onClose }: { organization: string; onClose: () => void }) {

@@ -3,8 +3,8 @@ import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { refreshDatabases } from '../../api/database-queries.ts'
+import { NameDialog } from '../../components/name-dialog.tsx'
 import { ConnectionDialog } from './connection.tsx'
-import { NameDialog } from './name-dialog.tsx'
 
 type Props = { organization: string; backup: Backup; from: string; onClose: () => void }
 

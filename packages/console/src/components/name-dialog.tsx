@@ -1,21 +1,23 @@
 import { useForm } from 'react-hook-form'
-import { Button } from '../../components/button.tsx'
-import { Dialog } from '../../components/dialog.tsx'
-import { Field } from '../../components/field.tsx'
-import { Notice } from '../../components/notice.tsx'
-import { explain, fieldErrors } from '../../words/errors.ts'
+import { explain, fieldErrors } from '../words/errors.ts'
+import { Button } from './button.tsx'
+import { Dialog } from './dialog.tsx'
+import { Field } from './field.tsx'
+import { Notice } from './notice.tsx'
 
 type Props = {
   title: string
   description: string
   action: string
   name?: string
+  /** What gets the name. */
+  what?: string
   onSubmit: (name: string) => Promise<void>
   onClose: () => void
 }
 
-/** Asks for the name of a new database. */
-export function NameDialog({ title, description, action, name = '', onSubmit, onClose }: Props) {
+/** Asks for the name of something new. */
+export function NameDialog({ title, description, action, name = '', what = 'database', onSubmit, onClose }: Props) {
   const form = useForm({ defaultValues: { name } })
   const submit = form.handleSubmit(async (values) => {
     try {
@@ -41,13 +43,13 @@ export function NameDialog({ title, description, action, name = '', onSubmit, on
       }
     >
       <form id="name-database" onSubmit={submit} className="stack" noValidate>
-        <Field label="Name" hint="A label for people, such as “orders”." error={errors.name?.message}>
+        <Field label="Name" hint="A label for people." error={errors.name?.message}>
           {(attributes) => (
             <input
               {...attributes}
               className="input"
               autoComplete="off"
-              {...form.register('name', { validate: (text) => text.trim() !== '' || 'Give the database a name.' })}
+              {...form.register('name', { validate: (text) => text.trim() !== '' || `Give the ${what} a name.` })}
             />
           )}
         </Field>

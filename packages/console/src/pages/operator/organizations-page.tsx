@@ -1,0 +1,59 @@
+import type { Organization } from '@keyhook/client'
+import { Building2 } from 'lucide-react'
+import { useState } from 'react'
+import { queryClient } from '../../api/client.ts'
+import { useList } from '../../api/lists.ts'
+import { operatorClient } from '../../api/operator.ts'
+import { Button } from '../../components/button.tsx'
+import { IdChip } from '../../components/copy.tsx'
+import { type Column, DataTable } from '../../components/data-table.tsx'
+import { NameDialog } from '../../components/name-dialog.tsx'
+import { PageHeader } from '../../components/page.tsx'
+import { EmptyState } from '../../components/states.tsx'
+import { RelativeTime } from '../../components/time.tsx'
+
+const queryKey = ['operator', 'organizations']
+
+const columns: Column<Organization>[] = [
+  { label: 'Name', cell: (organization) => <span className="cell-title break">{organization.name}</span> },
+  { label: 'Id', cell: (organization) => <IdChip id={organization.id} /> },
+  { label: 'Created', cell: (organization) => <RelativeTime at={organization.created_at} /> },
+]
+
+export function OrganizationsPage() {
+  const organizations = useList(queryKey, (options) => operatorClient.organizations.list(options))
+  const [isCreating, setCreating] = useState(false)
+  const create = (
+    <Button look="primary" onClick={() => setCreating(true)}>
+      Create organization
+    </Button>
+  )
+  return (
+    <>
+      <PageHeader title="Organizations" description="All organizations of this installation." actions={create} />
+      <section className="card" aria-label="Organizations">
+        <DataTable
+          {...organizations}
+          label="Organizations"
+          columns={columns}
+          rowKey={({ id }) => id}
+          empty={<EmptyState icon={Building2} title="No organizations yet" action={create} />}
+        />
+      </section>
+      {isCreating && (
+        <NameDialog
+          title="Create organization"
+          description="Its first member is added with “keyhook member set”, or over the operator API."
+          action="Create organization"
+          what="organization"
+          onSubmit={async (name) => {
+            await operatorClient.organizations.create({ name })
+            await queryClient.invalidateQueries({ queryKey })
+            setCreating(false)
+          }}
+          onClose={() => setCreating(false)}
+        />
+      )}
+    </>
+  )
+}
