@@ -18,12 +18,12 @@ export function OperatorLayout() {
   return (
     <div className="shell shell-operator">
       <div className="sidebar">
-        <div className="organization-button">
+        <header className="organization-button">
           <span className="organization-mark" aria-hidden="true">
             K
           </span>
           <span className="grow truncate organization-name">Operator</span>
-        </div>
+        </header>
         <nav aria-label="Main">
           <ul>
             {pages.map(({ to, label, icon: Icon }) => (

@@ -12,6 +12,14 @@ import { explain } from '../words/errors.ts'
 const secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
 if (secret !== '') history.replaceState(null, '', location.pathname)
 
+/** Why the OpenID issuer's answer did not lead to a session. */
+const refusals: Record<string, string> = {
+  refused: 'Signing in was cancelled, or your issuer refused it. Try again.',
+  unknown_user:
+    'You are signed in with your issuer, but you are no user here. Ask an owner of an organization to invite you.',
+}
+const refusal = refusals[new URLSearchParams(location.search).get('error') ?? '']
+
 export default function SignInPage() {
   const [error, setError] = useState<unknown>(null)
   const navigate = useNavigate()
@@ -28,6 +36,7 @@ export default function SignInPage() {
       <div className="center-card">
         <h1>{secret !== '' && error === null ? 'Signing you in…' : 'Sign in to Keyhook'}</h1>
         {error !== null && <Notice kind="danger">{explain(error)}</Notice>}
+        {refusal !== undefined && <Notice kind="danger">{refusal}</Notice>}
         {(secret === '' || error !== null) && <Ways />}
       </div>
     </main>
@@ -45,13 +54,10 @@ function Ways() {
   const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
   if (way.isPending) return null
   if (way.data?.openid) {
-    const here = location.pathname.startsWith(`${basePath}/sign-in`)
-      ? consolePath('/')
-      : location.pathname + location.search
     return (
       <>
         <p className="muted">Use the account of your organization.</p>
-        <a className="button button-primary" href={`${consolePath('/login')}?return_to=${encodeURIComponent(here)}`}>
+        <a className="button button-primary" href={consolePath('/login')}>
           Continue with single sign-on
         </a>
       </>
