@@ -3,6 +3,7 @@ import { events } from './operator/events.ts'
 import { introspection } from './operator/introspection.ts'
 import { members } from './operator/members.ts'
 import { organizations } from './operator/organizations.ts'
+import { overview } from './operator/overview.ts'
 import { tokens } from './operator/tokens.ts'
 import { users } from './operator/users.ts'
 import type { Invoice } from './resources/invoices.ts'
@@ -12,7 +13,8 @@ export type { AcceptedEvent, NewEvent } from './operator/events.ts'
 export type { Introspection, IntrospectionBatch, IntrospectionRequest } from './operator/introspection.ts'
 export type { Member, NewMember, Role } from './operator/members.ts'
 export type { OperatorCreationOptions } from './operator/options.ts'
-export type { NewOrganization } from './operator/organizations.ts'
+export type { NewOrganization, OpenedOrganization } from './operator/organizations.ts'
+export type { BusyLane, Overview } from './operator/overview.ts'
 export type { IssuedOperatorToken, NewOperatorToken, OperatorToken } from './operator/tokens.ts'
 export type { NewUser, User } from './operator/users.ts'
 
@@ -23,6 +25,7 @@ export function createOperatorClient(options: TransportOptions) {
   const api = createApi(createTransport(options))
   return {
     ...introspection(api),
+    overview: overview(api),
     organizations: organizations(api),
     users: users(api),
     members: members(api),

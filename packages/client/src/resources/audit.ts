@@ -3,6 +3,7 @@ import type { List } from '../list.ts'
 
 export type AuditAction =
   | 'organization.created'
+  | 'organization.opened'
   | 'member.invited'
   | 'invitation.withdrawn'
   | 'member.added'

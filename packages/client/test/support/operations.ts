@@ -93,6 +93,8 @@ export type Offered = {
   'POST /operator/v1/organizations': Call<Operator['organizations']['create'], 0>
   'GET /operator/v1/organizations': Call<Operator['organizations']['list']>
   'GET /operator/v1/organizations/{org_id}': Call<Operator['organizations']['get']>
+  'GET /operator/v1/overview': Call<Operator['overview']>
+  'POST /operator/v1/organizations/{org_id}/open': Call<Operator['organizations']['open']>
   'POST /operator/v1/users': Call<Operator['users']['create'], 0>
   'GET /operator/v1/users': Call<Operator['users']['list']>
   'GET /operator/v1/users/{user_id}': Call<Operator['users']['get']>

@@ -21,6 +21,7 @@ import { isOperatorSession } from '../store/console-sessions.ts'
 import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
+import { findOrganization } from '../store/organizations.ts'
 import { createEventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes } from './probes.ts'
@@ -85,6 +86,7 @@ export function composeApi(
     },
     loginTokens: createLoginTokens({ issuers: [local, ...openIdIssuers(config)] }),
     isOperatorSession: (id) => isOperatorSession(accessDb, id),
+    findOrganization: (id) => findOrganization(accessDb, id),
   })
   const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses, feed })
   const app = createHttpServer({

@@ -1,7 +1,9 @@
 import type { Authenticate } from '../http/authenticate.ts'
 import { introspectionRoutes } from '../http/operator/introspection.ts'
 import { operatorMemberRoutes } from '../http/operator/members.ts'
+import { openOrganizationRoutes } from '../http/operator/open-organization.ts'
 import { operatorOrganizationRoutes } from '../http/operator/organizations.ts'
+import { operatorOverviewRoutes } from '../http/operator/overview.ts'
 import { operatorTokenRoutes } from '../http/operator/tokens.ts'
 import { operatorUserRoutes } from '../http/operator/users.ts'
 import type { Route } from '../http/route.ts'
@@ -17,12 +19,27 @@ export function composeOperatorRoutes(
   { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
 ): Route[] {
   const sign = signOperatorTokens(masterKeys)
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   return [
     ...introspectionRoutes({
       db,
       identify: authenticate.identify,
       keyUses,
       keysRequireLogin: config.keysRequireLogin === 'on',
+    }),
+    ...operatorOverviewRoutes({ db }),
+    ...openOrganizationRoutes({
+      db,
+      issue: ({ orgId, actor: { tokenId, sessionId }, ttlSeconds }) =>
+        issuer.issue({
+          subject: 'operator',
+          operator: true,
+          openedOrg: orgId,
+          ttlSeconds,
+          // The id of the operator token: when that is revoked, this one is refused too.
+          ...(tokenId !== null && { tokenId }),
+          ...(sessionId && { sessionId }),
+        }),
     }),
     ...operatorOrganizationRoutes({ db, create: createOrganization }),
     ...operatorUserRoutes({

@@ -3,6 +3,7 @@ import type { Id, KeyId, OrgId, UserId } from '../kernel/ids.ts'
 /** Every change that is recorded in the audit log. */
 export const auditActions = [
   'organization.created',
+  'organization.opened',
   'member.invited',
   'invitation.withdrawn',
   'member.added',
@@ -37,7 +38,8 @@ export type AuditAction = (typeof auditActions)[number]
 export type Actor =
   | { kind: 'key'; userId: UserId; keyId: KeyId; address: string }
   | { kind: 'login'; userId: UserId; tokenId: string | null; address: string }
-  | { kind: 'operator'; tokenId: string | null; address: string | null }
+  /** `sessionId`: of the console. */
+  | { kind: 'operator'; tokenId: string | null; address: string | null; sessionId?: string | null }
 
 /** The operator without a token: the command line, and changes made by settings. */
 export const operator = { kind: 'operator', tokenId: null, address: null } as const satisfies Actor

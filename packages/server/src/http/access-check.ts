@@ -5,7 +5,7 @@ import { isId, type OrgId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { KeyUses } from '../store/key-uses.ts'
 import type { Authenticate, Authenticated } from './authenticate.ts'
-import { loginRequired, permissionMissing } from './problems.ts'
+import { loginRequired, permissionMissing, readingOnly } from './problems.ts'
 import { clientAddress } from './request-log.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
@@ -49,6 +49,7 @@ function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLog
     if (inOrganization && orgId === null) throw notFound('the organization id has the wrong form')
     const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
     if (refusesKeys && access.kind === 'key') throw loginRequired()
+    if (access.kind === 'operator' && !isForReaders(route)) throw readingOnly()
     request.caller = { access, actor, reach }
   }
 
@@ -67,6 +68,10 @@ function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLog
     })
   }
 }
+
+/** An operator reads what belongs to the organization, and changes nothing. */
+const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
+  method === 'GET' && audit === null && path.includes(':orgId')
 
 /** How far the caller's permission reaches in that organization. Throws when it does not. */
 function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {

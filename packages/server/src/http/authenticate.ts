@@ -4,6 +4,7 @@ import type { OrgId, UserId } from '../kernel/ids.ts'
 import { type Login, type LoginTokens, localIssuerName } from '../login/login-tokens.ts'
 import type { Access, NamedUser } from '../store/access.ts'
 import type { AccessLookup } from '../store/access-batch.ts'
+import type { OrganizationRow } from '../store/organizations.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './problems.ts'
 
 /** `expiresAt`: when a login token ends, in seconds since 1970; null for a key. */
@@ -32,6 +33,9 @@ type AuthenticateMember = (authorization: string | undefined, target: Target, do
 
 type Done = (error: unknown, authenticated: Authenticated | null) => void
 
+/** Of no user: an operator who reads has created nothing. */
+const noUserId: UserId = 'usr_00000000000000000000000000'
+
 /** The header's grammar (RFC 6750, 2.1), with the scheme in any case (RFC 9110, 11.1). */
 const bearerScheme = /^bearer(?![^\s,])/i
 const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i
@@ -53,6 +57,7 @@ export function createAuthenticate(deps: {
   isOperatorToken(id: string): Promise<boolean>
   /** Whether this console session is one of the operator and lasts. */
   isOperatorSession(id: string): Promise<boolean>
+  findOrganization(id: OrgId): Promise<OrganizationRow | null>
 }): Authenticate {
   function asKey(token: string, address: string, done: Done): void {
     const isLookedUp = deps.lookup.key(token, (error, access) => {
@@ -102,7 +107,25 @@ export function createAuthenticate(deps: {
   async function asLogin(token: string, target: Target): Promise<Authenticated> {
     const login = await verify(token)
     if (login.operator) throw invalidToken('an operator token, which acts as no user')
+    if (login.openedOrg !== null) return accessOfReader(login, login.openedOrg, target)
     return accessOf(login, target)
+  }
+
+  /** The token ends with the operator token or the console session that it was made with. */
+  async function checkOperator({ tokenId, sessionId }: Login): Promise<void> {
+    const isGood =
+      sessionId !== null
+        ? await deps.isOperatorSession(sessionId)
+        : tokenId !== null && (await deps.isOperatorToken(tokenId))
+    if (!isGood) throw invalidToken('the operator token is revoked, or its console session has ended')
+  }
+
+  async function accessOfReader(login: Login, opened: string, { orgId, address }: Target): Promise<Authenticated> {
+    await checkOperator(login)
+    const organization = orgId === opened ? await deps.findOrganization(orgId) : null
+    const membership = organization && ({ role: 'owner', organization } as const)
+    const actor = { kind: 'operator', tokenId: login.tokenId, address } as const
+    return { access: { kind: 'operator', userId: noUserId, membership }, actor, expiresAt: login.expiresAt }
   }
 
   function check(token: string, { orgId, address }: Target, done: Done): void {
@@ -120,10 +143,15 @@ export function createAuthenticate(deps: {
     identify: (token, target) =>
       new Promise<Authenticated | null>((resolve, reject) => {
         if (!tokenShape.test(token)) throw invalidToken('not the characters of a token')
-        check(token, target, (error, found) => (found === null ? reject(error) : resolve(found)))
+        check(token, target, (error, found) => {
+          if (found === null) reject(error)
+          // Acts as no user.
+          else if (found.access.kind === 'operator') reject(invalidToken('a token of an operator who reads'))
+          else resolve(found)
+        })
       }).catch(nullIfInvalid),
     async person(known, address) {
-      const login = { ...known, tokenId: null, operator: false, sessionId: null, expiresAt: 0 }
+      const login = { ...known, tokenId: null, operator: false, sessionId: null, openedOrg: null, expiresAt: 0 }
       const found = await accessOf(login, { orgId: null, address }).catch(nullIfInvalid)
       return found?.access.userId ?? null
     },
@@ -131,16 +159,11 @@ export function createAuthenticate(deps: {
       const login = await verify(bearerToken(authorization))
       if (!login.operator) {
         // The token of a removed user is answered 401 here too.
-        await accessOf(login, { orgId: null, address })
+        if (login.openedOrg === null) await accessOf(login, { orgId: null, address })
         throw operatorOnly()
       }
-      const { tokenId, sessionId } = login
-      const isGood =
-        sessionId !== null
-          ? await deps.isOperatorSession(sessionId)
-          : tokenId !== null && (await deps.isOperatorToken(tokenId))
-      if (!isGood) throw invalidToken('the operator token is revoked, or its console session has ended')
-      return { kind: 'operator', tokenId, address }
+      await checkOperator(login)
+      return { kind: 'operator', tokenId: login.tokenId, address, sessionId: login.sessionId }
     },
   }
 }

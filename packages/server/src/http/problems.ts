@@ -77,6 +77,12 @@ export const operatorOnly = (): Fault =>
 export const unknownEventType = (pointer: string): Fault =>
   invalid([{ pointer, detail: 'must be one of the event types that are declared, and this one was just removed' }])
 
+export const readingOnly = (): Fault =>
+  new Fault('auth.permission_missing', {
+    public: 'An operator who has opened an organization can read it, and change nothing.',
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
+  })
+
 export const unavailable = (internal: string, cause?: unknown): Fault =>
   new Fault('service.unavailable', {
     public:

@@ -14,7 +14,7 @@ const cachedMax = 10_000
 
 /** Only the claims we use: a token may have kilobytes of others, and entries are cached. */
 type Claims = Record<'exp' | 'nbf' | 'iat', number | undefined> &
-  Record<'sub' | 'client' | 'jti' | 'sid' | 'scope' | 'email' | 'emailVerified', unknown>
+  Record<'sub' | 'client' | 'jti' | 'sid' | 'org' | 'scope' | 'email' | 'emailVerified', unknown>
 
 export type AccessToken = { subject: string; tokenId: string | null; claims: Claims }
 
@@ -124,10 +124,10 @@ async function verify(token: string, rules: AccessTokenRules, form: TokenForm): 
   })
   const isStandard = checkType(protectedHeader.typ, payload, form)
   const { alg, kid } = protectedHeader
-  const { sub, client_id, azp, appid, jti, sid, exp, nbf, iat, scope } = payload
+  const { sub, client_id, azp, appid, jti, sid, org, exp, nbf, iat, scope } = payload
   const client = isStandard ? client_id : (client_id ?? azp ?? appid)
   const { [form.emailClaim]: email, [form.emailVerifiedClaim]: emailVerified } = payload
-  const claims = { sub, client, jti, sid, exp, nbf, iat, scope, email, emailVerified }
+  const claims = { sub, client, jti, sid, org, exp, nbf, iat, scope, email, emailVerified }
   return { header: kid === undefined ? { alg } : { alg, kid }, key: key as CryptoKey, claims }
 }
 

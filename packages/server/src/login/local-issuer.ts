@@ -9,6 +9,7 @@ import { localIssuerName as issuer, type TokenIssuer } from './login-tokens.ts'
 const audience = 'keyhook'
 const algorithm = 'EdDSA'
 const operatorScope = 'operator'
+const readingScope = 'operator:read'
 
 /** A leaked local token ends only by its expiry or with a new master key, so the lifetime is limited. */
 export const localTtlSecondsMax = 366 * 24 * 60 * 60
@@ -24,6 +25,8 @@ export type LocalIssuer = TokenIssuer & {
     operator?: boolean
     tokenId?: string
     sessionId?: string
+    /** For the operator: an organization that may be read, and nothing else. */
+    openedOrg?: string
   }): Promise<string>
 }
 
@@ -43,13 +46,19 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
 
   return {
     issuer,
-    async issue({ subject, ttlSeconds, operator = false, tokenId = newId('tok'), sessionId }) {
+    async issue({ subject, ttlSeconds, operator = false, tokenId = newId('tok'), sessionId, openedOrg }) {
       assert(isName(subject), 'a subject has 1 to 255 characters, none of them control characters')
       assert(Number.isInteger(ttlSeconds), 'a lifetime is a whole number of seconds')
       assert(ttlSeconds > 0 && ttlSeconds <= localTtlSecondsMax, `a lifetime is 1 to ${localTtlSecondsMax} seconds`)
       const issuedAt = Math.floor(deps.now().getTime() / 1000)
       const client_id = sessionId === undefined ? 'keyhook-cli' : 'keyhook-console'
-      return new SignJWT({ client_id, ...(operator && { scope: operatorScope }), ...(sessionId && { sid: sessionId }) })
+      const scope = openedOrg === undefined ? operatorScope : readingScope
+      const own = {
+        ...(operator && { scope }),
+        ...(sessionId && { sid: sessionId }),
+        ...(openedOrg && { org: openedOrg }),
+      }
+      return new SignJWT({ client_id, ...own })
         .setProtectedHeader({ alg: algorithm, typ: 'at+jwt', kid: current.kid })
         .setIssuer(issuer)
         .setAudience(audience)
@@ -66,7 +75,9 @@ export function createLocalIssuer(deps: { masterKeys: MasterKeys; now: () => Dat
       const { sid } = claims
       if (sid !== undefined && !isName(sid)) return null
       const operator = claims.scope === operatorScope
-      return { issuer, subject, tokenId, verifiedEmail: null, operator, sessionId: sid ?? null, expiresAt: claims.exp! }
+      const openedOrg = claims.scope === readingScope && isName(claims.org) ? claims.org : null
+      const sessionId = sid ?? null
+      return { issuer, subject, tokenId, verifiedEmail: null, operator, sessionId, openedOrg, expiresAt: claims.exp! }
     },
   }
 }

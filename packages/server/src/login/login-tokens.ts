@@ -13,6 +13,8 @@ export type Login = {
   operator: boolean
   /** The console session that the token was issued for: it ends with the session. */
   sessionId: string | null
+  /** An operator has opened this organization for reading. The token acts as no user. */
+  openedOrg: string | null
   /** In seconds since 1970, as in the token. */
   expiresAt: number
 }

@@ -36,7 +36,8 @@ export function createOpenIdIssuer(deps: {
       const verifiedEmail = isTrue(claims.emailVerified) && isName(claims.email) ? claims.email : null
       // Never an operator, whatever its scopes: only the local issuer issues operator tokens.
       // Its `sid` is a session over there.
-      return { issuer, subject, tokenId, verifiedEmail, operator: false, sessionId: null, expiresAt: claims.exp! }
+      const mine = { operator: false, sessionId: null, openedOrg: null }
+      return { issuer, subject, tokenId, verifiedEmail, ...mine, expiresAt: claims.exp! }
     },
   }
 }

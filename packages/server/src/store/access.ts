@@ -20,6 +20,8 @@ export type NamedUser =
 export type Access =
   | { kind: 'key'; userId: UserId; keyId: KeyId; membership: Membership }
   | { kind: 'login'; userId: UserId; membership: Membership | null; isByEmail: boolean }
+  /** An operator who has opened the organization for reading. The id is that of no user. */
+  | { kind: 'operator'; userId: UserId; membership: Membership | null }
 
 type Membership = { role: Role; organization: OrganizationRow }
 

@@ -36,6 +36,7 @@ describe('a local token', () => {
       verifiedEmail: null,
       operator: false,
       sessionId: null,
+      openedOrg: null,
       expiresAt: expect.any(Number),
     })
   })

@@ -37,6 +37,7 @@ describe('a token of a real issuer', () => {
       verifiedEmail: null,
       operator: false,
       sessionId: null,
+      openedOrg: null,
       expiresAt: claims.exp,
     })
   })

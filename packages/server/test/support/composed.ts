@@ -65,6 +65,7 @@ export const routesOf = (installation: Installation): Route[] =>
       isOperatorToken: async () => false,
       firstLogins: { pin: async () => false, create: async () => false },
       isOperatorSession: async () => false,
+      findOrganization: async () => null,
     }),
     keyUses: { note() {}, close: async () => {} },
     feed: { open: () => null, stopping: new AbortController().signal, close: async () => {} },

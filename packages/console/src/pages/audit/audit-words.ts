@@ -3,6 +3,7 @@ import type { AuditAction } from '@keyhook/client'
 /** Each action in words, in the order of the filter. */
 export const actionTexts: Record<AuditAction, string> = {
   'organization.created': 'Organization created',
+  'organization.opened': 'Opened by the operator',
   'member.invited': 'Member invited',
   'invitation.withdrawn': 'Invitation withdrawn',
   'member.added': 'Member added',

@@ -1,0 +1,55 @@
+import Type from 'typebox'
+import type { Database } from '../../db/database.ts'
+import type { Actor } from '../../domain/audit.ts'
+import { notFound } from '../../kernel/faults.ts'
+import type { OrgId } from '../../kernel/ids.ts'
+import { isoTime } from '../../kernel/iso-time.ts'
+import { recordAudit } from '../../store/audit.ts'
+import { lockOrganization } from '../../store/organizations.ts'
+import { chosen, mark } from '../basis.ts'
+import { operatorRoute, type Route } from '../route.ts'
+import { moment } from '../schemas.ts'
+
+const here = chosen(109)
+const openSeconds = 15 * 60
+
+const opened = Type.Object(
+  {
+    token: mark(here, Type.String({ description: 'A token that reads this organization, and nothing else.' })),
+    expires_at: mark(here, moment('When it ends by itself.')),
+  },
+  { $id: 'OpenedOrganization', additionalProperties: false },
+)
+
+type OperatorActor = Extract<Actor, { kind: 'operator' }>
+
+/** An operator looks into an organization. Its audit log says so. */
+export function openOrganizationRoutes(deps: {
+  db: Database
+  issue(request: { orgId: OrgId; actor: OperatorActor; ttlSeconds: number }): Promise<string>
+}): Route[] {
+  return [
+    operatorRoute({
+      method: 'POST',
+      path: '/operator/v1/organizations/:orgId/open',
+      needs: 'operator',
+      audit: 'organization.opened',
+      basis: here,
+      tag: 'Operator',
+      summary: 'Open an organization for reading',
+      description:
+        'Answers a token for the reads of `/api/v1` and `/platform/v1` in this organization, for 15 minutes. It ends with the operator token or the console session that asked for it. Every opening is in the audit log of the organization.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The token.', schema: opened },
+      async handler({ params: { orgId }, actor }) {
+        await deps.db.begin(async (tx) => {
+          if (!(await lockOrganization(tx, orgId))) throw notFound(`there is no organization ${orgId}`)
+          await recordAudit(tx, { orgId, action: 'organization.opened', actor, targetId: orgId })
+        })
+        const expiresAt = new Date(Date.now() + openSeconds * 1_000)
+        const token = await deps.issue({ orgId, actor, ttlSeconds: openSeconds })
+        return { status: 200, body: { token, expires_at: isoTime(expiresAt) } }
+      },
+    }),
+  ]
+}
