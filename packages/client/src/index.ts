@@ -10,7 +10,7 @@ export {
 } from './errors.ts'
 export type { List, Page, PageOptions } from './list.ts'
 export type { AuditAction, AuditEntry } from './resources/audit.ts'
-export type { Backup } from './resources/backups.ts'
+export type { Backup, BackupSchedule } from './resources/backups.ts'
 export type { CreatedDatabase, Database, NewDatabase, RepeatedDatabase } from './resources/databases.ts'
 export type {
   AttemptStatus,

@@ -65,6 +65,10 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
     databases.delete('{database_id}'),
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': ({ backups }) =>
     backups.create('{database_id}'),
+  'GET /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': ({ backups }) =>
+    backups.schedule('{database_id}'),
+  'PUT /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': ({ backups }) =>
+    backups.setSchedule('{database_id}', { every_hours: 24, keep: 7 }),
   'GET /platform/v1/organizations/{org_id}/backups': ({ backups }) => backups.list().page(),
   'GET /platform/v1/organizations/{org_id}/backups/{backup_id}': ({ backups }) => backups.get('{backup_id}'),
   'DELETE /platform/v1/organizations/{org_id}/backups/{backup_id}': ({ backups }) => backups.delete('{backup_id}'),

@@ -484,6 +484,9 @@ create table keyhook.databases (
   -- PostgreSQL's SCRAM verifier, until the instance has it. The password is stored nowhere.
   password_verifier text,
   failure           text,
+  -- Its own backup schedule; null: the operator's.
+  backup_every_hours integer check (backup_every_hours > 0),
+  backups_kept      integer check (backups_kept > 0),
   created_by        text collate "C" not null references keyhook.users,
   created_at        timestamptz not null default now(),
   deleted_at        timestamptz,

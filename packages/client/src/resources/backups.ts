@@ -15,6 +15,9 @@ export type Backup = {
   finished_at: string | null
 }
 
+/** Null: the operator's setting. */
+export type BackupSchedule = { every_hours: number | null; keep: number | null }
+
 export const backups = (api: Api) => ({
   create: async (databaseId: string, options: CreationOptions = {}): Promise<Backup> =>
     api.create(api.platform(options, 'databases', databaseId, 'backups'), undefined, options),
@@ -28,4 +31,14 @@ export const backups = (api: Api) => ({
 
   delete: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
     api.remove(api.platform(options, 'backups', id), options),
+
+  schedule: async (databaseId: string, options: OrganizationOptions = {}): Promise<BackupSchedule> =>
+    api.get(api.platform(options, 'databases', databaseId, 'backup-schedule'), options),
+
+  setSchedule: async (
+    databaseId: string,
+    schedule: BackupSchedule,
+    options: OrganizationOptions = {},
+  ): Promise<BackupSchedule> =>
+    api.change('PUT', api.platform(options, 'databases', databaseId, 'backup-schedule'), schedule, options),
 })

@@ -81,6 +81,11 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['get']>
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['delete']>
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': Call<Api['backups']['create']>
+  'GET /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': Call<Api['backups']['schedule']>
+  'PUT /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': Call<
+    Api['backups']['setSchedule'],
+    1
+  >
   'GET /platform/v1/organizations/{org_id}/backups': Call<Api['backups']['list']>
   'GET /platform/v1/organizations/{org_id}/backups/{backup_id}': Call<Api['backups']['get']>
   'DELETE /platform/v1/organizations/{org_id}/backups/{backup_id}': Call<Api['backups']['delete']>

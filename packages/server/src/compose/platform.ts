@@ -58,8 +58,7 @@ export async function composePlatformNode(
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,
-    backupSchedule:
-      config.backupEveryHours === null ? null : { everyHours: config.backupEveryHours, keep: config.backupsKept },
+    backupSchedule: { everyHours: config.backupEveryHours, keep: config.backupsKept },
     prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },
     log,
   })

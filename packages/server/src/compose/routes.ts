@@ -4,6 +4,7 @@ import { operatorEventRoutes } from '../http/operator/events.ts'
 import { operatorInvoiceRoutes } from '../http/operator/invoices.ts'
 import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
+import { backupScheduleRoutes } from '../http/platform/backup-schedule.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
 import { organizationDeliveryRoutes } from '../http/platform/deliveries.ts'
@@ -87,6 +88,7 @@ export function composeRoutes(
       begin: (asked, within) => beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, within),
       remove: (asked) => removeBackup({ db, queue }, asked),
     }),
+    ...backupScheduleRoutes({ db }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
     ...invoiceRoutes({ db }),
     ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),

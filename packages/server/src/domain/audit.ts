@@ -25,6 +25,7 @@ export const auditActions = [
   'webhook.recovered',
   'event.reported',
   'database.created',
+  'database.schedule_changed',
   'database.deleted',
   'backup.created',
   'backup.deleted',

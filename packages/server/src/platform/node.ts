@@ -53,7 +53,7 @@ export type PlatformNodeOptions = {
   databasesPerNodeMax: number
   /** How long a job that only one node can do waits for that node. */
   patienceSeconds: number
-  backupSchedule: BackupSchedule | null
+  backupSchedule: BackupSchedule
   prices: Prices
   log: Logger
 }
@@ -117,7 +117,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await whenReachable(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
-    if (backupSchedule !== null) scheduling = keepBackupSchedule(common, backupSchedule)
+    scheduling = keepBackupSchedule(common, backupSchedule)
     watching = watchDeadNodes({ ...work, db, boss, node, heartbeat, patienceSeconds, signal })
     await resuming
     log.info({ node }, 'platform.ready')

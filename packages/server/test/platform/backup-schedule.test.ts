@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { Executor, Transaction } from '../../src/db/database.ts'
-import type { OrgId, UserId } from '../../src/kernel/ids.ts'
+import { newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import { keepBackupSchedule, runBackupSchedule } from '../../src/platform/steps/scheduled-backups.ts'
 import type { Installation } from '../../src/startup/open.ts'
@@ -145,4 +145,32 @@ test('backups and databases that changed since the pass read its list are skippe
     'bak_read completed',
     'bak_started running',
   ])
+})
+
+test('a database with a schedule of its own is due by it, also where the operator has none, and keeps its number', async () => {
+  const { db } = installation
+  const node = 'with own schedules'
+  const database = async (own: number | null, kept: number | null, hoursAgo: number) => {
+    const id = newId('db')
+    await db`
+      insert into keyhook.databases
+        (org_id, id, name, status, node, host, port, backup_every_hours, backups_kept, created_by)
+      values (${orgId}, ${id}, 'shop', 'available', ${node}, '127.0.0.1', 1, ${own}, ${kept}, ${userId})`
+    for (let i = 0; i < 3; i++) {
+      await db`
+        insert into keyhook.backups (org_id, id, database_id, node, origin, status, size_bytes, sha256, created_at)
+        values (${orgId}, ${newId('bak')}, ${id}, ${node}, 'scheduled', 'completed', 1, 'x',
+          now() - make_interval(hours => ${hoursAgo}))`
+    }
+    return id
+  }
+  const [hourly, weekly, plain] = [await database(1, 1, 2), await database(168, 3, 48), await database(null, null, 48)]
+  const due = async (hours: number | null) => (await databasesDueForBackup(db, node, hours)).map(({ id }) => id).sort()
+  expect(await due(24)).toEqual([hourly, plain].sort())
+  expect(await due(null)).toEqual([hourly])
+  const expired = await expiredBackups(db, node, 2)
+  const rows = await db<{ id: string; database_id: string }[]>`select id, database_id from keyhook.backups`
+  const databaseOf = new Map(rows.map(({ id, database_id }) => [id, database_id]))
+  const counts = Object.groupBy(expired, ({ id }) => databaseOf.get(id)!)
+  expect([counts[hourly]?.length, counts[weekly]?.length, counts[plain]?.length]).toEqual([2, undefined, 1])
 })

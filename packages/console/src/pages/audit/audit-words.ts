@@ -25,6 +25,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'delivery.redelivered': 'Event redelivered',
   'event.reported': 'Event reported',
   'database.created': 'Database created',
+  'database.schedule_changed': 'Backup schedule changed',
   'database.deleted': 'Database deleted',
   'backup.created': 'Backup started',
   'backup.deleted': 'Backup deleted',

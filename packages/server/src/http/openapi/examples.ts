@@ -187,6 +187,7 @@ export const recordExamples: Record<string, Json> = {
       },
     ],
   },
+  DatabaseBackupSchedule: { every_hours: 24, keep: 7 },
   RevokedApiKeys: { revoked: [keyId] },
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },
   Webhook: webhook,

@@ -13,7 +13,8 @@ type Deps = { db: Database; queue: JobQueue; node: string }
 const passEveryMs = 60_000
 const origin = 'scheduled' as const
 
-export type BackupSchedule = { everyHours: number; keep: number }
+/** For databases without a schedule of their own. `everyHours` is null if they have no scheduled backups. */
+export type BackupSchedule = { everyHours: number | null; keep: number }
 
 /** Repeats the pass until the signal aborts. The pause comes after each pass, so that two never overlap. */
 export async function keepBackupSchedule(

@@ -128,11 +128,14 @@ export const backupStatusesOf = async (
 /** Scheduled backups beyond the newest `keep` completed ones of their database, except those that a restore reads. */
 export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
   select org_id, id from (
-    select b.org_id, b.id, row_number() over (partition by b.org_id, b.database_id order by b.id desc) as n
+    select b.org_id, b.id, b.database_id, row_number() over (partition by b.org_id, b.database_id order by b.id desc) as n
     from keyhook.backups b
     where b.node = ${node} and b.origin = 'scheduled' and b.status = 'completed'
   ) ranked
-  where n > ${keep}
+  where n > coalesce(
+      (select d.backups_kept from keyhook.databases d where d.org_id = ranked.org_id and d.id = ranked.database_id),
+      ${keep}::int
+    )
     and not exists (
       select 1 from keyhook.restores r
       where r.org_id = ranked.org_id and r.backup_id = ranked.id and r.status = 'running'

@@ -165,23 +165,47 @@ export const availableDatabasesOfNode = async (db: Executor, node: string): Prom
  * Databases of this node that need a scheduled backup: the last one, whatever its result, started more than `hours` ago.
  * Two conditions, because each has an index that answers it from one row; as one, all backups of a database would be read.
  */
-export const databasesDueForBackup = (db: Executor, node: string, hours: number) => db<
+export const databasesDueForBackup = (db: Executor, node: string, hours: number | null) => db<
   { org_id: OrgId; id: DatabaseId }[]
 >`
   select d.org_id, d.id
   from keyhook.databases d
-  where d.node = ${node} and d.status = 'available'
+  where d.node = ${node} and d.status = 'available' and coalesce(d.backup_every_hours, ${hours}::int) is not null
     and not exists (
       select 1 from keyhook.backups b where b.org_id = d.org_id and b.database_id = d.id and b.status = 'running'
     )
     and (
       select max(b.created_at) from keyhook.backups b
       where b.org_id = d.org_id and b.database_id = d.id and b.origin = 'scheduled'
-    ) > clock_timestamp() - make_interval(hours => ${hours}) is not true
+    ) > clock_timestamp() - make_interval(hours => coalesce(d.backup_every_hours, ${hours}::int)) is not true
   order by d.id`
 
 /** False on a node that never had a database, and need not look for any. */
 export const nodeWasUsed = async (db: Executor, node: string): Promise<boolean> => {
   const rows = await db`select 1 from keyhook.databases where node = ${node} limit 1`
+  return rows.length > 0
+}
+
+export type ScheduleRow = { backup_every_hours: number | null; backups_kept: number | null }
+
+/** Null for a database that does not exist or is deleted. */
+export const findBackupSchedule = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<ScheduleRow | null> => {
+  const [row] = await db<ScheduleRow[]>`
+    select backup_every_hours, backups_kept from keyhook.databases
+    where org_id = ${orgId} and id = ${id} and status not in ('deleting', 'deleted')`
+  return row ?? null
+}
+
+export const setBackupSchedule = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: DatabaseId,
+  schedule: ScheduleRow,
+): Promise<boolean> => {
+  const rows = await tx`
+    update keyhook.databases
+    set backup_every_hours = ${schedule.backup_every_hours}, backups_kept = ${schedule.backups_kept}
+    where org_id = ${orgId} and id = ${id} and status not in ('deleting', 'deleted')
+    returning id`
   return rows.length > 0
 }

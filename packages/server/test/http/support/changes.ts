@@ -198,6 +198,14 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: body.id, details: { database_id: id } }
       }
     },
+    'PUT /platform/v1/organizations/:orgId/databases/:databaseId/backup-schedule': async (token) => {
+      const id = await database()
+      const schedule = { every_hours: 6, keep: 3 }
+      return async () => {
+        await call(`${platform()}/databases/${id}/backup-schedule`, { token, method: 'PUT', body: schedule })
+        return { target: id, details: schedule }
+      }
+    },
     'DELETE /platform/v1/organizations/:orgId/backups/:backupId': async (token) => {
       const id = await backup()
       return () => remove(`${platform()}/backups`, token, id)
