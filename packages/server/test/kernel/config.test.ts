@@ -117,7 +117,10 @@ test.each<[environment: Record<string, string>, complaint: string]>([
   [{ DATABASE_URL: 'postgres://localhost/keyhook' }, 'KEYHOOK_MASTER_KEY: is required with DATABASE_URL'],
   [{ KEYHOOK_OIDC_ISSUER: 'https://issuer.example' }, 'KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER'],
   [{ KEYHOOK_OIDC_AUDIENCE: 'keyhook' }, 'KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE'],
-  [{ KEYHOOK_OIDC_CLIENT_ID: 'console' }, 'KEYHOOK_PUBLIC_URL: is required with KEYHOOK_OIDC_CLIENT_ID'],
+  [
+    { KEYHOOK_OIDC_CLIENT_ID: 'console', KEYHOOK_PUBLIC_URL: 'https://keyhook.example' },
+    'KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_CLIENT_ID',
+  ],
   [{ KEYHOOK_DATABASES_HOST: '0.0.0.0' }, 'KEYHOOK_DATABASES_PUBLIC_HOST: is required'],
   [{ KEYHOOK_DATABASES_HOST: '::' }, 'KEYHOOK_DATABASES_PUBLIC_HOST: is required'],
 ])('%j needs another setting', (environment, complaint) => {
