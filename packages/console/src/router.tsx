@@ -101,9 +101,14 @@ const operator = createRoute({
   path: 'operator',
   component: lazyRouteComponent(() => import('./layout/operator-layout.tsx'), 'OperatorLayout'),
 })
-const operatorOrganizations = createRoute({
+const operatorOverview = createRoute({
   getParentRoute: () => operator,
   path: '/',
+  component: lazyRouteComponent(() => import('./pages/operator/overview-page.tsx'), 'OverviewPage'),
+})
+const operatorOrganizations = createRoute({
+  getParentRoute: () => operator,
+  path: 'organizations',
   component: lazyRouteComponent(() => import('./pages/operator/organizations-page.tsx'), 'OrganizationsPage'),
 })
 const operatorUsers = createRoute({
@@ -119,7 +124,7 @@ const operatorTokens = createRoute({
 
 const routeTree = root.addChildren([
   start,
-  operator.addChildren([operatorOrganizations, operatorUsers, operatorTokens]),
+  operator.addChildren([operatorOverview, operatorOrganizations, operatorUsers, operatorTokens]),
   organization.addChildren([
     home,
     keys,

@@ -1,9 +1,9 @@
 import { createClient, KeyhookError } from '@keyhook/client'
 import { MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query'
 import { serverUrl } from '../address.ts'
-import { currentToken, fetchSession, forgetToken } from './session.ts'
+import { fetchSession, forgetToken, organizationToken } from './session.ts'
 
-export const client = createClient({ url: serverUrl, token: currentToken, retries: 1 })
+export const client = createClient({ url: serverUrl, token: organizationToken, retries: 1 })
 
 export const sessionQuery = queryOptions({
   queryKey: ['session'],

@@ -1,7 +1,8 @@
 import { KeyhookError } from '@keyhook/client'
 import { consolePath } from '../address.ts'
 
-type Role = 'owner' | 'admin' | 'member'
+/** `operator`: opened by the operator of the installation, to read. */
+type Role = 'owner' | 'admin' | 'member' | 'operator'
 
 export type SessionOrganization = { id: string; name: string; role: Role; permissions: string[] }
 
@@ -91,10 +92,36 @@ export async function currentToken(): Promise<string> {
 /** Who is signed in, and what each role allows now: it comes with a new token. */
 export async function fetchSession(): Promise<Session> {
   const { user, operator, organizations } = await askForToken()
-  return { user, operator, organizations }
+  return { user, operator, organizations: opened === null ? organizations : [opened.organization] }
 }
 
 /** Called when the server refused the token. */
 export function forgetToken(): void {
   held = null
+  if (opened !== null) opened.renewAt = 0
+}
+
+type OpenedToken = { token: string; expires_at: string }
+
+/** The organization that the operator reads, with its own token; gone with the page. */
+let opened: {
+  organization: SessionOrganization
+  open: () => Promise<OpenedToken>
+  token: Promise<string>
+  renewAt: number
+} | null = null
+
+export async function openOrganization(
+  organization: SessionOrganization,
+  open: () => Promise<OpenedToken>,
+): Promise<void> {
+  const { token, expires_at } = await open()
+  opened = { organization, open, token: Promise.resolve(token), renewAt: Date.parse(expires_at) - renewMs }
+}
+
+/** The token for pages of an organization: that of the session, or the operator's for the one that is open. */
+export async function organizationToken(): Promise<string> {
+  if (opened === null) return currentToken()
+  if (Date.now() >= opened.renewAt) await openOrganization(opened.organization, opened.open)
+  return opened.token
 }

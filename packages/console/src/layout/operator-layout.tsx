@@ -1,16 +1,20 @@
 import { Link, Outlet } from '@tanstack/react-router'
-import { Building2, KeySquare, type LucideIcon, Users } from 'lucide-react'
+import { Building2, Gauge, KeySquare, type LucideIcon, Users } from 'lucide-react'
 import { Suspense } from 'react'
 import { useSession } from '../api/organization.ts'
 import { NotFound, PageLoading } from './fallbacks.tsx'
 import { UserMenu } from './user-menu.tsx'
 
-const pages: readonly { to: '/operator' | '/operator/users' | '/operator/tokens'; label: string; icon: LucideIcon }[] =
-  [
-    { to: '/operator', label: 'Organizations', icon: Building2 },
-    { to: '/operator/users', label: 'Users', icon: Users },
-    { to: '/operator/tokens', label: 'Operator tokens', icon: KeySquare },
-  ]
+const pages: readonly {
+  to: '/operator' | '/operator/organizations' | '/operator/users' | '/operator/tokens'
+  label: string
+  icon: LucideIcon
+}[] = [
+  { to: '/operator', label: 'Overview', icon: Gauge },
+  { to: '/operator/organizations', label: 'Organizations', icon: Building2 },
+  { to: '/operator/users', label: 'Users', icon: Users },
+  { to: '/operator/tokens', label: 'Operator tokens', icon: KeySquare },
+]
 
 /** The pages of the operator of the installation, who belongs to no organization. */
 export function OperatorLayout() {

@@ -1,9 +1,10 @@
 import { Dialog as Base } from '@base-ui/react/dialog'
-import { Outlet, useLocation } from '@tanstack/react-router'
+import { Link, Outlet, useLocation } from '@tanstack/react-router'
 import { Menu as MenuIcon, Search } from 'lucide-react'
 import { lazy, Suspense, useEffect, useRef, useState } from 'react'
 import { type CurrentOrganization, useOrganization } from '../api/organization.ts'
 import { IconButton } from '../components/button.tsx'
+import { Notice } from '../components/notice.tsx'
 import { NotFound, PageLoading } from './fallbacks.tsx'
 import { Sidebar } from './sidebar.tsx'
 
@@ -29,6 +30,7 @@ function Shell({ organization }: { organization: CurrentOrganization }) {
       <main ref={main} className="main" tabIndex={-1}>
         <Suspense fallback={<PageLoading />}>
           {/* Another organization starts with fresh state. */}
+          {organization.role === 'operator' && <ReadingNotice />}
           <Outlet key={organization.id} />
         </Suspense>
       </main>
@@ -37,6 +39,18 @@ function Shell({ organization }: { organization: CurrentOrganization }) {
           <Palette organization={organization} onClose={() => setPaletteOpen(false)} />
         </Suspense>
       )}
+    </div>
+  )
+}
+
+/** The operator looks at somebody's organization. */
+function ReadingNotice() {
+  return (
+    <div className="reading-notice">
+      <Notice>
+        You read this organization as the operator; nothing can be changed.{' '}
+        <Link to="/operator">Back to the overview</Link>
+      </Notice>
     </div>
   )
 }

@@ -1,12 +1,15 @@
 import type { Organization } from '@keyhook/client'
+import { useNavigate } from '@tanstack/react-router'
 import { Building2 } from 'lucide-react'
 import { useState } from 'react'
 import { queryClient } from '../../api/client.ts'
 import { useList } from '../../api/lists.ts'
+import { readOrganization } from '../../api/opened-organization.ts'
 import { operatorClient } from '../../api/operator.ts'
 import { Button } from '../../components/button.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
+import { Confirm } from '../../components/dialog.tsx'
 import { NameDialog } from '../../components/name-dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
@@ -14,15 +17,27 @@ import { RelativeTime } from '../../components/time.tsx'
 
 const queryKey = ['operator', 'organizations']
 
-const columns: Column<Organization>[] = [
+const columns = (open: (organization: Organization) => void): Column<Organization>[] => [
   { label: 'Name', cell: (organization) => <span className="cell-title break">{organization.name}</span> },
   { label: 'Id', cell: (organization) => <IdChip id={organization.id} /> },
   { label: 'Created', cell: (organization) => <RelativeTime at={organization.created_at} /> },
+  {
+    label: 'Actions',
+    quiet: true,
+    className: 'cell-end cell-actions',
+    cell: (organization) => (
+      <Button small onClick={() => open(organization)} aria-label={`Open ${organization.name}`}>
+        Open
+      </Button>
+    ),
+  },
 ]
 
 export function OrganizationsPage() {
   const organizations = useList(queryKey, (options) => operatorClient.organizations.list(options))
   const [isCreating, setCreating] = useState(false)
+  const [opening, setOpening] = useState<Organization | null>(null)
+  const navigate = useNavigate()
   const create = (
     <Button look="primary" onClick={() => setCreating(true)}>
       Create organization
@@ -35,11 +50,24 @@ export function OrganizationsPage() {
         <DataTable
           {...organizations}
           label="Organizations"
-          columns={columns}
+          columns={columns(setOpening)}
           rowKey={({ id }) => id}
           empty={<EmptyState icon={Building2} title="No organizations yet" action={create} />}
         />
       </section>
+      {opening && (
+        <Confirm
+          title={`Open “${opening.name}” to read?`}
+          description="You see its pages and can change nothing. Its audit log will show that the operator has opened it."
+          action="Open"
+          danger={false}
+          onConfirm={async () => {
+            await readOrganization(opening)
+            await navigate({ to: '/$orgId', params: { orgId: opening.id } })
+          }}
+          onClose={() => setOpening(null)}
+        />
+      )}
       {isCreating && (
         <NameDialog
           title="Create organization"

@@ -33,7 +33,7 @@ export function SettingsPage() {
               <IdChip id={organization.id} />
             </dd>
             <dt>Your role</dt>
-            <dd>{roleNames[organization.role]}</dd>
+            <dd>{organization.role === 'operator' ? 'Operator, reading' : roleNames[organization.role]}</dd>
             <dt>Address of the API</dt>
             <dd>
               <IdChip id={serverUrl} />

@@ -1,0 +1,37 @@
+import { createClient } from '@keyhook/client'
+import { expect, test } from 'vitest'
+import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { api, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
+
+inBrowser('the operator', () => {
+  test('sees what waits, and opens an organization to read, which its audit log shows', async () => {
+    const receiver = await receiverFor(() => ({ status: 503 }))
+    const client = createClient({ url: api.url, token: owner.token, organization: orgId })
+    const webhook = await client.webhooks.create({ url: receiver.url, event_types: ['invoice.paid'] })
+    await client.webhooks.test(webhook.id, { event_type: 'invoice.paid' })
+    await expect.poll(() => receiver.received.length).toBe(1)
+
+    const page = await newPage()
+    await page.goto(await signInLink(null))
+    await page.waitForURL('**/console/operator')
+    await page.getByRole('row', { name: new RegExp(receiver.url) }).waitFor()
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Organizations' }).click()
+    await page.getByRole('button', { name: 'Open Acme' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Open' }).click()
+    await page.waitForURL(`**/console/${orgId}`)
+    await page.getByText('You read this organization as the operator').waitFor()
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Webhooks' }).click()
+    await page.getByRole('link', { name: receiver.url }).click()
+    await page.getByRole('heading', { name: 'Latest deliveries' }).waitFor()
+    expect(await page.getByRole('button', { name: /Send test event|More actions|Edit/ }).count()).toBe(0)
+    const entries = await client.audit.list().toArray()
+    expect(entries.filter(({ action }) => action === 'organization.opened')).toHaveLength(1)
+  })
+
+  test('is a page of its own, which members do not get', async () => {
+    const page = await openAs(owner, '')
+    await page.goto(`${api.url}/console/operator`)
+    await page.getByRole('heading', { name: 'There is nothing here' }).waitFor()
+    expect(await page.getByText('Overview').count()).toBe(0)
+  })
+})
