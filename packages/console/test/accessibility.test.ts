@@ -30,6 +30,8 @@ const paths = [
   '/databases',
   '/invoices',
   '/audit',
+  '/members',
+  '/settings',
 ]
 /** Each width and each theme. */
 const views = [

@@ -59,6 +59,8 @@ inBrowser('API keys', () => {
       'Events',
       'API keys',
       'Databases',
+      'Members',
+      'Settings',
     ])
     await main.getByRole('link', { name: 'Webhooks' }).click()
     await page.getByRole('heading', { name: 'No webhooks yet' }).waitFor()

@@ -1,8 +1,8 @@
-import { mkdir, stat } from 'node:fs/promises'
+import { mkdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient } from '@keyhook/client'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { uuid7 } from '../../server/src/kernel/uuid7.ts'
 import { ensurePartitions } from '../../server/src/store/delivery/partitions.ts'
 import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
@@ -60,6 +60,9 @@ inBrowser('pictures', () => {
     const [failed] = (await client.deliveries.list({ webhookId: billing.id, status: 'failed' }).page()).items
 
     await mkdir(folder, { recursive: true })
+    onTestFinished(async () => {
+      if (!process.env.KEYHOOK_SCREENSHOTS) await rm(folder, { recursive: true })
+    })
     const shots = [
       { name: 'home', path: '', theme: 'light', width: 1280 },
       { name: 'home-dark', path: '', theme: 'dark', width: 1280 },
