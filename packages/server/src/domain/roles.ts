@@ -35,9 +35,11 @@ export const permissions = Object.keys(permissionTable) as Permission[]
 
 export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
 
-/** What takes a login token where the operator has set KEYHOOK_KEYS_REQUIRE_LOGIN, whatever the role. */
 const keyManagement: readonly Permission[] = ['keys:create', 'keys:revoke']
-export const isKeyManagement = (permission: Permission): boolean => keyManagement.includes(permission)
+
+/** What an API key may not do, whatever the role: it takes a login token. */
+export const isRefusedToKeys = (permission: Permission, { keysRequireLogin }: { keysRequireLogin: boolean }): boolean =>
+  permission === 'members:manage' || (keysRequireLogin && keyManagement.includes(permission))
 
 /** What a role may do. A permission that is limited to what the same user created has `:own` at its end. */
 export const permissionsOf = (role: Role, isRefused: (permission: Permission) => boolean = () => false): string[] =>

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { isKeyManagement, type Permission, type Reach, reachOf } from '../domain/roles.ts'
+import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../domain/roles.ts'
 import { notFound } from '../kernel/faults.ts'
 import { isId, type OrgId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
@@ -41,7 +41,7 @@ function operatorCheck({ authenticate }: Deps): AccessCheck {
 }
 
 function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: Deps): AccessCheck {
-  const refusesKeys = route.refusesKeys || (keysRequireLogin && isKeyManagement(route.needs))
+  const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
   const inOrganization = route.path.includes(':orgId')
 
   function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {

@@ -63,7 +63,7 @@ export const permissionMissing = (permission: string, role: string): Fault =>
 
 export const loginRequired = (): Fault =>
   new Fault('auth.login_required', {
-    public: 'The operator requires a login token here. An API key cannot create or revoke keys.',
+    public: 'This takes a login token. An API key cannot do it, whatever the role of its user.',
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
   })
 

@@ -75,8 +75,6 @@ type RouteShape = {
   audit: AuditAction | null
   /** A POST that changes nothing: successes are logged like those of a GET. */
   isRead?: true
-  /** API keys are answered 403, whatever the role of their user. */
-  refusesKeys?: true
   basis: Basis
   /** Details that the published interface leaves open. */
   choices?: readonly Choice[]

@@ -42,7 +42,8 @@ describe('an active token', () => {
       sub: api.owner.userId,
       organization_id: api.orgId,
       role: 'owner',
-      permissions: permissionsOf('owner'),
+      // Members are managed with login tokens only.
+      permissions: permissionsOf('owner').filter((permission) => permission !== 'members:manage'),
       key_id: key.id,
     })
   })

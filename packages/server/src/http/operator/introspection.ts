@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import type { Database } from '../../db/database.ts'
-import { isKeyManagement, type Permission, permissionsOf, reachOf } from '../../domain/roles.ts'
+import { isRefusedToKeys, type Permission, permissionsOf, reachOf } from '../../domain/roles.ts'
 import { Fault } from '../../kernel/faults.ts'
 import type { OrgId, UserId } from '../../kernel/ids.ts'
 import type { Access } from '../../store/access.ts'
@@ -28,9 +28,7 @@ export function introspectionRoutes(deps: {
   keyUses: KeyUses
   keysRequireLogin: boolean
 }): Route[] {
-  /** The operator may require login tokens for the management of keys. */
-  const isRefused: IsRefused = (access, permission) =>
-    deps.keysRequireLogin && access.kind === 'key' && isKeyManagement(permission)
+  const isRefused: IsRefused = (access, permission) => access.kind === 'key' && isRefusedToKeys(permission, deps)
 
   /** Null if a request with the token would be refused: the token is not valid, or it does not reach the organization. */
   async function find(token: string, orgId: OrgId | null, actor: OperatorCall['actor']): Promise<Authenticated | null> {
