@@ -49,9 +49,10 @@ export default defineConfig({
     ],
     // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one server.
     maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // The limits only tell a hang from an answer: the machine may be busy.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     teardownTimeout: 60_000,
-    expect: { requireAssertions: true },
+    expect: { requireAssertions: true, poll: { timeout: 60_000 } },
   },
 })

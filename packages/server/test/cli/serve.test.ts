@@ -106,13 +106,13 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
     const inFlight = call(server.url + keys, { token, body: { name: 'in flight' } })
     const idle = openRaw(server.url)
     const waiting = async () => (await db`select 1 from pg_locks where not granted`).length
-    await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThan(0)
+    await expect.poll(waiting).toBeGreaterThan(0)
     const stopping = server.stop(signal)
     const health = () =>
       call(`${server.url}/healthz`)
         .then(({ status }) => status)
         .catch(() => 'refused')
-    await expect.poll(health, { timeout: 10_000 }).toBe('refused')
+    await expect.poll(health).toBe('refused')
     expect(server.child.exitCode).toBeNull()
     await idle.ended
     held.resolve()
@@ -121,7 +121,7 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
     expect((await inFlight).status).toBe(201)
     expect((await stopping).code).toBe(0)
     // The stop does not wait for idle connections, which stay open for a minute.
-    expect(performance.now() - finishedAt).toBeLessThan(3_000)
+    expect(performance.now() - finishedAt).toBeLessThan(30_000)
     const [row] = await db`select count(*)::int as n from keyhook.api_keys`
     expect(row!.n).toBe(1)
   },
@@ -171,7 +171,7 @@ test('a server whose database is read-only is not ready', async () => {
   }
   expect((await call(`${server.url}/api/v1/organizations`, { token })).status).toBe(401)
   await become('off')
-  await expect.poll(ready, { timeout: 20_000 }).toBe(200)
+  await expect.poll(ready).toBe(200)
 })
 
 test('a port in use and an address of another machine are one line each', async () => {

@@ -12,7 +12,6 @@ import { call } from '../support/client.ts'
 import { cleanEnvironment, keyhook, program, serve } from '../support/processes.ts'
 
 const timeout = 90_000
-const patient = { timeout: 20_000 }
 
 /** A command of the real program that can be stopped. */
 function start(args: string[], KEYHOOK_DATA_DIR: string, { detached = false } = {}) {
@@ -34,7 +33,7 @@ function start(args: string[], KEYHOOK_DATA_DIR: string, { detached = false } = 
 async function postmasterOf(dataDir: string) {
   const cluster = join(dataDir, 'postgres')
   const lock = async () => await readLockFile(cluster).catch(() => undefined)
-  await expect.poll(async () => (await lock())?.ready, { interval: 5, ...patient }).toBe(true)
+  await expect.poll(async () => (await lock())?.ready, { interval: 5 }).toBe(true)
   const { pid } = (await lock())!
   return { isRunning: () => isPostgresOn(cluster, pid) }
 }
@@ -49,7 +48,7 @@ async function holdOrganizations(dataDir: string) {
   await held`begin`
   await held`lock table keyhook.organizations in access exclusive mode`
   const waiting = async () => (await sql`select 1 from pg_locks where not granted`).length
-  return { untilWaiting: () => expect.poll(waiting, patient).toBeGreaterThan(0) }
+  return { untilWaiting: () => expect.poll(waiting).toBeGreaterThan(0) }
 }
 
 test.each(['SIGINT', 'SIGTERM'] as const)(
@@ -61,7 +60,7 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
     const postmaster = await postmasterOf(dataDir)
     child.kill(signal)
     expect(await ended).toEqual([null, signal])
-    await expect.poll(postmaster.isRunning, patient).toBe(false)
+    await expect.poll(postmaster.isRunning).toBe(false)
     expect((await keyhook(['org', 'create', '--name', 'x'], { KEYHOOK_DATA_DIR: dataDir })).code).toBe(0)
   },
 )
@@ -85,12 +84,12 @@ test('Ctrl-C during the first start ends all its processes without an error, and
   const { child, ended, stderr } = start(['serve'], dataDir, { detached: true })
   const preparations = async () => (await readdir(dataDir)).filter((name) => name.includes('.preparing-'))
   const version = async () => access(join(dataDir, (await preparations())[0]!, 'cluster/PG_VERSION')).then(() => true)
-  await expect.poll(() => version().catch(() => false), { interval: 2, ...patient }).toBe(true)
+  await expect.poll(() => version().catch(() => false), { interval: 2 }).toBe(true)
   process.kill(-child.pid!, 'SIGINT')
   expect(await ended).toEqual([null, 'SIGINT'])
   expect(stderr()).toMatch(/^Preparing PostgreSQL in [^\n]+\n$/)
   const programs = async () => (await promisify(execFile)('ps', ['-eo', 'args'])).stdout
-  await expect.poll(programs, patient).not.toContain(dataDir)
+  await expect.poll(programs).not.toContain(dataDir)
 
   const next = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' })
   expect((await call(`${next.url}/readyz`)).status).toBe(200)
@@ -124,5 +123,5 @@ test('the same Ctrl-C forwarded by npm counts once, a later one ends the server 
   const [code, signal] = await once(impatient.child, 'close')
   expect([code, signal]).toEqual([null, 'SIGINT'])
   expect(await inFlight).toBe('cut off')
-  await expect.poll(second.isRunning, patient).toBe(false)
+  await expect.poll(second.isRunning).toBe(false)
 })

@@ -11,7 +11,6 @@ import { removeDataDirectory } from '../support/data-directory.ts'
 import { type Block, blocksOf, masked } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
-const patient = { timeout: 60_000 }
 let folder: string
 const terminals: Terminal[] = []
 
@@ -45,7 +44,7 @@ test('the demo prints what the README shows, and leaves nothing behind', { timeo
   const [command, shown] = ['sh', 'text'].map((language) => blocks.find(isAbout('demo', language))!.text)
   expect(command).toBe('npm ci && npx keyhook demo\n')
   const demo = openTerminal('exec npx keyhook demo')
-  await expect.poll(demo.output, patient).toContain('The reference of everything')
+  await expect.poll(demo.output).toContain('The reference of everything')
   expect(masked(demo.stdout())).toBe(masked(shown!))
   const [home] = /\/\S*keyhook-demo-\w+/.exec(demo.output())!
   await expect(stat(home)).resolves.toBeDefined()
@@ -57,7 +56,7 @@ test('the demo prints what the README shows, and leaves nothing behind', { timeo
 test('the quick start works when pasted, and prints what it shows', { timeout: 120_000 }, async () => {
   const blocks = await blocksIn('docs/quick-start.md')
   const server = openTerminal(blocks.find(isAbout('terminal=server'))!.text)
-  await expect.poll(server.output, patient).toContain('Ctrl-C stops')
+  await expect.poll(server.output).toContain('Ctrl-C stops')
   const [login] = /^ +npx keyhook token issue .+$/m.exec(server.output())!
   const shell = openTerminal()
   await shell.paste(login)
@@ -67,10 +66,10 @@ test('the quick start works when pasted, and prints what it shows', { timeout: 1
     if (block.about.startsWith('file=')) await writeFile(join(folder, block.about.slice(5)), withFreePorts(block.text))
     else if (name !== undefined) {
       terminals[name] = openTerminal(block.text)
-      await expect.poll(terminals[name].output, patient).toContain(name === 'program' ? 'ready' : 'Secret:')
+      await expect.poll(terminals[name].output).toContain(name === 'program' ? 'ready' : 'Secret:')
     } else if (isPasted(block)) await shell.paste(block.text)
     else if (terminals[block.about] !== undefined)
-      await expect.poll(() => masked(terminals[block.about]!.output()), patient).toContain(masked(block.text))
+      await expect.poll(() => masked(terminals[block.about]!.output())).toContain(masked(block.text))
   }
   expect(Object.keys(terminals)).toEqual(['program', 'listen'])
 })

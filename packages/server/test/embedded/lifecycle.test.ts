@@ -58,7 +58,7 @@ test('its sessions run with batch scheduling, if the machine allows it', async (
   // Otherwise they have our own policy.
   const isAllowed = (await policyOf('self')) === '0' && spawnSync('chrt', ['--batch', '0', 'true']).status === 0
   const batch = '3'
-  await expect.poll(ours, { timeout: 5_000 }).toBe(isAllowed ? batch : await policyOf('self'))
+  await expect.poll(ours).toBe(isAllowed ? batch : await policyOf('self'))
 })
 
 test('stop ends the server, and can be called again', async () => {
@@ -154,7 +154,7 @@ test('a process that exits without a stop ends its server', async () => {
   const { pid } = (await readLockFile(cluster))!
   owner.child.kill('SIGUSR2')
   await owner.ended
-  await expect.poll(() => isPostgresOn(cluster, pid), { timeout: 20_000 }).toBe(false)
+  await expect.poll(() => isPostgresOn(cluster, pid)).toBe(false)
 })
 
 test('the caller is notified if the server ends by itself', async () => {

@@ -22,12 +22,12 @@ test('Ctrl-C does not reach the programs that Keyhook runs; they and their child
     return lines.map((line) => line.split(' ')[0]).sort()
   }
   const both = ['/bin/sh', 'sleep']
-  await expect.poll(programs, { timeout: 20_000 }).toEqual(both)
+  await expect.poll(programs).toEqual(both)
   process.kill(-child.pid!, 'SIGINT')
   await once(child.stdout, 'data')
   await sleep(300)
   expect(await programs()).toEqual(both)
   child.kill('SIGUSR2')
   await ended
-  await expect.poll(programs, { timeout: 20_000 }).toEqual([])
+  await expect.poll(programs).toEqual([])
 })

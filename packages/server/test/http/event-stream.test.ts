@@ -215,7 +215,7 @@ test('stopping the server ends its streams, those of stalled readers too, and do
   })
   const startedMs = performance.now()
   await other.close()
-  expect(performance.now() - startedMs).toBeLessThan(8_000)
+  expect(performance.now() - startedMs).toBeLessThan(30_000)
   expect(await stream.ended).toBe('ended')
   stalled.destroy()
 })

@@ -81,7 +81,7 @@ describe('an active token', () => {
     expect(reply.body).toMatchObject({ active: true, key_id: key.id })
     expect(reply.headers.get('cache-control')).toBe('no-store')
     const used = () => api.db`select 1 from keyhook.api_key_uses where id = ${key.id}`
-    await expect.poll(async () => (await used()).length, { timeout: 10_000 }).toBe(1)
+    await expect.poll(async () => (await used()).length).toBe(1)
   })
 })
 

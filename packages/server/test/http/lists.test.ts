@@ -105,7 +105,7 @@ describe('a client that does not read', () => {
     const started = performance.now()
     const reply = await call(`${keys}?limit=1`, { token: owner.token })
     expect(reply.status).toBe(200)
-    expect(performance.now() - started).toBeLessThan(2_000)
+    expect(performance.now() - started).toBeLessThan(10_000)
     const [waiting] = await api.db`
       select count(*)::int as n from pg_stat_activity where datname = current_database() and state like 'idle in%'`
     expect(waiting!.n).toBe(0)
@@ -131,7 +131,7 @@ describe('a client that does not read', () => {
       text += chunk
     })
     socket.resume()
-    await expect.poll(() => text.endsWith('\r\n0\r\n\r\n'), { timeout: 10_000 }).toBe(true)
+    await expect.poll(() => text.endsWith('\r\n0\r\n\r\n')).toBe(true)
     const body = text.slice(text.indexOf('\r\n\r\n') + 4).replace(/(?:^|\r\n)[0-9a-f]+\r\n/g, '')
     expect(JSON.parse(body.trim())).toHaveLength(rows)
     socket.destroy()
@@ -164,7 +164,7 @@ test('a client that disconnects from a long list is not logged as an error', asy
   const sockets = Array.from({ length: 20 }, () => readNothing())
   for (const socket of sockets) socket.on('error', () => {}).once('connect', () => socket.end(() => socket.destroy()))
   const answers = () => left().filter((line) => line.msg === 'request.answered')
-  await expect.poll(() => answers().length, { timeout: 10_000 }).toBe(sockets.length)
+  await expect.poll(() => answers().length).toBe(sockets.length)
   expect(left().filter((line) => Number(line.level) >= 40)).toEqual([])
 })
 

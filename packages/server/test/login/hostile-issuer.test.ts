@@ -157,7 +157,7 @@ describe('limits', () => {
     scripted.answers.set('/keys', (_, response) => response.writeHead(200).write('{'))
     const begunMs = performance.now()
     await expect(verify(token)).rejects.toEqual(unavailable(/timeout/))
-    expect(performance.now() - begunMs).toBeLessThan(7_000)
+    expect(performance.now() - begunMs).toBeLessThan(20_000)
     scripted.answers.set('/keys', json(keys))
     clock.advance(refetchCooldownMs)
     expect(await verify(token)).not.toBeNull()

@@ -18,13 +18,11 @@ beforeAll(async () => {
 afterAll(() => platform.close())
 
 test('a database accepts an ordinary client with the printed connection string and password', async () => {
-  const began = performance.now()
   const asked = await platform.request<DatabaseBody>('/databases', { body: { name: 'shop' } })
   expect(asked.status).toBe(202)
   expect(asked.body).toMatchObject({ name: 'shop', status: 'provisioning', host: null, connection_string: null })
   expect(asked.body.password).toMatch(/^[0-9A-Za-z]{32}$/)
   const database = await platform.settledDatabase(asked.body.id)
-  const tookMs = performance.now() - began
   expect(database).toMatchObject({ status: 'available', user: 'app', database: 'app', failure: null })
   expect(database.connection_string).toBe(`postgres://app@127.0.0.1:${database.port}/app`)
   expect(database).not.toHaveProperty('password')
@@ -35,8 +33,6 @@ test('a database accepts an ordinary client with the printed connection string a
     select current_user as who, current_setting('data_checksums') as checksums, rolsuper, rolcreaterole
     from pg_roles where rolname = current_user`
   expect(facts).toEqual({ who: 'app', checksums: 'on', rolsuper: false, rolcreaterole: false })
-  // About 0.35 s on an idle machine; the limit is for one that runs other test files.
-  expect(tookMs).toBeLessThan(5_000)
 })
 
 test('psql and pgbench, if installed, connect with the same string', async ({ skip }) => {

@@ -23,12 +23,12 @@ test('a clock that was ahead and was set back does not stop the detection of dea
   const seenAt = async () => (await installation.db`select seen_at from keyhook.nodes where id = 'a'`)[0]!.seen_at
   const nextHeartbeat = async () => {
     const before = await seenAt()
-    await expect.poll(seenAt, { timeout: 10_000 }).not.toEqual(before)
+    await expect.poll(seenAt).not.toEqual(before)
   }
   await heartbeat.start()
   const hourMs = 3_600_000
   vi.setSystemTime(Date.now() + hourMs)
   await nextHeartbeat()
   vi.setSystemTime(Date.now() - hourMs)
-  await expect.poll(() => heartbeat.steadySeconds(), { timeout: 10_000 }).toBeGreaterThan(0)
+  await expect.poll(() => heartbeat.steadySeconds()).toBeGreaterThan(0)
 })

@@ -68,7 +68,7 @@ server_reset_query_always = 0
       () => true,
       () => false,
     )
-  await expect.poll(isReady, { timeout: 10_000 }).toBe(true)
+  await expect.poll(isReady).toBe(true)
   return { db, pooled, poolOf }
 }
 

@@ -69,7 +69,7 @@ describe.each(places)('set for %s', (_, place) => {
         await admin`select pg_reload_conf()`
       }
       await change(`set ${name} = '${value}'`)
-      await expect.poll(problem, { timeout: 10_000 }).not.toBeNull()
+      await expect.poll(problem).not.toBeNull()
       const message = (await problem())!
       expect(message).toMatch(new RegExp(`^DATABASE_URL: ${name} is "[^"]+" and must be "[^"]+"\\. [^\\n]+$`))
       const [, statement] = /This changes it for new connections: (.+)$/.exec(message)!
@@ -77,7 +77,7 @@ describe.each(places)('set for %s', (_, place) => {
       expect(await problem()).toBeNull()
       await admin.unsafe(`alter role "${role}" in database "${database}" reset all`)
       if (!place.includes(' in database ')) await change(`reset ${name}`)
-      await expect.poll(problem, { timeout: 10_000 }).toBeNull()
+      await expect.poll(problem).toBeNull()
     },
   )
 })

@@ -19,7 +19,6 @@ async function world() {
   return { ...given, happen }
 }
 
-const patient = { timeout: 20_000 }
 const namesOf = (posts: { body: string }[]) => posts.map(({ body }) => JSON.parse(body).data.name)
 
 test('events reach a local program with the headers of a delivery and valid signatures', async () => {
@@ -29,7 +28,7 @@ test('events reach a local program with the headers of a delivery and valid sign
   const secret = mintWebhookSecret()
   const listen = await startListen(terminal.env, '--forward-to', url, '--secret', secret)
   const ids = [await happen('one'), await happen('two')]
-  await expect.poll(() => namesOf(posts), patient).toEqual(['one', 'two'])
+  await expect.poll(() => namesOf(posts)).toEqual(['one', 'two'])
   for (const [i, { headers, body }] of posts.entries()) {
     expect(headers).toMatchObject({
       'content-type': 'application/json',
@@ -43,7 +42,7 @@ test('events reach a local program with the headers of a delivery and valid sign
       expect(await verifyWebhook({ body, headers, secret, signature })).toMatchObject({ id: ids[i] })
   }
   await expect
-    .poll(() => listen.stdout().trim().split('\n'), patient)
+    .poll(() => listen.stdout().trim().split('\n'))
     .toEqual([
       expect.stringMatching(/^\d\d:\d\d:\d\d {2}#2 {2}database\.created {2}try 1 {2}204 {2}\d+ ms$/),
       expect.stringMatching(/#3 {2}database\.created {2}try 1 {2}204/),
@@ -57,9 +56,9 @@ test('a failing program is tried again before the next event, and then given up'
   const listen = await startListen(terminal.env, '--forward-to', url, '--attempts', '3', '--json')
   for (const name of ['retried', 'given up', 'next']) await happen(name)
   await expect
-    .poll(() => namesOf(posts), patient)
+    .poll(() => namesOf(posts))
     .toEqual([...['retried', 'retried', 'given up', 'given up', 'given up', 'next']])
-  await expect.poll(() => listen.stdout().trim().split('\n').length, patient).toBe(6)
+  await expect.poll(() => listen.stdout().trim().split('\n').length).toBe(6)
   const lines = listen
     .stdout()
     .trim()
@@ -83,9 +82,9 @@ test('events wait while the program is not running', async () => {
   await reserved.close()
   const listen = await startListen(terminal.env, '--forward-to', reserved.url, '--attempts', '1')
   await happen('early')
-  await expect.poll(listen.stderr, patient).toContain('#1 waits: nothing listens at')
+  await expect.poll(listen.stderr).toContain('#1 waits: nothing listens at')
   const { posts } = await localProgram(() => 204, 0, Number(port))
-  await expect.poll(() => namesOf(posts), patient).toEqual(['early'])
+  await expect.poll(() => namesOf(posts)).toEqual(['early'])
   expect(listen.stdout()).not.toContain('given up')
 })
 
@@ -96,19 +95,19 @@ test('it starts where it stopped, only with the chosen types; --from-now skips',
   const first = await startListen(terminal.env, ...args)
   await happen('failed', 'database.failed')
   await happen('one')
-  await expect.poll(() => namesOf(posts), patient).toEqual(['one'])
+  await expect.poll(() => namesOf(posts)).toEqual(['one'])
   // The line is printed before the position is stored.
   await happen('two')
-  await expect.poll(() => namesOf(posts), patient).toEqual(['one', 'two'])
+  await expect.poll(() => namesOf(posts)).toEqual(['one', 'two'])
   await first.kill('SIGINT')
   await happen('while it was away')
   const second = await startListen(terminal.env, ...args)
-  await expect.poll(() => namesOf(posts).slice(-1), patient).toEqual(['while it was away'])
+  await expect.poll(() => namesOf(posts).slice(-1)).toEqual(['while it was away'])
   await second.kill('SIGINT')
   await happen('skipped')
   await startListen(terminal.env, ...args, '--from-now')
   await happen('newest')
-  await expect.poll(() => namesOf(posts).slice(-1), patient).toEqual(['newest'])
+  await expect.poll(() => namesOf(posts).slice(-1)).toEqual(['newest'])
   expect(namesOf(posts)).not.toContain('skipped')
 })
 
@@ -135,7 +134,7 @@ test('events are listed, shown, and printed as they happen', async () => {
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(JSON.parse(line).body).data.name)
-  await expect.poll(names, patient).toEqual(['two', 'three'])
+  await expect.poll(names).toEqual(['two', 'three'])
 })
 
 test('a revoked key ends it with exit code 3 and advice', async () => {

@@ -146,9 +146,9 @@ test('a token that is typed at the prompt is not shown', async () => {
   child.stdout.setEncoding('utf8').on('data', (chunk) => {
     shown += chunk
   })
-  await expect.poll(() => shown, { timeout: 20_000 }).toContain('(not shown): ')
+  await expect.poll(() => shown).toContain('(not shown): ')
   child.stdin.write(`${key.api_key}\r`)
-  await expect.poll(() => shown, { timeout: 20_000 }).toContain('Logged in')
+  await expect.poll(() => shown).toContain('Logged in')
   expect(shown).not.toContain(key.api_key)
   child.stdin.end()
   expect(await ended).toEqual([0, null])

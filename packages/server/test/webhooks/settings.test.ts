@@ -83,7 +83,7 @@ describe('settings', () => {
   test('after a change of the URL is answered, no delivery goes to the old one, and the history shows both', async () => {
     const { receiver, webhook, deliveries } = await webhookTo()
     const next = await receiverFor()
-    await ask('PATCH', webhook.id, '', { rate_limit: 50 })
+    await ask('PATCH', webhook.id, '', { rate_limit: 20 })
     await report(Array.from({ length: 60 }, () => created()))
     await until(() => receiver.received.length > 5)
     await ask('PATCH', webhook.id, '', { url: next.url })

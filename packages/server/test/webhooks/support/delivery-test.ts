@@ -103,7 +103,7 @@ export async function until<T>(
   look: () => Promise<T | false | undefined | null> | T | false | undefined | null,
   what = 'a condition',
 ) {
-  const end = Date.now() + 20_000
+  const end = Date.now() + 60_000
   for (;;) {
     const found = await look()
     if (found) return found
