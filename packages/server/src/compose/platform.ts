@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
 import { foreignOwnerOf } from '../embedded/ownership.ts'
-import { checkArchiveDirectory, createArchiveDirectory } from '../platform/archive/archive-directory.ts'
+import { createBackupArchives } from '../platform/archive/backup-archives.ts'
+import { checkArchiveDirectory, createDirectoryStore } from '../platform/archive/directory-store.ts'
 import type { DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
@@ -54,7 +55,7 @@ export async function composePlatformNode(
     lockName,
     publicHost: publicHostOf(config),
     driver,
-    archives: createArchiveDirectory(archivesDir, owner),
+    archives: createBackupArchives(createDirectoryStore(archivesDir, owner)),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,

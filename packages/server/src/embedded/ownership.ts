@@ -59,7 +59,11 @@ async function* filesOf(dataDir: string): AsyncGenerator<string> {
   ]
   for (const name of names) yield join(dataDir, name)
   for (const name of await namesIn(join(dataDir, 'archives'))) {
-    if (name.startsWith('bak_')) yield join(dataDir, 'archives', name)
+    const path = join(dataDir, 'archives', name)
+    if (name.startsWith('bak_')) yield path
+    if (name !== 'backups' && name !== 'wal') continue
+    yield path
+    for (const inner of await namesIn(path)) yield join(path, inner)
   }
   for (const name of await namesIn(join(dataDir, 'databases'))) {
     const path = join(dataDir, 'databases', name)

@@ -25,8 +25,6 @@ export type DatabaseDriver = {
     id: DatabaseId,
     options: {
       archive: AsyncIterable<Uint8Array>
-      /** Of the whole archive. */
-      sha256?: string
       passwordVerifier: string
       onProgress: (bytesDone: number) => void
       signal: AbortSignal

@@ -1,15 +1,15 @@
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
 import type { KeyedQueue } from '../kernel/keyed-queue.ts'
-import { backupStatusesOf } from '../store/platform/backups.ts'
+import { archivedBackups } from '../store/platform/backups.ts'
 import { databaseStatuses, nodeWasUsed } from '../store/platform/databases.ts'
-import type { ArchiveStore } from './archive/archive-store.ts'
+import type { BackupArchives } from './archive/backup-archives.ts'
 import type { DatabaseDriver } from './driver.ts'
 
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  archives: ArchiveStore
+  archives: BackupArchives
   node: string
   databaseWork: KeyedQueue
   log: Logger
@@ -39,12 +39,13 @@ export async function removeLeftoverFiles({ db, driver, archives, node, database
     log.error({ err }, 'archives.cannot_be_read')
     return []
   })
-  const backups = await backupStatusesOf(db, archived)
+  const backups = await archivedBackups(db, archived)
   for (const id of archived) {
-    const status = backups.get(id)
-    if (status === undefined) log.warn({ backupId: id }, 'archive.unknown')
-    else if (isOver(status)) {
-      await archives.remove(id).catch((err) => log.error({ err, backupId: id }, 'archive.not_removed'))
+    const backup = backups.get(id)
+    if (backup === undefined) log.warn({ backupId: id }, 'archive.unknown')
+    else if (isOver(backup.status)) {
+      const archive = { databaseId: backup.databaseId, backupId: id }
+      await archives.remove(archive).catch((err) => log.error({ err, backupId: id }, 'archive.not_removed'))
     }
   }
 }

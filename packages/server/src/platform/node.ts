@@ -8,7 +8,7 @@ import { retryUntilAccepted } from '../kernel/retry.ts'
 import { availableDatabasesOfNode } from '../store/platform/databases.ts'
 import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { Transact } from '../store/publishing-transaction.ts'
-import type { ArchiveStore } from './archive/archive-store.ts'
+import type { BackupArchives } from './archive/backup-archives.ts'
 import { watchDeadNodes } from './dead-nodes.ts'
 import type { DatabaseDriver } from './driver.ts'
 import { createHeartbeat, forgottenAfterSeconds } from './heartbeat.ts'
@@ -48,7 +48,7 @@ export type PlatformNodeOptions = {
   /** The name under which clients find this node. */
   publicHost: string
   driver: DatabaseDriver
-  archives: ArchiveStore
+  archives: BackupArchives
   queue: JobQueue
   databasesPerNodeMax: number
   /** How long a job that only one node can do waits for that node. */

@@ -1,8 +1,9 @@
-import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { createKeyedQueue } from '../../src/kernel/keyed-queue.ts'
-import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
+import { createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
+import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { removeLeftoverFiles } from '../../src/platform/leftover-files.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
@@ -10,7 +11,7 @@ import { runBackupSchedule } from '../../src/platform/steps/scheduled-backups.ts
 import { captureLog } from '../support/captured-log.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
 import { createPausedBackups } from './support/paused-backups.ts'
-import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
+import { archivePath, archivesIn, namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
 
 const backups = createPausedBackups()
 let platform: Platform
@@ -51,7 +52,7 @@ test('a second backup of a database is rejected while the first one runs', async
 
 test('a restore from a damaged archive fails, and leaves no files of the new database', async () => {
   const backup = await platform.takeBackup(source.id)
-  const path = join(platform.archives, `${backup.id}.tar.zst`)
+  const path = await archivePath(platform.archives, backup.id)
   const archive = await readFile(path)
   archive[archive.length >> 1]! ^= 0xff
   await writeFile(path, archive)
@@ -68,10 +69,13 @@ test('a restore from a damaged archive fails, and leaves no files of the new dat
 
 test('a restore from a swapped archive, or from one with appended bytes, fails', async () => {
   const [backup, other] = [await platform.takeBackup(source.id), await platform.takeBackup(source.id)]
-  const path = (id: string) => join(platform.archives, `${id}.tar.zst`)
-  const archive = await readFile(path(backup.id))
-  for (const instead of [await readFile(path(other.id)), Buffer.concat([archive, Buffer.alloc(64)])]) {
-    await writeFile(path(backup.id), instead)
+  const path = await archivePath(platform.archives, backup.id)
+  const archive = await readFile(path)
+  for (const instead of [
+    await readFile(await archivePath(platform.archives, other.id)),
+    Buffer.concat([archive, Buffer.alloc(64)]),
+  ]) {
+    await writeFile(path, instead)
     const { restore } = await platform.restoreBackup(backup.id, 'swapped')
     expect(restore).toMatchObject({ status: 'failed', failure: expect.stringContaining('The archive is damaged') })
   }
@@ -101,7 +105,7 @@ test('a backup that cannot be written ends in backup.failed with the reason, and
   expect(await platform.eventsAbout('backup_id', body.id)).toEqual([
     { type: 'backup.failed', data: { backup_id: body.id, database_id: source.id, reason: failed.failure } },
   ])
-  expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
+  expect((await archivesIn(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
   // The next one works.
   expect(await platform.takeBackup(source.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
@@ -111,23 +115,26 @@ test('archives that cannot be read or removed when a node starts are reported, a
   const { log, lines } = captureLog()
   const driver = { existing: async () => [] } as unknown as DatabaseDriver
   const common = { db: platform.db, driver, node, databaseWork: createKeyedQueue(), log }
-  await removeLeftoverFiles({ ...common, archives: createArchiveDirectory(import.meta.filename) })
+  await removeLeftoverFiles({ ...common, archives: createBackupArchives(createDirectoryStore(import.meta.filename)) })
   expect(lines().map((line) => line.msg)).toEqual(['archives.cannot_be_read'])
   const backup = await platform.takeBackup(source.id)
   await platform.db`update keyhook.backups set status = 'failed', failure = 'x' where id = ${backup.id}`
   const remove = async () => {
     throw new Error('the disk failed')
   }
-  await removeLeftoverFiles({ ...common, archives: { ...createArchiveDirectory(platform.archives), remove } })
+  await removeLeftoverFiles({
+    ...common,
+    archives: { ...createBackupArchives(createDirectoryStore(platform.archives)), remove },
+  })
   expect(lines().at(-1)).toMatchObject({ msg: 'archive.not_removed', backupId: backup.id })
 })
 
 test('deleting a backup removes its archive, and its path answers 404 afterwards', async () => {
   const backup = await platform.takeBackup(source.id)
-  expect(await readdir(platform.archives)).toContain(`${backup.id}.tar.zst`)
+  expect(await archivesIn(platform.archives)).toContain(backup.id)
   expect((await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })).status).toBe(202)
   await platform.gone(`/backups/${backup.id}`)
-  expect(await readdir(platform.archives)).not.toContain(`${backup.id}.tar.zst`)
+  expect(await archivesIn(platform.archives)).not.toContain(backup.id)
   expect((await platform.request(`/backups/${backup.id}/restore`, { body: { name: 'x' } })).status).toBe(404)
 })
 
@@ -145,7 +152,7 @@ test('deleting a database fails its running backup, and keeps its completed back
   const failure = 'The database was deleted.'
   expect(await platform.settledBackup(body.id)).toMatchObject({ status: 'failed', failure })
   expect((await platform.eventsAbout('backup_id', body.id)).map((event) => event.type)).toEqual(['backup.failed'])
-  expect((await readdir(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
+  expect((await archivesIn(platform.archives)).filter((name) => name.startsWith(body.id))).toEqual([])
   const { restore, database: copy } = await platform.restoreBackup(kept.id, 'copy of a deleted database')
   expect(restore.status).toBe('completed')
   await platform.removeDatabase(copy.id)
@@ -185,6 +192,6 @@ test('with a schedule, every database is backed up when it is due, and only the 
   await pass()
   const left = await until(list, (all) => all.length === 1)
   expect(left.every((one) => one.origin === 'scheduled' && one.status === 'completed')).toBe(true)
-  const onDisk = await readdir(platform.archives)
-  for (const one of left) expect(onDisk).toContain(`${one.id}.tar.zst`)
+  const onDisk = await archivesIn(platform.archives)
+  for (const one of left) expect(onDisk).toContain(one.id)
 }, 60_000)

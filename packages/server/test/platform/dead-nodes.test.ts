@@ -6,7 +6,7 @@ import { takeoverAction } from '../../src/platform/dead-nodes.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
-import { namesIn, portRange, postmastersIn, scratchFolder, serveCustomer } from './support/platform.ts'
+import { archivesIn, namesIn, portRange, postmastersIn, scratchFolder, serveCustomer } from './support/platform.ts'
 import { createProgram, inTime } from './support/program.ts'
 
 /*
@@ -161,7 +161,7 @@ test('a backup and a restore on a killed node fail after the configured patience
     (rows) => rows.length === 1,
   )
   expect(back).toEqual([{ n: 7 }])
-  expect(await namesIn(holder.archives)).toEqual([])
+  expect(await archivesIn(holder.archives)).toEqual([])
   expect(await namesIn(holder.home)).not.toContain(copy.id)
   expect(await fleet.takeBackup(database.id)).toMatchObject({ status: 'completed' })
 }, 60_000)

@@ -11,6 +11,7 @@ import type { PlatformNode } from '../../src/platform/node.ts'
 import { pricesInUse } from '../../src/store/platform/nodes.ts'
 import { clientOf, type DatabaseBody } from './support/customer.ts'
 import {
+  archivesIn,
   namesIn,
   type Platform,
   portRange,
@@ -48,13 +49,13 @@ test('a database that does not fit on one node goes to another, where all its jo
   await clientOf(there)`create table t (n int)`
   const backup = await platform.takeBackup(there.id)
   expect(backup.status).toBe('completed')
-  expect(await namesIn(other.archives)).toEqual([`${backup.id}.tar.zst`])
-  expect(await namesIn(platform.archives)).toEqual([])
+  expect(await archivesIn(other.archives)).toEqual([backup.id])
+  expect(await archivesIn(platform.archives)).toEqual([])
   await platform.removeDatabase(there.id)
   await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })
   await platform.gone(`/backups/${backup.id}`)
   expect(await namesIn(other.home)).toEqual([])
-  expect(await namesIn(other.archives)).toEqual([])
+  expect(await archivesIn(other.archives)).toEqual([])
   expect(await namesIn(platform.home)).toEqual([here.id])
 })
 

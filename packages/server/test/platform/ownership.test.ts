@@ -21,7 +21,7 @@ import { openLog } from '../../src/embedded/log-file.ts'
 import { foreignOwnerOf, giveClusterTo } from '../../src/embedded/ownership.ts'
 import { firstClosedDirectory } from '../../src/embedded/permissions.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
-import { createArchiveDirectory } from '../../src/platform/archive/archive-directory.ts'
+import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { type Home, nodeOf } from '../../src/platform/local/home.ts'
 import { giveInstanceToAccount, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
@@ -74,7 +74,8 @@ test.skipIf(!asRoot)("root runs an ordinary user's databases as that user, and g
   await withDriver(dataDir, async (driver) => {
     await driver.resume(id, { signal: new AbortController().signal })
     const backup = driver.backup(id, { onProgress() {}, signal: new AbortController().signal })
-    await createArchiveDirectory(join(dataDir, 'archives'), await foreignOwnerOf(dataDir)).write(newId('bak'), backup)
+    const store = createDirectoryStore(join(dataDir, 'archives'), await foreignOwnerOf(dataDir))
+    await store.put(`backups/${id}/${newId('bak')}.tar.zst`, backup)
     await provision(driver)
   })
   expect(await ownersIn(dataDir)).toEqual([nobody.uid])
@@ -126,9 +127,10 @@ test.skipIf(!asRoot)(
       await chown(path, nobody.uid, nobody.gid)
     }
     // Files that are only read may be read-only.
-    const archive = join(dataDir, 'archives', `${newId('bak')}.tar.zst`)
+    const archive = join(dataDir, 'archives', 'backups', newId('db'), `${newId('bak')}.tar.zst`)
+    await mkdir(dirname(archive), { recursive: true })
     await writeFile(archive, '')
-    await chown(archive, nobody.uid, nobody.gid)
+    await give(nobody, join(dataDir, 'archives'))
     for (const path of [archive, join(dataDir, 'id')]) await chmod(path, 0o400)
     const started = startHolder(dataDir, 'serve', nobody)
     await started.until((line) => line.ready === true)

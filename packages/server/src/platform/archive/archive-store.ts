@@ -1,14 +1,34 @@
-import type { BackupId } from '../../kernel/ids.ts'
-
-/** Stores archives on this machine's disk, or in a bucket. An archive is stored completely or not at all. */
+/**
+ * Named objects on this machine's disk, or in a bucket. Names have parts between slashes, for example
+ * `backups/db_…/bak_….tar.zst`. An object is stored completely or not at all.
+ */
 export type ArchiveStore = {
-  write(id: BackupId, content: AsyncIterable<Uint8Array>): Promise<StoredArchive>
-  /** Throws `DamagedArchive` if there is none. */
-  read(id: BackupId): AsyncIterable<Uint8Array>
-  /** Also removes what an interrupted `write` left. */
-  remove(id: BackupId): Promise<void>
-  /** Every archive of which any file exists, complete or not. */
-  existing(): Promise<BackupId[]>
+  /** Replaces an object of that name once all of the content has arrived. What an earlier, interrupted `put` left is removed. */
+  put(name: string, content: AsyncIterable<Uint8Array>, options?: { signal?: AbortSignal }): Promise<StoredObject>
+  /** Throws `MissingObject` if there is none. */
+  get(name: string, options?: { signal?: AbortSignal }): AsyncIterable<Uint8Array>
+  head(name: string): Promise<{ bytes: number } | null>
+  /** The complete objects whose names start with the prefix, in the order of their names. */
+  list(prefix: string): AsyncIterable<{ name: string; bytes: number }>
+  /** The names of objects that a `put` left unfinished: it runs now, or its process was killed. */
+  unfinished(prefix: string): AsyncIterable<string>
+  /** Also removes what an interrupted `put` left. No object of that name is no error. */
+  remove(name: string): Promise<void>
 }
 
-export type StoredArchive = { bytes: number; sha256: string }
+/** The checksum is of the bytes that were sent; only reading them back shows what is stored. */
+export type StoredObject = { bytes: number; sha256: string }
+
+export class MissingObject extends Error {
+  override readonly name = 'MissingObject'
+  constructor(object: string, options: { cause?: unknown } = {}) {
+    super(`${object} is not in the store`, options)
+  }
+}
+
+const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(\/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$/
+
+/** No part starts with a dot, so no name leads out of a directory. */
+export function checkName(name: string): void {
+  if (name.length > 500 || !namePattern.test(name)) throw new Error(`not a name of an object: ${name}`)
+}

@@ -124,13 +124,13 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       return address(port, signal)
     },
 
-    async restore(id, { archive, sha256, passwordVerifier, onProgress, signal }) {
+    async restore(id, { archive, passwordVerifier, onProgress, signal }) {
       const { home, ports } = await parts()
       const directory = instanceDirectory(home, id)
       traceStep('restore.unpacking', id)
       await createCluster(home, directory, async (staging) => {
         const runAs = await runAsOf(home, directory)
-        await unpack(home, runAs, { content: archive, sha256 }, staging, { onProgress, signal })
+        await unpack(home, runAs, archive, staging, { onProgress, signal })
       })
       signal.throwIfAborted()
       const port = await ports.portFor(directory.path)

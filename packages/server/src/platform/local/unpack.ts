@@ -10,7 +10,7 @@ import type { Home } from './home.ts'
 export async function unpack(
   { binaries }: Home,
   runAs: RunAs,
-  archive: { content: AsyncIterable<Uint8Array>; sha256?: string | undefined },
+  archive: AsyncIterable<Uint8Array>,
   into: string,
   options: { onProgress: (bytesDone: number) => void; signal: AbortSignal },
 ): Promise<void> {
@@ -34,7 +34,7 @@ export async function unpack(
       }
     },
   }
-  await readArchive(archive.content, receiver, archive.sha256 === undefined ? {} : { sha256: archive.sha256 })
+  await readArchive(archive, receiver)
   if (runAs.account) await giveClusterTo(runAs.account, into)
   await syncCluster(into, { binaries, ...runAs })
 }

@@ -1,11 +1,11 @@
 import type { Database } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
-import type { BackupId } from '../../kernel/ids.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
 import { publish } from '../../webhooks/publish.ts'
-import type { ArchiveStore, StoredArchive } from '../archive/archive-store.ts'
+import type { StoredObject } from '../archive/archive-store.ts'
+import type { ArchiveOf, BackupArchives } from '../archive/backup-archives.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
@@ -13,7 +13,7 @@ import { createProgressWriter } from './progress.ts'
 import { failBackup } from './settle-failure.ts'
 import { traceStep } from './trace-step.ts'
 
-type Deps = { db: Database; driver: DatabaseDriver; archives: ArchiveStore; databaseWork: KeyedQueue }
+type Deps = { db: Database; driver: DatabaseDriver; archives: BackupArchives; databaseWork: KeyedQueue }
 
 /** From a running database to an archive that was read back and verified. */
 export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
@@ -32,13 +32,14 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           if (database?.status !== 'available') {
             throw new StepFailure('The database is not available.', { permanent: true })
           }
+          const archive = { databaseId, backupId }
           // Left by an interrupted attempt.
-          await archives.remove(backupId)
+          await archives.remove(archive)
           const progress = createProgressWriter((bytes) => recordBackupProgress(db, orgId, backupId, bytes))
           const content = driver.backup(databaseId, { onProgress: progress.report, signal })
-          const stored = await archives.write(backupId, content)
+          const stored = await archives.write(archive, content, { signal })
           traceStep('backup.verifying', databaseId)
-          const contentBytes = await verify(archives, backupId, stored, signal)
+          const contentBytes = await verify(archives, archive, stored, signal)
           await progress.settle()
           traceStep('backup.settling', databaseId)
           let hasFailed = false
@@ -53,13 +54,13 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           })
           traceStep('backup.settled', databaseId)
           // This node counted as dead and the failure was published, so the archive is not needed.
-          if (hasFailed) await archives.remove(backupId)
+          if (hasFailed) await archives.remove(archive)
         })
       },
       async fail({ orgId, backupId }, reason, settle, cleanUp) {
         const before = await findBackup(db, orgId, backupId)
         if (before !== null && moveBackup(before.status, 'give_up') !== null)
-          await cleanUp(() => archives.remove(backupId))
+          await cleanUp(() => archives.remove({ databaseId: before.database_id, backupId }))
         traceStep('backup.failing', backupId)
         await settle((tx) => failBackup(tx, orgId, backupId, reason))
       },
@@ -69,9 +70,9 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
 
 /** Reads the stored archive again: checks its checksum, and each file against the manifest. */
 async function verify(
-  archives: ArchiveStore,
-  id: BackupId,
-  stored: StoredArchive,
+  archives: BackupArchives,
+  archive: ArchiveOf,
+  { sha256 }: StoredObject,
   signal: AbortSignal,
 ): Promise<number> {
   const receiver = {
@@ -80,6 +81,6 @@ async function verify(
       for await (const _part of body) signal.throwIfAborted()
     },
   }
-  const manifest = await readArchive(archives.read(id), receiver, { sha256: stored.sha256 })
+  const manifest = await readArchive(archives.read(archive, { sha256, signal }), receiver)
   return manifest.files.reduce((sum, file) => sum + file.bytes, 0)
 }

@@ -2,10 +2,10 @@ import type { Database } from '../../db/database.ts'
 import { moveBackup } from '../../domain/backup.ts'
 import { databaseWasDeleted, moveDatabase } from '../../domain/database.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
-import { lockBackup, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
+import { findBackup, lockBackup, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
 import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
 import { runningRestoreInto } from '../../store/platform/restores.ts'
-import type { ArchiveStore } from '../archive/archive-store.ts'
+import type { BackupArchives } from '../archive/backup-archives.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import { failBackup, failRestore } from './settle-failure.ts'
@@ -15,7 +15,7 @@ import { traceStep } from './trace-step.ts'
 export function createRemoval(deps: {
   db: Database
   driver: DatabaseDriver
-  archives: ArchiveStore
+  archives: BackupArchives
   node: string
   databaseWork: KeyedQueue
 }): Pick<Handlers, 'database.remove' | 'database.discard' | 'backup.remove'> {
@@ -62,7 +62,8 @@ export function createRemoval(deps: {
     'backup.remove': {
       async run({ orgId, backupId }, settle) {
         traceStep('remove_backup.deleting', backupId)
-        await deps.archives.remove(backupId)
+        const archived = await findBackup(deps.db, orgId, backupId)
+        if (archived !== null) await deps.archives.remove({ databaseId: archived.database_id, backupId })
         traceStep('remove_backup.settling', backupId)
         await settle(async (tx) => {
           const backup = await lockBackup(tx, orgId, backupId)

@@ -7,7 +7,7 @@ import { countDatabasesOfNode, lockDatabase, markDatabaseServing } from '../../s
 import { findRestore, lockRestore, markRestoreCompleted, recordRestoreProgress } from '../../store/platform/restores.ts'
 import { startUsage } from '../../store/platform/usage.ts'
 import { publish } from '../../webhooks/publish.ts'
-import type { ArchiveStore } from '../archive/archive-store.ts'
+import type { BackupArchives } from '../archive/backup-archives.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import { createProgressWriter } from './progress.ts'
@@ -17,7 +17,7 @@ import { traceStep } from './trace-step.ts'
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  archives: ArchiveStore
+  archives: BackupArchives
   node: string
   databasesPerNodeMax: number
   databaseWork: KeyedQueue
@@ -47,8 +47,10 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           const bytesTotal = backup.bytes_total ?? 0
           const progress = createProgressWriter((bytes) => recordRestoreProgress(db, orgId, restoreId, bytes))
           const address = await driver.restore(databaseId, {
-            archive: archives.read(restore.backup_id),
-            sha256: backup.sha256!,
+            archive: archives.read(
+              { databaseId: backup.database_id, backupId: backup.id },
+              { sha256: backup.sha256!, signal },
+            ),
             passwordVerifier: database.password_verifier,
             onProgress: (bytesDone) => progress.report({ bytesDone, bytesTotal: Math.max(bytesTotal, bytesDone) }),
             signal,

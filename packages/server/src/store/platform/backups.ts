@@ -115,14 +115,14 @@ export const runningBackupsOf = async (tx: Transaction, orgId: OrgId, databaseId
   return rows.map((row) => row.id)
 }
 
-/** The status of these backups, so that a node knows which archives to keep. Unknown ids are not in it. */
-export const backupStatusesOf = async (
+/** What these backups are, so that a node knows which archives to keep. Unknown ids are not in it. */
+export const archivedBackups = async (
   db: Executor,
   ids: readonly BackupId[],
-): Promise<Map<BackupId, BackupStatus>> => {
-  const rows = await db<{ id: BackupId; status: BackupStatus }[]>`
-    select id, status from keyhook.backups where id = any(${[...ids]}::text[])`
-  return new Map(rows.map((row) => [row.id, row.status]))
+): Promise<Map<BackupId, { status: BackupStatus; databaseId: DatabaseId }>> => {
+  const rows = await db<{ id: BackupId; status: BackupStatus; database_id: DatabaseId }[]>`
+    select id, status, database_id from keyhook.backups where id = any(${[...ids]}::text[])`
+  return new Map(rows.map((row) => [row.id, { status: row.status, databaseId: row.database_id }]))
 }
 
 /** Scheduled backups beyond the newest `keep` completed ones of their database, except those that a restore reads. */

@@ -8,7 +8,7 @@ import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
 import { call } from '../../support/client.ts'
 import { customerOf, until } from './customer.ts'
-import { namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
+import { archivesIn, namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
 import { createProgram, inTime } from './program.ts'
 
 /** The real program with its embedded PostgreSQL on one data directory, to be killed and started again. */
@@ -85,8 +85,8 @@ export async function createKillable() {
           available,
           processes: processes.sort(),
           directories: await namesIn(killable.home),
-          archived: archived.map((id) => `${id}.tar.zst`),
-          archives: await namesIn(killable.archives),
+          archived,
+          archives: await archivesIn(killable.archives),
           // Servers of a killed process that this one has not replaced yet.
           orphans: servers.filter((one) => one.parent !== program.pid).length,
           unsettled,

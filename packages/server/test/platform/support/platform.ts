@@ -129,3 +129,18 @@ export async function postmastersIn(home: string): Promise<{ pid: number; cluste
 /** The names in a directory, without templates. */
 export const namesIn = async (path: string): Promise<string[]> =>
   (await readdir(path).catch(() => [])).filter((name) => !name.startsWith('template-')).sort()
+
+/** The backups whose archives are in a directory, sorted. A file that is not a complete archive is in it by its whole name. */
+export async function archivesIn(path: string): Promise<string[]> {
+  const entries = await readdir(path, { withFileTypes: true, recursive: true }).catch(() => [])
+  const names = entries.filter((entry) => entry.isFile()).map((entry) => entry.name)
+  return names.map((name) => name.replace(/\.tar\.zst(\.age)?$/, '')).sort()
+}
+
+/** The file of a backup's archive. */
+export async function archivePath(path: string, backupId: string): Promise<string> {
+  const entries = await readdir(path, { withFileTypes: true, recursive: true })
+  const found = entries.find((entry) => entry.name.startsWith(`${backupId}.`))
+  if (found === undefined) throw new Error(`there is no archive of ${backupId} in ${path}`)
+  return join(found.parentPath, found.name)
+}

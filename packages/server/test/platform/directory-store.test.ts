@@ -1,0 +1,103 @@
+import { createHash } from 'node:crypto'
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { newId } from '../../src/kernel/ids.ts'
+import { createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
+import { checkArchiveDirectory, createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
+import { DamagedArchive } from '../../src/platform/driver.ts'
+import { smallDisk } from '../support/small-disk.ts'
+import { collect, stream, testStore } from './store-conformance.ts'
+
+let root: string
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'keyhook-store-'))
+})
+afterAll(() => rm(root, { recursive: true }))
+
+testStore('directory', {
+  open: async (place) => createDirectoryStore(join(root, place)),
+  largeBytes: 1_000_000,
+  async interruptPut(place, name) {
+    const path = join(root, place, name)
+    await mkdir(join(path, '..'), { recursive: true })
+    await writeFile(`${path}.writing-0123456789ab`, 'half')
+  },
+})
+
+test('directories that became empty are removed', async () => {
+  const path = join(root, 'emptied')
+  const store = createDirectoryStore(path)
+  await store.put('wal/db_1/1/a', stream(Buffer.from('a')))
+  await store.remove('wal/db_1/1/a')
+  expect(await readdir(path)).toEqual([])
+})
+
+test('a disk that is full while an object is written leaves nothing, and works again once there is room', async (context) => {
+  const disk = await smallDisk('size=2m')
+  if (disk === null) return context.skip('this user may not mount a tmpfs')
+  const store = createDirectoryStore(join(disk, 'archives'))
+  await store.put('backups/db_1/small', stream(Buffer.alloc(100_000)))
+  const tooMuch = store.put('backups/db_1/large', stream(...Array.from({ length: 40 }, () => Buffer.alloc(100_000))))
+  await expect(tooMuch).rejects.toThrow('ENOSPC')
+  expect(await readdir(join(disk, 'archives', 'backups', 'db_1'))).toEqual(['small'])
+  await store.put('backups/db_1/other', stream(Buffer.alloc(1_000_000)))
+  expect(await store.head('backups/db_1/other')).toEqual({ bytes: 1_000_000 })
+})
+
+test('a missing directory for archives is created with mode 0700', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'keyhook-archives-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'some', 'where')
+  expect(await checkArchiveDirectory(path)).toEqual({ problem: null })
+  expect((await stat(path)).mode & 0o777).toBe(0o700)
+})
+
+test('a directory for archives on a read-only disk is rejected at the start', async (context) => {
+  const disk = await smallDisk('size=1m,ro')
+  if (disk === null) return context.skip()
+  await expect(checkArchiveDirectory(disk)).rejects.toThrow(
+    /^KEYHOOK_ARCHIVES_DIR: .* written and read there \(EROFS\)/,
+  )
+})
+
+test('a full disk for archives is reported, and the node starts', async (context) => {
+  const disk = await smallDisk('size=1m,nr_inodes=1')
+  if (disk === null) return context.skip()
+  const { problem } = await checkArchiveDirectory(join(disk, 'archives'))
+  expect(problem?.message).toContain('cannot be made (ENOSPC)')
+})
+
+test('writing to a directory that cannot be created fails at once', async () => {
+  const store = createDirectoryStore('/proc/keyhook/archives')
+  await expect(store.put('a', stream())).rejects.toThrow('/proc/keyhook cannot be made')
+})
+
+test('archives from before they were sorted by database are still read, listed and removed', async () => {
+  const path = join(root, 'old')
+  const archives = createBackupArchives(createDirectoryStore(path))
+  const [databaseId, backupId, unfinished] = [newId('db'), newId('bak'), newId('bak')]
+  await mkdir(path)
+  await writeFile(join(path, `${backupId}.tar.zst`), 'old')
+  await writeFile(join(path, `${unfinished}.tar.zst.writing-abc`), 'half')
+  expect((await archives.existing()).sort()).toEqual([backupId, unfinished].sort())
+  const sha256 = createHash('sha256').update('old').digest('hex')
+  expect((await collect(archives.read({ databaseId, backupId }, { sha256 }))).toString()).toBe('old')
+  for (const id of [backupId, unfinished]) await archives.remove({ databaseId, backupId: id })
+  expect(await readdir(path)).toEqual([])
+})
+
+test('an archive that is missing, or is not the one that was stored, is reported as damage', async () => {
+  const store = createDirectoryStore(join(root, 'damaged'))
+  const archives = createBackupArchives(store)
+  const one = { databaseId: newId('db'), backupId: newId('bak') }
+  const { sha256 } = await archives.write(one, stream(Buffer.from('one')))
+  expect((await collect(archives.read(one, { sha256 }))).toString()).toBe('one')
+  const other = { databaseId: newId('db'), backupId: newId('bak') }
+  await archives.write(other, stream(Buffer.from('two')))
+  await expect(collect(archives.read(other, { sha256 }))).rejects.toThrow('its checksum is not the stored one')
+  await archives.remove(one)
+  await expect(collect(archives.read(one, { sha256 }))).rejects.toBeInstanceOf(DamagedArchive)
+  expect(await archives.existing()).toEqual([other.backupId])
+})
