@@ -1,19 +1,30 @@
 import { execFile } from 'node:child_process'
-import { readFile, readlink, realpath } from 'node:fs/promises'
+import { readdir, readFile, readlink, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { untrustedTree } from './untrusted-files.ts'
 
 /** PostgreSQL's `postmaster.pid`. The socket directory and the status are written a little later than the pid. */
 export type LockFile = { pid: number; socketDirectory: string | undefined; ready: boolean }
 
 export const lockFilePath = (cluster: string): string => join(cluster, 'postmaster.pid')
 
+const lockBytesMax = 4_096
+
 export async function readLockFile(cluster: string): Promise<LockFile | undefined> {
-  const text = await readFile(lockFilePath(cluster), 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return undefined
-    throw error
-  })
-  return text === undefined ? undefined : parseLockFile(text)
+  const content = await untrustedTree(cluster).read('postmaster.pid', lockBytesMax)
+  const lock = content && parseLockFile(content.toString('utf8'))
+  // 1 is the first process of a pid namespace, which has another number here.
+  return lock?.pid === 1 ? { ...lock, pid: (await firstOfNamespaceOn(cluster)) ?? 1 } : lock
+}
+
+async function firstOfNamespaceOn(cluster: string): Promise<number | undefined> {
+  for (const name of await readdir('/proc').catch(() => [])) {
+    if (!/^\d+$/.test(name) || !(await isPostgresOn(cluster, Number(name)))) continue
+    const status = await readFile(`/proc/${name}/status`, 'utf8').catch(() => '')
+    if (/^NSpid:.*\t1$/m.test(status)) return Number(name)
+  }
+  return undefined
 }
 
 export function parseLockFile(text: string): LockFile | undefined {

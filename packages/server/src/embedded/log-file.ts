@@ -1,7 +1,7 @@
 import { constants, type FileHandle, lstat, open, rename, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DirectoryUnusable } from './ensure-directory.ts'
-import { foreignOwnerOf, giveToDirectoryOwner } from './ownership.ts'
+import { giveToDirectoryOwner } from './ownership.ts'
 import { lastLines } from './tool.ts'
 
 const logBytesMax = 10 * 1024 * 1024
@@ -11,15 +11,20 @@ const freeBytesMin = 1024 * 1024
 
 export type LogFile = { path: string; fd: number; tail(): Promise<string>; close(): Promise<void> }
 
-const appending = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR
+const { O_APPEND, O_CREAT, O_RDWR, O_NOFOLLOW, O_NONBLOCK } = constants
 
-/** In another user's directory root follows no link: the user could have created it. */
-async function openAppending(dataDir: string, path: string): Promise<FileHandle> {
-  const followed = (await foreignOwnerOf(dataDir)) === undefined ? 0 : constants.O_NOFOLLOW
-  return open(path, appending | followed, 0o600).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ELOOP') throw error
-    throw new DirectoryUnusable(`${path} is a link, and root follows no links in another user's directory: remove it.`)
-  })
+/** Follows no link and waits for no pipe: the owner of the directory could have created them. */
+async function openAppending(path: string): Promise<FileHandle> {
+  const file = await open(path, O_APPEND | O_CREAT | O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0o600).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ELOOP') throw error
+      throw new DirectoryUnusable(`${path} is a link, and logs are not written through links: remove it.`)
+    },
+  )
+  const found = await file.stat()
+  if (found.isFile() && found.nlink === 1) return file
+  await file.close()
+  throw new DirectoryUnusable(`${path} is not a regular file with one name: remove it.`)
 }
 
 /** PostgreSQL's log. We open it and pass it on as stderr, so that the server needs no right to write in the directory. */
@@ -30,7 +35,7 @@ export async function openLog(dataDir: string, { checkEveryMs = 10_000 } = {}): 
     () => 0,
   )
   if (size > logBytesMax) await rename(path, `${path}.old`)
-  const file = await openAppending(dataDir, path)
+  const file = await openAppending(path)
   await giveToDirectoryOwner(path)
   let begin = (await file.stat()).size
   let rotating: Promise<void> | undefined

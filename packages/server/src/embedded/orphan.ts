@@ -1,9 +1,10 @@
-import { rm, rmdir } from 'node:fs/promises'
+import { rmdir, unlink } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isPostgresOn, lockFilePath, readLockFile } from './lock-file.ts'
-import { socketName } from './socket-directory.ts'
+import { isPrivateSocketDirectory, socketName } from './socket-directory.ts'
+import { NotAClusterFile } from './untrusted-files.ts'
 
 const stopMsMax = 60_000
 const answersMin = 20
@@ -29,10 +30,17 @@ export async function stopOrphan(cluster: string, options: StopOptions): Promise
   if (state === 'stopped') {
     // PostgreSQL checks only that the pid in its lock file is alive. By now that may be another program, or a zombie in a
     // container. Children of a killed postmaster still keep a new one out, by their shared memory.
-    await rm(lockFilePath(cluster), { force: true })
-    await rm(join(cluster, `${socket}.lock`), { force: true })
+    for (const path of [lockFilePath(cluster), join(cluster, `${socket}.lock`)]) await removeFile(path)
   }
   return state
+}
+
+async function removeFile(path: string): Promise<void> {
+  await unlink(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'EISDIR' || error.code === 'EPERM')
+      throw new NotAClusterFile(`${path} is a directory`, { cause: error })
+    if (error.code !== 'ENOENT') throw error
+  })
 }
 
 async function stopServer(
@@ -62,8 +70,9 @@ async function stopServer(
     sent = wanted
     await sleep(10)
   }
-  // Its private socket directory, if it had one. Only rmdir, because the path comes from a file that root does not control.
-  if (lock.socketDirectory && lock.socketDirectory !== cluster) await rmdir(lock.socketDirectory).catch(() => {})
+  // The path comes from a file that its account can write: root must not remove another directory because of it.
+  if (lock.socketDirectory && isPrivateSocketDirectory(lock.socketDirectory))
+    await rmdir(lock.socketDirectory).catch(() => {})
   return 'stopped'
 }
 

@@ -1,9 +1,10 @@
 import { constants } from 'node:fs'
-import { access, chmod, chown, lchown, lstat, readdir, realpath, stat } from 'node:fs/promises'
+import { access, lchown, lstat, open, readdir, realpath, stat } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import { isRoot } from './account.ts'
 import { DirectoryUnusable } from './ensure-directory.ts'
 import { type Account, whyInaccessible } from './permissions.ts'
+import { runTool } from './tool.ts'
 
 /** The owner of a directory that root works in; undefined if that is root, and for everyone who is not root. */
 export async function foreignOwnerOf(directory: string): Promise<Account | undefined> {
@@ -20,18 +21,20 @@ export async function giveToDirectoryOwner(path: string): Promise<void> {
 }
 
 /**
- * Gives a cluster to the account that runs it: PostgreSQL rejects one that root restored with a plain copy. Links are not
- * followed, because the account itself may have created them.
+ * Gives a cluster to the account that runs it: PostgreSQL rejects one that root restored with a plain copy. With the system's
+ * `chown`, which follows no links, also not of a directory that is swapped meanwhile. The cluster itself comes last: the next
+ * start takes its owner as the sign that the work was finished.
  */
 export async function giveClusterTo(account: Account, cluster: string): Promise<void> {
   const found = await lstat(cluster)
-  if (!found.isDirectory() || found.uid === account.uid) return
-  for (const entry of await readdir(cluster, { withFileTypes: true, recursive: true })) {
-    await lchown(join(entry.parentPath, entry.name), account.uid, account.gid)
+  if (!found.isDirectory() || (found.uid === account.uid && found.gid === account.gid)) return
+  const directory = await open(cluster, constants.O_DIRECTORY | constants.O_NOFOLLOW)
+  try {
+    await directory.chmod(0o700)
+  } finally {
+    await directory.close()
   }
-  await chmod(cluster, 0o700)
-  // Last, because the next start takes this owner as the sign that the work was finished.
-  await chown(cluster, account.uid, account.gid)
+  await runTool('chown', ['-R', '-h', `${account.uid}:${account.gid}`, '--', cluster], { account: undefined })
 }
 
 /**

@@ -17,6 +17,9 @@ export type SocketDirectory = { path: string; remove(): Promise<void> }
 export const fits = (directory: string): boolean =>
   Buffer.byteLength(join(directory, socketNameLongest)) <= pathBytesMax
 
+/** A directory that `openSocketDirectory` may have made. */
+export const isPrivateSocketDirectory = (path: string): boolean => /^\/([^.].*\/)?keyhook-[A-Za-z0-9]{6}$/.test(path)
+
 /** The cluster's directory, which only its owner can enter; or a private one with a short path if that is too long. */
 export async function openSocketDirectory(cluster: string, account: Account | undefined): Promise<SocketDirectory> {
   if (fits(cluster)) return { path: cluster, remove: async () => {} }

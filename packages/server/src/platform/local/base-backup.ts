@@ -1,13 +1,13 @@
-import { join } from 'node:path'
 import type { Database } from '../../db/database.ts'
+import type { UntrustedTree } from '../../embedded/untrusted-files.ts'
 import type { ArchiveInfo, ArchiveWriter } from '../archive/write-archive.ts'
 import type { Progress } from '../driver.ts'
 import { traceStep } from '../steps/trace-step.ts'
-import { controlFile, listCluster, openSource, readControlFile, readExactly } from './cluster-files.ts'
+import { controlFile, listCluster, readControlFile, readExactly } from './cluster-files.ts'
 
 export type BaseBackupOptions = {
   id: string
-  cluster: string
+  cluster: UntrustedTree
   /** A pool of one connection: the backup ends with its session. */
   sql: Database
   onProgress: Progress
@@ -80,15 +80,16 @@ function createCopy(archive: ArchiveWriter, deps: BaseBackupOptions & { bytesTot
       bytesTotal = Math.max(bytesTotal, bytesDone) + bytes
     },
     async file(path: string, { required = false } = {}): Promise<void> {
-      const source = await openSource(join(deps.cluster, path))
+      const source = await deps.cluster.open(path)
       if (source === undefined) {
         if (required) throw new Error(`${path} is missing`)
         return
       }
       try {
-        await archive.file(path, source.size, counted(readExactly(source.handle, source.size)))
+        const { size } = await source.stat()
+        await archive.file(path, size, counted(readExactly(source, size)))
       } finally {
-        await source.handle.close()
+        await source.close()
       }
     },
     content: (path: string, content: Buffer): Promise<void> => archive.file(path, content.length, counted([content])),

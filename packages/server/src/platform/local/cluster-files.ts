@@ -1,8 +1,11 @@
-import { type FileHandle, open, readdir, readFile, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import type { FileHandle } from 'node:fs/promises'
 import { isDeepStrictEqual } from 'node:util'
+import type { UntrustedTree } from '../../embedded/untrusted-files.ts'
 
 const chunkBytes = 256 * 1024
+/** PostgreSQL's is 8 KB. */
+const controlBytesMax = 64 * 1024
+const controlReadsMax = 1_000
 
 /** Contents that the next start creates, or that must not be copied (PostgreSQL manual, "Backing Up The Data Directory"). */
 const emptied = new Set([
@@ -24,10 +27,10 @@ export const controlFile = 'global/pg_control'
 export type ClusterFiles = { directories: string[]; files: string[]; bytes: number }
 
 /** The files that belong in a backup. Files may appear and disappear meanwhile, which WAL replay corrects. */
-export async function listCluster(cluster: string): Promise<ClusterFiles> {
+export async function listCluster(cluster: UntrustedTree): Promise<ClusterFiles> {
   const found: ClusterFiles = { directories: [], files: [], bytes: 0 }
   async function walk(relative: string): Promise<void> {
-    for (const entry of await readdir(join(cluster, relative), { withFileTypes: true })) {
+    for (const entry of await entriesOf(cluster, relative)) {
       const path = relative === '' ? entry.name : `${relative}/${entry.name}`
       if (excludedAnywhere.test(entry.name) || (relative === '' && excluded.test(entry.name))) continue
       if (entry.isDirectory()) {
@@ -35,7 +38,7 @@ export async function listCluster(cluster: string): Promise<ClusterFiles> {
         if (!emptied.has(path)) await walk(path)
       } else if (entry.isFile() && path !== controlFile) {
         found.files.push(path)
-        found.bytes += await sizeOf(join(cluster, path))
+        found.bytes += await cluster.sizeOf(path)
       } else if (entry.isSymbolicLink()) {
         // Only a superuser can create a tablespace, and customers are not superusers.
         throw new Error(`${path} is a link to outside of the data directory, which a backup does not follow`)
@@ -47,21 +50,12 @@ export async function listCluster(cluster: string): Promise<ClusterFiles> {
   return found
 }
 
-const sizeOf = (path: string): Promise<number> =>
-  stat(path).then(
-    ({ size }) => size,
-    () => 0,
-  )
-
-/** Undefined if the file does not exist any more, for example of a dropped table. */
-export async function openSource(path: string): Promise<{ handle: FileHandle; size: number } | undefined> {
-  const handle = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return undefined
+/** A directory may disappear meanwhile, such as that of a dropped database. */
+const entriesOf = (cluster: UntrustedTree, directory: string) =>
+  cluster.entries(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' && directory !== '') return []
     throw error
   })
-  if (handle === undefined) return undefined
-  return { handle, size: (await handle.stat()).size }
-}
 
 /**
  * Exactly `size` bytes. A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the
@@ -80,12 +74,13 @@ export async function* readExactly(handle: FileHandle, size: number): AsyncGener
 }
 
 /** Reads until two reads are equal: PostgreSQL writes the file in place, so one read may see half of a write. */
-export async function readControlFile(cluster: string): Promise<Buffer> {
-  const path = join(cluster, controlFile)
-  let last = await readFile(path)
-  for (;;) {
-    const next = await readFile(path)
-    if (isDeepStrictEqual(last, next)) return next
+export async function readControlFile(cluster: UntrustedTree): Promise<Buffer> {
+  let last: Buffer | undefined
+  for (let reads = 0; reads < controlReadsMax; reads++) {
+    const next = await cluster.read(controlFile, controlBytesMax)
+    if (next === undefined) throw new Error(`${controlFile} is missing`)
+    if (last !== undefined && isDeepStrictEqual(last, next)) return next
     last = next
   }
+  throw new Error(`${controlFile} changes all the time`)
 }

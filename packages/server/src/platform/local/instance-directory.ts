@@ -3,6 +3,7 @@ import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat } from 'node:f
 import { join } from 'node:path'
 import { syncDirectory, writeSecret } from '../../embedded/data-directory.ts'
 import { giveClusterTo, giveToDirectoryOwner } from '../../embedded/ownership.ts'
+import { removeTree } from '../../embedded/untrusted-files.ts'
 import { type DatabaseId, isId } from '../../kernel/ids.ts'
 import type { Home } from './home.ts'
 
@@ -39,7 +40,7 @@ export async function createCluster(
   await giveToDirectoryOwner(path)
   await chmod(path, home.account === undefined ? 0o700 : 0o711)
   for (const name of await readdir(path)) {
-    if (name.startsWith('preparing-')) await rm(join(path, name), { recursive: true, force: true })
+    if (name.startsWith('preparing-')) await removeTree(join(path, name))
   }
   if (await exists(cluster)) return
   const staging = join(path, `preparing-${randomBytes(6).toString('hex')}`)
@@ -49,7 +50,7 @@ export async function createCluster(
     await rename(staging, cluster)
     await syncDirectory(path)
   } catch (error) {
-    await rm(staging, { recursive: true, force: true })
+    await removeTree(staging)
     throw error
   }
 }
@@ -84,7 +85,7 @@ export async function removeDirectory(home: Home, id: DatabaseId): Promise<void>
   const { path } = instanceDirectory(home, id)
   if (await exists(path)) await rename(path, `${path}.removed-${randomBytes(6).toString('hex')}`)
   for (const name of await readdir(home.path)) {
-    if (name.startsWith(`${id}.removed-`)) await rm(join(home.path, name), { recursive: true, force: true })
+    if (name.startsWith(`${id}.removed-`)) await removeTree(join(home.path, name))
   }
 }
 

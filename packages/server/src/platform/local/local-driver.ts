@@ -5,6 +5,7 @@ import { stopOrphan } from '../../embedded/orphan.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
 import { runTool } from '../../embedded/tool.ts'
+import { NotAClusterFile, untrustedTree } from '../../embedded/untrusted-files.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
 import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
@@ -149,7 +150,10 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       const instance = running.get(id)
       if (instance === undefined) throw new StepFailure('The database is not running.')
       return writeArchive(async (archive) => {
-        const { cluster } = instanceDirectory((await parts()).home, id)
+        const { home } = await parts()
+        const directory = instanceDirectory(home, id)
+        const { account } = await runAsOf(home, directory)
+        const cluster = untrustedTree(directory.cluster, account?.uid ?? process.getuid?.())
         const statementMsMax = options.backupStatementMsMax
         const { sql, close } = await openControl(instance.control(), { name: 'keyhook backup', signal, statementMsMax })
         try {
@@ -173,7 +177,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       if (await hasCluster(directory)) {
         const port = await readPort(directory.path)
         const socket = socketNameOf(port ?? options.ports.first)
-        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 })
+        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
       }
       traceStep('remove.deleting_files', id)
       await removeDirectory(home, id)
@@ -197,6 +201,11 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       await Promise.all([...running.keys()].map((id) => halt(id)))
     },
   }
+}
+
+/** A lock file that the account replaced by something else says nothing, and must not prevent the removal. */
+const unlessReplaced = (error: unknown): void => {
+  if (!(error instanceof NotAClusterFile)) throw error
 }
 
 /** Another program took the port after our check. No client knows it yet, so the next attempt takes another. */
