@@ -3,7 +3,7 @@ import { basePath } from './address.ts'
 import { NotFound, PageError, PageLoading } from './layout/fallbacks.tsx'
 import { OrganizationLayout } from './layout/organization-layout.tsx'
 import { RootLayout } from './layout/root-layout.tsx'
-import { readAuditSearch, readDeliverySearch, readEventSearch } from './search.ts'
+import { readAuditSearch, readDeliverySearch, readEventSearch, readKeySearch } from './search.ts'
 
 const root = createRootRoute({ component: RootLayout, notFoundComponent: NotFound })
 
@@ -24,6 +24,7 @@ const home = createRoute({
 const keys = createRoute({
   ...inOrganization,
   path: 'keys',
+  validateSearch: readKeySearch,
   component: lazyRouteComponent(() => import('./pages/keys/keys-page.tsx'), 'KeysPage'),
 })
 const webhooks = createRoute({

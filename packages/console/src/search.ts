@@ -6,6 +6,9 @@ const text = (raw: unknown): string | undefined => {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
+const moment = (raw: unknown): string | undefined =>
+  typeof raw === 'string' && !Number.isNaN(Date.parse(raw)) ? raw : undefined
+
 const oneOf =
   <const T extends string>(...values: readonly T[]) =>
   (raw: unknown): T | undefined =>
@@ -25,7 +28,10 @@ export type DeliverySearch = {
   webhook?: string | undefined
   status?: ReturnType<typeof readStatus>
   type?: string | undefined
+  /** What the charts show, and the list unless a time was chosen. */
   range?: Range | undefined
+  since?: string | undefined
+  until?: string | undefined
   /** The attempt that is open beside the list. */
   delivery?: string | undefined
 }
@@ -35,8 +41,14 @@ export const readDeliverySearch = (raw: Raw): DeliverySearch => ({
   status: readStatus(raw.status),
   type: text(raw.type),
   range: readRange(raw.range),
+  since: moment(raw.since),
+  until: moment(raw.until),
   delivery: text(raw.delivery),
 })
+
+export type KeySearch = { status?: 'all' | undefined }
+
+export const readKeySearch = (raw: Raw): KeySearch => ({ status: oneOf('all')(raw.status) })
 
 export type EventSearch = { type?: string | undefined; range?: Range | undefined }
 

@@ -1,6 +1,6 @@
 import '../styles/charts.css'
 import { scaleBand, scaleLinear } from 'd3-scale'
-import { type RefObject, useLayoutEffect, useRef, useState } from 'react'
+import { type ReactNode, type RefObject, useLayoutEffect, useRef, useState } from 'react'
 
 export type Bar = {
   at: string
@@ -8,7 +8,6 @@ export type Bar = {
   parts: readonly { tone: 'success' | 'danger' | 'accent'; value: number }[]
 }
 
-const height = 132
 const axis = 18
 /** Room for the numbers at the right. */
 const gutter = 52
@@ -19,16 +18,26 @@ export function BarChart({
   bars,
   names,
   format,
+  legend,
+  onSelect,
 }: {
   title: string
   bars: readonly Bar[]
   names: readonly string[]
   format: (value: number) => string
+  /** At the end of the heading, while nothing is pointed at. */
+  legend?: ReactNode
+  /** A click on a bar; offer the same with the keyboard elsewhere. */
+  onSelect?: (bar: Bar) => void
 }) {
   const [hovered, setHovered] = useState<number | null>(null)
   const sums = bars.map(({ parts }) => parts.reduce((sum, { value }) => sum + value, 0))
   const box = useRef<HTMLDivElement>(null)
-  const width = Math.max(useWidth(box) - gutter, 1)
+  const size = useSize(box)
+  // Before the box is measured, nothing of it is seen.
+  const width = Math.max(size.width - gutter, 1)
+  const height = Math.max(size.height, 2 * axis)
+  const isEmpty = sums.every((sum) => sum === 0)
   const x = scaleBand<number>()
     .domain(bars.map((_, index) => index))
     .range([0, width])
@@ -36,46 +45,59 @@ export function BarChart({
   const y = scaleLinear()
     .domain([0, Math.max(...sums, 1)])
     .nice(3)
-    .range([height - axis, 4])
+    .range([height - axis, 6])
   const shown = hovered === null ? undefined : bars[hovered]
   return (
-    <figure className="chart">
+    <figure className={onSelect ? 'chart chart-selectable' : 'chart'}>
       <figcaption className="row row-wrap">
         <strong className="grow">{title}</strong>
-        <span className="small muted number" aria-hidden="true">
-          {shown
-            ? `${shown.label}: ${shown.parts.map(({ value }, index) => `${format(value)} ${names[index]}`).join(', ')}`
-            : ''}
-        </span>
+        {shown ? (
+          <span className="small muted number" aria-hidden="true">
+            {`${shown.label}: ${shown.parts.map(({ value }, index) => `${format(value)} ${names[index]}`).join(', ')}`}
+          </span>
+        ) : (
+          legend
+        )}
       </figcaption>
       <div ref={box} className="chart-box">
-        <svg width={width + gutter} height={height} role="img" aria-label={title} onMouseLeave={() => setHovered(null)}>
-          {y.ticks(3).map((tick) => (
-            <g key={tick} className="chart-grid">
-              <line x1="0" x2={width} y1={y(tick)} y2={y(tick)} />
-              <text x={width + 8} y={y(tick) + 4}>
-                {format(tick)}
-              </text>
-            </g>
-          ))}
-          {bars.map((bar, index) => (
-            // biome-ignore lint/a11y/noStaticElementInteractions: hovering only repeats what the table says
-            <g
-              key={bar.at}
-              onMouseEnter={() => setHovered(index)}
-              className={hovered === index ? 'chart-hovered' : undefined}
-            >
-              <rect className="chart-target" x={x(index)} y="0" width={x.step()} height={height - axis} />
-              <Stack bar={bar} x={x(index) ?? 0} width={x.bandwidth()} y={y} />
-            </g>
-          ))}
-          <text className="chart-label" x="0" y={height - 2}>
-            {bars[0]?.label}
-          </text>
-          <text className="chart-label" x={width} y={height - 2} textAnchor="end">
-            {bars.at(-1)?.label}
-          </text>
-        </svg>
+        {isEmpty ? (
+          <p className="chart-nothing">No attempts in this time</p>
+        ) : (
+          <svg
+            width={width + gutter}
+            height={height}
+            role="img"
+            aria-label={title}
+            onMouseLeave={() => setHovered(null)}
+          >
+            {y.ticks(3).map((tick) => (
+              <g key={tick} className="chart-grid">
+                <line x1="0" x2={width} y1={y(tick)} y2={y(tick)} />
+                <text x={width + 8} y={y(tick) + 4}>
+                  {format(tick)}
+                </text>
+              </g>
+            ))}
+            {bars.map((bar, index) => (
+              // biome-ignore lint/a11y/noStaticElementInteractions: hovering only repeats what the table says, and a click what filters offer
+              <g
+                key={bar.at}
+                onMouseEnter={() => setHovered(index)}
+                onClick={onSelect && (() => onSelect(bar))}
+                className={hovered === index ? 'chart-hovered' : undefined}
+              >
+                <rect className="chart-target" x={x(index)} y="0" width={x.step()} height={height - axis} />
+                <Stack bar={bar} x={x(index) ?? 0} width={x.bandwidth()} y={y} />
+              </g>
+            ))}
+            <text className="chart-label" x="0" y={height - 2}>
+              {bars[0]?.label}
+            </text>
+            <text className="chart-label" x={width} y={height - 2} textAnchor="end">
+              {bars.at(-1)?.label}
+            </text>
+          </svg>
+        )}
       </div>
       <table className="visually-hidden">
         <caption>{title}</caption>
@@ -116,15 +138,16 @@ function Stack({ bar, x, width: bandwidth, y }: { bar: Bar; x: number; width: nu
 }
 
 /** In pixels, so that texts keep their size on every screen. */
-function useWidth(box: RefObject<HTMLElement | null>): number {
-  const [width, setWidth] = useState(0)
+function useSize(box: RefObject<HTMLElement | null>): { width: number; height: number } {
+  const [size, setSize] = useState({ width: 0, height: 0 })
   useLayoutEffect(() => {
     const element = box.current
     if (element === null) return
-    setWidth(element.clientWidth)
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth))
+    const measure = () => setSize({ width: element.clientWidth, height: element.clientHeight })
+    measure()
+    const observer = new ResizeObserver(measure)
     observer.observe(element)
     return () => observer.disconnect()
   }, [box])
-  return width
+  return size
 }

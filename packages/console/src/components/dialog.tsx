@@ -40,7 +40,7 @@ type ConfirmProps = {
   title: string
   description: ReactNode
   action: string
-  /** Answers 'stay' if another dialog follows in its place. */
+  /** Answers 'stay' if another dialog follows in its place, or something is still missing. */
   onConfirm: () => Promise<unknown>
   onClose: () => void
   danger?: boolean
@@ -70,7 +70,8 @@ export function Confirm({
     setBusy(true)
     setError(null)
     try {
-      if ((await onConfirm()) !== 'stay') onClose()
+      if ((await onConfirm()) === 'stay') setBusy(false)
+      else onClose()
     } catch (caught) {
       setError(caught)
       setBusy(false)

@@ -6,17 +6,20 @@ export function Field({
   label,
   hint,
   error,
+  inline = false,
   children,
 }: {
   label: string
   hint?: ReactNode
   error?: string | undefined
+  /** The label beside the input, in a row of filters. */
+  inline?: boolean
   children: (attributes: { id: string; 'aria-invalid': boolean; 'aria-describedby': string | undefined }) => ReactNode
 }) {
   const id = useId()
   const describedBy = [error && `${id}-error`, hint && `${id}-hint`].filter(Boolean).join(' ') || undefined
   return (
-    <div className="field">
+    <div className={inline ? 'field field-inline' : 'field'}>
       <label htmlFor={id}>{label}</label>
       {children({ id, 'aria-invalid': error !== undefined, 'aria-describedby': describedBy })}
       {error && <FieldError id={`${id}-error`}>{error}</FieldError>}

@@ -22,21 +22,25 @@ let timer: ReturnType<typeof setInterval>
 /** The current time in steps, so that a page of times renders only when a text changes. */
 const useNow = (stepMs = 1_000): number => useSyncExternalStore(subscribe, () => Math.floor(now / stepMs) * stepMs)
 
-const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' })
+const format = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' })
+
+/** "5 min ago": the abbreviations without their full stops, which only make a table restless. */
+const relative = (value: number, unit: Intl.RelativeTimeFormatUnit): string =>
+  format.format(value, unit).replace('.', '')
 const units = [
   ['day', 86_400],
   ['hour', 3_600],
   ['minute', 60],
 ] as const
 
-/** Such as "5 min. ago" or "in 2 days"; within a few seconds of now, "just now". */
+/** Such as "5 min ago" or "in 2 days"; within a few seconds of now, "just now". */
 function relativeText(moment: string, nowMs: number): string {
   const seconds = Math.round((Date.parse(moment) - nowMs) / 1_000)
   for (const [unit, size] of units) {
-    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit)
+    if (Math.abs(seconds) >= size) return relative(Math.trunc(seconds / size), unit)
   }
   if (seconds > -10 && seconds <= 0) return 'just now'
-  return relative.format(seconds, 'second')
+  return relative(seconds, 'second')
 }
 
 const exact = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'long' })

@@ -1,18 +1,27 @@
 import { Dialog as Base } from '@base-ui/react/dialog'
-import { Link, Outlet, useLocation } from '@tanstack/react-router'
+import { Link, Outlet, useLocation, useParams } from '@tanstack/react-router'
 import { Menu as MenuIcon, Search } from 'lucide-react'
 import { lazy, Suspense, useEffect, useRef, useState } from 'react'
-import { type CurrentOrganization, useOrganization } from '../api/organization.ts'
+import { type CurrentOrganization, useOrganization, useSession } from '../api/organization.ts'
 import { IconButton } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
 import { NotFound, PageLoading } from './fallbacks.tsx'
 import { Sidebar } from './sidebar.tsx'
 
 const Palette = lazy(() => import('./palette.tsx'))
+const OpenToRead = lazy(() => import('./open-to-read.tsx'))
 
 export function OrganizationLayout() {
   const organization = useOrganization()
-  return organization === null ? <NotFound /> : <Shell organization={organization} />
+  const { operator } = useSession()
+  const { orgId = '' } = useParams({ strict: false })
+  if (organization !== null) return <Shell organization={organization} />
+  if (!operator) return <NotFound />
+  return (
+    <Suspense>
+      <OpenToRead id={orgId} />
+    </Suspense>
+  )
 }
 
 function Shell({ organization }: { organization: CurrentOrganization }) {

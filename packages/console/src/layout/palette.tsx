@@ -1,7 +1,7 @@
 import '../styles/palette.css'
 import { Dialog as Base } from '@base-ui/react/dialog'
 import { useQuery } from '@tanstack/react-query'
-import { useNavigate } from '@tanstack/react-router'
+import { type NavigateOptions, useNavigate } from '@tanstack/react-router'
 import { Command } from 'cmdk'
 import { ArrowRight, Database, KeyRound, type LucideIcon, Moon, Plus, Sun, Webhook, Zap } from 'lucide-react'
 import { useState } from 'react'
@@ -24,6 +24,7 @@ export default function Palette({ organization, onClose }: Props) {
     void action()
   }
   const id = text.trim()
+  const opened = recordById(orgId, id)
   return (
     <Base.Root open onOpenChange={(isOpen) => !isOpen && onClose()}>
       <Base.Portal>
@@ -35,24 +36,9 @@ export default function Palette({ organization, onClose }: Props) {
               <Command.Empty>
                 Nothing has this name. An event, delivery, webhook or database can be opened by its id.
               </Command.Empty>
-              {/^evt_\w+$/.test(id) && (
-                <Item
-                  icon={Zap}
-                  value={id}
-                  onSelect={run(() => navigate({ to: '/$orgId/events/$eventId', params: { orgId, eventId: id } }))}
-                >
-                  Open event {id}
-                </Item>
-              )}
-              {/^dlv_\w+$/.test(id) && (
-                <Item
-                  icon={Zap}
-                  value={id}
-                  onSelect={run(() =>
-                    navigate({ to: '/$orgId/deliveries', params: { orgId }, search: { delivery: id } }),
-                  )}
-                >
-                  Open delivery {id}
+              {opened && (
+                <Item icon={Zap} value={id} onSelect={run(() => navigate(opened.target))}>
+                  Open {opened.what} {id}
                 </Item>
               )}
               <Command.Group heading="Actions">
@@ -146,6 +132,22 @@ export default function Palette({ organization, onClose }: Props) {
       </Base.Portal>
     </Base.Root>
   )
+}
+
+/** Where the record with this id is shown. Lists hold only the newest records, and an id reaches all. */
+function recordById(orgId: string, id: string): { what: string; target: NavigateOptions } | null {
+  const kind = /^([a-z]+)_[0-9a-z]{20,}$/.exec(id)?.[1]
+  if (kind === 'evt')
+    return { what: 'event', target: { to: '/$orgId/events/$eventId', params: { orgId, eventId: id } } }
+  if (kind === 'dlv')
+    return { what: 'attempt', target: { to: '/$orgId/deliveries', params: { orgId }, search: { delivery: id } } }
+  if (kind === 'wh')
+    return { what: 'webhook', target: { to: '/$orgId/webhooks/$webhookId', params: { orgId, webhookId: id } } }
+  if (kind === 'db')
+    return { what: 'database', target: { to: '/$orgId/databases/$databaseId', params: { orgId, databaseId: id } } }
+  if (kind === 'inv')
+    return { what: 'invoice', target: { to: '/$orgId/invoices/$invoiceId', params: { orgId, invoiceId: id } } }
+  return null
 }
 
 /** Every word occurs. The default also finds letters that are far apart, and so nearly everything by its id. */

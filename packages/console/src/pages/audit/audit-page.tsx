@@ -80,7 +80,9 @@ export function AuditPage() {
           rowKey={(entry) => entry.id}
           empty={
             entries.rows?.length === 0 ? (
-              <EmptyState icon={ScrollText} title="Nothing has changed yet" />
+              <EmptyState icon={ScrollText} title="Nothing has changed yet">
+                As soon as somebody creates, changes or removes something here, it is recorded.
+              </EmptyState>
             ) : (
               <EmptyState
                 icon={SearchX}

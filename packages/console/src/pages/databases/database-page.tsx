@@ -76,7 +76,7 @@ function LoadedDatabase({ database }: { database: Database }) {
               <RelativeTime at={database.created_at} />
             </Stat>
             <Stat label="Id">
-              <IdChip id={database.id} />
+              <IdChip id={database.id} short />
             </Stat>
           </dl>
         </section>

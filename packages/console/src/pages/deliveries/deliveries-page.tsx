@@ -50,7 +50,13 @@ export function DeliveriesPage() {
         }
       />
       <Suspense fallback={<div className="chart-space" />}>
-        <Charts organization={orgId} webhookId={search.webhook} range={search.range ?? '24h'} isLive={isLive} />
+        <Charts
+          organization={orgId}
+          webhookId={search.webhook}
+          range={search.range ?? '24h'}
+          isLive={isLive}
+          onTime={(since, until) => change({ since, until })}
+        />
       </Suspense>
       <DeliveryFilters
         organization={orgId}
@@ -65,8 +71,8 @@ export function DeliveriesPage() {
           {...deliveries}
           webhooks={webhooks}
           selected={search.delivery}
-          isFiltered={Boolean(search.status || search.type || search.webhook || search.range)}
-          onClear={() => change({ status: undefined, type: undefined, webhook: undefined, range: undefined })}
+          isFiltered={Object.values({ ...search, delivery: undefined }).some((value) => value !== undefined)}
+          onClear={() => navigate({ search: ({ delivery }) => ({ delivery }) })}
           onOpen={open}
         />
         {search.delivery && (
@@ -92,14 +98,18 @@ export function DeliveriesPage() {
 }
 
 /** The start of the range stays the same while the page is open, or each poll would be another list. */
-function useFilter({ webhook, status, type, range }: DeliverySearch) {
+function useFilter({ webhook, status, type, range, since, until }: DeliverySearch) {
   return useMemo(
     () => ({
       webhookId: webhook,
       status,
       eventTypes: type === undefined ? undefined : [type],
-      since: range === undefined ? undefined : new Date(Date.now() - rangeMs(range)).toISOString(),
+      since:
+        since !== undefined || until !== undefined || range === undefined
+          ? since
+          : new Date(Date.now() - rangeMs(range)).toISOString(),
+      until,
     }),
-    [webhook, status, type, range],
+    [webhook, status, type, range, since, until],
   )
 }

@@ -1,54 +1,69 @@
 import { useQuery } from '@tanstack/react-query'
 import { barsOf, summaryQuery } from '../../api/summary.ts'
-import { BarChart } from '../../components/bar-chart.tsx'
+import { type Bar, BarChart } from '../../components/bar-chart.tsx'
 import { ErrorState } from '../../components/states.tsx'
 import type { Range } from '../../search.ts'
 import { countText, msText } from '../../words/numbers.ts'
 
-type Props = { organization: string; webhookId: string | undefined; range: Range; isLive: boolean }
+type Props = {
+  organization: string
+  webhookId: string | undefined
+  range: Range
+  isLive: boolean
+  /** The time of a bar that was clicked. */
+  onTime: (since: string, until: string) => void
+}
 
 /** Outcomes and latency over the chosen time. */
-export default function DeliveryCharts({ organization, webhookId, range, isLive }: Props) {
+export default function DeliveryCharts({ organization, webhookId, range, isLive, onTime }: Props) {
   const summary = useQuery(summaryQuery(organization, range, webhookId, isLive))
   if (summary.error) return <ErrorState error={summary.error} retry={summary.refetch} what="The charts" />
   if (summary.data === undefined) return <div className="chart-space" />
   const { data } = summary
+  const select = ({ at }: Bar) =>
+    onTime(new Date(Number(at)).toISOString(), new Date(Number(at) + data.bucket_seconds * 1_000).toISOString())
   return (
     <div className="chart-cards">
       <section className="card card-body" aria-label="Outcomes">
         <BarChart
           title="Outcomes"
+          onSelect={select}
           names={['succeeded', 'failed']}
           format={countText}
+          legend={
+            <span className="legend">
+              <span>
+                <strong className="number">{countText(data.succeeded)}</strong> succeeded
+              </span>
+              <span>
+                <strong className="number">{countText(data.failed)}</strong> failed
+              </span>
+            </span>
+          }
           bars={barsOf(data, (bucket) => [
             { tone: 'success', value: bucket?.succeeded ?? 0 },
             { tone: 'danger', value: bucket?.failed ?? 0 },
           ])}
         />
-        <p className="legend">
-          <span>
-            <strong className="number">{countText(data.succeeded)}</strong> succeeded
-          </span>
-          <span>
-            <strong className="number">{countText(data.failed)}</strong> failed
-          </span>
-        </p>
       </section>
       <section className="card card-body" aria-label="Latency">
         <BarChart
-          title="Latency, 95th percentile"
+          title="Latency (95%)"
+          onSelect={select}
           names={['p95']}
           format={msText}
+          legend={
+            <span className="legend">
+              <span>
+                Half within <strong className="number">{msText(data.p50_ms)}</strong>
+              </span>
+              <span>
+                95% within <strong className="number">{msText(data.p95_ms)}</strong>
+              </span>
+            </span>
+          }
           bars={barsOf(data, (bucket) => [{ tone: 'accent', value: bucket?.p95_ms ?? 0 }])}
         />
-        <p className="legend">
-          <span>
-            Half within <strong className="number">{msText(data.p50_ms)}</strong>
-          </span>
-          <span>
-            95 % within <strong className="number">{msText(data.p95_ms)}</strong>
-          </span>
-        </p>
       </section>
     </div>
   )

@@ -2,6 +2,7 @@ import type { Webhook } from '@keyhook/client'
 import { Radio } from 'lucide-react'
 import { useEventTypes } from '../../api/webhook-queries.ts'
 import { Button } from '../../components/button.tsx'
+import { localMinute, MomentField } from '../../components/moment-field.tsx'
 import { Select } from '../../components/select.tsx'
 import type { DeliverySearch, Range } from '../../search.ts'
 
@@ -27,6 +28,7 @@ const rangeTexts = {
   '24h': 'Last 24 hours',
   '7d': 'Last 7 days',
   '30d': 'Last 30 days',
+  chosen: 'Chosen time',
 }
 
 const given = <T extends string>(value: T | 'any'): T | undefined => (value === 'any' ? undefined : (value as T))
@@ -57,13 +59,7 @@ export function DeliveryFilters({ organization, search, webhooks, isLive, onChan
         value={search.webhook ?? 'any'}
         onChange={(webhook) => onChange({ webhook: given(webhook) })}
       />
-      <Select<Range | 'any'>
-        small
-        label="Time"
-        options={rangeTexts}
-        value={search.range ?? 'any'}
-        onChange={(range) => onChange({ range: given<Range>(range) })}
-      />
+      <TimeFilter search={search} onChange={onChange} />
       <span className="grow" />
       <Button
         small
@@ -75,5 +71,45 @@ export function DeliveryFilters({ organization, search, webhooks, isLive, onChan
         {isLive ? 'Live' : 'Paused'}
       </Button>
     </search>
+  )
+}
+
+const hourMs = 3_600_000
+
+/** One of the usual ranges, or from one minute to another. A click on a bar of the charts chooses its time. */
+function TimeFilter({ search: { range, since, until }, onChange }: Pick<Props, 'search' | 'onChange'>) {
+  const isChosen = since !== undefined || until !== undefined
+  const choose = (value: Range | 'any' | 'chosen') => {
+    if (value === 'chosen') onChange({ since: new Date(Date.now() - hourMs).toISOString() })
+    else onChange({ range: given<Range>(value), since: undefined, until: undefined })
+  }
+  const shown = (moment: string | undefined) => (moment === undefined ? '' : localMinute(Date.parse(moment)))
+  const read = (value: string) => (value === '' ? undefined : new Date(value).toISOString())
+  return (
+    <>
+      <Select<Range | 'any' | 'chosen'>
+        small
+        label="Time"
+        options={rangeTexts}
+        value={isChosen ? 'chosen' : (range ?? 'any')}
+        onChange={choose}
+      />
+      {isChosen && (
+        <>
+          <MomentField
+            small
+            label="From"
+            value={shown(since)}
+            onChange={(value) => onChange({ since: read(value) ?? new Date(0).toISOString() })}
+          />
+          <MomentField
+            small
+            label="Until"
+            value={shown(until)}
+            onChange={(value) => onChange({ until: read(value) })}
+          />
+        </>
+      )}
+    </>
   )
 }

@@ -1,7 +1,9 @@
 import type { OrganizationDelivery as Attempt, Webhook } from '@keyhook/client'
+import { Link } from '@tanstack/react-router'
 import { useWindowVirtualizer } from '@tanstack/react-virtual'
 import { Activity, SearchX } from 'lucide-react'
 import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { useMember } from '../../api/organization.ts'
 import { AttemptBadge } from '../../components/attempt-badge.tsx'
 import { Button } from '../../components/button.tsx'
 import { EmptyState, ErrorState, LoadingBlock } from '../../components/states.tsx'
@@ -42,6 +44,7 @@ export function DeliveryList(props: Props) {
 }
 
 function Nothing({ isFiltered, onClear }: Props) {
+  const { id: orgId } = useMember()
   if (isFiltered) {
     return (
       <EmptyState
@@ -52,9 +55,17 @@ function Nothing({ isFiltered, onClear }: Props) {
     )
   }
   return (
-    <EmptyState icon={Activity} title="No deliveries yet">
-      As soon as an event is sent to one of your webhooks, its attempts appear here. A test event of a webhook is the
-      quickest way.
+    <EmptyState
+      icon={Activity}
+      title="No deliveries yet"
+      action={
+        <Link to="/$orgId/webhooks" params={{ orgId }} className="button">
+          Go to webhooks
+        </Link>
+      }
+    >
+      As soon as an event is sent to one of your webhooks, its attempts appear here. A test event is the quickest way to
+      see one.
     </EmptyState>
   )
 }

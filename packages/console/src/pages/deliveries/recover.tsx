@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { Button } from '../../components/button.tsx'
 import { Dialog } from '../../components/dialog.tsx'
-import { Field } from '../../components/field.tsx'
+import { localMinute, MomentField } from '../../components/moment-field.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { Select } from '../../components/select.tsx'
 import { explain } from '../../words/errors.ts'
@@ -13,14 +13,12 @@ import { countText } from '../../words/numbers.ts'
 type Props = { organization: string; webhooks: readonly Webhook[]; webhookId: string | undefined; onClose: () => void }
 type Range = { since: string; until: string }
 
-const local = (ms: number): string =>
-  new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
-
 /** Sends everything of a time range again that did not arrive: first it is counted, then one confirms. */
 export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
   const [webhook, setWebhook] = useState(() => webhookId ?? mostFailing(webhooks)?.id ?? '')
-  const [since, setSince] = useState(() => local(Date.now() - 86_400_000))
-  const [until, setUntil] = useState(() => local(Date.now()))
+  const [since, setSince] = useState(() => localMinute(Date.now() - 86_400_000))
+  // The field has minutes: the next one, so that what just failed is in the range.
+  const [until, setUntil] = useState(() => localMinute(Date.now() + 60_000))
   const [counted, setCounted] = useState<{ range: Range; matching: number } | null>(null)
   const [started, setStarted] = useState<string | null>(null)
   const [error, setError] = useState<unknown>(null)
@@ -76,8 +74,8 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
         value={webhook}
         onChange={change(setWebhook)}
       />
-      <Moment label="From" value={since} onChange={change(setSince)} />
-      <Moment label="Until" value={until} onChange={change(setUntil)} />
+      <MomentField label="From" value={since} onChange={change(setSince)} />
+      <MomentField label="Until" value={until} onChange={change(setUntil)} />
       {counted !== null && (
         <Notice kind={counted.matching === 0 ? 'success' : 'info'}>
           {counted.matching === 0
@@ -92,22 +90,6 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
 
 const mostFailing = (webhooks: readonly Webhook[]): Webhook | undefined =>
   webhooks.toSorted((a, b) => b.health.failed - a.health.failed)[0]
-
-function Moment({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
-  return (
-    <Field label={label}>
-      {(attributes) => (
-        <input
-          {...attributes}
-          className="input"
-          type="datetime-local"
-          value={value}
-          onChange={(event) => onChange(event.target.value)}
-        />
-      )}
-    </Field>
-  )
-}
 
 function Progress({
   organization,

@@ -48,17 +48,17 @@ export function EventsPage() {
   const isFiltered = type !== undefined || range !== undefined
   const columns: Column<EventRecord>[] = [
     {
-      label: 'Number',
-      className: 'number',
-      cell: (event) => <span className="muted">{countText(event.sequence)}</span>,
-    },
-    {
       label: 'Event',
       cell: (event) => (
         <Link to="/$orgId/events/$eventId" params={{ orgId, eventId: event.id }} className="mono cell-title">
           {event.type}
         </Link>
       ),
+    },
+    {
+      label: 'Number',
+      className: 'number',
+      cell: (event) => <span className="muted">{countText(event.sequence)}</span>,
     },
     { label: 'Id', cell: (event) => <IdChip id={event.id} /> },
     { label: 'Happened', cell: (event) => <RelativeTime at={event.created_at} /> },

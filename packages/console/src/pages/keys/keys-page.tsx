@@ -1,5 +1,5 @@
 import type { ApiKey } from '@keyhook/client'
-import { useLocation, useNavigate } from '@tanstack/react-router'
+import { getRouteApi, useLocation } from '@tanstack/react-router'
 import { KeyRound, Plus } from 'lucide-react'
 import { useState } from 'react'
 import { client } from '../../api/client.ts'
@@ -16,20 +16,22 @@ import { RelativeTime } from '../../components/time.tsx'
 import { CreateKey } from './create-key.tsx'
 import { RevokeKey } from './revoke-key.tsx'
 
+const route = getRouteApi('/$orgId/keys')
+
 export function KeysPage() {
   const organization = useMember()
   const { user } = useSession()
-  const navigate = useNavigate()
+  const navigate = route.useNavigate()
+  const { status = 'active' } = route.useSearch()
   const { hash } = useLocation()
   const [revoking, setRevoking] = useState<ApiKey | null>(null)
-  const [status, setStatus] = useState<'active' | 'all'>('active')
   const keys = useList(
     [organization.id, 'keys', status],
     (options) => client.keys.list({ ...options, status, organization: organization.id }),
     { refetchInterval: 30_000 },
   )
   const names = new Map(keys.rows?.map((key) => [key.id, key.name]))
-  const setCreating = (isOpen: boolean) => navigate({ to: '.', hash: isOpen ? 'create' : '', replace: !isOpen })
+  const setCreating = (isOpen: boolean) => navigate({ search: true, hash: isOpen ? 'create' : '', replace: !isOpen })
   const mayRevoke = (key: ApiKey) =>
     key.status === 'active' &&
     (organization.reach('keys:revoke') === 'all' || (organization.can('keys:revoke') && key.created_by === user?.id))
@@ -98,10 +100,14 @@ export function KeysPage() {
       <section className="card" aria-label="API keys">
         <div className="card-header">
           <fieldset className="segments" aria-label="Which keys">
-            <button type="button" aria-pressed={status === 'active'} onClick={() => setStatus('active')}>
+            <button type="button" aria-pressed={status === 'active'} onClick={() => navigate({ search: {} })}>
               Active
             </button>
-            <button type="button" aria-pressed={status === 'all'} onClick={() => setStatus('all')}>
+            <button
+              type="button"
+              aria-pressed={status === 'all'}
+              onClick={() => navigate({ search: { status: 'all' } })}
+            >
               All
             </button>
           </fieldset>

@@ -37,7 +37,11 @@ export function MembersPage() {
       await Promise.all([refresh(), queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey })])
     }, toastError('The role was not changed'))
   const offered = rolesOffered(organization.role)
-  const mayChange = (member: OrganizationMember) => mayManage && offered.includes(member.role)
+  const owners = members.rows?.filter(({ role }) => role === 'owner')
+  // Somebody has to stay who can manage the organization; the server refuses it too.
+  const isLastOwner = ({ role }: OrganizationMember) =>
+    role === 'owner' && owners?.length === 1 && members.more === undefined
+  const mayChange = (member: OrganizationMember) => mayManage && offered.includes(member.role) && !isLastOwner(member)
 
   const columns: Column<OrganizationMember>[] = [
     {
@@ -99,7 +103,11 @@ export function MembersPage() {
             label="Members"
             columns={columns}
             rowKey={(member) => member.user_id}
-            empty={<EmptyState icon={Users} title="No members" />}
+            empty={
+              <EmptyState icon={Users} title="No members yet">
+                The operator adds the first one, who can then invite others.
+              </EmptyState>
+            }
           />
         </section>
         {mayManage && <Invitations organization={orgId} />}

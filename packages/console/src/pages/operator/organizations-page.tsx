@@ -52,7 +52,11 @@ export function OrganizationsPage() {
           label="Organizations"
           columns={columns(setOpening)}
           rowKey={({ id }) => id}
-          empty={<EmptyState icon={Building2} title="No organizations yet" action={create} />}
+          empty={
+            <EmptyState icon={Building2} title="No organizations yet" action={create}>
+              Keys, webhooks and databases belong to an organization.
+            </EmptyState>
+          }
         />
       </section>
       {opening && (

@@ -127,7 +127,7 @@ function Facts({ webhook }: { webhook: Webhook }) {
       <dd>{webhook.rate_limit == null ? 'None' : `${webhook.rate_limit} per second`}</dd>
       <dt>Id</dt>
       <dd>
-        <IdChip id={webhook.id} />
+        <IdChip id={webhook.id} short />
       </dd>
       <dt>Created</dt>
       <dd>
