@@ -81,8 +81,6 @@ inBrowser('deliveries', () => {
     await rows(page).first().waitFor()
     await page.getByRole('button', { name: 'Recover' }).click()
     const dialog = page.getByRole('dialog')
-    // The fields have minutes, so the attempt of this minute is after "now".
-    await dialog.getByLabel('Until').fill(new Date(Date.now() + 120_000).toISOString().slice(0, 16))
     await dialog.getByRole('button', { name: 'Count' }).click()
     await dialog.getByText('1 event did not arrive in this range.').waitFor()
     expect(receiver.received).toHaveLength(1)

@@ -1,8 +1,3 @@
-import { execFile } from 'node:child_process'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest'
 import { createSignInLink } from '../../../server/src/http/console/sign-in.ts'
@@ -10,6 +5,7 @@ import type { OrgId, UserId } from '../../../server/src/kernel/ids.ts'
 import { dispatcherAlone } from '../../../server/test/support/composed.ts'
 import { type Person, startApi, type TestApi } from '../../../server/test/support/installation.ts'
 import { deliveryEnvironment } from '../../../server/test/webhooks/support/delivery-test.ts'
+import { builtConsole } from './built-console.ts'
 import { chromiumPath } from './chromium.ts'
 
 /*
@@ -22,11 +18,11 @@ export let owner: Person
 export let member: Person
 let browser: Browser
 let engine: Awaited<ReturnType<typeof dispatcherAlone>>
-let directory: string
 
 /** Like `describe`, with a browser; skipped without one. */
 export function inBrowser(name: string, tests: () => void): void {
-  describe.skipIf(chromiumPath === undefined)(name, () => {
+  // Seconds where milliseconds are usual: browsers are slow on a busy machine.
+  describe.skipIf(chromiumPath === undefined)(name, { timeout: 120_000 }, () => {
     beforeAll(start, 120_000)
     afterAll(stop)
     tests()
@@ -34,21 +30,8 @@ export function inBrowser(name: string, tests: () => void): void {
 }
 
 async function start(): Promise<void> {
-  directory = await mkdtemp(join(tmpdir(), 'keyhook-console-'))
-  // In a process of its own: vitest sets NODE_ENV, and then a build is one for development.
-  const viteArguments = [
-    'node_modules/vite/bin/vite.js',
-    'build',
-    'packages/console',
-    '--outDir',
-    directory,
-    '--logLevel',
-    'error',
-  ]
-  const cwd = join(import.meta.dirname, '../../../..')
-  await promisify(execFile)(process.execPath, viteArguments, { cwd, env: { ...process.env, NODE_ENV: 'production' } })
   const environment = { ...deliveryEnvironment, KEYHOOK_DELIVERY_RETRY_SCHEDULE: '0s,1h' }
-  api = await startApi(environment, undefined, directory)
+  api = await startApi(environment, undefined, await builtConsole())
   orgId = await api.organization()
   owner = await api.person([{ orgId, role: 'owner' }])
   member = await api.person([{ orgId, role: 'member' }])
@@ -60,7 +43,6 @@ async function stop(): Promise<void> {
   await browser.close()
   await engine.stop()
   await api.close()
-  await rm(directory, { recursive: true })
 }
 
 export const signInLink = (userId: UserId | null): Promise<string> =>
@@ -70,7 +52,7 @@ export const signInLink = (userId: UserId | null): Promise<string> =>
 export async function newPage(options: BrowserContextOptions = {}): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
   const page = await context.newPage()
-  page.setDefaultTimeout(10_000)
+  page.setDefaultTimeout(40_000)
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(error.message))
   page.on('console', (message) => {

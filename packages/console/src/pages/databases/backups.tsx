@@ -13,6 +13,7 @@ import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
 import { bytesText } from '../../words/numbers.ts'
+import { BackupSchedule } from './backup-schedule.tsx'
 import { JobStatus } from './database-status.tsx'
 import { RestoreBackup } from './restore-backup.tsx'
 
@@ -83,6 +84,7 @@ export function Backups({ organization, database }: { organization: CurrentOrgan
         <h2>Backups</h2>
         {start}
       </div>
+      {database.status !== 'deleting' && <BackupSchedule organization={organization} databaseId={database.id} />}
       <DataTable
         rows={backups.data}
         error={backups.error}
@@ -91,8 +93,8 @@ export function Backups({ organization, database }: { organization: CurrentOrgan
         columns={columns}
         rowKey={(backup) => backup.id}
         empty={
-          <EmptyState icon={Archive} title="No backups yet" action={start}>
-            A backup is a whole copy. It can be restored into a new database at any time.
+          <EmptyState icon={Archive} title="No backups yet">
+            A backup is a whole copy. “Back up now” makes one, and it can be restored into a new database at any time.
           </EmptyState>
         }
       />

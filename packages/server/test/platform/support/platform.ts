@@ -92,14 +92,18 @@ export type Platform = Awaited<ReturnType<typeof startPlatform>>
 /** Another node with its own data directory on the same PostgreSQL. Closed with the test. */
 export async function startNode(
   installation: Installation,
-  { log = testLog(), ...more }: { log?: Logger; environment?: Record<string, string> } = {},
+  {
+    log = testLog(),
+    around = (driver: DatabaseDriver): DatabaseDriver => driver,
+    ...more
+  }: { log?: Logger; environment?: Record<string, string>; around?: (driver: DatabaseDriver) => DatabaseDriver } = {},
 ) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
   const environment = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_DATABASES_PORTS: portRange(), ...more.environment }
   const config = readConfig(environment)
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
-  const driver = composeDatabaseDriver(config, log)
+  const driver = around(composeDatabaseDriver(config, log))
   const node = await composePlatformNode(
     { ...installation, config },
     { log, queue, driver, hints: composeHints(installation, log) },

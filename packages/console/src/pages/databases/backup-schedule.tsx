@@ -1,0 +1,101 @@
+import type { BackupSchedule as Schedule } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { client, queryClient } from '../../api/client.ts'
+import type { CurrentOrganization } from '../../api/organization.ts'
+import { Button } from '../../components/button.tsx'
+import { Confirm } from '../../components/dialog.tsx'
+import { Field } from '../../components/field.tsx'
+import { Select } from '../../components/select.tsx'
+import { showToast } from '../../components/toasts.tsx'
+
+type Props = { organization: CurrentOrganization; databaseId: string }
+
+const intervals: Record<string, string> = {
+  default: 'As the operator has set it',
+  1: 'Every hour',
+  6: 'Every 6 hours',
+  12: 'Every 12 hours',
+  24: 'Every day',
+  168: 'Every week',
+}
+
+const intervalText = (hours: number): string => intervals[hours] ?? `Every ${hours} hours`
+
+function scheduleText({ every_hours, keep }: Schedule): string {
+  if (every_hours === null && keep === null) return 'By the setting of the operator.'
+  const interval = every_hours === null ? 'As often as the operator has set' : intervalText(every_hours)
+  return keep === null ? `${interval}.` : `${interval}; the newest ${keep} are kept.`
+}
+
+/** When backups are made without being asked for. */
+export function BackupSchedule({ organization, databaseId }: Props) {
+  const queryKey = [organization.id, 'backup-schedule', databaseId]
+  const [isOpen, setOpen] = useState(false)
+  const { data: schedule } = useQuery({
+    queryKey,
+    queryFn: ({ signal }) => client.backups.schedule(databaseId, { organization: organization.id, signal }),
+  })
+  const save = async (next: Schedule) => {
+    const saved = await client.backups.setSchedule(databaseId, next, { organization: organization.id })
+    queryClient.setQueryData<Schedule>(queryKey, saved)
+    showToast({ title: 'The schedule is changed' })
+  }
+  return (
+    <div className="card-line row">
+      <span className="muted">Schedule</span>
+      <span className="grow">{schedule ? scheduleText(schedule) : '…'}</span>
+      {schedule && organization.can('backups:create') && (
+        <Button small onClick={() => setOpen(true)}>
+          Change schedule
+        </Button>
+      )}
+      {schedule && isOpen && <ScheduleDialog schedule={schedule} onSave={save} onClose={() => setOpen(false)} />}
+    </div>
+  )
+}
+
+type DialogProps = { schedule: Schedule; onSave: (next: Schedule) => Promise<void>; onClose: () => void }
+
+function ScheduleDialog({ schedule, onSave, onClose }: DialogProps) {
+  const [every, setEvery] = useState(String(schedule.every_hours ?? 'default'))
+  const [keep, setKeep] = useState(schedule.keep === null ? '' : String(schedule.keep))
+  const [error, setError] = useState<string | undefined>(undefined)
+  const save = async () => {
+    const count = keep.trim() === '' ? null : Number(keep)
+    if (count !== null && !(Number.isInteger(count) && count >= 1 && count <= 1_000)) {
+      setError('Enter a whole number from 1 to 1,000, or nothing.')
+      return 'stay'
+    }
+    await onSave({ every_hours: every === 'default' ? null : Number(every), keep: count })
+    return undefined
+  }
+  // An interval that was set over the API stays as it is.
+  const options = every in intervals ? intervals : { ...intervals, [every]: intervalText(Number(every)) }
+  return (
+    <Confirm
+      title="Backup schedule"
+      description="Backups that you ask for are not touched by it."
+      action="Save"
+      danger={false}
+      onConfirm={save}
+      onClose={onClose}
+    >
+      <Select label="How often" options={options} value={every} onChange={setEvery} />
+      <Field label="How many are kept" hint="Empty: as the operator has set it. Older ones are deleted." error={error}>
+        {(attributes) => (
+          <input
+            {...attributes}
+            className="input"
+            inputMode="numeric"
+            value={keep}
+            onChange={(event) => {
+              setError(undefined)
+              setKeep(event.target.value)
+            }}
+          />
+        )}
+      </Field>
+    </Confirm>
+  )
+}

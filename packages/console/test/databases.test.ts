@@ -1,0 +1,109 @@
+import { createClient } from '@keyhook/client'
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { createPausedBackups } from '../../server/test/platform/support/paused-backups.ts'
+import { startNode } from '../../server/test/platform/support/platform.ts'
+import { customerSqlForTest } from '../../server/test/support/customer-sql.ts'
+import { api, consoleUrl, inBrowser, member, openAs, orgId, owner } from './support/console-test.ts'
+
+/** PostgreSQL servers are started here, which takes long on a busy machine. */
+const patient = { timeout: 60_000 }
+
+const dialogOf = (page: Page) => page.getByRole('dialog')
+
+/** Fills in the dialog, and returns what it shows once. */
+async function nameAndRead(page: Page, name: string, action: string): Promise<{ url: string; password: string }> {
+  const dialog = dialogOf(page)
+  await dialog.getByLabel('Name').fill(name)
+  await dialog.getByRole('button', { name: action }).click()
+  const password = await dialog.getByLabel('Password', { exact: true }).inputValue()
+  await dialog.getByText('It will not be shown again').waitFor()
+  const field = dialog.getByLabel('Connection string', { exact: true })
+  await field.waitFor(patient)
+  return { url: await field.inputValue(), password }
+}
+
+inBrowser('databases', () => {
+  test('a database is created, backed up, restored and deleted by its name', { timeout: 240_000 }, async () => {
+    const backups = createPausedBackups()
+    await startNode(api, { around: backups.around })
+    const page = await openAs(owner, '/databases')
+    await page.getByRole('heading', { name: 'No databases yet' }).waitFor()
+    await page.getByRole('button', { name: 'Create database' }).first().click()
+    const dialog = dialogOf(page)
+    await dialog.getByRole('button', { name: 'Create database' }).click()
+    await dialog.getByText('Give the database a name.').waitFor()
+
+    const { url, password } = await nameAndRead(page, 'orders', 'Create database')
+    expect(new URL(url).password).toBe(password)
+    expect(await dialog.getByText(`psql '${url}'`).count()).toBe(1)
+    await dialog.getByRole('tab', { name: 'Django' }).click()
+    await dialog.getByText(`"PORT": "${new URL(url).port}"`).waitFor()
+    const sql = customerSqlForTest(url, password)
+    await sql`create table items as select generate_series(1, 1000) as id`
+    await dialog.getByRole('button', { name: 'Done' }).click()
+    expect(await page.content()).not.toContain(password)
+
+    await page.getByRole('row', { name: /orders Available/ }).waitFor()
+    await page.getByRole('link', { name: 'orders' }).click()
+    await page.getByRole('heading', { name: 'orders', level: 1 }).waitFor()
+    expect(await page.content()).not.toContain(password)
+
+    backups.pause()
+    await page.getByRole('button', { name: 'Back up now' }).click()
+    const list = page.getByRole('table', { name: 'Backups' })
+    const progress = list.getByRole('progressbar', { name: 'Progress of the backup' })
+    await progress.waitFor(patient)
+    await expect.poll(() => list.textContent(), patient).toMatch(/Running.* of [\d.]+ MB/)
+    backups.resume()
+    await list.getByText('Completed').waitFor(patient)
+
+    await list.getByRole('button', { name: 'Actions of this backup' }).click()
+    await page.getByRole('menuitem', { name: 'Restore into a new database' }).click()
+    expect(await dialog.getByLabel('Name').inputValue()).toBe('orders restored')
+    const restored = await nameAndRead(page, 'orders copy', 'Restore')
+    const rows = await customerSqlForTest(restored.url, restored.password)`select count(*)::int from items`
+    expect(rows).toEqual([{ count: 1_000 }])
+    await dialog.getByRole('button', { name: 'Done' }).click()
+
+    await page.getByRole('heading', { name: 'orders copy', level: 1 }).waitFor()
+    await page.getByRole('button', { name: 'Delete' }).click()
+    const confirm = dialog.getByRole('button', { name: 'Delete database' })
+    await dialog.getByLabel('Type orders copy to confirm').fill('orders')
+    expect(await confirm.isDisabled()).toBe(true)
+    await dialog.getByLabel('Type orders copy to confirm').fill('orders copy')
+    await confirm.click()
+    await page.waitForURL(consoleUrl('/databases'))
+    await page.getByRole('row', { name: /orders copy/ }).waitFor({ state: 'detached', ...patient })
+    await page.getByRole('row', { name: /orders Available/ }).waitFor()
+  })
+
+  test('a schedule is changed, and a wrong number is refused at its field', async () => {
+    const client = createClient({ url: api.url, token: owner.token, organization: orgId })
+    const { id } = await client.databases.create({ name: 'nightly' })
+    const page = await openAs(owner, `/databases/${id}`)
+    await page.getByText('By the setting of the operator.').waitFor()
+    await page.getByRole('button', { name: 'Change schedule' }).click()
+    const dialog = dialogOf(page)
+    await dialog.getByLabel('How often').selectOption('Every day')
+    await dialog.getByLabel('How many are kept').fill('0')
+    await dialog.getByRole('button', { name: 'Save' }).click()
+    await dialog.getByText('Enter a whole number').waitFor()
+    await dialog.getByLabel('How many are kept').fill('14')
+    await dialog.getByRole('button', { name: 'Save' }).click()
+    await page.getByText('Every day; the newest 14 are kept.').waitFor()
+    expect(await client.backups.schedule(id)).toEqual({ every_hours: 24, keep: 14 })
+  })
+
+  test('a member reads them, and is offered no change', async () => {
+    const client = createClient({ url: api.url, token: owner.token, organization: orgId })
+    const { id } = await client.databases.create({ name: 'shared' })
+    const page = await openAs(member, `/databases/${id}`)
+    await page.getByRole('heading', { name: 'Backups', exact: true }).waitFor()
+    await page.getByText('By the setting of the operator.').waitFor()
+    expect(await page.getByRole('button', { name: /Delete|Back up|Change schedule|Actions/ }).count()).toBe(0)
+    await page.goto(consoleUrl('/databases#create'))
+    await page.getByRole('row', { name: /shared/ }).waitFor()
+    expect(await dialogOf(page).count()).toBe(0)
+  })
+})
