@@ -5,6 +5,7 @@ import { defineConfig } from 'vitest/config'
 const longFiles = [
   'cli/database-tls.test.ts',
   'cli/lost-key.test.ts',
+  'cli/self-backup.test.ts',
   'cli/serve.test.ts',
   'cli/signals.test.ts',
   'cli/two-roles.test.ts',

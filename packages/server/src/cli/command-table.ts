@@ -146,6 +146,12 @@ export const commandTable: readonly CommandEntry[] = [
     summary: 'Issue invoices and mark them paid',
     add: operator(async () => (await import('./invoice-commands.ts')).addInvoiceCommands),
   },
+  {
+    name: 'backup',
+    audience: 'operators',
+    summary: "Back up Keyhook's own database, and restore it",
+    add: operator(async () => (await import('./self-backup-commands.ts')).addSelfBackupCommands),
+  },
   { name: 'migrate', audience: 'operators', summary: 'Bring the database schema up to date', add: maintenance },
   { name: 'secrets', audience: 'operators', summary: 'Reseal secrets, or give up lost ones', add: maintenance },
 ]

@@ -47,6 +47,9 @@ export async function directoryId(dataDir: string): Promise<string> {
 export const nameFrom = (id: string, purpose: string): string =>
   createHash('sha256').update(`keyhook ${purpose}\0${id}`).digest('hex').slice(0, 24)
 
+/** Of the superuser of our own cluster. */
+export const passwordPath = (dataDir: string): string => join(dataDir, 'postgres.password')
+
 export async function readSecret(path: string): Promise<string | undefined> {
   try {
     return (await readFile(path, 'utf8')).trim()

@@ -13,7 +13,7 @@ import {
   singleUser,
   superuser,
 } from './cluster.ts'
-import { directoryId, nameFrom, prepareDataDirectory, readSecret, writeSecret } from './data-directory.ts'
+import { directoryId, nameFrom, passwordPath, prepareDataDirectory, readSecret, writeSecret } from './data-directory.ts'
 import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
 import { readLockFile } from './lock-file.ts'
 import { stopOrphan } from './orphan.ts'
@@ -74,8 +74,6 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     throw error
   }
 }
-
-const passwordPath = (dataDir: string): string => join(dataDir, 'postgres.password')
 
 /** Needs the lock. Starts the server from whatever state an earlier process left the directory in. */
 async function startServer(request: {

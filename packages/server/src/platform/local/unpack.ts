@@ -3,17 +3,18 @@ import { dirname, join } from 'node:path'
 import { syncCluster } from '../../embedded/cluster.ts'
 import { giveClusterTo } from '../../embedded/ownership.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
+import type { Manifest } from '../archive/manifest.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import type { Home } from './home.ts'
 
 /** Unpacks an archive into a cluster directory: verified, synced to disk, and owned by the account that will run it. */
 export async function unpack(
-  { binaries }: Home,
+  { binaries }: Pick<Home, 'binaries'>,
   runAs: RunAs,
   archive: AsyncIterable<Uint8Array>,
   into: string,
   options: { onProgress: (bytesDone: number) => void; signal: AbortSignal },
-): Promise<void> {
+): Promise<Manifest> {
   let bytesDone = 0
   const receiver = {
     async directory(path: string) {
@@ -34,7 +35,8 @@ export async function unpack(
       }
     },
   }
-  await readArchive(archive, receiver)
+  const manifest = await readArchive(archive, receiver)
   if (runAs.account) await giveClusterTo(runAs.account, into)
   await syncCluster(into, { binaries, ...runAs })
+  return manifest
 }

@@ -1,0 +1,110 @@
+import { randomBytes } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { link, open, rm } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { type ConnectionTarget, connect } from '../db/database.ts'
+import { syncDirectory } from '../embedded/data-directory.ts'
+import { restoreCluster } from '../embedded/restore-cluster.ts'
+import { untrustedTree } from '../embedded/untrusted-files.ts'
+import type { Manifest } from './archive/manifest.ts'
+import { readArchive } from './archive/read-archive.ts'
+import { writeArchive } from './archive/write-archive.ts'
+import { baseBackup } from './local/base-backup.ts'
+import { unpack } from './local/unpack.ts'
+
+/** In the place of a database's id: tells our own backup from a customer's. */
+const ourOwn = 'keyhook'
+const minutes = 60_000
+
+export type SelfBackup = { file: string; bytes: number; files: number }
+
+/** A problem with the file or the data directory. The message says what to do. */
+export class SelfBackupProblem extends Error {
+  override readonly name = 'SelfBackupProblem'
+}
+
+/**
+ * Backs up the embedded cluster into a new file while everything goes on, and reads the file back. The master key is not in
+ * the cluster, and so not in the file.
+ */
+export async function backUpSelf(
+  { dataDir, target }: { dataDir: string; target: ConnectionTarget },
+  to: string,
+): Promise<SelfBackup> {
+  const file = resolve(to)
+  const cluster = untrustedTree(join(dataDir, 'postgres'))
+  const sql = connect(target, { name: 'keyhook backup', connectionsMax: 1, statementMsMax: 5 * minutes })
+  const { signal } = new AbortController()
+  try {
+    const content = writeArchive((archive) =>
+      baseBackup(archive, { id: ourOwn, cluster, sql, onProgress() {}, signal }),
+    )
+    return await writeOnce(file, content)
+  } finally {
+    await sql.end({ timeout: 5 })
+  }
+}
+
+/** The file appears complete and verified, or not at all, and never replaces another one. */
+async function writeOnce(file: string, content: AsyncIterable<Uint8Array>): Promise<SelfBackup> {
+  const draft = `${file}.writing-${randomBytes(6).toString('hex')}`
+  const opened = await open(draft, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
+    throw new SelfBackupProblem(`${file} cannot be written (${error.code}).`, { cause: error })
+  })
+  try {
+    let bytes = 0
+    try {
+      for await (const part of content) {
+        await opened.writeFile(part)
+        bytes += part.length
+      }
+      await opened.sync()
+    } finally {
+      await opened.close()
+    }
+    const manifest = await readArchive(createReadStream(draft), discard)
+    // A hard link, unlike a rename, does not replace a file.
+    await link(draft, file).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error
+      throw new SelfBackupProblem(`${file} exists already: choose another name.`, { cause: error })
+    })
+    await syncDirectory(dirname(file))
+    return { file, bytes, files: manifest.files.length }
+  } finally {
+    await rm(draft, { force: true })
+  }
+}
+
+const discard = {
+  async directory() {},
+  async file(_path: string, body: AsyncIterable<Buffer>) {
+    for await (const _part of body);
+  },
+}
+
+/** Restores such a file into a data directory without a database. Returns the data directory. */
+export async function restoreSelf(dataDir: string, from: string, note: (text: string) => void): Promise<string> {
+  const file = resolve(from)
+  await checkReadable(file)
+  const options = { onProgress() {}, signal: new AbortController().signal }
+  return restoreCluster({
+    dataDir,
+    note,
+    async fill(cluster, { binaries, account }) {
+      const manifest = await unpack({ binaries }, { account }, createReadStream(file), cluster, options)
+      checkOurOwn(file, manifest)
+    },
+  })
+}
+
+async function checkReadable(file: string): Promise<void> {
+  const opened = await open(file, 'r').catch((error: NodeJS.ErrnoException) => {
+    throw new SelfBackupProblem(`${file} cannot be read (${error.code}).`, { cause: error })
+  })
+  await opened.close()
+}
+
+function checkOurOwn(file: string, { database_id: id }: Manifest): void {
+  if (id === ourOwn) return
+  throw new SelfBackupProblem(`${file} is a backup of the database ${id}, and not of Keyhook itself.`)
+}
