@@ -51,7 +51,7 @@ export default defineConfig({
     // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one server.
     maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
     // The limits only tell a hang from an answer: the machine may be busy.
-    testTimeout: 120_000,
+    testTimeout: 180_000,
     hookTimeout: 120_000,
     teardownTimeout: 60_000,
     expect: { requireAssertions: true, poll: { timeout: 60_000 } },

@@ -16,7 +16,7 @@ import { caFile, certificateFiles } from '../webhooks/support/receiver.ts'
 let postgres: Awaited<ReturnType<typeof startTcpPostgres>>
 beforeAll(async () => {
   postgres = await startTcpPostgres()
-}, 60_000)
+})
 afterAll(() => postgres.close())
 beforeEach(() => postgres.show('receiver'))
 

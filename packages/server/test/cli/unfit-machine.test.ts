@@ -75,7 +75,7 @@ test('a full disk ends PostgreSQL and the server', async (context) => {
 
 const readOnly = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: the file system is mounted read-only\. [^\n]+\n$/
 
-test('a disk is mounted read-only', { timeout: 90_000 }, async (context) => {
+test('a disk is mounted read-only', async (context) => {
   const disk = await smallDisk('size=120m,mode=777')
   if (disk === null) return context.skip()
   const otherUser = { uid: 65_534, gid: 65_534 }

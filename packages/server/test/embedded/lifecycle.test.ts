@@ -24,7 +24,7 @@ test('committed rows are there after a stop and a second start', async () => {
   expect(noted).toHaveLength(1)
 })
 
-test('the server has room for all the connections that a process may open', { timeout: 60_000 }, async () => {
+test('the server has room for all the connections that a process may open', async () => {
   const config = readConfig({ KEYHOOK_DATA_DIR: await dataDirectory(), KEYHOOK_DATABASE_CONNECTIONS: '250' })
   const { db, close } = await openInstallation(config, { purpose: 'serve', note() {} })
   onTestFinished(close)

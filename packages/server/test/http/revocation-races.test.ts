@@ -147,7 +147,7 @@ const changes: Change[] = [
 ]
 
 describe('a request that starts after access was removed is refused by every node', () => {
-  test('for every kind of change', { timeout: 120_000 }, async () => {
+  test('for every kind of change', async () => {
     const installation = await twoNodes()
     let requests = 0
     const holes: string[] = []

@@ -51,7 +51,7 @@ test.for(['keyhook', '@keyhook/client'])('%s holds plain JavaScript with declara
   expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md']))
 })
 
-test('npx keyhook serve answers in a folder that has only the packages', { timeout: 120_000 }, async () => {
+test('npx keyhook serve answers in a folder that has only the packages', async () => {
   const server = spawn('npx', ['keyhook', 'serve', '--json'], { cwd: folder, env, detached: true })
   let [stdout, stderr] = ['', '']
   server.stdout.setEncoding('utf8').on('data', (chunk) => {
@@ -85,7 +85,7 @@ test('npx keyhook serve answers in a folder that has only the packages', { timeo
   }
 })
 
-test('npx keyhook demo runs in a folder that has only the packages', { timeout: 120_000 }, async () => {
+test('npx keyhook demo runs in a folder that has only the packages', async () => {
   const { stdout } = await run('npx', ['keyhook', 'demo', '--once', '--json'], { cwd: folder, env })
   const lines = stdout
     .trim()

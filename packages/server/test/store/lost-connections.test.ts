@@ -269,7 +269,7 @@ test('a transaction whose client is frozen is ended after five seconds, and its 
   await expect(frozen).rejects.toSatisfy(isUnavailable)
   expect(await admin`select text from note`).toEqual([{ text: 'by the other' }])
   await works(db)
-}, 30_000)
+})
 
 test('the limit for idle transactions does not outlive its transaction', async () => {
   const { db } = await pools(1)

@@ -1,13 +1,13 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import { type ConnectionTarget, connect, type Database, isStalePreparedStatement } from '../../src/db/database.ts'
 import { createJobQueue } from '../../src/platform/jobs/queue.ts'
+import { freePort } from '../support/free-port.ts'
 import { createInstallation } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 
@@ -15,14 +15,6 @@ import { bridgeTo } from '../support/processes.ts'
 
 const isInstalled = spawnSync('pgbouncer', ['--version']).status === 0
 const nobody = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  return port
-}
 
 async function startPooler() {
   const { target, db, close } = await createInstallation()

@@ -22,7 +22,7 @@ test('a query is not sent behind one that waits for a lock, also when no connect
   expect(isAnswered).toBe(false)
   await letGo()
   await waiting
-}, 30_000)
+})
 
 test('a query is sent at once, before other work that the process has queued', async () => {
   const { db } = await startApiForTest()

@@ -1,5 +1,4 @@
 import { chown, mkdtemp, readFile, realpath, stat, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -7,6 +6,7 @@ import { connect, type Database } from '../../src/db/database.ts'
 import { openEmbedded } from '../../src/embedded/index.ts'
 import { type CertificateName, certificateFiles } from '../webhooks/support/receiver.ts'
 import { removeDataDirectory } from './data-directory.ts'
+import { freePort } from './free-port.ts'
 
 /** A PostgreSQL that listens on loopback, as a customer's does, and has the given certificate. */
 export async function startTcpPostgres() {
@@ -82,12 +82,4 @@ async function clusterFiles(dataDir: string) {
       await chown(join(cluster, name), uid, gid)
     },
   }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer()
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
-  const { port } = probe.address() as { port: number }
-  await new Promise((resolve) => probe.close(resolve))
-  return port
 }

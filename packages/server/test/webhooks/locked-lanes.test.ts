@@ -21,39 +21,35 @@ async function twoOrganizations() {
   return { world, other, lockedHook, arrived }
 }
 
-test.each(['leased', 'free'])(
-  'a locked lane that is %s holds up no other lane, and loses nothing',
-  { timeout: 60_000 },
-  async (state) => {
-    const { world, other, lockedHook, arrived } = await twoOrganizations()
-    await world.startDispatcher()
-    await world.publishOne(other)
-    await until(() => arrived('/other') === 1)
-    if (state === 'leased') {
-      await world.publishOne()
-      await until(() => arrived('/locked') === 1)
-    }
-    const before = arrived('/locked')
-    const unlock = await lockLane(world.db, lockedHook.id)
+test.each(['leased', 'free'])('a locked lane that is %s holds up no other lane, and loses nothing', async (state) => {
+  const { world, other, lockedHook, arrived } = await twoOrganizations()
+  await world.startDispatcher()
+  await world.publishOne(other)
+  await until(() => arrived('/other') === 1)
+  if (state === 'leased') {
     await world.publishOne()
-    // Twice as long as a lease, which is renewed meanwhile.
-    const end = Date.now() + 4_000
-    for (let count = 2; Date.now() < end; count++) {
-      await world.publishOne(other)
-      await until(() => arrived('/other') === count, 'a delivery to the other organization')
-    }
-    expect(arrived('/locked')).toBe(before)
-    await unlock()
-    await until(() => arrived('/locked') === before + 1, 'the delivery that waited for the lock')
-    await until(
-      async () => (await world.db`select from keyhook.lanes where due_at is not null`).length === 0,
-      'all lanes to be released',
-    )
-    expect(arrived('/locked')).toBe(before + 1)
-    const attempts = await world.db`select from keyhook.attempts where status <> 'succeeded'`
-    expect(attempts).toHaveLength(0)
-  },
-)
+    await until(() => arrived('/locked') === 1)
+  }
+  const before = arrived('/locked')
+  const unlock = await lockLane(world.db, lockedHook.id)
+  await world.publishOne()
+  // Twice as long as a lease, which is renewed meanwhile.
+  const end = Date.now() + 4_000
+  for (let count = 2; Date.now() < end; count++) {
+    await world.publishOne(other)
+    await until(() => arrived('/other') === count, 'a delivery to the other organization')
+  }
+  expect(arrived('/locked')).toBe(before)
+  await unlock()
+  await until(() => arrived('/locked') === before + 1, 'the delivery that waited for the lock')
+  await until(
+    async () => (await world.db`select from keyhook.lanes where due_at is not null`).length === 0,
+    'all lanes to be released',
+  )
+  expect(arrived('/locked')).toBe(before + 1)
+  const attempts = await world.db`select from keyhook.attempts where status <> 'succeeded'`
+  expect(attempts).toHaveLength(0)
+})
 
 test('wakes that stay for a locked lane wake it once it is unlocked, and are deleted then', async () => {
   const { world, lockedHook } = await twoOrganizations()

@@ -15,14 +15,15 @@ export type NewAttempt = {
 }
 
 /**
- * `lanes`: those that are held, not locked and not paused, with unchanged settings; in the others nothing was begun. `begun`: attempts that are on disk and may be sent,
- * with the tries of their schedule so far.
+ * `lanes`: those that are held, not locked and not paused, with unchanged settings; in the others nothing was begun. `begun`:
+ * attempts that are on disk and may be sent, with the tries of their schedule so far.
  */
 export type Begun = { lanes: ReadonlySet<number>; begun: ReadonlyMap<string, number> }
 
 /**
  * Writes attempts down before their requests leave. The lanes are locked by the statement, and deleting, pausing or changing a
- * webhook takes the same lock: once that is answered, nothing begins, or nothing with the old settings. Locked lanes are skipped, because this statement serves many receivers.
+ * webhook takes the same lock: once that is answered, nothing begins, or nothing with the old settings. Locked lanes are skipped,
+ * because this statement serves many receivers.
  *
  * A first attempt begins only beyond the lane's cursor, a retry only if its row is still waiting. So a statement that is sent twice,
  * or arrives late from a connection that was given up, begins nothing twice. `begun` also names attempts that are in flight already,
