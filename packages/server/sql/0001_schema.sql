@@ -472,6 +472,15 @@ create table keyhook.nodes (
   hour_price_minor bigint
 );
 
+-- The authority that signs the certificates of databases, one for all nodes. Its private key is sealed under a master key.
+create table keyhook.certificate_authority (
+  is_only     boolean primary key default true check (is_only),
+  certificate text not null,
+  key_id      text not null,
+  key_box     bytea not null,
+  created_at  timestamptz not null default now()
+);
+
 -- Customers' databases. `node` is the machine whose disk holds the files; jobs about the row go there.
 create table keyhook.databases (
   org_id            text collate "C" not null references keyhook.organizations,

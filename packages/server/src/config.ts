@@ -65,5 +65,8 @@ function crossCheck(environment: Record<string, string | undefined>): string[] {
       'KEYHOOK_DATABASES_PUBLIC_HOST: is required when KEYHOOK_DATABASES_HOST means every address: clients need one to connect to',
     )
   }
+  if (has(settings.databasesCertificateFile) !== has(settings.databasesKeyFile)) {
+    problems.push('KEYHOOK_DATABASES_CERTIFICATE_FILE and KEYHOOK_DATABASES_KEY_FILE: one is set, and both are needed')
+  }
   return problems
 }

@@ -1,5 +1,6 @@
 import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
+import type { CallOptions } from '../transport.ts'
 
 export type NewDatabase = { name: string }
 
@@ -34,6 +35,10 @@ export const databases = (api: Api) => ({
 
   get: async (id: string, options: OrganizationOptions = {}): Promise<Database> =>
     api.get(api.platform(options, 'databases', id), options),
+
+  /** The certificate authority that clients of databases trust (PEM), for `sslrootcert` or `ssl.ca`. */
+  certificateAuthority: async (options: CallOptions = {}): Promise<string> =>
+    (await api.transport.send({ method: 'GET', path: '/database-ca.pem', isRepeatable: true }, options)).text,
 
   /** Answers `deleting`; when its files are gone, `get` answers `not_found`. */
   delete: async (id: string, options: OrganizationOptions = {}): Promise<Database> =>

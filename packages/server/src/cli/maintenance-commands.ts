@@ -36,18 +36,16 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
   const secrets = program.command('secrets').description('Secrets at rest')
   secrets
     .command('reseal')
-    .description('Seal every webhook secret under the current (first) master key')
+    .description('Seal every secret of webhooks and databases under the current (first) master key')
     .addHelpText(...examples('npx keyhook secrets reseal'))
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, async ({ db, masterKeys }, output) => {
         const resealed = await resealSecrets(db, masterKeys).catch((error: unknown) => {
           if (!(error instanceof UnknownMasterKey)) throw error
-          throw new UsageError(
-            `A webhook secret is ${error.message}. List the old key too: KEYHOOK_MASTER_KEY=<new>,<old>`,
-          )
+          throw new UsageError(`A secret is ${error.message}. List the old key too: KEYHOOK_MASTER_KEY=<new>,<old>`)
         })
-        output.result({ resealed }, `Resealed ${resealed} webhook secret${resealed === 1 ? '' : 's'}.`)
+        output.result({ resealed }, `Resealed ${resealed} secret${resealed === 1 ? '' : 's'}.`)
       }),
     )
   secrets

@@ -1,9 +1,11 @@
+import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { connect, type Database } from '../db/database.ts'
 import { type Authenticate, createAuthenticate } from '../http/authenticate.ts'
 import { addConsole } from '../http/console/console.ts'
+import { addDatabaseCa } from '../http/database-ca.ts'
 import { createServedDocument } from '../http/openapi/served-document.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
@@ -22,6 +24,7 @@ import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
 import { createKeyUses } from '../store/key-uses.ts'
 import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
 import { findOrganization } from '../store/organizations.ts'
+import { findAuthority } from '../store/platform/certificate-authority.ts'
 import { createEventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes } from './probes.ts'
@@ -102,6 +105,11 @@ export function composeApi(
   })
   addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools] })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
+  addDatabaseCa(app, async () => {
+    if (config.databasesTls === 'off') return null
+    if (config.databasesCertificateFile === null) return (await findAuthority(db))?.certificate ?? null
+    return config.databasesCaFile === null ? null : readFile(config.databasesCaFile, 'utf8')
+  })
   addReference(app, createServedDocument({ routes, serviceName: config.serviceName, readEventTypes }))
   addConsole(app, {
     db,

@@ -4,11 +4,13 @@ import type { Config } from '../config.ts'
 import { foreignOwnerOf } from '../embedded/ownership.ts'
 import { createBackupArchives } from '../platform/archive/backup-archives.ts'
 import { checkArchiveDirectory, createDirectoryStore } from '../platform/archive/directory-store.ts'
-import type { DatabaseDriver } from '../platform/driver.ts'
+import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
 import { createLocalDriver } from '../platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from '../platform/node.ts'
+import { openAuthority } from '../platform/tls/authority.ts'
+import { certificateFromFiles, issuedCertificate } from '../platform/tls/node-certificate.ts'
 import type { Installation } from '../startup/open.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import type { Hints } from '../webhooks/hints.ts'
@@ -26,6 +28,8 @@ export async function prepareJobQueue(installation: Installation): Promise<void>
   await queue.close()
 }
 
+const isWildcard = (address: string): boolean => /^(0\.0\.0\.0|[0:]+)$/.test(address)
+
 const publicHostOf = (config: Config): string => config.databasesPublicHost ?? config.databasesHost
 
 /** Who makes databases real. Touches nothing before it is asked to. */
@@ -35,12 +39,32 @@ export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriv
     host: config.databasesHost,
     publicHost: publicHostOf(config),
     ports: config.databasesPorts,
+    tlsAccept: config.databasesTls === 'required' ? 'encrypted' : 'any',
+    onCertificateProblem: (err) => log.error({ err }, 'databases.certificate_not_renewed'),
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
   })
 
+/** Null: databases have no TLS. */
+function composeCertificates({
+  config,
+  db,
+  masterKeys,
+}: Pick<Installation, 'config' | 'db' | 'masterKeys'>): CertificateSource | null {
+  const { databasesTls, databasesCertificateFile: certificate, databasesKeyFile: key } = config
+  const host = publicHostOf(config)
+  if (databasesTls === 'off') return null
+  if (certificate !== null && key !== null) return certificateFromFiles({ certificate, key }, host)
+  // For clients on the same network or machine, which may not know the public name.
+  const names = new Set([host, config.databasesHost].filter((name) => !isWildcard(name)))
+  if (names.has('127.0.0.1') || names.has('::1')) names.add('localhost')
+  const now = () => new Date()
+  const authority = () => openAuthority(db, masterKeys, now())
+  return issuedCertificate({ authority, names: [...names], now })
+}
+
 /** The databases of this machine, and the jobs about them. It closes its queue. */
 export async function composePlatformNode(
-  { config, db }: Installation,
+  { config, db, masterKeys }: Installation,
   { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: DatabaseDriver; hints: Hints },
 ): Promise<PlatformNode> {
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
@@ -55,6 +79,7 @@ export async function composePlatformNode(
     lockName,
     publicHost: publicHostOf(config),
     driver,
+    certificates: composeCertificates({ config, db, masterKeys }),
     archives: createBackupArchives(createDirectoryStore(archivesDir, owner)),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,

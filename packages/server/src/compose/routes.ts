@@ -57,6 +57,7 @@ export function composeRoutes(
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
+  const hasTls = config.databasesTls !== 'off'
   const transact = createTransact(db, hints.give)
   const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
@@ -82,14 +83,14 @@ export function composeRoutes(
     ...memberRoutes({ db, holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
     ...auditLogRoutes({ db }),
-    ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax }),
+    ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax, hasTls }),
     ...backupRoutes({
       db,
       begin: (asked, within) => beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, within),
       remove: (asked) => removeBackup({ db, queue }, asked),
     }),
     ...backupScheduleRoutes({ db }),
-    ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax }),
+    ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, hasTls }),
     ...invoiceRoutes({ db }),
     ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),

@@ -33,6 +33,9 @@ export const ownerDatabase = 'app'
 /** 190 random bits. */
 export const mintDatabasePassword = (): string => randomBase62(32)
 
-/** All that a client needs except the password. IPv6 addresses are in brackets (RFC 3986). */
-export const connectionString = (host: string, port: number): string =>
-  `postgres://${ownerRole}@${host.includes(':') ? `[${host}]` : host}:${port}/${ownerDatabase}`
+/**
+ * All that a client needs except the password. IPv6 addresses are in brackets (RFC 3986). `verify-full` is the one mode that
+ * means the same to every client: checked, or refused.
+ */
+export const connectionString = (host: string, port: number, { hasTls }: { hasTls: boolean }): string =>
+  `postgres://${ownerRole}@${host.includes(':') ? `[${host}]` : host}:${port}/${ownerDatabase}${hasTls ? '?sslmode=verify-full' : ''}`

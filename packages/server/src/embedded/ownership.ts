@@ -73,7 +73,7 @@ async function* filesOf(dataDir: string): AsyncGenerator<string> {
     if (name.startsWith('template-')) yield path
     if (!name.startsWith('db_')) continue
     yield path
-    for (const inner of ['cluster', 'port', 'postgres.log']) yield join(path, inner)
+    for (const inner of ['cluster', 'port', 'postgres.log', 'server.key']) yield join(path, inner)
   }
 }
 

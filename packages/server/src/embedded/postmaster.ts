@@ -15,6 +15,8 @@ const fastShutdownMsMax = 60_000
 
 export type Postmaster = {
   socketDirectory: string
+  /** Reads its settings, access rules and certificate again. Sessions go on. */
+  reload(): void
   /** A fast shutdown; `immediate` does not wait for sessions, and the next start recovers. */
   stop(options?: { immediate?: boolean }): Promise<void>
 }
@@ -152,6 +154,7 @@ function supervise(
   }
   return {
     socketDirectory: rest.socketDirectory,
+    reload: () => server.signal('SIGHUP'),
     stop({ immediate = false } = {}) {
       stopping ??= stop()
       if (immediate) server.signal('SIGQUIT')

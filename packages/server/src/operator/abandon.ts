@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
 import { recordAudit } from '../store/audit.ts'
+import { deleteAuthorityUnder } from '../store/platform/certificate-authority.ts'
 import { endRotation } from '../store/secret-rotation.ts'
 import { keepSecretsUnder, listSecretsOfKey, type SecretPlace } from '../store/webhook-secrets.ts'
 import { deleteWebhook } from '../store/webhooks.ts'
@@ -9,10 +10,11 @@ const pageRows = 500
 
 /**
  * Deletes every webhook whose secret is encrypted under a lost master key: its deliveries cannot be signed. Where only the old secret
- * of a rotation is, the rotation ends instead.
+ * of a rotation is, the rotation ends instead. A certificate authority under that key goes too; the next start creates another.
  */
 export async function abandonSecrets(db: Database, keyId: string): Promise<number> {
   let deleted = 0
+  await deleteAuthorityUnder(db, keyId)
   let last: SecretPlace | null = null
   for (;;) {
     const page: SecretPlace[] = await listSecretsOfKey(db, keyId, last, pageRows)

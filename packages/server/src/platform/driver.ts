@@ -3,6 +3,9 @@ import type { DatabaseId } from '../kernel/ids.ts'
 /** Where clients connect to an instance. */
 export type Address = { host: string; port: number }
 
+/** The certificate and key, in PEM, that databases show to clients now. Another one after a renewal. */
+export type CertificateSource = () => Promise<{ certificate: string; key: string }>
+
 export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => void
 
 /**
@@ -15,6 +18,8 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
 export type DatabaseDriver = {
   /** Prepares what the first database would have to wait for. Optional. */
   prepare(): Promise<void>
+  /** From now on, databases that start accept TLS, with this certificate. */
+  useCertificates(source: CertificateSource): void
   /** Creates an empty instance, and returns when it accepts connections with the password of the verifier. */
   provision(id: DatabaseId, options: { passwordVerifier: string; signal: AbortSignal }): Promise<Address>
   /**

@@ -10,7 +10,7 @@ import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { Transact } from '../store/publishing-transaction.ts'
 import type { BackupArchives } from './archive/backup-archives.ts'
 import { watchDeadNodes } from './dead-nodes.ts'
-import type { DatabaseDriver } from './driver.ts'
+import type { CertificateSource, DatabaseDriver } from './driver.ts'
 import { createHeartbeat, forgottenAfterSeconds } from './heartbeat.ts'
 import { issueInvoicesDue } from './invoices.ts'
 import { ensureQueues, type JobQueue } from './jobs/queue.ts'
@@ -48,6 +48,8 @@ export type PlatformNodeOptions = {
   /** The name under which clients find this node. */
   publicHost: string
   driver: DatabaseDriver
+  /** Null: databases have no TLS. */
+  certificates: CertificateSource | null
   archives: BackupArchives
   queue: JobQueue
   databasesPerNodeMax: number
@@ -107,6 +109,12 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const reclaimed = [ownQueue, deadLetter(ownQueue), anyNode, deadLetter(anyNode)]
     const count = await whenReachable(() => reclaimAll(boss, reclaimed))
     if (count > 0) log.info({ count }, 'jobs.reclaimed')
+    const { certificates } = options
+    if (certificates !== null) {
+      // A certificate that cannot be used is reported now, and not by every database.
+      await whenReachable(certificates)
+      driver.useCertificates(certificates)
+    }
     const available = await whenReachable(() => availableDatabasesOfNode(db, node))
     resuming = resumeDatabases(common, available)
     // Before any job: files that cannot be reached are reported once, and no job fails because of them.

@@ -1,5 +1,5 @@
 import { isAddress } from '../domain/network.ts'
-import { InvalidValue, integer, matching, optional, setting, text } from './setting.ts'
+import { InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
 
 const portRange = (value: string): { first: number; last: number } => {
   const [first = 0, last = 0] = (/^(\d{4,5})-(\d{4,5})$/.exec(value) ?? []).slice(1).map(Number)
@@ -27,7 +27,7 @@ export const platformSettings = {
     'KEYHOOK_DATABASES_HOST',
     '127.0.0.1',
     address,
-    'Address that the databases of this node listen on. Connections are not encrypted: keep it on a network you trust.',
+    'Address that the databases of this node listen on.',
   ),
   databasesPublicHost: optional(
     'KEYHOOK_DATABASES_PUBLIC_HOST',
@@ -39,6 +39,27 @@ export const platformSettings = {
     '15432-16431',
     portRange,
     'Ports for the databases of this node, one each.',
+  ),
+  databasesTls: setting(
+    'KEYHOOK_DATABASES_TLS',
+    'on',
+    oneOf('off', 'on', 'required'),
+    'TLS of the databases: `on` takes connections with and without it, `required` rejects those without. The same on every node.',
+  ),
+  databasesCertificateFile: optional(
+    'KEYHOOK_DATABASES_CERTIFICATE_FILE',
+    text,
+    'Certificate, with its chain, for the host shown to clients (PEM). Read again every minute. Unset: Keyhook issues one, with an authority of its own.',
+  ),
+  databasesKeyFile: optional(
+    'KEYHOOK_DATABASES_KEY_FILE',
+    text,
+    'Its private key, without a passphrase. Required with the certificate.',
+  ),
+  databasesCaFile: optional(
+    'KEYHOOK_DATABASES_CA_FILE',
+    text,
+    'With a certificate of a private authority: the certificate of that authority, which `/database-ca.pem` then serves.',
   ),
   databasesPerOrgMax: setting(
     'KEYHOOK_DATABASES_PER_ORG_MAX',

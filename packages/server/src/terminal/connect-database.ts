@@ -1,5 +1,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Client, KeyhookError } from '@keyhook/client'
 import { OperationFailed } from './explain-client-error.ts'
 import { UsageError } from './output.ts'
 import { readInput } from './prompt.ts'
@@ -19,6 +23,14 @@ export async function connectToDatabase({ client, output }: Session, options: Op
   if (options.print) return output.result(database, address)
   const env = { ...process.env }
   if (options.passwordStdin) env.PGPASSWORD = await readInput()
+  await using files = new AsyncDisposableStack()
+  const authority = env.PGSSLROOTCERT === undefined ? await authorityOf(client) : null
+  if (authority !== null) {
+    const folder = await mkdtemp(join(tmpdir(), 'keyhook-'))
+    files.defer(() => rm(folder, { recursive: true, force: true }))
+    env.PGSSLROOTCERT = join(folder, 'database-ca.pem')
+    await writeFile(env.PGSSLROOTCERT, authority)
+  }
   const args = [...(options.command === undefined ? [] : ['--command', options.command]), address]
   const psql = spawn('psql', args, { stdio: options.passwordStdin ? ['ignore', 'inherit', 'inherit'] : 'inherit', env })
   // Ctrl-C is for the query that runs in psql.
@@ -37,3 +49,10 @@ export async function connectToDatabase({ client, output }: Session, options: Op
     process.off('SIGINT', ignore)
   }
 }
+
+/** Null where there is none, because the certificate is of a public authority. */
+const authorityOf = (client: Client): Promise<string | null> =>
+  client.databases.certificateAuthority().catch((error: unknown) => {
+    if (error instanceof KeyhookError && error.code === 'not_found') return null
+    throw error
+  })

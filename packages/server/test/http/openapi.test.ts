@@ -24,7 +24,16 @@ beforeAll(async () => {
 })
 afterAll(() => api.close())
 
-const service = ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/docs/scalar.js', '/docs/decisions']
+const service = [
+  '/healthz',
+  '/readyz',
+  '/metrics',
+  '/openapi.json',
+  '/database-ca.pem',
+  '/docs',
+  '/docs/scalar.js',
+  '/docs/decisions',
+]
 
 /** The operations of a path, without its `x-` keys. */
 const operationsOf = (methods: Record<string, Json>): [method: string, operation: Json][] =>

@@ -174,6 +174,7 @@ test('nothing is served besides the route table, the console, the public pages a
     '/healthz',
     '/readyz',
     '/openapi.json',
+    '/database-ca.pem',
     '/docs',
     '/docs/scalar.js',
     '/docs/decisions',

@@ -95,11 +95,12 @@ test('the same under the load of pgbench, if installed', async ({ skip }) => {
   const pgbench = '/usr/lib/postgresql/15/bin/pgbench'
   if (!existsSync(pgbench)) skip()
   const busy = await platform.createDatabase('busy')
+  const address = busy.connection_string!.replace('verify-full', 'require')
   const env = { PGPASSWORD: busy.password, PATH: '/usr/bin:/bin' }
-  const run = (...args: string[]) => promisify(execFile)(pgbench, [...args, busy.connection_string!], { env })
+  const run = (...args: string[]) => promisify(execFile)(pgbench, [...args, address], { env })
   await run('-i', '-q')
   const running = new AbortController()
-  const bench = promisify(execFile)(pgbench, ['-c', '4', '-T', '60', busy.connection_string!], {
+  const bench = promisify(execFile)(pgbench, ['-c', '4', '-T', '60', address], {
     env,
     signal: running.signal,
   }).catch(() => {})

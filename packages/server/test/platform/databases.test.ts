@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -24,7 +24,7 @@ test('a database accepts an ordinary client with the printed connection string a
   expect(asked.body.password).toMatch(/^[0-9A-Za-z]{32}$/)
   const database = await platform.settledDatabase(asked.body.id)
   expect(database).toMatchObject({ status: 'available', user: 'app', database: 'app', failure: null })
-  expect(database.connection_string).toBe(`postgres://app@127.0.0.1:${database.port}/app`)
+  expect(database.connection_string).toBe(`postgres://app@127.0.0.1:${database.port}/app?sslmode=verify-full`)
   expect(database).not.toHaveProperty('password')
   const sql = clientOf({ ...database, password: asked.body.password! })
   await sql`create table t (n int)`
@@ -39,7 +39,9 @@ test('psql and pgbench, if installed, connect with the same string', async ({ sk
   const bin = '/usr/lib/postgresql/15/bin'
   if (!existsSync(join(bin, 'pgbench')) || !existsSync(join(bin, 'psql'))) skip()
   const database = await platform.createDatabase('bench')
-  const env = { PGPASSWORD: database.password, PATH: '/usr/bin:/bin' }
+  const PGSSLROOTCERT = join(platform.folder, 'database-ca.pem')
+  await writeFile(PGSSLROOTCERT, await (await fetch(`${platform.url}/database-ca.pem`)).text())
+  const env = { PGPASSWORD: database.password, PGSSLROOTCERT, PATH: '/usr/bin:/bin' }
   const run = (program: string, ...args: string[]) => promisify(execFile)(join(bin, program), args, { env })
   const { stdout } = await run('psql', database.connection_string!, '-Atc', 'select 6 * 7')
   expect(stdout.trim()).toBe('42')

@@ -94,7 +94,11 @@ test('a node that restarts with another public host updates the addresses of its
   for (const { id, host, port } of made) {
     const now = moved.includes(id) ? 'databases.example.com' : host
     const database = await platform.get<DatabaseBody>(`/databases/${id}`)
-    expect(database).toMatchObject({ host: now, port, connection_string: `postgres://app@${now}:${port}/app` })
+    expect(database).toMatchObject({
+      host: now,
+      port,
+      connection_string: `postgres://app@${now}:${port}/app?sslmode=verify-full`,
+    })
     await platform.removeDatabase(id)
   }
 })

@@ -281,7 +281,7 @@ export const recordExamples: Record<string, Json> = {
     status: 'available',
     host: '127.0.0.1',
     port: 5433,
-    connection_string: 'postgres://app@127.0.0.1:5433/app',
+    connection_string: 'postgres://app@127.0.0.1:5433/app?sslmode=verify-full',
   },
   Backup: {
     id: backupId,

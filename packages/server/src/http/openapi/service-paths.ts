@@ -88,6 +88,23 @@ const pages: Page[] = [
     otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(93) }) },
   },
   {
+    path: '/database-ca.pem',
+    decision: 130,
+    summary: 'Certificate authority of databases',
+    description:
+      'The certificate (PEM) that clients of databases trust, as `sslrootcert`. It is public: download it over a connection that you trust.',
+    content: textContent('application/x-pem-file', '-----BEGIN CERTIFICATE-----\nMIIB…\n-----END CERTIFICATE-----\n'),
+    headers: noSniff,
+    otherAnswers: {
+      404: problemResponse({
+        code: 'not_found',
+        when: 'where databases have no TLS, a certificate of a public authority, or no node yet',
+        basis: chosen(130),
+      }),
+      503: problemResponse({ code: 'service.unavailable', basis: chosen(93) }),
+    },
+  },
+  {
     path: '/docs',
     decision: 78,
     summary: 'API reference',

@@ -34,7 +34,14 @@ const shown = () => ({
   port: nullable(Type.Integer(), 'The port there.'),
   user: mark(here, Type.String({ description: 'The role that owns everything in it.' }), inside),
   database: mark(here, Type.String({ description: 'The name that clients connect to.' }), choice(54, 'Always `app`.')),
-  connection_string: nullable(Type.String(), 'All of the above in one line, without the password.'),
+  connection_string: nullable(
+    Type.String(),
+    'All of the above in one line, without the password.',
+    choice(
+      130,
+      'With `sslmode=verify-full` unless the operator has switched TLS off. `/database-ca.pem` has the authority to trust.',
+    ),
+  ),
   failure: nullable(
     Type.String(),
     'Why there is none, when it failed.',

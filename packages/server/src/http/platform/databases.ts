@@ -44,7 +44,9 @@ export function databaseRoutes(deps: {
   enqueue: Enqueue
   publish(tx: PublishingTransaction, event: NewEvent): Promise<unknown>
   databasesPerOrgMax: number
+  hasTls: boolean
 }): Route[] {
+  const databaseOf = createDatabaseOf(deps)
   return [
     route({
       method: 'POST',
@@ -151,7 +153,7 @@ export function databaseRoutes(deps: {
 }
 
 /** The address is shown while the database accepts connections. */
-export function databaseOf(row: DatabaseRow) {
+export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow) => {
   const up = row.status === 'available' && row.host !== null && row.port !== null
   return {
     id: row.id,
@@ -161,7 +163,7 @@ export function databaseOf(row: DatabaseRow) {
     port: up ? row.port : null,
     user: ownerRole,
     database: ownerDatabase,
-    connection_string: up ? connectionString(row.host!, row.port!) : null,
+    connection_string: up ? connectionString(row.host!, row.port!, tls) : null,
     failure: row.failure,
     created_at: isoTime(row.created_at),
   }

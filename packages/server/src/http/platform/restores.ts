@@ -14,7 +14,7 @@ import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Created, conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
-import { databaseOf, type Enqueue, tooManyDatabases } from './databases.ts'
+import { createDatabaseOf, type Enqueue, tooManyDatabases } from './databases.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 
@@ -23,7 +23,9 @@ export function restoreRoutes(deps: {
   holdOrganization: HoldOrganization
   enqueue: Enqueue
   databasesPerOrgMax: number
+  hasTls: boolean
 }): Route[] {
+  const databaseOf = createDatabaseOf(deps)
   return [
     route({
       method: 'POST',

@@ -12,6 +12,7 @@ import type { Home } from './home.ts'
  *   <home>/<database id>/cluster        the data directory of PostgreSQL
  *                        port           its TCP port, which never changes
  *                        postgres.log
+ *                        pg_hba.conf, server.crt, server.key   written at every start
  *   <home>/<database id>.removed-…      being removed
  */
 export type InstanceDirectory = { path: string; cluster: string }

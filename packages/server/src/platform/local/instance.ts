@@ -3,9 +3,11 @@ import { superuser } from '../../embedded/cluster.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
 import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
+import type { Certificate } from '../tls/issue-certificate.ts'
 import type { Home } from './home.ts'
 import { runAsOf } from './instance-account.ts'
 import { giveInstanceToAccount, type InstanceDirectory } from './instance-directory.ts'
+import { type InstanceTls, writeCertificate, writeServerFiles } from './instance-files.ts'
 import { instanceSettings } from './instance-settings.ts'
 
 const backoffMsMin = 500
@@ -23,6 +25,8 @@ export type Instance = {
   ready: Promise<void>
   /** Throws while it is not running. */
   control(): Control
+  /** Shows another certificate from now on; sessions go on. */
+  renewCertificate(certificate: Certificate): Promise<void>
   /** `immediate` does not wait for sessions. */
   stop(options?: { immediate?: boolean }): Promise<void>
 }
@@ -34,6 +38,8 @@ export type InstanceOptions = {
   /** Null: no TCP. */
   host: string | null
   port: number
+  /** Asked at every start. */
+  tls: () => Promise<InstanceTls>
   onEvent: (event: InstanceEvent) => void
 }
 
@@ -62,13 +68,15 @@ export function runInstance(options: InstanceOptions): Instance {
     })
     if (orphan === 'elsewhere') throw new Error(`${directory.cluster} is in use by a process outside of this machine`)
     await giveInstanceToAccount(home, directory)
+    const runAs = await runAsOf(home, directory)
+    const files = await writeServerFiles(directory.path, { account: runAs.account, tls: await options.tls() })
     stopping.signal.throwIfAborted()
     current = await startPostmaster({
       dataDir: directory.path,
       cluster: directory.cluster,
       binaries: home.binaries,
-      ...(await runAsOf(home, directory)),
-      settings: instanceSettings({ id, host, port }),
+      ...runAs,
+      settings: { ...instanceSettings({ id, host, port }), ...files },
       note: () => {},
       onExit,
       signal: immediately.signal,
@@ -119,6 +127,11 @@ export function runInstance(options: InstanceOptions): Instance {
       if (current === undefined) throw new Error(`${options.id} is not running at the moment`)
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
+    },
+    async renewCertificate(certificate) {
+      const { account } = await runAsOf(options.home, options.directory)
+      await writeCertificate(options.directory.path, { account, certificate })
+      current?.reload()
     },
     async stop({ immediate = false } = {}) {
       stopping.abort()

@@ -11,6 +11,7 @@ import { writeArchive } from '../archive/write-archive.ts'
 import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
 import { traceStep } from '../steps/trace-step.ts'
 import { baseBackup } from './base-backup.ts'
+import { createCertificates } from './certificates.ts'
 import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
@@ -25,6 +26,7 @@ import {
   readPort,
   removeDirectory,
 } from './instance-directory.ts'
+import type { InstanceTls } from './instance-files.ts'
 import { createPorts, type PortRange } from './ports.ts'
 import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
@@ -36,7 +38,11 @@ export type LocalDriverOptions = {
   /** The name under which clients find this node. */
   publicHost: string
   ports: PortRange
+  /** Whether clients may connect without TLS. Counts once there is a certificate. */
+  tlsAccept?: 'encrypted' | 'any'
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
+  onCertificateProblem?: (error: unknown) => void
+  certificateCheckMs?: number
   /** Limit for each statement of a backup. */
   backupStatementMsMax?: number
 }
@@ -62,10 +68,22 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     return opened
   }
 
+  const certificates = createCertificates({
+    async onRenewal(certificate) {
+      for (const instance of running.values()) await instance.renewCertificate(certificate)
+    },
+    onProblem: options.onCertificateProblem ?? (() => {}),
+    checkMs: options.certificateCheckMs,
+  })
+  const tls = async (): Promise<InstanceTls> => {
+    const certificate = await certificates.current()
+    return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
+  }
+
   function launch(home: Home, id: DatabaseId, port: number, host: string | null): Instance {
     const directory = instanceDirectory(home, id)
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
-    const instance = runInstance({ home, id, directory, host, port, onEvent })
+    const instance = runInstance({ home, id, directory, host, port, tls, onEvent })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
@@ -108,6 +126,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       preparing = parts().then(({ template }) => template.path())
       await preparing
     },
+
+    useCertificates: certificates.use,
 
     async provision(id, { passwordVerifier, signal }) {
       const { home, template, ports } = await parts()
@@ -197,6 +217,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
 
     async close() {
       closing.abort()
+      certificates.close()
       await preparing?.catch(() => {})
       await Promise.all([...running.keys()].map((id) => halt(id)))
     },

@@ -1,23 +1,15 @@
 import { randomBytes } from 'node:crypto'
-import { chown, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chown, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { ownerDatabase, ownerRole } from '../../domain/database.ts'
-import { runInitdb, singleUser, superuser, syncCluster } from '../../embedded/cluster.ts'
+import { runInitdb, singleUser, syncCluster } from '../../embedded/cluster.ts'
 import { syncDirectory } from '../../embedded/data-directory.ts'
 import { giveClusterTo } from '../../embedded/ownership.ts'
 import { traceStep } from '../steps/trace-step.ts'
 import type { Home } from './home.ts'
 
 /** Part of the name, so that a template of an older Keyhook is not used. */
-const edition = 1
-
-/**
- * The superuser connects only through the socket, in a directory that only its owner can enter. The owner connects only over
- * TCP, with the password, to the one database. PostgreSQL rejects everything else.
- */
-const accessRules = `local all ${superuser} trust
-host ${ownerDatabase} ${ownerRole} all scram-sha-256
-`
+const edition = 2
 
 const contents = `create role ${ownerRole} login nosuperuser nocreatedb nocreaterole noreplication
 create database ${ownerDatabase} owner ${ownerRole}`
@@ -60,8 +52,6 @@ async function create(path: string, home: Home, signal: AbortSignal): Promise<vo
     const cluster = join(staging, 'cluster')
     await runInitdb(cluster, ['--auth=reject'], tool)
     await singleUser(cluster, contents, { ...tool, fsync: false })
-    // The file exists and belongs to the account already; only its contents change.
-    await writeFile(join(cluster, 'pg_hba.conf'), accessRules)
     await syncCluster(cluster, tool)
     await rename(cluster, path)
     await syncDirectory(home.path)

@@ -46,6 +46,7 @@ export async function serveCustomer(installation: Installation, queue?: JobQueue
   return {
     ...who,
     ...customer,
+    url,
     /** A client for the owner of another organization. */
     another: signUp,
     eventsAbout: (key: string, id: string) => eventsAbout(installation.db, customer.orgId, key, id),
