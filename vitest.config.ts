@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
-/** `npm run test:long` runs these, `npm test` all others, and `npx vitest run <file>` any. */
+/** `npm run test:long` runs these, `npm test` the others and then those in a browser, and `npx vitest run <file>` any. */
 const longFiles = [
   'cli/database-tls.test.ts',
   'cli/lost-key.test.ts',
@@ -31,7 +31,10 @@ const longFiles = [
   'webhooks/postgres-crash.test.ts',
 ].map((path) => `packages/server/test/${path}`)
 
+const browserFiles = ['packages/console/test/**/*.test.ts']
+
 const suite = process.env.TEST_SUITE
+const include = suite === 'long' ? longFiles : suite === 'browser' ? browserFiles : ['packages/*/test/**/*.test.ts']
 
 /** Packages of this repository are imported as TypeScript, without a build. */
 const conditions = ['@keyhook/source']
@@ -40,16 +43,16 @@ export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
-    include: suite === 'long' ? longFiles : ['packages/*/test/**/*.test.ts'],
-    exclude: suite === 'short' ? longFiles : [],
+    include,
+    exclude: suite === 'short' ? [...longFiles, ...browserFiles] : [],
     // One PostgreSQL for the run; each file clones its own database from a migrated template.
     globalSetup: [
       'packages/server/test/support/leftovers.ts',
       'packages/server/test/support/postgres.ts',
-      'packages/console/test/support/chromium.ts',
+      ...(suite === undefined || suite === 'browser' ? ['packages/console/test/support/chromium.ts'] : []),
     ],
     // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one server.
-    maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
+    maxWorkers: suite === 'browser' ? 1 : Math.min(4, Math.max(2, availableParallelism() - 1)),
     // The limits only tell a hang from an answer: the machine may be busy.
     testTimeout: 180_000,
     hookTimeout: 120_000,

@@ -16,14 +16,15 @@ const places = [process.env.KEYHOOK_TEST_CHROMIUM, '/usr/bin/chromium', '/usr/bi
 /** A Chromium of this machine; undefined without one. */
 export const chromiumPath = places.find((path) => path !== undefined && existsSync(path))
 
+export const skipped =
+  'Skipped the browser tests of the console: no Chromium found. To run them: apt-get install chromium && npm run test:browser (KEYHOOK_TEST_CHROMIUM names another one).'
+
 export default async function setup(project: TestProject): Promise<(() => Promise<void>) | undefined> {
-  if (chromiumPath !== undefined) {
-    const folder = await mkdtemp(join(tmpdir(), 'keyhook-console-'))
-    project.provide('consoleFolder', folder)
-    return () => rm(folder, { recursive: true })
+  if (chromiumPath === undefined) {
+    console.log(skipped)
+    return undefined
   }
-  console.log(
-    'The tests of the console are skipped: no Chromium. "apt-get install chromium" adds it, KEYHOOK_TEST_CHROMIUM names another.',
-  )
-  return undefined
+  const folder = await mkdtemp(join(tmpdir(), 'keyhook-console-'))
+  project.provide('consoleFolder', folder)
+  return () => rm(folder, { recursive: true })
 }
