@@ -9,7 +9,7 @@ export {
   type ProblemCode,
 } from './errors.ts'
 export type { List, Page, PageOptions } from './list.ts'
-export type { AuditAction, AuditEntry } from './resources/audit.ts'
+export type { AuditAction, AuditEntry, AuditFilter } from './resources/audit.ts'
 export type { Backup, BackupSchedule } from './resources/backups.ts'
 export type { CreatedDatabase, Database, NewDatabase, RepeatedDatabase } from './resources/databases.ts'
 export type {
@@ -40,7 +40,7 @@ export type {
   NewRole,
   OrganizationMember,
 } from './resources/members.ts'
-export type { Organization } from './resources/organizations.ts'
+export type { Organization, OrganizationSettings } from './resources/organizations.ts'
 export type { CreatedRestore, NewRestore, Restore } from './resources/restores.ts'
 export type {
   CreatedWebhook,

@@ -9,6 +9,8 @@ import type { Offered } from './support/operations.ts'
 
 const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) => unknown> = {
   'GET /api/v1/organizations': ({ organizations }) => organizations.list().page(),
+  'PATCH /platform/v1/organizations/{org_id}': ({ organizations }) =>
+    organizations.update('{org_id}', { name: 'Globex' }),
   'POST /api/v1/organizations/{org_id}/api-keys': ({ keys }) => keys.create({ name: 'ci' }),
   'GET /api/v1/organizations/{org_id}/api-keys': ({ keys }) => keys.list().page(),
   'DELETE /api/v1/organizations/{org_id}/api-keys/{api_key_id}': ({ keys }) => keys.revoke('{api_key_id}'),

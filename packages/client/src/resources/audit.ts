@@ -4,6 +4,7 @@ import type { List } from '../list.ts'
 export type AuditAction =
   | 'organization.created'
   | 'organization.opened'
+  | 'organization.renamed'
   | 'member.invited'
   | 'invitation.withdrawn'
   | 'member.added'
@@ -47,7 +48,18 @@ export type AuditEntry = {
   details: Record<string, unknown>
 }
 
+export type AuditFilter = {
+  action?: AuditAction | undefined
+  /** The id of a user or of an API key, or `operator`. */
+  actor?: string | undefined
+  /** Entries from this time on (RFC 3339). */
+  since?: string | undefined
+  /** Entries before this time. */
+  until?: string | undefined
+}
+
 export const audit = (api: Api) => ({
   /** Every change in the organization, newest first. */
-  list: (options: ListOptions = {}): List<AuditEntry> => api.list(api.platform(options, 'audit-log'), options),
+  list: ({ action, actor, since, until, ...options }: ListOptions & AuditFilter = {}): List<AuditEntry> =>
+    api.list(api.platform(options, 'audit-log'), options, { action, actor, since, until }),
 })

@@ -32,6 +32,7 @@ type Operator = OperatorClient
 /** Each operation of the server, and the method of the client that calls it. */
 export type Offered = {
   'GET /api/v1/organizations': Call<Api['organizations']['list']>
+  'PATCH /platform/v1/organizations/{org_id}': Call<Api['organizations']['update'], 1>
   'POST /api/v1/organizations/{org_id}/api-keys': Call<Api['keys']['create'], 0>
   'GET /api/v1/organizations/{org_id}/api-keys': Call<Api['keys']['list']>
   'DELETE /api/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['revoke']>

@@ -14,6 +14,7 @@ import { eventTypeRoutes } from '../http/platform/event-types.ts'
 import { invitationRoutes } from '../http/platform/invitations.ts'
 import { invoiceRoutes } from '../http/platform/invoices.ts'
 import { memberRoutes } from '../http/platform/members.ts'
+import { organizationSettingsRoutes } from '../http/platform/organizations.ts'
 import { restoreRoutes } from '../http/platform/restores.ts'
 import { webhookEventRoutes } from '../http/platform/webhook-events.ts'
 import { webhookSendingRoutes } from '../http/platform/webhook-sending.ts'
@@ -80,6 +81,7 @@ export function composeRoutes(
     ...webhookEventRoutes({ db }),
     ...eventTypeRoutes({ db }),
     ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
+    ...organizationSettingsRoutes({ holdOrganization }),
     ...memberRoutes({ db, holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
     ...auditLogRoutes({ db }),

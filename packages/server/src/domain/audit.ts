@@ -4,6 +4,7 @@ import type { Id, KeyId, OrgId, UserId } from '../kernel/ids.ts'
 export const auditActions = [
   'organization.created',
   'organization.opened',
+  'organization.renamed',
   'member.invited',
   'invitation.withdrawn',
   'member.added',

@@ -7,6 +7,7 @@ export type Reach = 'all' | 'own' | 'none'
 
 export const permissionTable = {
   'organizations:read': { owner: 'all', admin: 'all', member: 'all' },
+  'organizations:update': { owner: 'all', admin: 'none', member: 'none' },
   'members:read': { owner: 'all', admin: 'all', member: 'all' },
   'members:manage': { owner: 'all', admin: 'all', member: 'none' },
   'keys:create': { owner: 'all', admin: 'all', member: 'own' },

@@ -1,6 +1,6 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { Actor, AuditAction, AuditEntry, AuditEntryId } from '../domain/audit.ts'
-import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
+import { type KeyId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import type { PageRequest } from './page.ts'
 
 export type AuditRow = {
@@ -35,9 +35,30 @@ export const insertAudits = (db: Executor, entries: readonly AuditEntry[]) => db
 const userOf = (actor: Actor): UserId | null => (actor.kind === 'operator' ? null : actor.userId)
 const credentialOf = (actor: Actor): string | null => (actor.kind === 'key' ? actor.keyId : actor.tokenId)
 
-export const listAudit = (db: Database, orgId: OrgId, { before, limit }: PageRequest) => db<AuditRow[]>`
+/** What is null or false does not limit the list. */
+export type AuditFilter = {
+  action: AuditAction | null
+  userId: UserId | null
+  keyId: KeyId | null
+  isOperator: boolean
+  since: Date | null
+  until: Date | null
+}
+
+export const listAudit = (
+  db: Database,
+  orgId: OrgId,
+  { action, userId, keyId, isOperator, since, until }: AuditFilter,
+  { before, limit }: PageRequest,
+) => db<AuditRow[]>`
   select id, at, action, actor_kind, user_id, credential, address, target_id, details
   from keyhook.audit_entries
   where org_id = ${orgId} and (${before}::text is null or id < ${before})
+    and (${action}::text is null or action = ${action})
+    and (${userId}::text is null or user_id = ${userId})
+    and (${keyId}::text is null or (actor_kind = 'key' and credential = ${keyId}))
+    and (not ${isOperator}::boolean or actor_kind = 'operator')
+    and (${since}::timestamptz is null or at >= ${since})
+    and (${until}::timestamptz is null or at < ${until})
   order by id desc
   limit ${limit}`

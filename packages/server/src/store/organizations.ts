@@ -15,6 +15,10 @@ export const findOrganization = async (db: Executor, id: OrgId): Promise<Organiz
   return row ?? null
 }
 
+export const renameOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<void> => {
+  await tx`update keyhook.organizations set name = ${name} where id = ${id}`
+}
+
 /** Newest first. */
 export const pageOfOrganizations = (db: Database, { before, limit }: PageRequest) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations

@@ -199,6 +199,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
   )
 
   const tables = [
+    'organizations',
     'memberships',
     'invitations',
     'api_keys',
@@ -214,6 +215,7 @@ describe('a change whose audit entry cannot be written does not happen', () => {
 
   const state = () => api.db`
     select (select count(*) from keyhook.api_keys where revoked_at is null) as active_keys,
+      (select array_agg(name order by id) from keyhook.organizations) as names,
       (select array_agg(role order by user_id) from keyhook.memberships) as roles,
       (select array_agg(w order by id) from keyhook.webhooks w) as webhooks,
       (select array_agg(paused_until order by id) from keyhook.lanes) as pauses,

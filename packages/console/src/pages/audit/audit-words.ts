@@ -4,6 +4,7 @@ import type { AuditAction } from '@keyhook/client'
 export const actionTexts: Record<AuditAction, string> = {
   'organization.created': 'Organization created',
   'organization.opened': 'Opened by the operator',
+  'organization.renamed': 'Organization renamed',
   'member.invited': 'Member invited',
   'invitation.withdrawn': 'Invitation withdrawn',
   'member.added': 'Member added',

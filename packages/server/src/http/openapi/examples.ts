@@ -160,6 +160,7 @@ export const recordExamples: Record<string, Json> = {
     role: 'admin',
     created_at: createdAt,
   },
+  OrganizationSettings: { name: 'Globex' },
   NewRole: { role: 'admin' },
   NewInvitation: { email: 'grace@example.com', role: 'member' },
   Invitation: invitation,

@@ -1,10 +1,12 @@
 import Type from 'typebox'
 import type { Database } from '../../db/database.ts'
 import { auditActions } from '../../domain/audit.ts'
+import { idPattern, isId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type AuditRow, listAudit } from '../../store/audit.ts'
 import { chosen, mark } from '../basis.ts'
-import { listById, onlyPageQuery } from '../lists.ts'
+import { listById, pageQuery } from '../lists.ts'
+import { momentParameter } from '../moments.ts'
 import { type Route, route } from '../route.ts'
 import { id, moment } from '../schemas.ts'
 
@@ -40,6 +42,29 @@ const auditEntry = Type.Object(
   { $id: 'AuditEntry', additionalProperties: false },
 )
 
+const filters = chosen(113)
+const filterMoment = (description: string) =>
+  Type.Optional(mark(filters, Type.String({ maxLength: 40, description, examples: ['2026-01-31T12:00:00Z'] })))
+
+const listQuery = Type.Object(
+  {
+    action: Type.Optional(mark(filters, Type.Enum([...auditActions], { description: 'Only these.' }))),
+    actor: Type.Optional(
+      mark(
+        filters,
+        Type.String({
+          pattern: `${idPattern('usr')}|${idPattern('key')}|^operator$`,
+          description: 'Only what this user did, also with API keys; or this API key; or an `operator`.',
+        }),
+      ),
+    ),
+    since: filterMoment('Entries from this time on (RFC 3339).'),
+    until: filterMoment('Entries before this time.'),
+    ...pageQuery,
+  },
+  { additionalProperties: false },
+)
+
 export function auditLogRoutes(deps: { db: Database }): Route[] {
   return [
     route({
@@ -51,15 +76,27 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
       tag: 'Audit log',
       summary: 'Read the audit log',
       description: 'Every change in the organization: who made it, with what, from where. Newest first.',
-      query: onlyPageQuery,
+      query: listQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },
-      async handler({ orgId }) {
-        return listById('aud', record, (request) => listAudit(deps.db, orgId, request))
+      async handler({ orgId, query }) {
+        const filter = {
+          action: query.action ?? null,
+          ...actorOf(query.actor),
+          since: momentParameter('since', query.since),
+          until: momentParameter('until', query.until),
+        }
+        return listById('aud', record, (request) => listAudit(deps.db, orgId, filter, request))
       },
     }),
   ]
 }
+
+const actorOf = (actor: string | undefined) => ({
+  userId: actor !== undefined && isId('usr', actor) ? actor : null,
+  keyId: actor !== undefined && isId('key', actor) ? actor : null,
+  isOperator: actor === 'operator',
+})
 
 const record = (row: AuditRow) => ({
   id: row.id,

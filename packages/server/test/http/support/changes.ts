@@ -162,6 +162,14 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: { ...stretch, recovery: body.id } }
       }
     },
+    'PATCH /platform/v1/organizations/:orgId': async (token) => {
+      const [before] = await api.db<{ name: string }[]>`select name from keyhook.organizations where id = ${api.orgId}`
+      const name = `renamed ${newId('org')}`
+      return async () => {
+        await call(platform(), { token, method: 'PATCH', body: { name } })
+        return { target: api.orgId, details: { from: before!.name, to: name } }
+      }
+    },
     'PUT /platform/v1/organizations/:orgId/members/:userId': async (token) => {
       const { userId } = await api.person([{ orgId: api.orgId, role: 'member' }])
       return async () => {

@@ -1,0 +1,81 @@
+import { describe, expect, test } from 'vitest'
+import { recordAudit } from '../../src/store/audit.ts'
+import { call } from '../support/client.ts'
+import { testOperator } from '../support/installation.ts'
+import { ownedApi } from '../support/owned-api.ts'
+
+const api = ownedApi()
+const path = '/platform/v1/organizations/{org_id}/audit-log'
+
+type Entry = { id: string; at: string; action: string; target_id: string }
+
+const list = async (query: string) => {
+  const url = `${api.url}${path.replace('{org_id}', api.orgId)}${query}`
+  return api.documented.call<Entry[]>('GET', path, url, { token: api.owner.token })
+}
+const found = async (query: string): Promise<Entry[]> => (await list(query)).body
+const targets = async (query: string): Promise<string[]> => (await found(query)).map((entry) => entry.target_id)
+
+type Made = { id: string; api_key: string }
+const makeKey = async (token: string) =>
+  (await call<Made>(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, { token, body: { name: 'one' } })).body
+
+describe('the audit log is filtered', () => {
+  test('by action, user, API key, operator, and all of them together', async () => {
+    const admin = await api.person([{ orgId: api.orgId, role: 'admin' }])
+    const byOwner = await makeKey(api.owner.token)
+    const byAdmin = await makeKey(admin.token)
+    const byKey = await makeKey(byAdmin.api_key)
+    await call(`${api.url}/api/v1/organizations/${api.orgId}/api-keys/${byOwner.id}`, {
+      token: admin.token,
+      method: 'DELETE',
+    })
+    expect(await targets(`?action=key.created`)).toEqual([byKey.id, byAdmin.id, byOwner.id])
+    expect(await targets(`?action=key.revoked`)).toEqual([byOwner.id])
+    // A user's keys act for the user.
+    expect(await targets(`?actor=${admin.userId}`)).toEqual([byOwner.id, byKey.id, byAdmin.id])
+    expect(await targets(`?actor=${byAdmin.id}`)).toEqual([byKey.id])
+    expect(await targets(`?actor=${admin.userId}&action=key.revoked`)).toEqual([byOwner.id])
+    expect(await targets(`?actor=${byAdmin.id}&action=key.revoked`)).toEqual([])
+    const operators = await found('?actor=operator')
+    expect(operators.map((entry) => entry.action)).toContain('member.added')
+    expect(operators.map((entry) => entry.action)).not.toContain('key.created')
+  })
+
+  test('by time: from since on, and before until', async () => {
+    for (const [target, at] of [
+      ['first', '2026-01-01T00:00:00Z'],
+      ['second', '2026-01-02T00:00:00Z'],
+      ['third', '2026-01-03T00:00:00Z'],
+    ] as const) {
+      const entry = { orgId: api.orgId, action: 'event.reported', actor: testOperator, targetId: target } as const
+      await api.db.begin((tx) => recordAudit(tx, entry))
+      await api.db`update keyhook.audit_entries set at = ${at} where target_id = ${target}`
+    }
+    expect(await targets('?since=2026-01-02T00:00:00Z&until=2026-01-03T00:00:00Z')).toEqual(['second'])
+    expect(await targets('?until=2026-01-02T00:00:00%2B01:00')).toEqual(['first'])
+    expect(await targets('?action=event.reported&since=2026-01-02T00:00:00Z')).toEqual(['third', 'second'])
+  })
+
+  test('page by page', async () => {
+    const keys = [await makeKey(api.owner.token), await makeKey(api.owner.token), await makeKey(api.owner.token)]
+    const first = await list('?action=key.created&limit=2')
+    expect(first.body.map((entry) => entry.target_id)).toEqual([keys[2]!.id, keys[1]!.id])
+    const [, next] = /<([^>]+)>; rel="next"/.exec(first.headers.get('link') ?? '') ?? []
+    expect(next).toContain('action=key.created')
+    const second = await call<Entry[]>(`${api.url}${next}`, { token: api.owner.token })
+    expect(second.body[0]!.target_id).toBe(keys[0]!.id)
+  })
+
+  test('and anything that is no filter is refused', async () => {
+    for (const query of [
+      '?action=key.made',
+      '?actor=ada',
+      '?since=yesterday',
+      '?until=2026-02-30T00:00:00Z',
+      '?who=me',
+    ]) {
+      expect((await list(query)).status, query).toBe(422)
+    }
+  })
+})
