@@ -16,7 +16,8 @@ export function Menu({
   return (
     <Base.Root modal={false}>
       <Base.Trigger render={trigger} />
-      <Base.Portal>
+      {/* It is outside of all landmarks, so it is one itself. */}
+      <Base.Portal role="region" aria-label="Menu">
         <Base.Positioner className="menu-positioner" sideOffset={4} align={align}>
           <Base.Popup className="menu">{children}</Base.Popup>
         </Base.Positioner>

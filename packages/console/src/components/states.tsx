@@ -10,28 +10,35 @@ export function EmptyState({
   title,
   children,
   action,
+  isPage = false,
 }: {
   icon: LucideIcon
   title: string
   children?: ReactNode
   action?: ReactNode
+  /** It is all of the page, so its title is the main heading. */
+  isPage?: boolean
 }) {
+  const Title = isPage ? 'h1' : 'h2'
   return (
     <div className="state">
       <Icon size={26} strokeWidth={1.5} aria-hidden="true" />
-      <h2>{title}</h2>
+      <Title>{title}</Title>
       {children && <p>{children}</p>}
       {action && <div className="row">{action}</div>}
     </div>
   )
 }
 
-export function ErrorState({ error, retry, what }: { error: unknown; retry: () => unknown; what: string }) {
+type ErrorProps = { error: unknown; retry: () => unknown; what: string; isPage?: boolean }
+
+export function ErrorState({ error, retry, what, isPage = false }: ErrorProps) {
+  const Title = isPage ? 'h1' : 'h2'
   const requestId = error instanceof KeyhookError ? error.requestId : null
   return (
     <div className="state" role="alert">
       <CloudAlert size={26} strokeWidth={1.5} aria-hidden="true" />
-      <h2>{what} could not be loaded</h2>
+      <Title>{what} could not be loaded</Title>
       <p>{explain(error)}</p>
       {requestId && (
         <p className="small">

@@ -1,7 +1,8 @@
+import { KeyhookError } from '@keyhook/client'
 import { Link } from '@tanstack/react-router'
 import { Compass, OctagonAlert } from 'lucide-react'
 import { Button } from '../components/button.tsx'
-import { EmptyState, LoadingBlock } from '../components/states.tsx'
+import { EmptyState, ErrorState, LoadingBlock } from '../components/states.tsx'
 import { explain } from '../words/errors.ts'
 
 export const PageLoading = () => (
@@ -10,22 +11,31 @@ export const PageLoading = () => (
   </div>
 )
 
-export function NotFound() {
-  return (
-    <main className="main">
-      <EmptyState
-        icon={Compass}
-        title="There is nothing here"
-        action={
-          <Link to="/" className="button">
-            Go to the start
-          </Link>
-        }
-      >
-        The address is wrong, or what it shows was deleted.
-      </EmptyState>
-    </main>
-  )
+export const NotFound = () => (
+  <main className="main">
+    <Nothing />
+  </main>
+)
+
+const Nothing = () => (
+  <EmptyState
+    isPage
+    icon={Compass}
+    title="There is nothing here"
+    action={
+      <Link to="/" className="button">
+        Go to the start
+      </Link>
+    }
+  >
+    The address is wrong, or what it shows was deleted.
+  </EmptyState>
+)
+
+/** The record that a page shows could not be read. */
+export function PageFailure(props: { error: unknown; retry: () => unknown; what: string }) {
+  const isMissing = props.error instanceof KeyhookError && props.error.status === 404
+  return isMissing ? <Nothing /> : <ErrorState isPage {...props} />
 }
 
 /** An error in our own code. The rest of the page stays usable. */

@@ -5,9 +5,9 @@ import { readOrganization } from '../api/opened-organization.ts'
 import { operatorClient } from '../api/operator.ts'
 import { Button } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
-import { EmptyState, ErrorState } from '../components/states.tsx'
+import { EmptyState } from '../components/states.tsx'
 import { explain } from '../words/errors.ts'
-import { PageLoading } from './fallbacks.tsx'
+import { PageFailure, PageLoading } from './fallbacks.tsx'
 
 /** An address of an organization that the operator has not opened, or not since the page was loaded. */
 export default function OpenToRead({ id }: { id: string }) {
@@ -20,11 +20,12 @@ export default function OpenToRead({ id }: { id: string }) {
   return (
     <main className="center-page">
       {organization.error && (
-        <ErrorState error={organization.error} retry={organization.refetch} what="The organization" />
+        <PageFailure error={organization.error} retry={organization.refetch} what="The organization" />
       )}
       {organization.isPending && <PageLoading />}
       {data && (
         <EmptyState
+          isPage
           icon={BookOpen}
           title={`Open “${data.name}” to read?`}
           action={

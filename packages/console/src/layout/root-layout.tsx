@@ -30,7 +30,7 @@ export function RootLayout() {
   if (session.error !== null) {
     return (
       <main className="center-page">
-        <ErrorState error={session.error} retry={session.refetch} what="The console" />
+        <ErrorState isPage error={session.error} retry={session.refetch} what="The console" />
       </main>
     )
   }

@@ -11,7 +11,7 @@ export function StartPage() {
   if (first !== undefined) return <Navigate to="/$orgId" params={{ orgId: first.id }} replace />
   return (
     <main className="center-page">
-      <EmptyState icon={Building2} title="You are in no organization yet">
+      <EmptyState isPage icon={Building2} title="You are in no organization yet">
         Ask the owner of an organization to invite {user?.email ?? 'you'}, then reload this page.
       </EmptyState>
     </main>

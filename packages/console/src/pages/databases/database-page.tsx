@@ -14,10 +14,9 @@ import { Confirm } from '../../components/dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { Stat } from '../../components/stat.tsx'
-import { ErrorState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast } from '../../components/toasts.tsx'
-import { PageLoading } from '../../layout/fallbacks.tsx'
+import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { Backups } from './backups.tsx'
 import { connectionSnippets, withPassword } from './connection-snippets.ts'
 import { DatabaseStatus } from './database-status.tsx'
@@ -28,7 +27,8 @@ export function DatabasePage() {
   const { orgId, databaseId } = route.useParams()
   const database = useQuery(databaseQuery(orgId, databaseId))
   if (database.data !== undefined) return <LoadedDatabase database={database.data} />
-  if (database.error !== null) return <ErrorState error={database.error} retry={database.refetch} what="The database" />
+  if (database.error !== null)
+    return <PageFailure error={database.error} retry={database.refetch} what="The database" />
   return <PageLoading />
 }
 

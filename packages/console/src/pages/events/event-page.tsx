@@ -9,10 +9,10 @@ import { Badge, type Tone } from '../../components/badge.tsx'
 import { Json } from '../../components/code.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { PageHeader } from '../../components/page.tsx'
-import { EmptyState, ErrorState } from '../../components/states.tsx'
+import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { Timeline } from '../../components/timeline.tsx'
-import { PageLoading } from '../../layout/fallbacks.tsx'
+import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { countText } from '../../words/numbers.ts'
 
 const route = getRouteApi('/$orgId/events/$eventId')
@@ -21,7 +21,7 @@ export function EventPage() {
   const { orgId, eventId } = route.useParams()
   const event = useQuery(eventQuery(orgId, eventId))
   if (event.data !== undefined) return <LoadedEvent event={event.data} />
-  if (event.error !== null) return <ErrorState error={event.error} retry={event.refetch} what="The event" />
+  if (event.error !== null) return <PageFailure error={event.error} retry={event.refetch} what="The event" />
   return <PageLoading />
 }
 

@@ -7,9 +7,8 @@ import { useMember } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { PageHeader } from '../../components/page.tsx'
-import { ErrorState } from '../../components/states.tsx'
 import { exactText } from '../../components/time.tsx'
-import { PageLoading } from '../../layout/fallbacks.tsx'
+import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { countText } from '../../words/numbers.ts'
 import { InvoiceStatus, moneyText, monthText } from './invoice-words.tsx'
 
@@ -22,7 +21,7 @@ export function InvoicePage() {
     queryKey: [orgId, 'invoices', invoiceId],
     queryFn: ({ signal }) => client.invoices.get(invoiceId, { organization: orgId, signal }),
   })
-  if (query.error !== null) return <ErrorState error={query.error} retry={query.refetch} what="The invoice" />
+  if (query.error !== null) return <PageFailure error={query.error} retry={query.refetch} what="The invoice" />
   if (query.data === undefined) return <PageLoading />
   const invoice = query.data
   const money = (minor: number) => moneyText(minor, invoice.currency)

@@ -1,6 +1,7 @@
 import '../../styles/webhooks.css'
 import type { CreatedWebhook } from '@keyhook/client'
 import { Link, useNavigate } from '@tanstack/react-router'
+import { Lock } from 'lucide-react'
 import { useState } from 'react'
 import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
@@ -10,6 +11,7 @@ import { Button } from '../../components/button.tsx'
 import { Field } from '../../components/field.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { PageHeader } from '../../components/page.tsx'
+import { EmptyState } from '../../components/states.tsx'
 import { explain, fieldErrors } from '../../words/errors.ts'
 import { EventTypeChoices } from './event-type-choices.tsx'
 import { WebhookSecret } from './webhook-secret.tsx'
@@ -36,7 +38,13 @@ export function NewWebhookPage() {
     }
   })
   const { errors, isSubmitting } = form.formState
-  if (!organization.can('webhooks:create')) return <Notice kind="warning">Your role cannot create webhooks.</Notice>
+  if (!organization.can('webhooks:create')) {
+    return (
+      <EmptyState isPage icon={Lock} title="Your role cannot create webhooks">
+        Ask an owner or admin of the organization.
+      </EmptyState>
+    )
+  }
   return (
     <>
       <PageHeader

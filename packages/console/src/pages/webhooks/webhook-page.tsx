@@ -12,10 +12,9 @@ import { Notice } from '../../components/notice.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { PersonName } from '../../components/person.tsx'
 import { Stat } from '../../components/stat.tsx'
-import { ErrorState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
-import { PageLoading } from '../../layout/fallbacks.tsx'
+import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { LastFailure, OldestWaiting, SuccessShare, WebhookStatus } from './health.tsx'
 import { LatestDeliveries } from './latest-deliveries.tsx'
 import { RotationNotice } from './rotate-secret.tsx'
@@ -27,7 +26,7 @@ export function WebhookPage() {
   const { orgId, webhookId } = route.useParams()
   const webhook = useQuery(webhookQuery(orgId, webhookId))
   if (webhook.data !== undefined) return <LoadedWebhook webhook={webhook.data} />
-  if (webhook.error !== null) return <ErrorState error={webhook.error} retry={webhook.refetch} what="The webhook" />
+  if (webhook.error !== null) return <PageFailure error={webhook.error} retry={webhook.refetch} what="The webhook" />
   return <PageLoading />
 }
 
