@@ -7,7 +7,6 @@ import { logInWithBrowser } from './browser.ts'
 export const audience = 'https://keyhook.example/api'
 export const person = { subject: 'ada', email: 'ada@example.com' }
 export const consoleUrl = 'https://keyhook.example/db'
-const consoleCallback = `${consoleUrl}/console/callback`
 const redirectUri = 'https://app.example/callback'
 
 export type RealIssuer = Awaited<ReturnType<typeof startRealIssuer>>
@@ -25,6 +24,8 @@ export async function startRealIssuer(options: {
   emailVerified?: boolean
   /** Access tokens with `typ: JWT` and `azp`, as many products issue them. */
   plainJwt?: boolean
+  /** Where the console is, to which people come back. */
+  consoleUrl?: string
 }) {
   const { signingKey, ttlSeconds = 600, emailVerified = true } = options
   const server = createServer()
@@ -50,7 +51,7 @@ export async function startRealIssuer(options: {
         client_id: 'web',
         client_secret: 'web-secret',
         grant_types: ['authorization_code'],
-        redirect_uris: [redirectUri, consoleCallback],
+        redirect_uris: [redirectUri, `${options.consoleUrl ?? consoleUrl}/console/callback`],
         id_token_signed_response_alg: signingKey.alg as 'RS256',
       },
     ],
