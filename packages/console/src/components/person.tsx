@@ -1,19 +1,25 @@
+import type { OrganizationMember } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { client } from '../api/client.ts'
 import { useMember, useSession } from '../api/organization.ts'
 import { IdChip } from './copy.tsx'
 
-/** A user: "You", the name of a member, or the id of somebody who has left. */
-export function PersonName({ id }: { id: string }) {
-  const { user } = useSession()
+/** All members, for their names; undefined until they are loaded. */
+export function useMembers(): OrganizationMember[] | undefined {
   const organization = useMember()
-  const members = useQuery({
+  return useQuery({
     queryKey: [organization.id, 'members', 'names'],
     queryFn: ({ signal }) => client.members.list({ organization: organization.id, signal }).toArray(),
     staleTime: 60_000,
     enabled: organization.can('members:read'),
-  })
+  }).data
+}
+
+/** A user: "You", the name of a member, or the id of somebody who has left. */
+export function PersonName({ id }: { id: string }) {
+  const { user } = useSession()
+  const members = useMembers()
   if (id === user?.id) return <span title={id}>You</span>
-  const member = members.data?.find(({ user_id }) => user_id === id)
+  const member = members?.find(({ user_id }) => user_id === id)
   return member === undefined ? <IdChip id={id} short /> : <span title={id}>{member.name ?? member.email}</span>
 }

@@ -1,7 +1,7 @@
-import type { AuditEntry } from '@keyhook/client'
+import type { AuditAction, AuditEntry } from '@keyhook/client'
 import { getRouteApi } from '@tanstack/react-router'
 import { ScrollText, SearchX } from 'lucide-react'
-import { useState } from 'react'
+import { useMemo, useState } from 'react'
 import { client } from '../../api/client.ts'
 import { useList } from '../../api/lists.ts'
 import { Button } from '../../components/button.tsx'
@@ -11,29 +11,31 @@ import { type Column, DataTable } from '../../components/data-table.tsx'
 import { Dialog } from '../../components/dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { PersonName } from '../../components/person.tsx'
-import { Select } from '../../components/select.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { exactText, RelativeTime } from '../../components/time.tsx'
-import { actionText, actionTexts } from './audit-words.ts'
+import { type AuditSearch, rangeMs } from '../../search.ts'
+import { AuditFilters } from './audit-filters.tsx'
+import { actionText } from './audit-words.ts'
 
 const route = getRouteApi('/$orgId/audit')
-
-const kinds = { any: 'Anyone', login: 'People', key: 'API keys', operator: 'The operator' }
 
 export function AuditPage() {
   const { orgId } = route.useParams()
   const search = route.useSearch()
   const navigate = route.useNavigate()
   const [shown, setShown] = useState<AuditEntry | null>(null)
-  const entries = useList([orgId, 'audit'], (options) => client.audit.list({ ...options, organization: orgId }), {
-    limit: 100,
-    refetchInterval: 10_000,
-  })
-  const rows = entries.rows?.filter(
-    (entry) =>
-      (search.action === undefined || entry.action === search.action) &&
-      (search.actor === undefined || entry.actor.kind === search.actor),
+  const since = useMemo(
+    () => (search.range === undefined ? undefined : new Date(Date.now() - rangeMs(search.range)).toISOString()),
+    [search.range],
   )
+  const { action, actor } = search
+  const entries = useList(
+    [orgId, 'audit', search],
+    (options) =>
+      client.audit.list({ ...options, organization: orgId, action: action as AuditAction | undefined, actor, since }),
+    { refetchInterval: 10_000 },
+  )
+  const isFiltered = Object.values(search).some((value) => value !== undefined)
   const columns: Column<AuditEntry>[] = [
     {
       label: 'What',
@@ -48,7 +50,7 @@ export function AuditPage() {
     { label: 'When', cell: (entry) => <RelativeTime at={entry.at} /> },
     { label: 'From', cell: (entry) => <span className="mono muted">{entry.actor.address ?? '–'}</span> },
   ]
-  const change = (changes: object) => navigate({ search: (before) => ({ ...before, ...changes }) })
+  const change = (changes: AuditSearch) => navigate({ search: (before) => ({ ...before, ...changes }) })
   return (
     <>
       <PageHeader
@@ -57,43 +59,24 @@ export function AuditPage() {
       />
       <section className="card" aria-label="Audit log">
         <div className="card-header">
-          <Select<string>
-            small
-            label="Action"
-            options={{ any: 'Any action', ...actionTexts }}
-            value={search.action ?? 'any'}
-            onChange={(value) => change({ action: value === 'any' ? undefined : value })}
-          />
-          <Select<string>
-            small
-            label="Made by"
-            options={kinds}
-            value={search.actor ?? 'any'}
-            onChange={(value) => change({ actor: value === 'any' ? undefined : value })}
-          />
+          <AuditFilters search={search} onChange={change} />
         </div>
         <DataTable
           {...entries}
-          rows={rows}
           label="Audit log"
           columns={columns}
           rowKey={(entry) => entry.id}
           empty={
-            entries.rows?.length === 0 ? (
-              <EmptyState icon={ScrollText} title="Nothing has changed yet">
-                As soon as somebody creates, changes or removes something here, it is recorded.
-              </EmptyState>
-            ) : (
+            isFiltered ? (
               <EmptyState
                 icon={SearchX}
                 title="No entry fits these filters"
-                action={
-                  <>
-                    <Button onClick={() => navigate({ search: {} })}>Clear filters</Button>
-                    {entries.more && <Button onClick={() => entries.more?.load()}>Search older entries</Button>}
-                  </>
-                }
+                action={<Button onClick={() => navigate({ search: {} })}>Clear filters</Button>}
               />
+            ) : (
+              <EmptyState icon={ScrollText} title="Nothing has changed yet">
+                As soon as somebody creates, changes or removes something here, it is recorded.
+              </EmptyState>
             )
           }
         />

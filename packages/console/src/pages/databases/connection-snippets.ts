@@ -5,23 +5,66 @@ export function withPassword(connectionString: string, password: string): string
   return url.href
 }
 
-/** How common programs and frameworks connect. */
-export function connectionSnippets(url: string): { name: string; text: string }[] {
-  const { hostname, port, username, password, pathname } = new URL(url)
+/** The name under which the certificate of the authority is saved. */
+export const authorityFile = 'database-ca.pem'
+
+/**
+ * How common programs and frameworks connect. `hasAuthority`: databases have certificates of the installation's own authority,
+ * and clients need its file; otherwise they know the authority already.
+ */
+export function connectionSnippets(address: string, hasAuthority: boolean): { name: string; text: string }[] {
+  const url = new URL(address)
+  if (hasAuthority) url.searchParams.set('sslrootcert', authorityFile)
+  const { hostname: host, port, username: user, password, pathname, search, href } = url
   const database = pathname.slice(1)
+  const ssl = hasAuthority ? `{ ca: readFileSync('${authorityFile}', 'utf8') }` : search === '' ? 'false' : 'true'
+  const options = [...url.searchParams].map(([name, value]) => `"${name}": "${value}"`).join(', ')
   return [
-    { name: 'psql', text: `psql '${url}'` },
-    { name: 'Node', text: `import pg from 'pg'\n\nconst pool = new pg.Pool({ connectionString: '${url}' })` },
-    { name: 'Prisma', text: `# .env\nDATABASE_URL="${url}"` },
+    { name: 'psql', text: `psql '${href}'` },
+    {
+      name: 'Node',
+      text: lines(
+        hasAuthority && "import { readFileSync } from 'node:fs'",
+        "import pg from 'pg'",
+        '',
+        'const pool = new pg.Pool({',
+        `  host: '${host}',`,
+        `  port: ${port},`,
+        `  user: '${user}',`,
+        `  password: '${password}',`,
+        `  database: '${database}',`,
+        `  ssl: ${ssl},`,
+        '})',
+      ),
+    },
+    { name: 'Python', text: lines('import psycopg', '', `connection = psycopg.connect("${href}")`) },
     {
       name: 'Django',
-      text: `DATABASES = {\n    "default": {\n        "ENGINE": "django.db.backends.postgresql",\n        "HOST": "${hostname}",\n        "PORT": "${port}",\n        "NAME": "${database}",\n        "USER": "${username}",\n        "PASSWORD": "${password}",\n    }\n}`,
+      text: lines(
+        'DATABASES = {',
+        '    "default": {',
+        '        "ENGINE": "django.db.backends.postgresql",',
+        `        "HOST": "${host}",`,
+        `        "PORT": "${port}",`,
+        `        "NAME": "${database}",`,
+        `        "USER": "${user}",`,
+        `        "PASSWORD": "${password}",`,
+        options !== '' && `        "OPTIONS": {${options}},`,
+        '    }',
+        '}',
+      ),
     },
-    { name: 'Rails', text: `# config/database.yml\nproduction:\n  url: ${url}` },
+    { name: 'Rails', text: lines('# config/database.yml', 'production:', '  adapter: postgresql', `  url: "${href}"`) },
     {
       name: 'Spring',
-      text: `spring.datasource.url=jdbc:postgresql://${hostname}:${port}/${database}\nspring.datasource.username=${username}\nspring.datasource.password=${password}`,
+      text: lines(
+        `spring.datasource.url=jdbc:postgresql://${host}:${port}/${database}${search}`,
+        `spring.datasource.username=${user}`,
+        `spring.datasource.password=${password}`,
+      ),
     },
-    { name: 'Go', text: `conn, err := pgx.Connect(ctx, "${url}")` },
+    { name: 'Go', text: `conn, err := pgx.Connect(ctx, "${href}")` },
   ]
 }
+
+const lines = (...texts: (string | false)[]): string => texts.filter((text) => text !== false).join('\n')

@@ -2,13 +2,13 @@ import type { CreatedDatabase } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { databaseQuery } from '../../api/database-queries.ts'
 import { Button } from '../../components/button.tsx'
-import { Snippets } from '../../components/code.tsx'
 import { CopyButton } from '../../components/copy.tsx'
 import { Dialog } from '../../components/dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { Secret } from '../../components/secret.tsx'
-import { connectionSnippets, withPassword } from './connection-snippets.ts'
+import { withPassword } from './connection-snippets.ts'
 import { DatabaseStatus } from './database-status.tsx'
+import { HowToConnect } from './how-to-connect.tsx'
 
 type Props = { organization: string; created: CreatedDatabase; onClose: () => void }
 
@@ -45,7 +45,7 @@ export function ConnectionDialog({ organization, created, onClose }: Props) {
       ) : (
         <>
           <Secret label="Connection string" text={url} />
-          <Snippets snippets={connectionSnippets(url)} label="How to connect" />
+          <HowToConnect url={url} />
         </>
       )}
     </Dialog>

@@ -8,7 +8,6 @@ import { client } from '../../api/client.ts'
 import { databaseQuery, refreshDatabases } from '../../api/database-queries.ts'
 import { useMember } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
-import { Snippets } from '../../components/code.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { Confirm } from '../../components/dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
@@ -18,8 +17,9 @@ import { RelativeTime } from '../../components/time.tsx'
 import { showToast } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { Backups } from './backups.tsx'
-import { connectionSnippets, withPassword } from './connection-snippets.ts'
+import { withPassword } from './connection-snippets.ts'
 import { DatabaseStatus } from './database-status.tsx'
+import { HowToConnect } from './how-to-connect.tsx'
 
 const route = getRouteApi('/$orgId/databases/$databaseId')
 
@@ -87,10 +87,7 @@ function LoadedDatabase({ database }: { database: Database }) {
               <span className="small muted">Put the password that was shown at creation in place of PASSWORD.</span>
             </div>
             <div className="card-body">
-              <Snippets
-                snippets={connectionSnippets(withPassword(database.connection_string, 'PASSWORD'))}
-                label="How to connect"
-              />
+              <HowToConnect url={withPassword(database.connection_string, 'PASSWORD')} />
             </div>
           </section>
         )}

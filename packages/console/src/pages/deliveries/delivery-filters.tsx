@@ -5,6 +5,7 @@ import { Button } from '../../components/button.tsx'
 import { localMinute, MomentField } from '../../components/moment-field.tsx'
 import { Select } from '../../components/select.tsx'
 import type { DeliverySearch, Range } from '../../search.ts'
+import { rangeTexts } from '../../words/ranges.ts'
 
 type Props = {
   organization: string
@@ -22,14 +23,7 @@ const statuses = {
   sending: 'Sending',
   interrupted: 'Interrupted',
 }
-const rangeTexts = {
-  any: 'Any time',
-  '1h': 'Last hour',
-  '24h': 'Last 24 hours',
-  '7d': 'Last 7 days',
-  '30d': 'Last 30 days',
-  chosen: 'Chosen time',
-}
+const timeTexts = { ...rangeTexts, chosen: 'Chosen time' }
 
 const given = <T extends string>(value: T | 'any'): T | undefined => (value === 'any' ? undefined : (value as T))
 
@@ -90,7 +84,7 @@ function TimeFilter({ search: { range, since, until }, onChange }: Pick<Props, '
       <Select<Range | 'any' | 'chosen'>
         small
         label="Time"
-        options={rangeTexts}
+        options={timeTexts}
         value={isChosen ? 'chosen' : (range ?? 'any')}
         onChange={choose}
       />

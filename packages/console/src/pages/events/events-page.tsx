@@ -14,16 +14,9 @@ import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { type Range, rangeMs } from '../../search.ts'
 import { countText } from '../../words/numbers.ts'
+import { rangeTexts } from '../../words/ranges.ts'
 
 const route = getRouteApi('/$orgId/events')
-
-const rangeTexts = {
-  any: 'Any time',
-  '1h': 'Last hour',
-  '24h': 'Last 24 hours',
-  '7d': 'Last 7 days',
-  '30d': 'Last 30 days',
-}
 
 export function EventsPage() {
   const { orgId } = route.useParams()

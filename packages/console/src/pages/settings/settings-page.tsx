@@ -9,6 +9,7 @@ import { Confirm } from '../../components/dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { setTheme, type Theme, useTheme } from '../../theme.ts'
 import { roleNames } from '../members/roles.ts'
+import { RenameOrganization } from './rename.tsx'
 
 const themes: Record<Theme, string> = { system: 'System', light: 'Light', dark: 'Dark' }
 
@@ -17,6 +18,7 @@ export function SettingsPage() {
   const { user } = useSession()
   const theme = useTheme()
   const [isLeaving, setLeaving] = useState(false)
+  const [isRenaming, setRenaming] = useState(false)
   return (
     <>
       <PageHeader title="Settings" />
@@ -24,6 +26,11 @@ export function SettingsPage() {
         <section className="card" aria-label="Organization">
           <div className="card-header">
             <h2>Organization</h2>
+            {organization.can('organizations:update') && (
+              <Button small onClick={() => setRenaming(true)}>
+                Rename
+              </Button>
+            )}
           </div>
           <dl className="facts card-body">
             <dt>Name</dt>
@@ -83,6 +90,7 @@ export function SettingsPage() {
           </dl>
         </section>
       </div>
+      {isRenaming && <RenameOrganization organization={organization} onClose={() => setRenaming(false)} />}
       {isLeaving && (
         <Confirm
           title="Sign out everywhere?"

@@ -1,0 +1,42 @@
+import { useMembers } from '../../components/person.tsx'
+import { Select } from '../../components/select.tsx'
+import type { AuditSearch, Range } from '../../search.ts'
+import { rangeTexts } from '../../words/ranges.ts'
+import { actionTexts } from './audit-words.ts'
+
+type Props = { search: AuditSearch; onChange: (changes: AuditSearch) => void }
+
+const given = <T extends string>(value: T | 'any'): T | undefined => (value === 'any' ? undefined : (value as T))
+
+/** What, who and when. */
+export function AuditFilters({ search, onChange }: Props) {
+  const members = useMembers()?.map(({ user_id, name, email }) => [user_id, name ?? email]) ?? []
+  const people: Record<string, string> = { any: 'Anyone', ...Object.fromEntries(members), operator: 'The operator' }
+  // Somebody who has left, or a key: the address names them.
+  if (search.actor !== undefined && !(search.actor in people)) people[search.actor] = search.actor
+  return (
+    <>
+      <Select<string>
+        small
+        label="Action"
+        options={{ any: 'Any action', ...actionTexts }}
+        value={search.action ?? 'any'}
+        onChange={(action) => onChange({ action: given(action) })}
+      />
+      <Select<string>
+        small
+        label="Made by"
+        options={people}
+        value={search.actor ?? 'any'}
+        onChange={(actor) => onChange({ actor: given(actor) })}
+      />
+      <Select<Range | 'any'>
+        small
+        label="Time"
+        options={rangeTexts}
+        value={search.range ?? 'any'}
+        onChange={(range) => onChange({ range: given<Range>(range) })}
+      />
+    </>
+  )
+}
