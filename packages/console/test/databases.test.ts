@@ -1,6 +1,11 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { createClient } from '@keyhook/client'
 import type { Page } from 'playwright-core'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { createPausedBackups } from '../../server/test/platform/support/paused-backups.ts'
 import { startNode } from '../../server/test/platform/support/platform.ts'
 import { customerSqlForTest } from '../../server/test/support/customer-sql.ts'
@@ -23,6 +28,21 @@ async function nameAndRead(page: Page, name: string, action: string): Promise<{ 
   return { url: await field.inputValue(), password }
 }
 
+/** Saves the certificate, and runs the code that the dialog shows for Node. */
+async function runShown(page: Page): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'kh-shown-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const downloading = page.waitForEvent('download')
+  await dialogOf(page).getByRole('link', { name: 'database-ca.pem' }).click()
+  await (await downloading).saveAs(join(folder, 'database-ca.pem'))
+  await dialogOf(page).getByRole('tab', { name: 'Node' }).click()
+  const shown = await dialogOf(page).getByRole('tabpanel', { name: 'Node' }).locator('code').textContent()
+  const use = "console.log((await pool.query('select 6 * 7 as answer')).rows[0].answer)\nawait pool.end()\n"
+  await writeFile(join(folder, 'shown.mjs'), `${shown}\n${use}`)
+  await symlink(join(import.meta.dirname, '../../../node_modules'), join(folder, 'node_modules'))
+  return (await promisify(execFile)(process.execPath, ['shown.mjs'], { cwd: folder })).stdout
+}
+
 inBrowser('databases', () => {
   test('a database is created, backed up, restored and deleted by its name', { timeout: 240_000 }, async () => {
     const backups = createPausedBackups()
@@ -36,7 +56,8 @@ inBrowser('databases', () => {
 
     const { url, password } = await nameAndRead(page, 'orders', 'Create database')
     expect(new URL(url).password).toBe(password)
-    expect(await dialog.getByText(`psql '${url}'`).count()).toBe(1)
+    await dialog.getByText(`psql '${url}`).waitFor()
+    expect(await runShown(page)).toBe('42\n')
     await dialog.getByRole('tab', { name: 'Django' }).click()
     await dialog.getByText(`"PORT": "${new URL(url).port}"`).waitFor()
     const sql = customerSqlForTest(url, password)

@@ -31,6 +31,7 @@ async function actions(): Promise<Action[]> {
     { path: `/databases/${database.id}`, name: 'Delete', needs: 'databases:delete' },
     { path: `/databases/${database.id}`, name: 'Change schedule', needs: 'backups:create' },
     { path: '/members', name: 'Invite', needs: 'members:manage' },
+    { path: '/settings', name: 'Rename', needs: 'organizations:update' },
   ]
 }
 
