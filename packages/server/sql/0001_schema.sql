@@ -520,6 +520,8 @@ create table keyhook.backups (
   bytes_total  bigint,
   size_bytes   bigint,
   sha256       text,
+  -- The master key that the archive is encrypted under; null if it is not encrypted.
+  key_id       text collate "C",
   failure      text,
   created_by   text collate "C" references keyhook.users,
   created_at   timestamptz not null default now(),
@@ -530,6 +532,8 @@ create table keyhook.backups (
 );
 create unique index backups_one_at_a_time on keyhook.backups (org_id, database_id) where status = 'running';
 create index backups_existing on keyhook.backups (org_id, id) where status <> 'deleted';
+-- Every start asks which master keys archives need.
+create index backups_key_ids on keyhook.backups (key_id) where key_id is not null and status <> 'deleted';
 create index backups_of_database on keyhook.backups (org_id, database_id, id) where status <> 'deleted';
 -- Every node asks each minute which databases are due for a backup and which backups exceed the number kept.
 create index backups_scheduled on keyhook.backups (org_id, database_id, created_at) where origin = 'scheduled';

@@ -1,3 +1,4 @@
+import { archiveSettings } from './settings/archive-settings.ts'
 import { deliverySettings } from './settings/delivery-settings.ts'
 import { platformSettings } from './settings/platform-settings.ts'
 import { serverSettings } from './settings/server-settings.ts'
@@ -7,7 +8,7 @@ import { InvalidValue, type Setting } from './settings/setting.ts'
  * Settings are environment variables, read once. All problems are reported together, nothing is guessed, and an empty value
  * counts as unset. docs/operating.md has the same table; a test compares them.
  */
-export const settings = { ...serverSettings, ...platformSettings, ...deliverySettings }
+export const settings = { ...serverSettings, ...platformSettings, ...archiveSettings, ...deliverySettings }
 
 type Settings = typeof settings
 type Value<S> = S extends Setting<infer T> ? (S extends { fallback: string } ? T : T | null) : never
@@ -56,6 +57,16 @@ function crossCheck(environment: Record<string, string | undefined>): string[] {
   }
   if (has(settings.oidcAudience) && !has(settings.oidcIssuer)) {
     problems.push('KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE')
+  }
+  for (const [one, other] of [
+    [settings.s3AccessKeyId, settings.s3SecretAccessKey],
+    [settings.s3SecretAccessKey, settings.s3AccessKeyId],
+  ] as const) {
+    if (has(one) && !has(other)) problems.push(`${other.variable}: is required with ${one.variable}`)
+  }
+  for (const needless of [settings.s3Endpoint, settings.s3Prefix, settings.s3AccessKeyId]) {
+    if (has(needless) && !has(settings.s3Bucket))
+      problems.push(`KEYHOOK_S3_BUCKET: is required with ${needless.variable}`)
   }
   if (
     /^(0\.0\.0\.0|[0:]+)$/.test(environment[settings.databasesHost.variable]?.trim() ?? '') &&

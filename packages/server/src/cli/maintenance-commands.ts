@@ -5,6 +5,7 @@ import { abandonSecrets } from '../operator/abandon.ts'
 import { resealSecrets } from '../operator/reseal.ts'
 import { forgetKeyId } from '../startup/master-key-file.ts'
 import type { Installation } from '../startup/open.ts'
+import { countArchivesUnder } from '../store/platform/backups.ts'
 import { countSecretsUnder } from '../store/webhook-secrets.ts'
 import { examples } from '../terminal/examples.ts'
 import { UsageError } from '../terminal/output.ts'
@@ -45,7 +46,13 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
           if (!(error instanceof UnknownMasterKey)) throw error
           throw new UsageError(`A secret is ${error.message}. List the old key too: KEYHOOK_MASTER_KEY=<new>,<old>`)
         })
-        output.result({ resealed }, `Resealed ${resealed} secret${resealed === 1 ? '' : 's'}.`)
+        const older = masterKeys.keyIds.filter((id) => id !== masterKeys.currentKeyId)
+        const archives = await countArchivesUnder(db, older)
+        const kept = archives === 0 ? '' : ` Keep the older keys: ${archives} archives of backups need them.`
+        output.result(
+          { resealed, archives_under_older_keys: archives },
+          `Resealed ${resealed} secret${resealed === 1 ? '' : 's'}.${kept}`,
+        )
       }),
     )
   secrets

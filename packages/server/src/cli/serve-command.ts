@@ -58,6 +58,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       // While our own PostgreSQL is prepared, so that the first database does not have to wait for its template.
       onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
       onSomeMissing: (keyIds) => log.warn({ keyIds }, 'webhooks.secrets_cannot_be_opened'),
+      onArchiveKeysMissing: (keyIds) => log.error({ keyIds }, 'archives.keys_missing'),
       onDatabaseExit: (why) => stopped.now(why),
     })
   const installation = await exitOnSignal(opening)

@@ -1,9 +1,5 @@
-import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
-import { foreignOwnerOf } from '../embedded/ownership.ts'
-import { createBackupArchives } from '../platform/archive/backup-archives.ts'
-import { checkArchiveDirectory, createDirectoryStore } from '../platform/archive/directory-store.ts'
 import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
@@ -14,6 +10,7 @@ import { certificateFromFiles, issuedCertificate } from '../platform/tls/node-ce
 import type { Installation } from '../startup/open.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import type { Hints } from '../webhooks/hints.ts'
+import { composeArchives } from './archives.ts'
 
 /** Jobs that this process hands out, and works on as well if it says so. Opened by the first who needs it. */
 export const composeJobQueue = (
@@ -68,9 +65,7 @@ export async function composePlatformNode(
   { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: DatabaseDriver; hints: Hints },
 ): Promise<PlatformNode> {
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
-  const [archivesDir, owner] = [config.archivesDir ?? join(dataDir, 'archives'), await foreignOwnerOf(dataDir)]
-  const { problem } = await checkArchiveDirectory(archivesDir, owner)
-  if (problem !== null) log.error({ err: problem }, 'archives.cannot_be_used')
+  const archives = await composeArchives(config, { dataDir, masterKeys, log })
   return startPlatformNode({
     db,
     transact: createTransact(db, hints.give),
@@ -80,7 +75,7 @@ export async function composePlatformNode(
     publicHost: publicHostOf(config),
     driver,
     certificates: composeCertificates({ config, db, masterKeys }),
-    archives: createBackupArchives(createDirectoryStore(archivesDir, owner)),
+    archives: archives.backups,
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,

@@ -79,11 +79,6 @@ export const platformSettings = {
     integer(5, 86_400, 'a number of seconds'),
     'How long a backup or restore waits for a node without a heartbeat, before it fails.',
   ),
-  archivesDir: optional(
-    'KEYHOOK_ARCHIVES_DIR',
-    text,
-    'Where this node keeps backups. Unset: `archives` in the data directory.',
-  ),
   backupEveryHours: optional(
     'KEYHOOK_BACKUP_EVERY_HOURS',
     integer(1, 8_760, 'a number of hours'),

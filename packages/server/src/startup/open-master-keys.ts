@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Config } from '../config.ts'
 import type { Database } from '../db/database.ts'
 import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
+import { archiveKeyIds } from '../store/platform/backups.ts'
 import { anySecretUnder, keyIdsInUse } from '../store/webhook-secrets.ts'
 import { lastKeyId, makeMasterKey, masterKeyPath, readMasterKey } from './master-key-file.ts'
 
@@ -17,20 +18,31 @@ type Options = {
   keysMayBeMissing?: boolean | undefined
   /** Called with the missing keys when some secrets cannot be opened and others can. */
   onSomeMissing?: ((keyIds: string[]) => void) | undefined
+  /** Called with the missing keys when some archives cannot be decrypted. */
+  onArchiveKeysMissing?: ((keyIds: string[]) => void) | undefined
 }
 
 /**
- * The keys of the settings or of the data directory. A first key is created only where no secret was ever sealed: with a new
- * key instead of a lost one the start would succeed, and no webhook could be signed.
+ * The keys of the settings or of the data directory. A first key is created only where no secret was ever sealed, and no
+ * archive encrypted: with a new key instead of a lost one the start would succeed, and no webhook could be signed.
  */
 export async function openMasterKeys(db: Database, config: Place, options: Options = {}): Promise<MasterKeys> {
   const given = config.masterKeys ?? (await readFromFile(config.dataDir))
   const known = given && createMasterKeys(given)
   if (config.masterKeys === null && !options.keysMayBeMissing) await checkLastKey(config, known)
-  const missing = (await keyIdsInUse(db)).filter((id) => !known?.keyIds.includes(id))
-  if (missing.length === 0) return known ?? createMasterKeys([await makeMasterKey(config.dataDir)])
-  if (known !== null && (await anySecretUnder(db, known.keyIds))) options.onSomeMissing?.(missing)
-  else if (!options.keysMayBeMissing) throw new MasterKeyMissing(explain(config, known, missing, sealed))
+  const isMissing = (id: string) => !known?.keyIds.includes(id)
+  const missing = (await keyIdsInUse(db)).filter(isMissing)
+  const missingForArchives = (await archiveKeyIds(db)).filter(isMissing)
+  if (missing.length === 0 && missingForArchives.length === 0)
+    return known ?? createMasterKeys([await makeMasterKey(config.dataDir)])
+  if (missing.length > 0) {
+    if (known !== null && (await anySecretUnder(db, known.keyIds))) options.onSomeMissing?.(missing)
+    else if (!options.keysMayBeMissing) throw new MasterKeyMissing(explain(config, known, missing, sealed))
+  }
+  if (missingForArchives.length > 0) {
+    if (known !== null) options.onArchiveKeysMissing?.(missingForArchives)
+    else if (!options.keysMayBeMissing) throw new MasterKeyMissing(explainArchives(config, missingForArchives))
+  }
   // Not stored: it seals nothing.
   return known ?? createMasterKeys([randomBytes(32)])
 }
@@ -61,3 +73,8 @@ function explain(config: Place, known: MasterKeys | null, missing: string[], why
     `delete the webhooks that it sealed: npx keyhook secrets abandon --key ${missing[0]}`
   )
 }
+
+const explainArchives = ({ dataDir }: Place, missing: string[]): string =>
+  `If the server runs with KEYHOOK_MASTER_KEY, set it here too. ${masterKeyPath(dataDir)} is missing, which may have held master ` +
+  `key ${missing.join(' or ')}, under which archives of backups are encrypted. Restore it from a backup; or, if it is lost for ` +
+  'good, set KEYHOOK_MASTER_KEY to a new one (openssl rand -base64 32): those backups can never be restored.'

@@ -40,6 +40,8 @@ export type OpenOptions = {
   keysMayBeMissing?: boolean
   /** Some webhook secrets cannot be opened with the keys that are here. */
   onSomeMissing?: (keyIds: string[]) => void
+  /** Some archives of backups cannot be decrypted with the keys that are here. */
+  onArchiveKeysMissing?: (keyIds: string[]) => void
 }
 
 export async function openInstallation(config: Config, options: OpenOptions): Promise<Installation> {

@@ -21,11 +21,11 @@ test('secrets that were sealed under the old master key can be opened with the n
     keyhookHere(['secrets', 'reseal', '--json'], { ...environment, KEYHOOK_MASTER_KEY: masterKey })
 
   const both = `${fresh.toString('base64')},${environment.KEYHOOK_MASTER_KEY}`
-  expect(JSON.parse((await reseal(both)).stdout)).toEqual({ resealed: 1 })
+  expect(JSON.parse((await reseal(both)).stdout)).toEqual({ resealed: 1, archives_under_older_keys: 0 })
   const [row] = await api.db`select secret_key_id, secret_box from keyhook.webhooks where id = ${webhook.body.id}`
   const sealed = { keyId: row!.secret_key_id, box: row!.secret_box }
   expect(createMasterKeys([fresh]).open(sealed, webhook.body.id)).toBe(webhook.body.secret)
-  expect(JSON.parse((await reseal(both)).stdout)).toEqual({ resealed: 0 })
+  expect(JSON.parse((await reseal(both)).stdout)).toEqual({ resealed: 0, archives_under_older_keys: 0 })
 
   // The server has sealed one under the old key meanwhile.
   await subscribe()

@@ -151,7 +151,7 @@ test('docs/operating.md has the same table of settings as the code', () => {
   const lines = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
     .split('\n')
     .filter((line) => line.startsWith('|'))
-  const shown = lines.map(cells).filter(([first]) => /^`[A-Z_]+`$/.test(first ?? ''))
+  const shown = lines.map(cells).filter(([first]) => /^`[A-Z0-9_]+`$/.test(first ?? ''))
   const known = Object.values(settings).map(({ variable, fallback, parse, about }) => [
     `\`${variable}\``,
     fallback === null ? '—' : `\`${fallback}\``,

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { createKeyedQueue } from '../../src/kernel/keyed-queue.ts'
 import { createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
 import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
+import { createEncryption } from '../../src/platform/archive/encryption.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { removeLeftoverFiles } from '../../src/platform/leftover-files.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
@@ -110,12 +111,19 @@ test('a backup that cannot be written ends in backup.failed with the reason, and
   expect(await platform.takeBackup(source.id)).toMatchObject({ status: 'completed' })
 }, 60_000)
 
+const archivesAt = (path: string) =>
+  createBackupArchives({
+    store: createDirectoryStore(path),
+    encryption: createEncryption(platform.masterKeys),
+    encrypts: true,
+  })
+
 test('archives that cannot be read or removed when a node starts are reported, and the node starts', async () => {
   const { node } = await nodeOf(join(platform.folder, 'data'))
   const { log, lines } = captureLog()
   const driver = { existing: async () => [] } as unknown as DatabaseDriver
   const common = { db: platform.db, driver, node, databaseWork: createKeyedQueue(), log }
-  await removeLeftoverFiles({ ...common, archives: createBackupArchives(createDirectoryStore(import.meta.filename)) })
+  await removeLeftoverFiles({ ...common, archives: archivesAt(import.meta.filename) })
   expect(lines().map((line) => line.msg)).toEqual(['archives.cannot_be_read'])
   const backup = await platform.takeBackup(source.id)
   await platform.db`update keyhook.backups set status = 'failed', failure = 'x' where id = ${backup.id}`
@@ -124,7 +132,7 @@ test('archives that cannot be read or removed when a node starts are reported, a
   }
   await removeLeftoverFiles({
     ...common,
-    archives: { ...createBackupArchives(createDirectoryStore(platform.archives)), remove },
+    archives: { ...archivesAt(platform.archives), remove },
   })
   expect(lines().at(-1)).toMatchObject({ msg: 'archive.not_removed', backupId: backup.id })
 })

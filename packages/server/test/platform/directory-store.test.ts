@@ -1,14 +1,10 @@
-import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { newId } from '../../src/kernel/ids.ts'
-import { createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
 import { checkArchiveDirectory, createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
-import { DamagedArchive } from '../../src/platform/driver.ts'
 import { smallDisk } from '../support/small-disk.ts'
-import { collect, stream, testStore } from './store-conformance.ts'
+import { stream, testStore } from './store-conformance.ts'
 
 let root: string
 beforeAll(async () => {
@@ -72,32 +68,4 @@ test('a full disk for archives is reported, and the node starts', async (context
 test('writing to a directory that cannot be created fails at once', async () => {
   const store = createDirectoryStore('/proc/keyhook/archives')
   await expect(store.put('a', stream())).rejects.toThrow('/proc/keyhook cannot be made')
-})
-
-test('archives from before they were sorted by database are still read, listed and removed', async () => {
-  const path = join(root, 'old')
-  const archives = createBackupArchives(createDirectoryStore(path))
-  const [databaseId, backupId, unfinished] = [newId('db'), newId('bak'), newId('bak')]
-  await mkdir(path)
-  await writeFile(join(path, `${backupId}.tar.zst`), 'old')
-  await writeFile(join(path, `${unfinished}.tar.zst.writing-abc`), 'half')
-  expect((await archives.existing()).sort()).toEqual([backupId, unfinished].sort())
-  const sha256 = createHash('sha256').update('old').digest('hex')
-  expect((await collect(archives.read({ databaseId, backupId }, { sha256 }))).toString()).toBe('old')
-  for (const id of [backupId, unfinished]) await archives.remove({ databaseId, backupId: id })
-  expect(await readdir(path)).toEqual([])
-})
-
-test('an archive that is missing, or is not the one that was stored, is reported as damage', async () => {
-  const store = createDirectoryStore(join(root, 'damaged'))
-  const archives = createBackupArchives(store)
-  const one = { databaseId: newId('db'), backupId: newId('bak') }
-  const { sha256 } = await archives.write(one, stream(Buffer.from('one')))
-  expect((await collect(archives.read(one, { sha256 }))).toString()).toBe('one')
-  const other = { databaseId: newId('db'), backupId: newId('bak') }
-  await archives.write(other, stream(Buffer.from('two')))
-  await expect(collect(archives.read(other, { sha256 }))).rejects.toThrow('its checksum is not the stored one')
-  await archives.remove(one)
-  await expect(collect(archives.read(one, { sha256 }))).rejects.toBeInstanceOf(DamagedArchive)
-  expect(await archives.existing()).toEqual([other.backupId])
 })

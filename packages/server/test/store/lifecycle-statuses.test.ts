@@ -81,7 +81,7 @@ test('every stored status is one that the lifecycle names', async () => {
     expect(await database()).toBe('available')
 
     const backup = async () => (await lockBackup(tx, orgId, backupId))?.status
-    await markBackupCompleted(tx, orgId, backupId, 'failed', { bytes: 1, sha256: '', contentBytes: 1 })
+    await markBackupCompleted(tx, orgId, backupId, 'failed', { bytes: 1, sha256: '', keyId: null, contentBytes: 1 })
     expect(await backup()).toBe('failed')
     await markBackupGivenUp(tx, orgId, backupId, 'completed', '')
     expect(await backup()).toBe('completed')

@@ -1,3 +1,5 @@
+import { StepFailure } from '../driver.ts'
+
 /**
  * Named objects on this machine's disk, or in a bucket. Names have parts between slashes, for example
  * `backups/db_…/bak_….tar.zst`. An object is stored completely or not at all.
@@ -26,9 +28,19 @@ export class MissingObject extends Error {
   }
 }
 
+/** The customer reads the message, the operator the cause, which says what to do. */
+export class StoreFailure extends StepFailure {
+  constructor(operatorText: string, options: { cause?: unknown } = {}) {
+    super('The store of backups cannot be used at the moment.', { cause: new Error(operatorText, options) })
+    this.name = 'StoreFailure'
+  }
+}
+
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(\/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$/
 
 /** No part starts with a dot, so no name leads out of a directory. */
+export const isName = (name: string): boolean => name.length <= 500 && namePattern.test(name)
+
 export function checkName(name: string): void {
-  if (name.length > 500 || !namePattern.test(name)) throw new Error(`not a name of an object: ${name}`)
+  if (!isName(name)) throw new Error(`not a name of an object: ${name}`)
 }

@@ -3,14 +3,20 @@ import { basename } from 'node:path'
 import { type BackupId, type DatabaseId, isId } from '../../kernel/ids.ts'
 import { DamagedArchive } from '../driver.ts'
 import { type ArchiveStore, MissingObject, type StoredObject } from './archive-store.ts'
+import { type Encryption, encryptedSuffix } from './encryption.ts'
 
 export type ArchiveOf = { databaseId: DatabaseId; backupId: BackupId }
 
+/** `keyId`: the master key that it is encrypted under, or null. The checksum and length are of the stored bytes. */
+export type StoredArchive = StoredObject & { keyId: string | null }
+
+type Options = { signal?: AbortSignal }
+
 /** The archives of backups, in a store of named objects. */
 export type BackupArchives = {
-  write(of: ArchiveOf, content: AsyncIterable<Uint8Array>, options?: { signal?: AbortSignal }): Promise<StoredObject>
+  write(of: ArchiveOf, content: AsyncIterable<Uint8Array>, options?: Options): Promise<StoredArchive>
   /** Throws `DamagedArchive` at the end if it is not what `write` stored, and at once if there is none. */
-  read(of: ArchiveOf, expected: { sha256: string; signal?: AbortSignal }): AsyncIterable<Uint8Array>
+  read(of: ArchiveOf, expected: Options & { sha256: string }): AsyncIterable<Uint8Array>
   /** Also removes what an interrupted `write` left. */
   remove(of: ArchiveOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
@@ -19,51 +25,79 @@ export type BackupArchives = {
 
 const folder = 'backups/'
 const suffix = '.tar.zst'
-const nameOf = ({ databaseId, backupId }: ArchiveOf) => `${folder}${databaseId}/${backupId}${suffix}`
+const plainName = ({ databaseId, backupId }: ArchiveOf) => `${folder}${databaseId}/${backupId}${suffix}`
+const encryptedName = (of: ArchiveOf) => `${plainName(of)}${encryptedSuffix}`
 /** Archives that were written before they were sorted by database. */
-const oldNameOf = ({ backupId }: ArchiveOf) => `${backupId}${suffix}`
+const oldName = ({ backupId }: ArchiveOf) => `${backupId}${suffix}`
+
+/** Encrypted or not, whatever the setting is now. */
+const namesOf = (of: ArchiveOf) => [encryptedName(of), plainName(of), oldName(of)]
 
 const backupIn = (name: string): BackupId | null => {
   const id = basename(name).split('.')[0]!
   return isId('bak', id) ? id : null
 }
 
-export function createBackupArchives(store: ArchiveStore): BackupArchives {
+type Deps = {
+  /** New archives go here. */
+  store: ArchiveStore
+  /** Where archives were written earlier: the directory, if the store is a bucket now. */
+  olderStores?: readonly ArchiveStore[]
+  encryption: Encryption
+  /** Whether new archives are encrypted. */
+  encrypts: boolean
+}
+
+export function createBackupArchives({ store, olderStores = [], encryption, encrypts }: Deps): BackupArchives {
+  // The directory first: it answers also while the bucket does not.
+  const stores = [...olderStores, store]
+
+  async function find(of: ArchiveOf): Promise<{ in: ArchiveStore; name: string }> {
+    for (const one of stores) {
+      for (const name of namesOf(of)) if ((await one.head(name)) !== null) return { in: one, name }
+    }
+    throw new DamagedArchive('it is missing')
+  }
+
   return {
-    write: (of, content, options) => store.put(nameOf(of), content, options),
+    async write(of, content, options) {
+      if (!encrypts) return { ...(await store.put(plainName(of), content, options)), keyId: null }
+      const name = encryptedName(of)
+      const stored = await store.put(name, encryption.encrypt(name, content), options)
+      return { ...stored, keyId: encryption.currentKeyId }
+    },
     async *read(of, { sha256, signal }) {
-      const options = signal ? { signal } : {}
-      const name = (await store.head(nameOf(of))) ? nameOf(of) : oldNameOf(of)
-      yield* verifyChecksum(reportMissing(store.get(name, options)), sha256)
+      const found = await find(of)
+      const stored = verifyChecksum(found.in.get(found.name, signal ? { signal } : {}), sha256)
+      yield* found.name.endsWith(encryptedSuffix) ? encryption.decrypt(found.name, stored) : stored
     },
     async remove(of) {
-      for (const name of [nameOf(of), oldNameOf(of)]) await store.remove(name)
+      for (const one of stores) for (const name of namesOf(of)) await one.remove(name)
     },
     async existing() {
       const ids = new Set<BackupId | null>()
-      for (const prefix of [folder, 'bak_']) {
-        for await (const { name } of store.list(prefix)) ids.add(backupIn(name))
-        for await (const name of store.unfinished(prefix)) ids.add(backupIn(name))
+      for (const one of stores) {
+        for (const prefix of [folder, 'bak_']) {
+          for await (const { name } of one.list(prefix)) ids.add(backupIn(name))
+          for await (const name of one.unfinished(prefix)) ids.add(backupIn(name))
+        }
       }
       return [...ids].filter((id) => id !== null)
     },
   }
 }
 
-async function* reportMissing(content: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  try {
-    yield* content
-  } catch (error) {
-    throw error instanceof MissingObject ? new DamagedArchive('it is missing', error) : error
-  }
-}
-
 /** Compares at the end: every archive matches its own manifest, only the stored checksum tells two archives apart. */
 async function* verifyChecksum(archive: AsyncIterable<Uint8Array>, sha256: string): AsyncGenerator<Uint8Array> {
   const hash = createHash('sha256')
-  for await (const part of archive) {
-    hash.update(part)
-    yield part
+  try {
+    for await (const part of archive) {
+      hash.update(part)
+      yield part
+    }
+  } catch (error) {
+    // Removed since it was found.
+    throw error instanceof MissingObject ? new DamagedArchive('it is missing', error) : error
   }
   if (hash.digest('hex') !== sha256) throw new DamagedArchive('its checksum is not the stored one')
 }

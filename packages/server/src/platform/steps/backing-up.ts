@@ -4,8 +4,7 @@ import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
 import { publish } from '../../webhooks/publish.ts'
-import type { StoredObject } from '../archive/archive-store.ts'
-import type { ArchiveOf, BackupArchives } from '../archive/backup-archives.ts'
+import type { ArchiveOf, BackupArchives, StoredArchive } from '../archive/backup-archives.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
@@ -72,7 +71,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
 async function verify(
   archives: BackupArchives,
   archive: ArchiveOf,
-  { sha256 }: StoredObject,
+  { sha256 }: StoredArchive,
   signal: AbortSignal,
 ): Promise<number> {
   const receiver = {

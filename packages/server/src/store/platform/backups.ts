@@ -78,11 +78,12 @@ export const markBackupCompleted = async (
   orgId: OrgId,
   id: BackupId,
   status: BackupStatus,
-  archive: { bytes: number; sha256: string; contentBytes: number },
+  archive: { bytes: number; sha256: string; keyId: string | null; contentBytes: number },
 ): Promise<void> => {
   await tx`
     update keyhook.backups
     set status = ${status}, size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
+      key_id = ${archive.keyId},
       bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp()
     where org_id = ${orgId} and id = ${id}`
 }
@@ -140,3 +141,16 @@ export const expiredBackups = (db: Executor, node: string, keep: number) => db<{
       select 1 from keyhook.restores r
       where r.org_id = ranked.org_id and r.backup_id = ranked.id and r.status = 'running'
     )`
+
+/** The master keys that archives are encrypted under. */
+export const archiveKeyIds = async (db: Executor): Promise<string[]> => {
+  const rows = await db<{ id: string }[]>`
+    select distinct key_id as id from keyhook.backups where key_id is not null and status <> 'deleted' order by id`
+  return rows.map((row) => row.id)
+}
+
+export const countArchivesUnder = async (db: Executor, keyIds: readonly string[]): Promise<number> => {
+  const [row] = await db<[{ count: number }]>`
+    select count(*)::int as count from keyhook.backups where key_id = any(${[...keyIds]}::text[]) and status <> 'deleted'`
+  return row.count
+}
