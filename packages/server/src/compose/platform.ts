@@ -32,7 +32,7 @@ const publicHostOf = (config: Config): string => config.databasesPublicHost ?? c
 /** Who makes databases real. Touches nothing before it is asked to. */
 export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriver =>
   createLocalDriver({
-    home: async () => openHome((await nodeOf(config.dataDir)).dataDir),
+    home: async () => openHome((await nodeOf(config.dataDir)).dataDir, config.databasesUids),
     host: config.databasesHost,
     publicHost: publicHostOf(config),
     ports: config.databasesPorts,

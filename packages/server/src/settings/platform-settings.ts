@@ -9,6 +9,14 @@ const portRange = (value: string): { first: number; last: number } => {
   return { first, last }
 }
 
+const uidRange = (value: string): { first: number; last: number } => {
+  const [first = 0, last = 0] = (/^(\d{3,10})-(\d{3,10})$/.exec(value) ?? []).slice(1).map(Number)
+  if (!(first >= 100 && first <= last && last < 2 ** 32 - 2)) {
+    throw new InvalidValue('is not a range of user ids such as 1900000000-1999999999 (100 to 4294967293)')
+  }
+  return { first, last }
+}
+
 const address = (value: string): string => {
   if (!isAddress(value)) throw new InvalidValue('is not an IP address')
   return value
@@ -39,6 +47,11 @@ export const platformSettings = {
     '15432-16431',
     portRange,
     'Ports for the databases of this node, one each.',
+  ),
+  databasesUids: optional(
+    'KEYHOOK_DATABASES_UIDS',
+    uidRange,
+    'As root: user and group ids for the databases of this node, one each, which nobody else has. Unset: 1900000000-1999999999, or 20000-59999 in a container without them.',
   ),
   databasesTls: setting(
     'KEYHOOK_DATABASES_TLS',

@@ -24,7 +24,7 @@ import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { type Home, nodeOf } from '../../src/platform/local/home.ts'
-import { giveInstanceToAccount, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
+import { giveInstanceTo, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
 import { makeMasterKey } from '../../src/startup/master-key-file.ts'
 import { localCertificate } from '../../src/terminal/receive/certificate.ts'
 import { asRoot, startHolder } from '../embedded/support/scratch.ts'
@@ -158,8 +158,8 @@ test.runIf(asRoot)('a change of owner does not follow links', async () => {
   const link = join(folder, 'cluster')
   await symlink(elsewhere, link)
   await giveClusterTo(nobody, link)
-  const home = { path: folder, account: nobody } as Home
-  await giveInstanceToAccount(home, { path: link, cluster: join(link, 'cluster') } as InstanceDirectory)
+  const home = { path: folder, account: nobody, uids: null } as Home
+  await giveInstanceTo(nobody, home, { path: link, cluster: join(link, 'cluster') } as InstanceDirectory)
   const { uid, mode } = await stat(elsewhere)
   expect([uid, mode & 0o777]).toEqual([0, 0o700])
 })

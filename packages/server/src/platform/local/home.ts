@@ -7,9 +7,19 @@ import { directoryId, nameFrom, prepareDataDirectory } from '../../embedded/data
 import { checkOwnership, foreignOwnerOf, giveToDirectoryOwner } from '../../embedded/ownership.ts'
 import { type Account, firstClosedDirectory } from '../../embedded/permissions.ts'
 import { systemClusters } from '../../embedded/system-home.ts'
+import { type UidRange, usableUids } from '../../embedded/uids.ts'
+import { createInstanceUids, type InstanceUids } from './instance-uids.ts'
 
-/** The directory of the instances, and the account and binaries that run them. */
-export type Home = { path: string; account: Account | undefined; binaries: Binaries; version: string }
+/** The directory of the instances, and the accounts and binaries that run them. */
+export type Home = {
+  path: string
+  /** Makes the template, and runs the instances where they have no uids of their own. */
+  account: Account | undefined
+  /** One for each instance, if Keyhook runs as root. */
+  uids: InstanceUids | null
+  binaries: Binaries
+  version: string
+}
 
 /** The id of a node, which is its data directory, and the lock that allows one process at a time to act for it. */
 export async function nodeOf(dataDir: string): Promise<{ node: string; lockName: string; dataDir: string }> {
@@ -20,22 +30,28 @@ export async function nodeOf(dataDir: string): Promise<{ node: string; lockName:
 }
 
 /**
- * In the data directory, unless the account that runs PostgreSQL cannot enter that. The account owns only the clusters and
- * may enter the directories above them, so root never opens a file that the account created. In another user's data
- * directory everything belongs to that user.
+ * In the data directory, unless the accounts that run PostgreSQL cannot enter that. An account owns only its cluster and may
+ * enter the directories above it, so root never opens a file that the account created. In another user's data directory
+ * everything belongs to that user.
  */
-export async function openHome(dataDir: string): Promise<Home> {
+export async function openHome(dataDir: string, wanted: UidRange | null = null): Promise<Home> {
   const native = await installedNative()
   const account = await accountFor(await clusterOwner(dataDir))
-  const binaries = await readyBinaries(native, dataDir, account)
+  const owner = await foreignOwnerOf(dataDir)
+  const range = owner === undefined ? await usableUids(wanted) : null
+  // Nobody in particular: what such a uid can reach, all of the range can.
+  const anyone = range === null ? account : { uid: range.first, gid: range.first }
+  const binaries = await readyBinaries(native, dataDir, anyone)
   const preferred = join(dataDir, 'databases')
-  const reachable = account === undefined || (await firstClosedDirectory(dataDir, account)) === undefined
-  const path = reachable ? preferred : join(await systemClusters(), nameFrom(await directoryId(dataDir), 'databases'))
+  const reachable = anyone === undefined || (await firstClosedDirectory(dataDir, anyone)) === undefined
+  const id = await directoryId(dataDir)
+  const path = reachable ? preferred : join(await systemClusters(), nameFrom(id, 'databases'))
   const created = await mkdir(path, { recursive: true })
-  if (created !== undefined && account?.uid === (await foreignOwnerOf(dataDir))?.uid) await giveToDirectoryOwner(path)
+  if (created !== undefined && account?.uid === owner?.uid) await giveToDirectoryOwner(path)
   await chmod(path, account === undefined ? 0o700 : 0o711)
   if (path !== preferred) await linkTo(path, preferred)
-  return { path, account, binaries, version: await versionOf(binaries) }
+  const uids = range && createInstanceUids({ home: path, seed: nameFrom(id, 'uids'), range })
+  return { path, account, uids, binaries, version: await versionOf(binaries) }
 }
 
 /** For people who look for the databases in the data directory. */

@@ -1,16 +1,20 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { constants, lstat, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory, writeSecret } from '../../embedded/data-directory.ts'
 import { giveClusterTo, giveToDirectoryOwner } from '../../embedded/ownership.ts'
+import type { Account } from '../../embedded/permissions.ts'
+import type { RunAs } from '../../embedded/start-program.ts'
 import { removeTree } from '../../embedded/untrusted-files.ts'
 import { type DatabaseId, isId } from '../../kernel/ids.ts'
 import type { Home } from './home.ts'
+import { runAsOf } from './instance-account.ts'
 
 /*
  * One directory per instance:
  *   <home>/<database id>/cluster        the data directory of PostgreSQL
  *                        port           its TCP port, which never changes
+ *                        uid            of its account, if it has one of its own; never changes
  *                        postgres.log
  *                        pg_hba.conf, server.crt, server.key   written at every start
  *   <home>/<database id>.removed-…      being removed
@@ -35,11 +39,12 @@ const exists = async (path: string): Promise<boolean> =>
 export async function createCluster(
   home: Home,
   { path, cluster }: InstanceDirectory,
-  fill: (staging: string) => Promise<void>,
+  fill: (staging: string, runAs: RunAs) => Promise<void>,
 ): Promise<void> {
   await mkdir(path, { recursive: true })
   await giveToDirectoryOwner(path)
-  await chmod(path, home.account === undefined ? 0o700 : 0o711)
+  const runAs = await runAsOf(home, { path })
+  await openToAccountOnly(home, path, runAs.account)
   for (const name of await readdir(path)) {
     if (name.startsWith('preparing-')) await removeTree(join(path, name))
   }
@@ -47,7 +52,7 @@ export async function createCluster(
   const staging = join(path, `preparing-${randomBytes(6).toString('hex')}`)
   await mkdir(staging, { mode: 0o700 })
   try {
-    await fill(staging)
+    await fill(staging, runAs)
     await rename(staging, cluster)
     await syncDirectory(path)
   } catch (error) {
@@ -57,11 +62,26 @@ export async function createCluster(
 }
 
 /** Gives the cluster to the account that will run it: root may have restored it with a plain copy. */
-export async function giveInstanceToAccount({ account }: Home, { path, cluster }: InstanceDirectory): Promise<void> {
+export async function giveInstanceTo(
+  account: Account | undefined,
+  home: Home,
+  { path, cluster }: InstanceDirectory,
+): Promise<void> {
   // We create no links here, so a link is not followed.
   if (account === undefined || !(await lstat(path)).isDirectory()) return
-  await chmod(path, 0o711)
+  await openToAccountOnly(home, path, account)
   await giveClusterTo(account, cluster)
+}
+
+/** The directory of an instance belongs to us. Its account may enter, by its group if it has one of its own, and no other. */
+async function openToAccountOnly(home: Home, path: string, account: Account | undefined): Promise<void> {
+  const directory = await open(path, constants.O_DIRECTORY | constants.O_NOFOLLOW)
+  try {
+    if (account && home.uids) await directory.chown(0, account.gid)
+    await directory.chmod(account === undefined ? 0o700 : home.uids ? 0o710 : 0o711)
+  } finally {
+    await directory.close()
+  }
 }
 
 export const hasCluster = ({ cluster }: InstanceDirectory): Promise<boolean> => exists(join(cluster, 'PG_VERSION'))

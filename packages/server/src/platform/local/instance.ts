@@ -6,7 +6,7 @@ import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { Certificate } from '../tls/issue-certificate.ts'
 import type { Home } from './home.ts'
 import { runAsOf } from './instance-account.ts'
-import { giveInstanceToAccount, type InstanceDirectory } from './instance-directory.ts'
+import { giveInstanceTo, type InstanceDirectory } from './instance-directory.ts'
 import { type InstanceTls, writeCertificate, writeServerFiles } from './instance-files.ts'
 import { instanceSettings } from './instance-settings.ts'
 
@@ -67,8 +67,8 @@ export function runInstance(options: InstanceOptions): Instance {
       fastShutdownMsMax: orphanShutdownMsMax,
     })
     if (orphan === 'elsewhere') throw new Error(`${directory.cluster} is in use by a process outside of this machine`)
-    await giveInstanceToAccount(home, directory)
     const runAs = await runAsOf(home, directory)
+    await giveInstanceTo(runAs.account, home, directory)
     const files = await writeServerFiles(directory.path, { account: runAs.account, tls: await options.tls() })
     stopping.signal.throwIfAborted()
     current = await startPostmaster({

@@ -2,9 +2,11 @@ import { chown } from 'node:fs/promises'
 import { isStatementTimeout } from '../../db/database.ts'
 import { syncCluster } from '../../embedded/cluster.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
+import { giveClusterTo } from '../../embedded/ownership.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
 import { runTool } from '../../embedded/tool.ts'
+import { endProcessesOf } from '../../embedded/uids.ts'
 import { NotAClusterFile, untrustedTree } from '../../embedded/untrusted-files.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
@@ -132,9 +134,9 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     async provision(id, { passwordVerifier, signal }) {
       const { home, template, ports } = await parts()
       const directory = instanceDirectory(home, id)
-      await createCluster(home, directory, async (staging) => {
+      await createCluster(home, directory, async (staging, runAs) => {
         traceStep('provision.copying', id)
-        await copyTemplate(home, await template.path(), staging, await runAsOf(home, directory))
+        await copyTemplate(home, await template.path(), staging, runAs)
       })
       signal.throwIfAborted()
       traceStep('provision.starting', id)
@@ -149,8 +151,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       const { home, ports } = await parts()
       const directory = instanceDirectory(home, id)
       traceStep('restore.unpacking', id)
-      await createCluster(home, directory, async (staging) => {
-        const runAs = await runAsOf(home, directory)
+      await createCluster(home, directory, async (staging, runAs) => {
         await unpack(home, runAs, archive, staging, { onProgress, signal })
       })
       signal.throwIfAborted()
@@ -194,11 +195,14 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       // The files are deleted next, and a session could delay a fast shutdown for ever.
       await halt(id, { immediate: true })
       const directory = instanceDirectory(home, id)
+      const account = await home.uids?.accountOf(directory.path)
       if (await hasCluster(directory)) {
         const port = await readPort(directory.path)
         const socket = socketNameOf(port ?? options.ports.first)
         await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
       }
+      // A program that somebody started in the account would go on, and could have the uid of a later instance.
+      if (account) await endProcessesOf(account)
       traceStep('remove.deleting_files', id)
       await removeDirectory(home, id)
     },
@@ -246,12 +250,17 @@ async function open(options: LocalDriverOptions, signal: AbortSignal) {
   }
 }
 
-/** With `cp`, as the account that will own the copy: it shares blocks if the file system can, and leaves our event loop free. */
+/**
+ * With `cp`: it shares blocks if the file system can, and leaves our event loop free. As root where the template is root's, so
+ * that no instance can read or change it.
+ */
 async function copyTemplate(home: Home, template: string, staging: string, runAs: RunAs): Promise<void> {
   const { account } = runAs
-  if (account) await chown(staging, account.uid, account.gid)
+  if (account && !home.uids) await chown(staging, account.uid, account.gid)
   const share = process.platform === 'darwin' ? ['-c'] : []
   // Not join(), which would drop the dot that means "the contents of".
-  await runTool('cp', ['-R', '-p', ...share, `${template}/.`, staging], runAs)
+  const args = ['-R', '-p', ...share, `${template}/.`, staging]
+  await runTool('cp', args, home.uids ? { account: undefined } : runAs)
+  if (account) await giveClusterTo(account, staging)
   await syncCluster(staging, { binaries: home.binaries, ...runAs })
 }

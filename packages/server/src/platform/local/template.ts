@@ -5,6 +5,8 @@ import { ownerDatabase, ownerRole } from '../../domain/database.ts'
 import { runInitdb, singleUser, syncCluster } from '../../embedded/cluster.ts'
 import { syncDirectory } from '../../embedded/data-directory.ts'
 import { giveClusterTo } from '../../embedded/ownership.ts'
+import type { Account } from '../../embedded/permissions.ts'
+import { removeTree } from '../../embedded/untrusted-files.ts'
 import { traceStep } from '../steps/trace-step.ts'
 import type { Home } from './home.ts'
 
@@ -35,11 +37,14 @@ async function ensure(home: Home, signal: AbortSignal): Promise<string> {
   if (!(await stat(path).catch(() => undefined))) {
     await removeTemplates(home.path, (name) => /\.preparing-/.test(name))
     await create(path, home, signal)
-  } else if (home.account) await giveClusterTo(home.account, path)
+  } else if (home.account) await giveClusterTo(ownerOf(home, home.account), path)
   // Databases are copies and do not need old templates. An error here must not fail the new one.
   await removeTemplates(home.path, (name) => name !== basename(path)).catch(() => {})
   return path
 }
+
+/** Root, where each instance has an account of its own: no account may change what others are copied from. */
+const ownerOf = (home: Home, account: Account): Account => (home.uids === null ? account : { uid: 0, gid: 0 })
 
 async function create(path: string, home: Home, signal: AbortSignal): Promise<void> {
   traceStep('template.creating', path)
@@ -53,6 +58,7 @@ async function create(path: string, home: Home, signal: AbortSignal): Promise<vo
     await runInitdb(cluster, ['--auth=reject'], tool)
     await singleUser(cluster, contents, { ...tool, fsync: false })
     await syncCluster(cluster, tool)
+    if (account) await giveClusterTo(ownerOf(home, account), cluster)
     await rename(cluster, path)
     await syncDirectory(home.path)
   } finally {
@@ -64,6 +70,6 @@ async function create(path: string, home: Home, signal: AbortSignal): Promise<vo
 /** Removes templates of killed attempts and of other builds. The lock of the data directory makes sure that none is in use. */
 async function removeTemplates(home: string, isObsolete: (name: string) => boolean): Promise<void> {
   for (const name of await readdir(home)) {
-    if (name.startsWith('template-') && isObsolete(name)) await rm(join(home, name), { recursive: true, force: true })
+    if (name.startsWith('template-') && isObsolete(name)) await removeTree(join(home, name))
   }
 }
