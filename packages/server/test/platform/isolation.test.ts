@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, readdir, readFile, readlink, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
+import { glob, mkdir, readdir, readFile, readlink, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
@@ -132,6 +132,24 @@ asAttacker(`the account of an instance reaches no socket and no process of other
   expect(await attack(`process.kill(${pid}, 0)`)).toBe('DONE')
 })
 
+asAttacker(`no pg_hba.conf says trust, and only Keyhook's own user gets in as superuser ${suffix}`, async () => {
+  const rules = await Array.fromAsync(glob(`${dataDir}/**/pg_hba.conf`))
+  expect(rules.length).toBeGreaterThan(3)
+  for (const path of rules) {
+    const lines = (await readFile(path, 'utf8')).split('\n').filter((line) => !line.startsWith('#'))
+    expect(lines.join('\n'), path).not.toMatch(/\btrust\b/)
+  }
+  // Through its own socket, which the account can reach.
+  const port = (await readFile(at(attacker, 'port'), 'utf8')).trim()
+  const startup = `const text = Buffer.from('user\\0keyhook\\0database\\0postgres\\0\\0'), head = Buffer.alloc(8)
+    head.writeInt32BE(8 + text.length, 0); head.writeInt32BE(196608, 4)
+    return new Promise((done, fail) => {
+      const socket = net.connect(${JSON.stringify(at(attacker, 'cluster', `.s.PGSQL.${port}`))}, () => socket.write(Buffer.concat([head, text])))
+      socket.on('data', (answer) => { done(String.fromCharCode(answer[0]) + answer.toString().replace(/[^ -~]/g, ' ')); socket.destroy() }).on('error', fail)
+    })`
+  expect(await attack(startup)).toContain('Peer authentication failed')
+})
+
 asAttacker(`PostgreSQL inherits no environment and no open file of Keyhook ${suffix}`, async () => {
   for (const cluster of [at(attacker, 'cluster'), join(dataDir, 'postgres')]) {
     const { pid } = (await readLockFile(cluster))!
@@ -154,13 +172,17 @@ asAttacker(`a link to the master key is neither backed up nor followed ${suffix}
   const key = await readFile(masterKeyPath(dataDir))
   const history = at(attacker, 'cluster/pg_wal/00000002.history')
   /** The contents of every file of a backup. */
-  const backUp = async () => {
+  const backUp = async (): Promise<Buffer> => {
     const contents: Buffer[] = []
     await readArchive(driver.backup(attacker, { onProgress() {}, signal }), {
       async directory() {},
       async file(_path, body) {
         contents.push(Buffer.concat(await Array.fromAsync(body)))
       },
+    }).catch(async (error: Error) => {
+      // The session of a failed backup, and with it its slot, ends a moment later.
+      if (!error.message.includes('already exists')) throw error
+      contents.push(await backUp())
     })
     return Buffer.concat(contents)
   }

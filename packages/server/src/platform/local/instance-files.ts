@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { open, rename, rm } from 'node:fs/promises'
+import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { ownerDatabase, ownerRole } from '../../domain/database.ts'
 import { superuser } from '../../embedded/cluster.ts'
@@ -18,12 +19,14 @@ export async function writeServerFiles(
   directory: string,
   { account, tls }: { account: Account | undefined; tls: InstanceTls },
 ): Promise<Readonly<Record<string, string>>> {
-  const rules = join(directory, 'pg_hba.conf')
+  const [rules, names] = [join(directory, 'pg_hba.conf'), join(directory, 'pg_ident.conf')]
   await replaceFile(rules, accessRules(tls), { mode: 0o644, owner: undefined })
-  if (tls === null) return { hba_file: rules, ssl: 'off' }
+  await replaceFile(names, namesOf(userInfo().username), { mode: 0o644, owner: undefined })
+  const access = { hba_file: rules, ident_file: names }
+  if (tls === null) return { ...access, ssl: 'off' }
   await writeCertificate(directory, { account, certificate: tls.certificate })
   return {
-    hba_file: rules,
+    ...access,
     ssl: 'on',
     ssl_cert_file: join(directory, 'server.crt'),
     ssl_key_file: join(directory, 'server.key'),
@@ -42,12 +45,16 @@ export async function writeCertificate(
 }
 
 /**
- * The superuser connects only through the socket, in a directory that only its owner can enter. The owner connects only over
- * TCP, with the password, to the one database. PostgreSQL rejects everything else.
+ * The superuser connects only through the socket, and only from a process of the user that Keyhook runs as: the kernel tells
+ * PostgreSQL who that is. The owner connects only over TCP, with the password, to the one database. PostgreSQL rejects
+ * everything else.
  */
-const accessRules = (tls: InstanceTls): string => `local all ${superuser} trust
+const accessRules = (tls: InstanceTls): string => `local all ${superuser} peer map=${superuser}
 ${tls?.accept === 'encrypted' ? 'hostssl' : 'host'} ${ownerDatabase} ${ownerRole} all scram-sha-256
 `
+
+/** Which user of the operating system may connect as which role. */
+const namesOf = (user: string): string => `${superuser} "${user.replaceAll('"', '""')}" ${superuser}\n`
 
 /** A reader sees the old file or the new one. */
 async function replaceFile(
