@@ -24,6 +24,7 @@ const longFiles = [
   'platform/local-driver.test.ts',
   'platform/nodes.test.ts',
   'platform/ownership.test.ts',
+  'platform/silent-clients.test.ts',
   'store/lost-connections.test.ts',
   'terminal/listen-crash.test.ts',
   'webhooks/clock-set-back.test.ts',

@@ -30,6 +30,9 @@ export const databaseWasDeleted = 'The database was deleted.'
 export const ownerRole = 'app'
 export const ownerDatabase = 'app'
 
+/** Most sessions of the role, in all. It cannot raise its own limit. */
+export const ownerConnectionsMax = 55
+
 /** 190 random bits. */
 export const mintDatabasePassword = (): string => randomBase62(32)
 

@@ -14,6 +14,7 @@ const oldChildrenMsMax = 15_000
 const fastShutdownMsMax = 60_000
 
 export type Postmaster = {
+  pid: number | undefined
   socketDirectory: string
   /** Reads its settings, access rules and certificate again. Sessions go on. */
   reload(): void
@@ -154,6 +155,7 @@ function supervise(
   }
   return {
     socketDirectory: rest.socketDirectory,
+    pid: server.child.pid,
     reload: () => server.signal('SIGHUP'),
     stop({ immediate = false } = {}) {
       stopping ??= stop()

@@ -1,7 +1,7 @@
 import { connect as open } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, type Database, isOutOfConnections } from '../../db/database.ts'
-import { ownerRole } from '../../domain/database.ts'
+import { ownerConnectionsMax, ownerRole } from '../../domain/database.ts'
 import { isScramVerifier } from '../../domain/scram.ts'
 import { retryUntilAccepted } from '../../kernel/retry.ts'
 import { StepFailure } from '../driver.ts'
@@ -63,7 +63,9 @@ export async function setOwnerPassword(control: Control, passwordVerifier: strin
   if (!isScramVerifier(passwordVerifier)) throw new Error('not a SCRAM verifier')
   const { sql, close } = await openControl(control, { name: 'keyhook platform', signal })
   try {
-    await sql.unsafe(`alter role ${ownerRole} login password '${passwordVerifier}'`)
+    await sql.unsafe(
+      `alter role ${ownerRole} login connection limit ${ownerConnectionsMax} password '${passwordVerifier}'`,
+    )
   } catch (error) {
     signal.throwIfAborted()
     throw error

@@ -3,7 +3,8 @@
  * what PostgreSQL lets them change for a session or a role.
  */
 const shared: Readonly<Record<string, string>> = {
-  max_connections: '60',
+  // More than the customer's role may have (`ownerConnectionsMax`): a client that has not logged in takes one as well.
+  max_connections: '200',
   superuser_reserved_connections: '5',
   shared_buffers: '32MB',
   effective_cache_size: '256MB',
@@ -22,7 +23,7 @@ const shared: Readonly<Record<string, string>> = {
   // The reasons of a failed start are FATAL or PANIC. With LOG, any client could write gigabytes.
   log_min_messages: 'fatal',
   password_encryption: 'scram-sha-256',
-  // A client without a password may keep one of few connections for so long.
+  // A client without a password may keep a connection for so long.
   authentication_timeout: '10s',
   // A client that disappeared would keep its locks and its connection for hours.
   tcp_keepalives_idle: '60',

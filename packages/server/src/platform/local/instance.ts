@@ -25,6 +25,8 @@ export type Instance = {
   ready: Promise<void>
   /** Throws while it is not running. */
   control(): Control
+  /** Of its server; undefined while it is not running. */
+  pid(): number | undefined
   /** Shows another certificate from now on; sessions go on. */
   renewCertificate(certificate: Certificate): Promise<void>
   /** `immediate` does not wait for sessions. */
@@ -40,6 +42,7 @@ export type InstanceOptions = {
   port: number
   /** Asked at every start. */
   tls: () => Promise<InstanceTls>
+  settings?: Readonly<Record<string, string>> | undefined
   onEvent: (event: InstanceEvent) => void
 }
 
@@ -48,6 +51,7 @@ export type InstanceEvent =
   | { kind: 'restart_failed'; why: string; restartInMs: number }
   | { kind: 'restarted' }
   | { kind: 'orphan'; note: string }
+  | { kind: 'pending_connections_ended'; count: number }
 
 /**
  * Runs one server and restarts it with a growing backoff if it ends by itself. An orphan of a killed process is stopped
@@ -76,7 +80,7 @@ export function runInstance(options: InstanceOptions): Instance {
       cluster: directory.cluster,
       binaries: home.binaries,
       ...runAs,
-      settings: { ...instanceSettings({ id, host, port }), ...files },
+      settings: { ...instanceSettings({ id, host, port }), ...files, ...options.settings },
       note: () => {},
       onExit,
       signal: immediately.signal,
@@ -128,6 +132,7 @@ export function runInstance(options: InstanceOptions): Instance {
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
     },
+    pid: () => current?.pid,
     async renewCertificate(certificate) {
       const { account } = await runAsOf(options.home, options.directory)
       await writeCertificate(options.directory.path, { account, certificate })

@@ -32,6 +32,7 @@ import type { InstanceTls } from './instance-files.ts'
 import { createPorts, type PortRange } from './ports.ts'
 import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
+import { watchPending } from './watch-pending.ts'
 
 export type LocalDriverOptions = {
   /** Called on first use, so that an installation without databases has no cost. */
@@ -45,6 +46,8 @@ export type LocalDriverOptions = {
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
   onCertificateProblem?: (error: unknown) => void
   certificateCheckMs?: number
+  /** Settings of PostgreSQL instead of the usual ones. */
+  settings?: Readonly<Record<string, string>>
   /** Limit for each statement of a backup. */
   backupStatementMsMax?: number
 }
@@ -82,10 +85,15 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
   }
 
+  const pending = watchPending({
+    servers: () => running,
+    onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
+  })
+
   function launch(home: Home, id: DatabaseId, port: number, host: string | null): Instance {
     const directory = instanceDirectory(home, id)
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
-    const instance = runInstance({ home, id, directory, host, port, tls, onEvent })
+    const instance = runInstance({ home, id, directory, host, port, tls, settings: options.settings, onEvent })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
@@ -222,6 +230,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     async close() {
       closing.abort()
       certificates.close()
+      pending.close()
       await preparing?.catch(() => {})
       await Promise.all([...running.keys()].map((id) => halt(id)))
     },
