@@ -13,6 +13,12 @@ const start = createRoute({
   component: lazyRouteComponent(() => import('./pages/start-page.tsx'), 'StartPage'),
 })
 
+const authorize = createRoute({
+  getParentRoute: () => root,
+  path: 'authorize',
+  component: lazyRouteComponent(() => import('./pages/authorize-page.tsx'), 'AuthorizePage'),
+})
+
 const organization = createRoute({ getParentRoute: () => root, path: '$orgId', component: OrganizationLayout })
 const inOrganization = { getParentRoute: () => organization }
 
@@ -125,6 +131,7 @@ const operatorTokens = createRoute({
 
 const routeTree = root.addChildren([
   start,
+  authorize,
   operator.addChildren([operatorOverview, operatorOrganizations, operatorUsers, operatorTokens]),
   organization.addChildren([
     home,

@@ -119,6 +119,15 @@ create table keyhook.console_sessions (
 );
 create index console_sessions_user on keyhook.console_sessions (user_id);
 
+-- Codes that a terminal exchanges for a login token once, after a person has confirmed it in the console.
+create table keyhook.console_codes (
+  code_hash  bytea primary key check (length(code_hash) = 32),
+  session_id text collate "C" not null references keyhook.console_sessions on delete cascade,
+  -- SHA-256 of the verifier, which only the terminal has.
+  challenge  bytea not null check (length(challenge) = 32),
+  expires_at timestamptz not null
+);
+
 -- Links that sign in to the console once.
 create table keyhook.console_links (
   secret_hash bytea primary key check (length(secret_hash) = 32),

@@ -58,6 +58,14 @@ export const fetchInvitation = (invitation: string): Promise<{ organization: str
 export const acceptInvitation = (invitation: string): Promise<{ organization_id: string }> =>
   call('POST', '/invitation', { invitation })
 
+/** Where to sign in at the OpenID issuer. `returnTo` is shown afterwards, with its query and its fragment. */
+export const startSingleSignOn = async (returnTo: string): Promise<string> =>
+  (await call<{ url: string }>('POST', '/login', { return_to: returnTo })).url
+
+/** Lets a program on this machine log in. The answer is its address, with a code. */
+export const authorizeTerminal = async (request: { challenge: string; state: string; port: number }): Promise<string> =>
+  (await call<{ redirect: string }>('POST', '/authorizations', request)).redirect
+
 /** Whether people sign in with an OpenID Connect issuer. */
 export const fetchSignInWay = (): Promise<{ openid: boolean }> => call('GET', '/config.json')
 

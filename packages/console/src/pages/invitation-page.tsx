@@ -3,9 +3,10 @@ import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { basePath } from '../address.ts'
 import { queryClient, sessionQuery } from '../api/client.ts'
-import { acceptInvitation, fetchInvitation } from '../api/session.ts'
+import { acceptInvitation, fetchInvitation, fetchSignInWay } from '../api/session.ts'
 import { Button } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
+import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
 
 /** In the fragment, which browsers send to nobody. Removed from the address, so that a copied address does not contain it. */
@@ -19,7 +20,10 @@ export default function InvitationPage() {
     queryFn: () => fetchInvitation(secret),
     staleTime: Number.POSITIVE_INFINITY,
   })
-  const session = useQuery({ ...sessionQuery, refetchInterval: false }).data
+  const { data: session, isPending } = useQuery({ ...sessionQuery, refetchInterval: false })
+  const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
+  // With an OpenID issuer an invitation creates no user.
+  const mustSignIn = way.data?.openid === true && !isPending && session === undefined
   const accept = useMutation({
     mutationFn: () => acceptInvitation(secret),
     onSuccess: async ({ organization_id: orgId }) => {
@@ -42,7 +46,13 @@ export default function InvitationPage() {
           </p>
         )}
         {error !== null && <Notice kind="danger">{explain(error)}</Notice>}
-        {invitation.data && (
+        {invitation.data && mustSignIn && (
+          <>
+            <p className="muted">Sign in first. You come back to this invitation.</p>
+            <SingleSignOn returnTo={`invitation#${secret}`} />
+          </>
+        )}
+        {invitation.data && !mustSignIn && (
           <Button look="primary" busy={accept.isPending} onClick={() => accept.mutate()}>
             Accept invitation
           </Button>

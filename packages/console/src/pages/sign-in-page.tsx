@@ -1,11 +1,12 @@
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
-import { basePath, consolePath } from '../address.ts'
+import { basePath } from '../address.ts'
 import { queryClient, sessionQuery } from '../api/client.ts'
 import { fetchSignInWay, signIn } from '../api/session.ts'
 import { Code } from '../components/code.tsx'
 import { Notice } from '../components/notice.tsx'
+import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
 
 /** The secret of a one-time link is in the fragment, which browsers send to nobody. */
@@ -50,6 +51,10 @@ function exchange(text: string): Promise<void> {
   return exchanged
 }
 
+/** The page that somebody wanted to see, who has to sign in first. */
+const pageShown = (): string =>
+  location.pathname === `${basePath}/sign-in` ? '' : location.pathname.slice(basePath.length + 1) + location.search
+
 function Ways() {
   const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
   if (way.isPending) return null
@@ -57,9 +62,7 @@ function Ways() {
     return (
       <>
         <p className="muted">Use the account of your organization.</p>
-        <a className="button button-primary" href={consolePath('/login')}>
-          Continue with single sign-on
-        </a>
+        <SingleSignOn returnTo={pageShown()} />
       </>
     )
   }

@@ -1,5 +1,6 @@
 import { createClient, KeyhookError, type Organization } from '@keyhook/client'
 import type { Command } from 'commander'
+import { logInWithBrowser } from './browser-login.ts'
 import { examples } from './examples.ts'
 import { createOutput, UsageError } from './output.ts'
 import { configFile, profileName, readProfiles, writeProfiles } from './profiles.ts'
@@ -11,7 +12,7 @@ import { describeToken, type TokenFacts } from './token-facts.ts'
 /** Where `npm start` listens. */
 const defaultUrl = 'http://127.0.0.1:8080'
 
-type LoginOptions = { url?: string; org?: string; profile?: string; tokenStdin?: true; json?: boolean }
+type LoginOptions = { url?: string; org?: string; profile?: string; tokenStdin?: true; browser?: true; json?: boolean }
 
 export function addLoginCommands(program: Command): void {
   program
@@ -19,6 +20,7 @@ export function addLoginCommands(program: Command): void {
     .addHelpText(
       ...examples(
         'npx keyhook login --url https://keyhook.example.com',
+        'npx keyhook login --browser --url https://keyhook.example.com',
         'npx keyhook token issue --user usr_… | npx keyhook login --token-stdin',
         'npx keyhook login --profile staging --url https://staging.example.com',
       ),
@@ -26,6 +28,7 @@ export function addLoginCommands(program: Command): void {
     .option('--url <url>', `Address of the server (KEYHOOK_URL, or ${defaultUrl})`)
     .option('--org <org>', 'Organization to use, if you are in several')
     .option('--profile <name>', 'Store it under this name; without it, "default"')
+    .option('--browser', 'Sign in with the web console instead of pasting a token')
     .option('--token-stdin', 'Read the token from standard input instead of asking')
     .option('--json', 'Print one line of JSON')
     .action(login)
@@ -61,7 +64,7 @@ async function login(options: LoginOptions): Promise<void> {
   checkUrl('--url', url)
   const name = profileName(options.profile ?? 'default')
   const stored = await readProfiles()
-  const token = await readToken(options)
+  const token = await readToken(url, options)
   const facts = describeToken(token)
   if (facts.expires_at !== null && Date.parse(facts.expires_at) < Date.now())
     throw new UsageError(`This login token expired at ${facts.expires_at}. Get a new one from your operator.`)
@@ -94,10 +97,15 @@ function choose(organizations: readonly Organization[], wanted: string | undefin
   throw new UsageError(`--org: ${JSON.stringify(wanted)} is not one of your organizations.${known}`)
 }
 
-async function readToken({ tokenStdin }: LoginOptions): Promise<string> {
+async function readToken(url: string, { tokenStdin, browser }: LoginOptions): Promise<string> {
+  if (browser && tokenStdin) throw new UsageError('--browser and --token-stdin exclude each other')
+  if (browser) return logInWithBrowser(url)
   const given = process.env.KEYHOOK_TOKEN?.trim()
   if (given && !tokenStdin) return checkToken(given)
-  if (!tokenStdin && canAsk()) return checkToken(await askSecret('API key or login token (not shown): '))
+  if (!tokenStdin && canAsk()) {
+    const answer = await askSecret('API key or login token (not shown); just Enter to use the browser: ')
+    return answer === '' ? logInWithBrowser(url) : checkToken(answer)
+  }
   return checkToken(await readInput())
 }
 
@@ -119,7 +127,9 @@ async function logout(options: { profile?: string; json?: boolean }): Promise<vo
   const { [name]: removed, ...rest } = profiles
   const next = name === current ? (Object.keys(rest)[0] ?? 'default') : current
   await writeProfiles({ current: next, profiles: rest })
-  const text = `Logged out of ${removed!.url}. The token itself is still valid: "keyhook keys revoke" ends an API key.`
+  const isKey = describeToken(removed!.token).kind === 'api_key'
+  const end = isKey ? '"keyhook keys revoke" ends an API key.' : 'one from the browser ends when you sign out there.'
+  const text = `Logged out of ${removed!.url}. The token itself is still valid: ${end}`
   createOutput(options.json ?? false).result({ profile: name, url: removed!.url }, text)
 }
 

@@ -55,13 +55,18 @@ async function visit(url: URL, jar: Jar): Promise<Response> {
 /** Up to the callback, which is not sent yet. */
 async function logIn(ours: Jar): Promise<{ first: Response; callback: URL }> {
   const first = await visit(new URL(`${api.url}/console/login`), ours)
+  return { first, callback: await throughIssuer(first.headers.get('location')!) }
+}
+
+/** The person logs in at the issuer. Returns the callback. */
+async function throughIssuer(start: string): Promise<URL> {
   const theirs: Jar = new Map()
-  let url = new URL(first.headers.get('location')!)
+  let url = new URL(start)
   while (!url.href.startsWith(`${consoleUrl}/`)) {
     const response = await visit(url, theirs)
     url = new URL(response.headers.get('location') ?? `${consoleUrl}/stopped?${await response.text()}`, url)
   }
-  return { first, callback: new URL(`${api.url}/console/callback${url.search}`) }
+  return new URL(`${api.url}/console/callback${url.search}`)
 }
 
 test('a person signs in with the code flow: PKCE, state, nonce, and a cookie for https only', async () => {
@@ -117,6 +122,46 @@ test.each<[what: string, change: (callback: URL, ours: Jar) => void]>([
   const done = await visit(callback, ours)
   expect([done.status, done.headers.get('location')]).toEqual([302, 'sign-in?error=refused'])
   expect([...ours.keys()]).toEqual([])
+})
+
+/** As a page does it that wants to be shown again. */
+const askToReturn = (returnTo: unknown, origin = new URL(consoleUrl).origin) =>
+  fetch(`${api.url}/console/login`, {
+    method: 'POST',
+    headers: { origin, 'content-type': 'application/json' },
+    body: JSON.stringify({ return_to: returnTo }),
+  })
+
+test.each([
+  `invitation#${'s'.repeat(43)}`,
+  'authorize?port=40000&challenge=abc&state=x-y_z&machine=laptop',
+  'org_01m7n2bk0jfqevvcnkz350c026/deliveries?status=%22failed%22',
+])('the page that asked is shown again after the login, with its secret: %s', async (returnTo) => {
+  const asked = await askToReturn(returnTo)
+  const ours: Jar = new Map()
+  const [, name, value] = /^([^=]+)=([^;]*)/.exec(asked.headers.get('set-cookie')!)!
+  ours.set(name!, value!)
+  const { url } = (await asked.json()) as { url: string }
+  // Neither the issuer nor a log of a server sees it.
+  expect(url).not.toContain('s'.repeat(43))
+  expect(asked.headers.get('set-cookie')).not.toContain('s'.repeat(43))
+  const done = await visit(await throughIssuer(url), ours)
+  expect([done.status, done.headers.get('location')]).toEqual([302, `./${returnTo}`])
+  expect([...ours.keys()]).toEqual(['keyhook_console'])
+})
+
+test('no other place than a page of the console is accepted to return to, and no other site may ask', async () => {
+  for (const place of [
+    ...['https://evil.example', '//evil.example', '/\\\\evil.example', '\\evil.example', 'javascript:alert(1)'],
+    ...['../admin', './/evil.example', 'a/../../b', 'x\r\nSet-Cookie: a=b', 'x?\u00e9', '', null, 'x'.repeat(501)],
+  ]) {
+    const reply = await askToReturn(place)
+    expect([place, reply.status, reply.headers.get('set-cookie')]).toEqual([place, 422, null])
+  }
+  for (const origin of ['https://evil.example', 'null']) {
+    const reply = await askToReturn('authorize', origin)
+    expect([reply.status, reply.headers.get('set-cookie')]).toEqual([403, null])
+  }
 })
 
 test('a person who is no user here is told so', async () => {

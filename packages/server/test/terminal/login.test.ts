@@ -146,7 +146,7 @@ test('a token that is typed at the prompt is not shown', async () => {
   child.stdout.setEncoding('utf8').on('data', (chunk) => {
     shown += chunk
   })
-  await expect.poll(() => shown).toContain('(not shown): ')
+  await expect.poll(() => shown).toContain('use the browser: ')
   child.stdin.write(`${key.api_key}\r`)
   await expect.poll(() => shown).toContain('Logged in')
   expect(shown).not.toContain(key.api_key)

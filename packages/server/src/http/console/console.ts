@@ -15,6 +15,7 @@ import {
   useSession,
 } from '../../store/console-sessions.ts'
 import { clientAddress } from '../request-log.ts'
+import { addAuthorization } from './authorization.ts'
 import { checkOrigin, clearSession, sessionSecret, setSession } from './cookie.ts'
 import { linkInvalid, sessionRequired } from './faults.ts'
 import { addConsoleFiles } from './files.ts'
@@ -142,6 +143,8 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     return reply.send({ organization_id: accepted.orgId })
   })
 
+  addAuthorization(app, deps)
+
   app.get('/console/config.json', async (_request, reply) => reply.send({ openid: deps.openId !== null }))
   if (deps.openId !== null) {
     const { client, userOf } = deps.openId
@@ -149,6 +152,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       client,
       masterKeys: deps.masterKeys,
       secure: isHttps(publicUrl ?? ''),
+      checkOrigin: (request) => checkOrigin(request, publicUrl),
       userOf: (person, request) => userOf(person, clientAddress(request)),
       async signIn(request, reply, userId) {
         const secret = await db.begin((tx) => openSession(tx, userId, sessionSecret(request)))
