@@ -25,6 +25,7 @@ const longFiles = [
   'platform/nodes.test.ts',
   'platform/ownership.test.ts',
   'platform/silent-clients.test.ts',
+  'platform/storage-limits.test.ts',
   'store/lost-connections.test.ts',
   'terminal/listen-crash.test.ts',
   'webhooks/clock-set-back.test.ts',

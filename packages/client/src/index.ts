@@ -11,7 +11,13 @@ export {
 export type { List, Page, PageOptions } from './list.ts'
 export type { AuditAction, AuditEntry, AuditFilter } from './resources/audit.ts'
 export type { Backup, BackupSchedule } from './resources/backups.ts'
-export type { CreatedDatabase, Database, NewDatabase, RepeatedDatabase } from './resources/databases.ts'
+export type {
+  CreatedDatabase,
+  Database,
+  DatabaseStorage,
+  NewDatabase,
+  RepeatedDatabase,
+} from './resources/databases.ts'
 export type {
   AttemptStatus,
   Delivery,

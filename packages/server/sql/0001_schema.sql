@@ -505,6 +505,8 @@ create table keyhook.databases (
   -- Its own backup schedule; null: the operator's.
   backup_every_hours integer check (backup_every_hours > 0),
   backups_kept      integer check (backups_kept > 0),
+  -- Null: the limit of its node's settings.
+  storage_limit_bytes bigint check (storage_limit_bytes > 0),
   created_by        text collate "C" not null references keyhook.users,
   created_at        timestamptz not null default now(),
   deleted_at        timestamptz,
@@ -515,6 +517,19 @@ create table keyhook.databases (
 );
 create index databases_existing on keyhook.databases (org_id, id) where status <> 'deleted';
 create index databases_of_node on keyhook.databases (node, id) where status <> 'deleted';
+
+-- What a node measured of each of its databases. Written by the node only, and often: nothing else is in the row.
+create table keyhook.database_figures (
+  org_id              text collate "C" not null,
+  database_id         text collate "C" not null,
+  storage_used_bytes  bigint not null,
+  storage_limit_bytes bigint not null,
+  storage_state       text not null check (storage_state in ('normal', 'read_only', 'stopped')),
+  storage_message     text,
+  measured_at         timestamptz not null,
+  primary key (org_id, database_id),
+  foreign key (org_id, database_id) references keyhook.databases
+) with (fillfactor = 50);
 
 -- Backups, requested or scheduled.
 create table keyhook.backups (
@@ -574,6 +589,8 @@ create table keyhook.database_usage (
   database_id text collate "C" not null,
   started_at  timestamptz not null,
   ended_at    timestamptz,
+  -- Bytes on disk, summed over the seconds that they were there.
+  storage_byte_seconds bigint not null default 0,
   primary key (org_id, database_id),
   foreign key (org_id, database_id) references keyhook.databases,
   check (ended_at is null or ended_at >= started_at)

@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { StorageReport } from './domain/storage.ts'
 import type { DispatchObserver } from './webhooks/engine/types.ts'
 
 /** Metrics for operators. No label has an organization or webhook id: their number is unbounded. */
@@ -59,21 +60,44 @@ export function createMetrics() {
     },
   }
 
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(read())
+      },
+    })
+
   return {
     registry,
     observer,
     answered: (status: number) => responses(String(status)),
+    /** The disk with the databases of this node, and what they use of it. */
+    watchStorage(read: () => StorageReport) {
+      const disk = (name: string, help: string, of: (disk: NonNullable<StorageReport['disk']>) => number) =>
+        gauge(`keyhook_disk_${name}`, help, () => {
+          const { disk } = read()
+          return disk === null ? Number.NaN : of(disk)
+        })
+      disk('free_bytes', 'Free space of the disk with the databases.', ({ freeBytes }) => freeBytes)
+      disk('free_files', 'Free inodes of that disk.', ({ freeFiles }) => freeFiles)
+      disk('floor_bytes', 'Free space below which no database may grow.', ({ floorBytes }) => floorBytes)
+      disk('reserve_bytes', "Space that is kept for Keyhook's own PostgreSQL.", ({ reserveBytes }) => reserveBytes)
+      gauge('keyhook_databases_storage_bytes', 'Disk that all databases of this node use.', () => read().usedBytes)
+      new Gauge({
+        name: 'keyhook_databases',
+        help: 'Databases of this node by the state of their storage.',
+        labelNames: ['storage'],
+        registers,
+        collect() {
+          for (const [state, count] of Object.entries(read().states)) this.set({ storage: state }, count)
+        },
+      })
+    },
     /** Gauges are read from the engine when metrics are collected. */
     watch(engine: { readonly lanes: number; readonly inFlight: number }) {
-      const gauge = (name: string, help: string, read: () => number) =>
-        new Gauge({
-          name,
-          help,
-          registers,
-          collect() {
-            this.set(read())
-          },
-        })
       gauge('keyhook_delivery_lanes', 'Webhooks whose deliveries this process is working on.', () => engine.lanes)
       gauge('keyhook_delivery_in_flight', 'Requests to receivers that are in flight.', () => engine.inFlight)
     },

@@ -4,6 +4,14 @@ import type { CallOptions } from '../transport.ts'
 
 export type NewDatabase = { name: string }
 
+export type DatabaseStorage = {
+  used_bytes: number
+  limit_bytes: number
+  state: 'normal' | 'read_only' | 'stopped'
+  message: string | null
+  measured_at: string
+}
+
 export type Database = {
   id: string
   name: string
@@ -13,6 +21,8 @@ export type Database = {
   user: string
   database: string
   connection_string: string | null
+  /** Null until it was measured. */
+  storage: DatabaseStorage | null
   failure: string | null
   created_at: string
 }

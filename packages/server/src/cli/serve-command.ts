@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander'
 import { type Api, composeApi } from '../compose/api.ts'
 import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
-import { composeProbes } from '../compose/probes.ts'
+import { composeProbes, type ReadStorage } from '../compose/probes.ts'
 import type { Database } from '../db/database.ts'
 import { createSignInLink } from '../http/console/sign-in.ts'
 import { createLog } from '../log.ts'
@@ -72,10 +72,13 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     pools.push(engine.pool)
     parts.defer(() => engine.stop())
   }
+  let storage: ReadStorage | undefined
   const queue = composeJobQueue(installation, { log, worksOnJobs })
   if (worksOnJobs) {
     const node = await composePlatformNode(installation, { log, queue, driver, hints })
     parts.defer(() => node.close())
+    storage = node.storage
+    metrics.watchStorage(node.storage)
     // Not awaited: starting many databases takes a while, and nothing else depends on it.
     node.ready.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
     if (options.role === 'jobs') await Promise.race([node.ready, stopped.promise])
@@ -83,7 +86,15 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   let url: string | null = null
   let metricsUrl: string | null = null
   if (options.role === 'all' || options.role === 'api') {
-    const api = composeApi(installation, { log, queue, hints, metrics, pools, consoleDirectory: consoleDirectory() })
+    const api = composeApi(installation, {
+      log,
+      queue,
+      hints,
+      metrics,
+      pools,
+      storage,
+      consoleDirectory: consoleDirectory(),
+    })
     parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
@@ -92,7 +103,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     metricsUrl = `${url}/metrics`
     installation.announce(url)
   } else if (config.metricsPort !== null) {
-    const probes = composeProbes(installation, { log, metrics, pools })
+    const probes = composeProbes(installation, { log, metrics, pools, ...(storage && { storage }) })
     parts.defer(() => probes.close())
     const where = { host: config.host, port: config.metricsPort, setting: 'KEYHOOK_METRICS_PORT' }
     metricsUrl = `${await listen(probes, where)}/metrics`

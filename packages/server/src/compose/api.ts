@@ -27,7 +27,7 @@ import { findOrganization } from '../store/organizations.ts'
 import { findAuthority } from '../store/platform/certificate-authority.ts'
 import { createEventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
-import { addProbes } from './probes.ts'
+import { addProbes, type ReadStorage } from './probes.ts'
 import { composeRoutes } from './routes.ts'
 
 /** Connections that only authentication uses: a slow list on the shared pool must not hold up who may come in. */
@@ -50,6 +50,7 @@ export function composeApi(
     metrics: Metrics
     pools: readonly Database[]
     consoleDirectory: string | null
+    storage?: ReadStorage | undefined
   },
 ): Api {
   const { config, db, target, masterKeys } = installation
@@ -103,7 +104,7 @@ export function composeApi(
     log,
     onAnswer: metrics.answered,
   })
-  addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools] })
+  addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools], storage: parts.storage })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
   addDatabaseCa(app, async () => {
     if (config.databasesTls === 'off') return null

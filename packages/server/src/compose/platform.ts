@@ -36,6 +36,7 @@ export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriv
     host: config.databasesHost,
     publicHost: publicHostOf(config),
     ports: config.databasesPorts,
+    storageLimitBytes: config.databaseStorageMax,
     tlsAccept: config.databasesTls === 'required' ? 'encrypted' : 'any',
     onCertificateProblem: (err) => log.error({ err }, 'databases.certificate_not_renewed'),
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
@@ -80,6 +81,11 @@ export async function composePlatformNode(
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,
     backupSchedule: { everyHours: config.backupEveryHours, keep: config.backupsKept },
+    storage: {
+      limitBytes: config.databaseStorageMax,
+      floorBytes: config.diskFreeMin,
+      reserveBytes: config.diskReserve,
+    },
     prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },
     log,
   })

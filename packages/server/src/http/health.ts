@@ -1,13 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Database } from '../db/database.ts'
+import type { StorageReport } from '../domain/storage.ts'
 import { unavailable } from './problems.ts'
 
 /** How long the database may take to answer; with a slower one the process is not ready. */
 const answerMsMax = 3_000
 
-/** Alive: the process answers. Ready: the database accepts writes, on every pool that requests use. */
-export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Database[] }): void {
+/**
+ * Alive: the process answers. Ready: the database accepts writes, on every pool that requests use. A disk that is nearly full is reported and
+ * still ready: without this process, keys could not be revoked either.
+ */
+export function addHealthRoutes(
+  app: FastifyInstance,
+  deps: { pools: readonly Database[]; storage?: (() => StorageReport) | undefined },
+): void {
   app.get('/healthz', async () => ({ status: 'ok' }))
   app.get('/readyz', async () => {
     try {
@@ -17,7 +24,9 @@ export function addHealthRoutes(app: FastifyInstance, deps: { pools: readonly Da
     } catch (error) {
       throw unavailable(`not ready: ${error}`, error)
     }
-    return { status: 'ok' }
+    const disk = deps.storage?.().disk
+    if (!disk) return { status: 'ok' }
+    return { status: 'ok', disk: { state: disk.level, free_bytes: disk.freeBytes, floor_bytes: disk.floorBytes } }
   })
 }
 

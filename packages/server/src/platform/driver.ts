@@ -43,6 +43,21 @@ export type DatabaseDriver = {
   existing(): Promise<DatabaseId[]>
   /** Starts an instance that was provisioned earlier, and restarts it whenever it ends. */
   resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  /** A directory on the disk that has the files of all instances. */
+  disk(): Promise<string>
+  /** Bytes on disk of every instance of which any file exists. */
+  storage(signal: AbortSignal): Promise<Map<DatabaseId, number>>
+  /** Whether it accepts connections at the moment, as far as is known. */
+  isRunning(id: DatabaseId): boolean
+  /** New transactions are read-only unless they ask for more, and open ones end. The reason is shown to sessions; null ends it. */
+  setReadOnly(id: DatabaseId, reason: string | null, options: { signal: AbortSignal }): Promise<void>
+  /** Ends what the instance keeps until its next checkpoint, such as old WAL. */
+  checkpoint(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  /** Stops the instance at once. Nothing starts it until `release`, also not `resume`. It may overlap with every other call. */
+  hold(id: DatabaseId): Promise<void>
+  isHeld(id: DatabaseId): boolean
+  /** Starts an instance that was held. */
+  release(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
   /** Stops all instances; they can be resumed later. */
   close(): Promise<void>
 }

@@ -26,7 +26,7 @@ export type Heartbeat = {
 export function createHeartbeat(deps: {
   db: Database
   node: string
-  databasesMax: number
+  databasesMax(): number
   prices: Prices
   signal: AbortSignal
   onReturn(): void
@@ -37,7 +37,7 @@ export function createHeartbeat(deps: {
 
   async function send(): Promise<void> {
     const beforeMs = Date.now()
-    await announceNode(deps.db, deps.node, deps)
+    await announceNode(deps.db, deps.node, { databasesMax: deps.databasesMax(), prices: deps.prices })
     const isFirst = lastSentMs === undefined
     // From before the last one to after this one, so at least as long as the gap that others saw.
     const sinceMs = isFirst ? 0 : Date.now() - lastSentMs!

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { type Database, isUnavailable } from '../db/database.ts'
+import type { StorageReport } from '../domain/storage.ts'
 import { acquireLock } from '../embedded/acquire-lock.ts'
 import { createKeyedQueue } from '../kernel/keyed-queue.ts'
 import { retryUntilAccepted } from '../kernel/retry.ts'
@@ -24,6 +25,7 @@ import { createProvisioning } from './steps/provisioning.ts'
 import { createRemoval } from './steps/removal.ts'
 import { createRestoring } from './steps/restoring.ts'
 import { type BackupSchedule, keepBackupSchedule } from './steps/scheduled-backups.ts'
+import { createStorageMonitor, type StorageSettings } from './storage/monitor.ts'
 
 const placersMax = 2
 const workersMax = 4
@@ -35,6 +37,8 @@ const invoicingCron = '20 0 * * *'
 export type PlatformNode = {
   /** Resolves when every database of this node was started and jobs are worked on. Rejects on a permanent error. */
   ready: Promise<void>
+  /** The disk and the storage of the databases, as they were measured last. */
+  storage(): StorageReport
   close(): Promise<void>
 }
 
@@ -57,6 +61,7 @@ export type PlatformNodeOptions = {
   patienceSeconds: number
   backupSchedule: BackupSchedule
   prices: Prices
+  storage: StorageSettings
   log: Logger
 }
 
@@ -70,7 +75,21 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   const databaseWork = createKeyedQueue()
   const closing = new AbortController()
   const { signal } = closing
-  const common = { db, driver, archives, node, publicHost, databasesPerNodeMax, queue, databaseWork, log, signal }
+  const { dataDir, storage: settings } = options
+  const storage = createStorageMonitor({ db, node, driver, databaseWork, dataDir, settings, log })
+  const common = {
+    db,
+    driver,
+    archives,
+    node,
+    publicHost,
+    databasesPerNodeMax,
+    queue,
+    databaseWork,
+    storage,
+    log,
+    signal,
+  }
   const handlers = {
     ...createProvisioning(common),
     ...createBackingUp(common),
@@ -79,7 +98,9 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   }
   const onReturn = () =>
     void removeLeftoverFiles(common).catch((err) => log.warn({ err }, 'node.leftover_files_not_removed'))
-  const heartbeat = createHeartbeat({ db, node, databasesMax: databasesPerNodeMax, prices, signal, onReturn, log })
+  // A node whose disk is nearly full takes no new databases.
+  const databasesMax = () => (storage.hasRoom() ? databasesPerNodeMax : 0)
+  const heartbeat = createHeartbeat({ db, node, databasesMax, prices, signal, onReturn, log })
   const work = { transact, queue, handlers, isStopping: () => signal.aborted, log }
   const whenReachable = <T>(statement: () => Promise<T>) =>
     retryUntilAccepted(
@@ -100,6 +121,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const boss = await whenReachable(queue.boss)
     const ownQueue = nodeQueue(node)
     await whenReachable(() => ensureQueues(boss, ownQueue))
+    await whenReachable(storage.start)
     // After the queue, because jobs are placed into it as soon as there is a heartbeat.
     await whenReachable(heartbeat.start)
     // Every node reads all others each second. Machines come and go with restarts, so once per start is enough.
@@ -137,6 +159,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   ready.catch(() => {})
   return {
     ready,
+    storage: storage.report,
     async close() {
       closing.abort()
       databaseWork.close(new Error('Keyhook is stopping'))
@@ -146,6 +169,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await watching
       await scheduling
       await queue.close()
+      await storage.close()
       await driver.close()
       await acquired.lock.release()
     },

@@ -1,5 +1,5 @@
 import { isAddress } from '../domain/network.ts'
-import { InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
+import { bytes, InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
 
 const portRange = (value: string): { first: number; last: number } => {
   const [first = 0, last = 0] = (/^(\d{4,5})-(\d{4,5})$/.exec(value) ?? []).slice(1).map(Number)
@@ -85,6 +85,24 @@ export const platformSettings = {
     '100',
     integer(1, 10_000, 'a number of databases'),
     'Most databases on this node; each is a PostgreSQL server of its own.',
+  ),
+  databaseStorageMax: setting(
+    'KEYHOOK_DATABASE_STORAGE_MAX',
+    '10GB',
+    bytes('128MB', '1000TB'),
+    'Disk that one database may use, with its WAL and temporary files. It is read-only from 95 % on, and stopped at 120 %.',
+  ),
+  diskFreeMin: setting(
+    'KEYHOOK_DISK_FREE_MIN',
+    '2GB',
+    bytes('16MB', '1000TB'),
+    'Free space of the disk with the databases below which none may grow; at most a tenth of the disk. Below half of it, all are stopped.',
+  ),
+  diskReserve: setting(
+    'KEYHOOK_DISK_RESERVE',
+    '1GB',
+    bytes('0', '1000TB'),
+    "Space that is kept for Keyhook's own embedded PostgreSQL, in a file that is deleted when the disk is full; at most a twentieth of the disk.",
   ),
   nodePatienceSeconds: setting(
     'KEYHOOK_NODE_PATIENCE_SECONDS',

@@ -37,6 +37,22 @@ export const integer = (min: number, max: number, what: string): Parse<number> =
   return Object.assign(parse, { takes: `${min} to ${max}` })
 }
 
+const units: Readonly<Record<string, number>> = { '': 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 }
+
+/** A number of bytes with a unit as PostgreSQL writes it, such as 512MB or 10GB. */
+export const bytes = (min: string, max: string): Parse<number> => {
+  const read = (text: string): number => {
+    const [, digits, unit = ''] = /^(\d{1,15})(KB|MB|GB|TB)?$/.exec(text) ?? []
+    return digits === undefined ? Number.NaN : Number(digits) * units[unit]!
+  }
+  const parse = (text: string): number => {
+    const value = read(text)
+    if (!(value >= read(min) && value <= read(max))) throw new InvalidValue(`is not a size (${min} to ${max})`)
+    return value
+  }
+  return Object.assign(parse, { takes: `${min} to ${max}` })
+}
+
 export const oneOf = <const T extends string>(...allowed: T[]): Parse<T> => {
   const parse = (text: string): T => {
     const found = allowed.find((candidate) => candidate === text)

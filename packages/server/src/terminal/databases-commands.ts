@@ -1,4 +1,4 @@
-import type { Client, Database } from '@keyhook/client'
+import type { Client, Database, DatabaseStorage } from '@keyhook/client'
 import type { Command } from 'commander'
 import { connectToDatabase } from './connect-database.ts'
 import { customerCommand, inSession } from './customer-command.ts'
@@ -112,6 +112,13 @@ const details = (database: Database): string =>
     User: database.user,
     Database: database.database,
     Connection: database.connection_string ?? undefined,
+    Storage: database.storage === null ? undefined : storageText(database.storage),
     Failure: database.failure ?? undefined,
     Created: timeText(database.created_at),
   }).join('\n')
+
+function storageText({ used_bytes, limit_bytes, state, message }: DatabaseStorage): string {
+  const mebibytes = (bytes: number) => Math.round(bytes / 1024 ** 2).toLocaleString('en')
+  const used = `${mebibytes(used_bytes)} of ${mebibytes(limit_bytes)} MiB`
+  return state === 'normal' ? used : `${used}. ${message}`
+}

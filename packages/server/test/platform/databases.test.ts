@@ -81,7 +81,7 @@ test('a customer cannot fill the log of a server, and cannot raise the limit for
     await expect(sql.unsafe(`set ${attempt}`)).rejects.toThrow('permission denied')
     await expect(sql.unsafe(`alter database app set ${attempt}`)).rejects.toThrow('permission denied')
   }
-  expect(await sql`show temp_file_limit`).toEqual([{ temp_file_limit: '2GB' }])
+  expect(await sql`show temp_file_limit`).toEqual([{ temp_file_limit: '1280MB' }])
   const log = await readFile(join(platform.home, database.id, 'postgres.log'), 'utf8')
   expect(/chatter|sort/.test(log)).toBe(false)
   await platform.removeDatabase(database.id)

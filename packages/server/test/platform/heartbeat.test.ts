@@ -14,7 +14,7 @@ test('a clock that was ahead and was set back does not stop the detection of dea
   const heartbeat = createHeartbeat({
     db: installation.db,
     node: 'a',
-    databasesMax: 1,
+    databasesMax: () => 1,
     prices: { currency: 'EUR', hourPriceMinor: 1 },
     signal: ending.signal,
     onReturn() {},

@@ -77,6 +77,7 @@ const provisioning = {
   user: 'app',
   database: 'app',
   connection_string: null,
+  storage: null,
   failure: null,
   created_at: createdAt,
 }
@@ -283,6 +284,13 @@ export const recordExamples: Record<string, Json> = {
     host: '127.0.0.1',
     port: 5433,
     connection_string: 'postgres://app@127.0.0.1:5433/app?sslmode=verify-full',
+    storage: {
+      used_bytes: 41_943_040,
+      limit_bytes: 10_737_418_240,
+      state: 'normal',
+      message: null,
+      measured_at: finishedAt,
+    },
   },
   Backup: {
     id: backupId,

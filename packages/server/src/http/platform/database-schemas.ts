@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import { databaseStatuses } from '../../domain/database.ts'
+import { storageStates } from '../../domain/storage.ts'
 import { type Choice, choice, chosen, mark } from '../basis.ts'
-import { createdAt, id, label } from '../schemas.ts'
+import { createdAt, id, label, moment } from '../schemas.ts'
 
 const here = chosen(51)
 
@@ -17,6 +18,32 @@ export const newDatabase = Type.Object(
   { name: mark(here, label('A label for people.', 'orders')) },
   { $id: 'NewDatabase', additionalProperties: false },
 )
+
+const stored = chosen(125)
+
+const storage = () =>
+  Type.Object(
+    {
+      used_bytes: mark(
+        stored,
+        Type.Integer({ description: 'Bytes on disk, with WAL and temporary files, when they were measured last.' }),
+      ),
+      limit_bytes: mark(stored, Type.Integer({ description: 'The most it may use.' })),
+      state: mark(
+        stored,
+        Type.Enum([...storageStates], {
+          description: '`read_only` near the limit, or while the disk of its node is nearly full; `stopped` beyond it.',
+        }),
+        choice(126, 'A session can switch `read_only` off to make room.'),
+      ),
+      message: mark(
+        stored,
+        Type.Union([Type.String(), Type.Null()], { description: 'Why it is not `normal`, and what to do.' }),
+      ),
+      measured_at: mark(stored, moment('When it was measured.')),
+    },
+    { additionalProperties: false },
+  )
 
 const shown = () => ({
   id: mark(here, id('db', 'The <database_id> of other paths.')),
@@ -41,6 +68,10 @@ const shown = () => ({
       130,
       'With `sslmode=verify-full` unless the operator has switched TLS off. `/database-ca.pem` has the authority to trust.',
     ),
+  ),
+  storage: mark(
+    stored,
+    Type.Union([storage(), Type.Null()], { description: 'Its disk; null until that was measured.' }),
   ),
   failure: nullable(
     Type.String(),

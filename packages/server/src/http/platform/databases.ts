@@ -17,6 +17,7 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import {
+  type DatabaseFigures,
   type DatabaseRow,
   findDatabase,
   insertDatabase,
@@ -153,7 +154,7 @@ export function databaseRoutes(deps: {
 }
 
 /** The address is shown while the database accepts connections. */
-export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow) => {
+export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow & Partial<DatabaseFigures>) => {
   const up = row.status === 'available' && row.host !== null && row.port !== null
   return {
     id: row.id,
@@ -164,8 +165,20 @@ export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow)
     user: ownerRole,
     database: ownerDatabase,
     connection_string: up ? connectionString(row.host!, row.port!, tls) : null,
+    storage: up ? storageOf(row) : null,
     failure: row.failure,
     created_at: isoTime(row.created_at),
+  }
+}
+
+function storageOf(row: Partial<DatabaseFigures>) {
+  if (!row.measured_at) return null
+  return {
+    used_bytes: row.storage_used_bytes,
+    limit_bytes: row.storage_limit_bytes,
+    state: row.storage_state,
+    message: row.storage_message,
+    measured_at: isoTime(row.measured_at),
   }
 }
 

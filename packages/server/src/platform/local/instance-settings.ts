@@ -13,9 +13,6 @@ const shared: Readonly<Record<string, string>> = {
   max_worker_processes: '4',
   max_parallel_workers: '2',
   max_parallel_workers_per_gather: '1',
-  max_wal_size: '512MB',
-  // Per session. Only a superuser may raise it.
-  temp_file_limit: '2GB',
   // Backups need both: WAL that can be replayed, and a slot that keeps it until it has been copied.
   wal_level: 'replica',
   max_replication_slots: '4',
@@ -31,12 +28,31 @@ const shared: Readonly<Record<string, string>> = {
   tcp_keepalives_count: '6',
 }
 
+const megabyte = 1024 ** 2
+
+/** Parts of its storage limit. Only a superuser may raise them. */
+function storageSettings(limitBytes: number): Readonly<Record<string, string>> {
+  const share = (divisor: number, min: number, max = Number.POSITIVE_INFINITY) =>
+    `${Math.floor(Math.min(Math.max(limitBytes / divisor / megabyte, min), max))}MB`
+  return {
+    // No less than two segments.
+    min_wal_size: '32MB',
+    max_wal_size: share(16, 32, 512),
+    // WAL that waits for a backup. Beyond that the backup fails, and not the database.
+    max_slot_wal_keep_size: share(4, 64),
+    // Of each session.
+    temp_file_limit: share(8, 32, 2048),
+  }
+}
+
 export const instanceSettings = (instance: {
   id: string
   host: string | null
   port: number
+  storageLimitBytes: number
 }): Readonly<Record<string, string>> => ({
   ...shared,
+  ...storageSettings(instance.storageLimitBytes),
   // Null: no TCP. A restored database starts like this until the old password is replaced.
   listen_addresses: instance.host ?? '',
   port: String(instance.port),

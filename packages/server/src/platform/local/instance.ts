@@ -23,6 +23,7 @@ export type Control = { host: string; port: number; user: string; password: stri
 export type Instance = {
   /** Resolves when it accepts connections; rejects if the first start fails. */
   ready: Promise<void>
+  isUp(): boolean
   /** Throws while it is not running. */
   control(): Control
   /** Of its server; undefined while it is not running. */
@@ -40,6 +41,7 @@ export type InstanceOptions = {
   /** Null: no TCP. */
   host: string | null
   port: number
+  storageLimitBytes: number
   /** Asked at every start. */
   tls: () => Promise<InstanceTls>
   settings?: Readonly<Record<string, string>> | undefined
@@ -63,7 +65,7 @@ export function runInstance(options: InstanceOptions): Instance {
   let current: Postmaster | undefined
 
   async function start(onExit: (why: string) => void): Promise<void> {
-    const { directory, home, id, host, port } = options
+    const { directory, home, id, host, port, storageLimitBytes } = options
     const note = (text: string) => options.onEvent({ kind: 'orphan', note: text })
     const orphan = await stopOrphan(directory.cluster, {
       note,
@@ -80,7 +82,7 @@ export function runInstance(options: InstanceOptions): Instance {
       cluster: directory.cluster,
       binaries: home.binaries,
       ...runAs,
-      settings: { ...instanceSettings({ id, host, port }), ...files, ...options.settings },
+      settings: { ...instanceSettings({ id, host, port, storageLimitBytes }), ...files, ...options.settings },
       note: () => {},
       onExit,
       signal: immediately.signal,
@@ -127,6 +129,7 @@ export function runInstance(options: InstanceOptions): Instance {
 
   return {
     ready: readiness.promise,
+    isUp: () => current !== undefined,
     control() {
       if (current === undefined) throw new Error(`${options.id} is not running at the moment`)
       const { port } = options

@@ -30,6 +30,7 @@ import {
 } from './instance-directory.ts'
 import type { InstanceTls } from './instance-files.ts'
 import { createPorts, type PortRange } from './ports.ts'
+import { createStorageControl } from './storage-control.ts'
 import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
 import { watchPending } from './watch-pending.ts'
@@ -41,6 +42,8 @@ export type LocalDriverOptions = {
   /** The name under which clients find this node. */
   publicHost: string
   ports: PortRange
+  /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
+  storageLimitBytes: number
   /** Whether clients may connect without TLS. Counts once there is a certificate. */
   tlsAccept?: 'encrypted' | 'any'
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
@@ -62,6 +65,7 @@ const noCheckpoint =
 /** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
 export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   const running = new Map<DatabaseId, Instance>()
+  const held = new Map<DatabaseId, Promise<void>>()
   const closing = new AbortController()
   let opened: ReturnType<typeof open> | undefined
   let preparing: Promise<unknown> | undefined
@@ -93,7 +97,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   function launch(home: Home, id: DatabaseId, port: number, host: string | null): Instance {
     const directory = instanceDirectory(home, id)
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
-    const instance = runInstance({ home, id, directory, host, port, tls, settings: options.settings, onEvent })
+    const { settings, storageLimitBytes } = options
+    const instance = runInstance({ home, id, directory, host, port, storageLimitBytes, tls, settings, onEvent })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
@@ -102,6 +107,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
 
   async function run(home: Home, id: DatabaseId, listen: Listen, signal: AbortSignal): Promise<Instance> {
     signal.throwIfAborted()
+    if (held.has(id)) throw new StepFailure('The database was stopped because of its storage.')
     const { port, host = options.host } = listen
     const instance = running.get(id) ?? launch(home, id, port, host)
     // After a crash it may replay its log for minutes, and a removal does not wait for that.
@@ -131,7 +137,17 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     return { host: options.publicHost, port }
   }
 
+  const resume: DatabaseDriver['resume'] = async (id, { signal }) => {
+    const { home } = await parts()
+    const directory = instanceDirectory(home, id)
+    const port = await readPort(directory.path)
+    if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
+    if (!held.has(id)) await run(home, id, { port }, signal)
+  }
+
   return {
+    ...createStorageControl({ home: async () => (await parts()).home, running, held, halt, resume }),
+
     async prepare() {
       preparing = parts().then(({ template }) => template.path())
       await preparing
@@ -213,19 +229,14 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       if (account) await endProcessesOf(account)
       traceStep('remove.deleting_files', id)
       await removeDirectory(home, id)
+      held.delete(id)
     },
 
     async existing() {
       return instancesIn((await parts()).home)
     },
 
-    async resume(id, { signal }) {
-      const { home } = await parts()
-      const directory = instanceDirectory(home, id)
-      const port = await readPort(directory.path)
-      if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
-      await run(home, id, { port }, signal)
-    },
+    resume,
 
     async close() {
       closing.abort()

@@ -8,11 +8,18 @@ import type { ArchiveOf, BackupArchives, StoredArchive } from '../archive/backup
 import { readArchive } from '../archive/read-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
+import type { StorageMonitor } from '../storage/monitor.ts'
 import { createProgressWriter } from './progress.ts'
 import { failBackup } from './settle-failure.ts'
 import { traceStep } from './trace-step.ts'
 
-type Deps = { db: Database; driver: DatabaseDriver; archives: BackupArchives; databaseWork: KeyedQueue }
+type Deps = {
+  db: Database
+  driver: DatabaseDriver
+  archives: BackupArchives
+  databaseWork: KeyedQueue
+  storage: Pick<StorageMonitor, 'room'>
+}
 
 /** From a running database to an archive that was read back and verified. */
 export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
@@ -35,8 +42,10 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           // Left by an interrupted attempt.
           await archives.remove(archive)
           const progress = createProgressWriter((bytes) => recordBackupProgress(db, orgId, backupId, bytes))
-          const content = driver.backup(databaseId, { onProgress: progress.report, signal })
-          const stored = await archives.write(archive, content, { signal })
+          // The archive may be on the same disk, and a backup keeps WAL that the database no longer needs.
+          const wanted = AbortSignal.any([signal, deps.storage.room()])
+          const content = driver.backup(databaseId, { onProgress: progress.report, signal: wanted })
+          const stored = await archives.write(archive, content, { signal: wanted })
           traceStep('backup.verifying', databaseId)
           const contentBytes = await verify(archives, archive, stored, signal)
           await progress.settle()

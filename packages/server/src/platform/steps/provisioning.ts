@@ -15,6 +15,7 @@ import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import { deadAfterSeconds } from '../heartbeat.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import type { Handlers } from '../jobs/worker.ts'
+import type { StorageMonitor } from '../storage/monitor.ts'
 import { failDatabase } from './settle-failure.ts'
 import { traceStep } from './trace-step.ts'
 
@@ -23,6 +24,7 @@ type Deps = {
   driver: DatabaseDriver
   queue: JobQueue
   databaseWork: KeyedQueue
+  storage: Pick<StorageMonitor, 'room'>
 }
 
 /** From a requested row to an instance that accepts connections, or to a failure with its reason. */
@@ -61,7 +63,10 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           if (database?.status !== 'provisioning' || database.node !== node) return
           if (database.password_verifier === null) return
           traceStep('provision.creating', databaseId)
-          const address = await driver.provision(databaseId, { passwordVerifier: database.password_verifier, signal })
+          const address = await driver.provision(databaseId, {
+            passwordVerifier: database.password_verifier,
+            signal: AbortSignal.any([signal, deps.storage.room()]),
+          })
           traceStep('provision.settling', databaseId)
           await settle(async (tx) => {
             const current = await lockDatabase(tx, orgId, databaseId)

@@ -10,6 +10,7 @@ import { publish } from '../../webhooks/publish.ts'
 import type { BackupArchives } from '../archive/backup-archives.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
+import type { StorageMonitor } from '../storage/monitor.ts'
 import { createProgressWriter } from './progress.ts'
 import { failDatabase, failRestore } from './settle-failure.ts'
 import { traceStep } from './trace-step.ts'
@@ -21,6 +22,7 @@ type Deps = {
   node: string
   databasesPerNodeMax: number
   databaseWork: KeyedQueue
+  storage: Pick<StorageMonitor, 'room'>
 }
 
 /** From an archive to a new database. The restore and its database get their outcome in the same transaction. */
@@ -53,7 +55,7 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
             ),
             passwordVerifier: database.password_verifier,
             onProgress: (bytesDone) => progress.report({ bytesDone, bytesTotal: Math.max(bytesTotal, bytesDone) }),
-            signal,
+            signal: AbortSignal.any([signal, deps.storage.room()]),
           })
           await progress.settle()
           traceStep('restore.settling', databaseId)

@@ -1,5 +1,6 @@
 import type { Executor, Transaction } from '../../db/database.ts'
 import { type DatabaseStatus, firstDatabaseStatus } from '../../domain/database.ts'
+import type { StorageState } from '../../domain/storage.ts'
 import type { DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
 import type { PageRequest } from '../page.ts'
 
@@ -12,6 +13,15 @@ export type DatabaseRow = {
   port: number | null
   failure: string | null
   created_at: Date
+}
+
+/** What its node measured last; all null before the first time. */
+export type DatabaseFigures = {
+  storage_used_bytes: number | null
+  storage_limit_bytes: number | null
+  storage_state: StorageState | null
+  storage_message: string | null
+  measured_at: Date | null
 }
 
 export type NewDatabase = {
@@ -38,18 +48,28 @@ export const insertDatabase = async (
   return row ?? null
 }
 
-export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<DatabaseRow[]>`
-  select id, name, status, node, host, port, failure, created_at
-  from keyhook.databases
-  where org_id = ${orgId} and status <> 'deleted' and (${before}::text is null or id < ${before})
-  order by id desc
+export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<
+  (DatabaseRow & DatabaseFigures)[]
+>`
+  select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
+    f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at
+  from keyhook.databases d
+  left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+  where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
+  order by d.id desc
   limit ${limit}`
 
-export const findDatabase = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<DatabaseRow | null> => {
-  const [row] = await db<DatabaseRow[]>`
-    select id, name, status, node, host, port, failure, created_at
-    from keyhook.databases
-    where org_id = ${orgId} and id = ${id} and status <> 'deleted'`
+export const findDatabase = async (
+  db: Executor,
+  orgId: OrgId,
+  id: DatabaseId,
+): Promise<(DatabaseRow & DatabaseFigures) | null> => {
+  const [row] = await db<(DatabaseRow & DatabaseFigures)[]>`
+    select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
+      f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at
+    from keyhook.databases d
+    left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
   return row ?? null
 }
 

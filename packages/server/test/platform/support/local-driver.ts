@@ -12,6 +12,7 @@ export const openDriver = (dataDir: string, more: Partial<LocalDriverOptions> = 
     host: '127.0.0.1',
     publicHost: '127.0.0.1',
     ports: { first: first!, last: last! },
+    storageLimitBytes: 1024 ** 3,
     onEvent() {},
     ...more,
   })

@@ -1,0 +1,194 @@
+import type { Logger } from 'pino'
+import { type DiskLevel, type StorageState, storageMessage, storageState, storageStates } from '../../domain/storage.ts'
+import type { DatabaseId } from '../../kernel/ids.ts'
+import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
+import type { StorageFigures } from '../../store/platform/figures.ts'
+import type { DatabaseDriver } from '../driver.ts'
+
+/** Figures are written when they differ by this share, or after this time. */
+const recordShare = 0.01
+const recordMs = 60_000
+const retryMs = 2_000
+/** How long telling an instance may take. Longer means that its sessions keep us out. */
+const applyMsMax = 5_000
+
+type Watched = {
+  id: DatabaseId
+  usedBytes: number
+  grownBytes: number
+  state: StorageState
+  because: 'limit' | 'disk' | null
+  /** What the instance was last told; undefined after a start, when its configuration may say anything. */
+  applied: StorageState | undefined
+  /** Its size when it was told, or when that failed for a while. */
+  readOnly: { sinceMs: number; fromBytes: number | undefined } | undefined
+  recorded: { usedBytes: number; message: string | null; limitBytes: number; atMs: number } | undefined
+}
+
+export type Enforcer = ReturnType<typeof createEnforcer>
+
+/** Knows the state of every database of the node, and makes its instance follow. */
+export function createEnforcer(deps: {
+  driver: DatabaseDriver
+  databaseWork: KeyedQueue
+  limitOf(id: DatabaseId): number
+  /** When the node was stopped: one beyond its limit stays stopped. */
+  lastStateOf(id: DatabaseId): StorageState
+  log: Logger
+  signal: AbortSignal
+}) {
+  const { driver, limitOf, log, signal } = deps
+  const watched = new Map<DatabaseId, Watched>()
+  const applying = new Map<DatabaseId, Promise<void>>()
+  let disk: DiskLevel = 'ok'
+
+  function decide(one: Watched): void {
+    const limitBytes = limitOf(one.id)
+    const grownReadOnlyBytes = one.usedBytes - (one.readOnly?.fromBytes ?? one.usedBytes)
+    const { state, because } = storageState({ ...one, before: one.state, limitBytes, disk, grownReadOnlyBytes })
+    one.because = because
+    if (state !== one.state) {
+      log.warn({ databaseId: one.id, state, because, usedBytes: one.usedBytes, limitBytes }, 'storage.state_changed')
+      one.state = state
+      one.readOnly = state === 'read_only' ? { sinceMs: Date.now(), fromBytes: undefined } : undefined
+    }
+    if (one.applied === state) return
+    // Not behind a statement that waits for a connection: stopping is what helps then.
+    if (state === 'stopped') {
+      void driver.hold(one.id).catch((err) => log.error({ err, databaseId: one.id }, 'storage.not_stopped'))
+    }
+    // One that is being created or was not started yet has nobody who could write.
+    if (state !== 'stopped' && !driver.isHeld(one.id) && !driver.isRunning(one.id)) return
+    if (!applying.has(one.id)) {
+      const done = apply(one).finally(() => applying.delete(one.id))
+      applying.set(one.id, done)
+    }
+  }
+
+  /** Called with every measurement: the first one after it was told is what later ones are compared with. */
+  function noteReadOnly({ readOnly, applied, usedBytes }: Watched): void {
+    if (readOnly === undefined) return
+    const isTold = applied === 'read_only' || Date.now() - readOnly.sinceMs > applyMsMax
+    // What its owner removes meanwhile does not count as room to write.
+    if (isTold) readOnly.fromBytes = Math.min(readOnly.fromBytes ?? usedBytes, usedBytes)
+  }
+
+  /** Its owner makes room. WAL that is no longer needed goes with the next checkpoint, which may be minutes away. */
+  function trim({ id }: Watched): void {
+    if (applying.has(id)) return
+    const done = driver
+      .checkpoint(id, { signal })
+      .catch((err) => log.debug({ err, databaseId: id }, 'storage.no_checkpoint'))
+      .finally(() => applying.delete(id))
+    applying.set(id, done)
+  }
+
+  async function apply(one: Watched): Promise<void> {
+    while (!signal.aborted && watched.has(one.id) && one.applied !== one.state) {
+      const { state } = one
+      try {
+        await follow(one.id, state, storageMessage(state, one.because, limitOf(one.id)))
+        one.applied = state
+      } catch (err) {
+        log.warn({ err, databaseId: one.id, state }, 'storage.state_not_applied')
+        await new Promise((done) => setTimeout(done, retryMs).unref())
+      }
+    }
+  }
+
+  async function follow(id: DatabaseId, state: StorageState, message: string | null): Promise<void> {
+    if (state === 'stopped') return driver.hold(id)
+    if (driver.isHeld(id)) {
+      await deps.databaseWork.run(id, async (working) => {
+        await driver.release(id, { signal: AbortSignal.any([working, signal]) })
+      })
+    }
+    await driver.setReadOnly(id, state === 'read_only' ? message : null, { signal })
+  }
+
+  const figuresOf = ({ id, usedBytes, state, because }: Watched): StorageFigures => {
+    const limitBytes = limitOf(id)
+    return { id, usedBytes, limitBytes, state, message: storageMessage(state, because, limitBytes) }
+  }
+
+  function isUnrecorded(one: Watched): boolean {
+    const { recorded } = one
+    if (recorded === undefined || Date.now() - recorded.atMs > recordMs) return true
+    const { message, limitBytes } = figuresOf(one)
+    if (message !== recorded.message || limitBytes !== recorded.limitBytes) return true
+    return Math.abs(one.usedBytes - recorded.usedBytes) > recorded.usedBytes * recordShare
+  }
+
+  return {
+    all: (): Iterable<Watched> => watched.values(),
+
+    /** Sizes of all instances of this node; those that are missing were removed. */
+    measured(sizes: ReadonlyMap<DatabaseId, number>): void {
+      for (const id of watched.keys()) if (!sizes.has(id)) watched.delete(id)
+      for (const [id, usedBytes] of sizes) {
+        const one = watched.get(id) ?? newlySeen(id, usedBytes, deps.lastStateOf(id))
+        one.grownBytes = usedBytes - one.usedBytes
+        one.usedBytes = usedBytes
+        watched.set(id, one)
+        noteReadOnly(one)
+        decide(one)
+        if (one.state === 'read_only' && one.grownBytes < 0) trim(one)
+      }
+    },
+
+    setDisk(level: DiskLevel): void {
+      if (level === disk) return
+      disk = level
+      for (const one of watched.values()) {
+        // Growth of the past; who grows now is known with the next measurement.
+        if (level === 'low') one.grownBytes = 0
+        decide(one)
+      }
+    },
+
+    /** A limit may have changed. */
+    reconsider(): void {
+      for (const one of watched.values()) decide(one)
+    },
+
+    /** False while there is a running database whose figures nobody has read yet. */
+    knowsAll: (): boolean =>
+      [...watched.values()].every((one) => one.recorded !== undefined || !driver.isRunning(one.id)),
+
+    unrecorded(): StorageFigures[] {
+      return [...watched.values()].filter(isUnrecorded).map(figuresOf)
+    },
+
+    recorded(figures: readonly StorageFigures[]): void {
+      for (const { id, usedBytes, message, limitBytes } of figures) {
+        const one = watched.get(id)
+        if (one !== undefined) one.recorded = { usedBytes, message, limitBytes, atMs: Date.now() }
+      }
+    },
+
+    totals() {
+      const states = Object.fromEntries(storageStates.map((state) => [state, 0])) as Record<StorageState, number>
+      let usedBytes = 0
+      for (const one of watched.values()) {
+        states[one.state] += 1
+        usedBytes += one.usedBytes
+      }
+      return { usedBytes, states }
+    },
+
+    async close(): Promise<void> {
+      await Promise.all(applying.values())
+    },
+  }
+}
+
+const newlySeen = (id: DatabaseId, usedBytes: number, state: StorageState): Watched => ({
+  id,
+  usedBytes,
+  grownBytes: 0,
+  state,
+  because: null,
+  applied: undefined,
+  readOnly: undefined,
+  recorded: undefined,
+})
