@@ -149,7 +149,7 @@ export const commandTable: readonly CommandEntry[] = [
   {
     name: 'backup',
     audience: 'operators',
-    summary: "Back up Keyhook's own database, and restore it",
+    summary: "Back up Keyhook's own database; decrypt archives",
     add: operator(async () => (await import('./self-backup-commands.ts')).addSelfBackupCommands),
   },
   { name: 'migrate', audience: 'operators', summary: 'Bring the database schema up to date', add: maintenance },

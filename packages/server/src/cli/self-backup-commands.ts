@@ -7,6 +7,7 @@ import { masterKeyPath, readMasterKey } from '../startup/master-key-file.ts'
 import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
 import { exitOnSignal } from '../terminal/stop-signal.ts'
+import { addArchiveCommands } from './archive-commands.ts'
 import type { Environment } from './environment.ts'
 import { withInstallation } from './with-installation.ts'
 
@@ -14,7 +15,8 @@ const notEmbedded =
   "DATABASE_URL names a PostgreSQL of your own: back it up and restore it with that server's tools, such as pg_dump or pg_basebackup."
 
 export function addSelfBackupCommands(program: Command, environment: Environment): void {
-  const backup = program.command('backup').description("Backups of Keyhook's own database")
+  const backup = program.command('backup').description("Backups of Keyhook's own database, and archives by hand")
+  addArchiveCommands(backup, environment)
   backup
     .command('self')
     .description("Back up Keyhook's own database into a file while it runs")

@@ -1,0 +1,85 @@
+import { randomBytes } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { access, constants, link, open, rm } from 'node:fs/promises'
+import type { Command } from 'commander'
+import { isId } from '../kernel/ids.ts'
+import { createMasterKeys } from '../kernel/master-keys.ts'
+import { createEncryption, type Encryption, readLabel } from '../platform/archive/encryption.ts'
+import { StepFailure } from '../platform/driver.ts'
+import { masterKeyPath, readMasterKey } from '../startup/master-key-file.ts'
+import { examples } from '../terminal/examples.ts'
+import { createOutput, UsageError } from '../terminal/output.ts'
+import { exitOnSignal } from '../terminal/stop-signal.ts'
+import type { Environment } from './environment.ts'
+
+/** Archives by hand. They need the master key and no running server: the database of Keyhook may be lost. */
+export function addArchiveCommands(backup: Command, environment: Environment): void {
+  backup
+    .command('decrypt')
+    .description('Decrypt an archive that was copied out of the store')
+    .argument('<file>', 'An archive whose name ends with .age')
+    .addHelpText(...examples('npx keyhook backup decrypt bak_….tar.zst.age --to orders.tar.zst'))
+    .requiredOption('--to <file>', 'A new file. It is not encrypted: keep it as safe as the database')
+    .option('--json', 'Print one line of JSON')
+    .action((file: string, options: { to: string; json?: boolean }) =>
+      exitOnSignal(async () => {
+        const output = createOutput(options.json ?? false)
+        const encryption = await openEncryption(environment)
+        await access(file, constants.R_OK).catch(explain)
+        const label = await readLabel(createReadStream(file))
+        if (label === null) throw new UsageError(`${file} is not an archive that Keyhook has encrypted.`)
+        const bytes = await writeNew(options.to, encryption.decrypt(label.name, createReadStream(file))).catch(explain)
+        output.result(
+          { file: options.to, size_bytes: bytes, object: label.name, key_id: label.keyId },
+          `Decrypted ${label.name} into ${options.to} (${bytes} bytes).`,
+        )
+      }),
+    )
+  backup
+    .command('identity')
+    .description('Print the secret with which the age tool decrypts the archives of one database')
+    .argument('<database id>')
+    .addHelpText(...examples('npx keyhook backup identity db_… > identity.txt'))
+    .option('--json', 'Print one line of JSON')
+    .action(async (databaseId: string, options: { json?: boolean }) => {
+      if (!isId('db', databaseId)) throw new UsageError(`${databaseId} is not the id of a database.`)
+      const identities = (await openEncryption(environment)).identitiesOf(databaseId)
+      createOutput(options.json ?? false).result({ database_id: databaseId, identities }, identities.join('\n'))
+    })
+}
+
+async function openEncryption(environment: Environment): Promise<Encryption> {
+  const config = environment()
+  const file = config.masterKeys === null ? await readMasterKey(config.dataDir) : null
+  const keys = config.masterKeys ?? (file === null ? null : ([file] as const))
+  if (keys !== null) return createEncryption(createMasterKeys(keys))
+  throw new UsageError(`There is no master key: set KEYHOOK_MASTER_KEY, or put ${masterKeyPath(config.dataDir)} back.`)
+}
+
+/** The file gets its name when all of it is verified, and replaces none. */
+async function writeNew(path: string, content: AsyncIterable<Uint8Array>): Promise<number> {
+  const draft = `${path}.${randomBytes(6).toString('hex')}`
+  const file = await open(draft, 'wx', 0o600)
+  try {
+    let bytes = 0
+    for await (const part of content) {
+      await file.writeFile(part)
+      bytes += part.length
+    }
+    await file.sync()
+    await link(draft, path)
+    return bytes
+  } finally {
+    await file.close()
+    await rm(draft, { force: true })
+  }
+}
+
+function explain(error: unknown): never {
+  const { code, path, dest } = error as NodeJS.ErrnoException & { dest?: string }
+  if (code === 'EEXIST') throw new UsageError(`${dest ?? path} exists already; name a new file.`)
+  if (code !== undefined && path !== undefined) throw new UsageError(`${path} cannot be used (${code}).`)
+  if (!(error instanceof StepFailure)) throw error
+  const why = error.cause instanceof Error && error.name === 'StepFailure' ? ` (${error.cause.message})` : ''
+  throw new UsageError(`${error.message}${why}`, { cause: error })
+}
