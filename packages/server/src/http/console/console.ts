@@ -76,7 +76,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       const about = { userId: ended[0]!.user_id, sessions: ended.length, address: clientAddress(request) }
       log.info(about, 'console.signed_out')
     }
-    clearSession(reply)
+    clearSession(reply, { secure: isHttps(request.headers.origin ?? '') })
     reply.code(204).send()
   }
 

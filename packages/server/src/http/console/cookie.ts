@@ -7,9 +7,14 @@ const name = 'keyhook_console'
 /** As long as a session can last; the server decides when it ends. */
 const maxAgeSeconds = 14 * 86_400
 
-/** The secret of the session; null without one. */
-export const sessionSecret = ({ headers }: FastifyRequest): string | null =>
-  parseCookie(headers.cookie ?? '')[name] || null
+/**
+ * The secret of the session; null without one. Also with two: another host of the same site can plant a cookie, and nobody can tell
+ * which one is ours.
+ */
+export const sessionSecret = ({ headers }: FastifyRequest): string | null => {
+  const given = (headers.cookie ?? '').split(';').filter((one) => one.trim().startsWith(`${name}=`))
+  return given.length === 1 ? parseCookie(given[0]!)[name] || null : null
+}
 
 /**
  * Without a Path the browser uses the folder of the request, which is `/console`, also behind a proxy that adds a prefix. No other
@@ -20,8 +25,9 @@ export const setSession = (reply: FastifyReply, secret: string, { secure }: { se
   reply.header('set-cookie', stringifySetCookie(cookie))
 }
 
-export const clearSession = (reply: FastifyReply): void => {
-  reply.header('set-cookie', stringifySetCookie({ name, value: '', httpOnly: true, sameSite: 'strict', maxAge: 0 }))
+export const clearSession = (reply: FastifyReply, { secure }: { secure: boolean }): void => {
+  const cookie = { name, value: '', httpOnly: true, sameSite: 'strict', secure, maxAge: 0 } as const
+  reply.header('set-cookie', stringifySetCookie(cookie))
 }
 
 /**
