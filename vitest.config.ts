@@ -16,6 +16,7 @@ const longFiles = [
   'embedded/paths-and-accounts.test.ts',
   'http/event-stream-killed.test.ts',
   'package/installed.test.ts',
+  'platform/activity.test.ts',
   'platform/backups-under-load.test.ts',
   'platform/backups.test.ts',
   'platform/blocked-databases.test.ts',

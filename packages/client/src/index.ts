@@ -14,6 +14,7 @@ export type { Backup, BackupSchedule } from './resources/backups.ts'
 export type {
   CreatedDatabase,
   Database,
+  DatabaseStats,
   DatabaseStorage,
   NewDatabase,
   RepeatedDatabase,

@@ -63,6 +63,8 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'POST /platform/v1/organizations/{org_id}/databases': ({ databases }) => databases.create({ name: 'orders' }),
   'GET /platform/v1/organizations/{org_id}/databases': ({ databases }) => databases.list().page(),
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}': ({ databases }) => databases.get('{database_id}'),
+  'GET /platform/v1/organizations/{org_id}/databases/{database_id}/stats': ({ databases }) =>
+    databases.stats('{database_id}'),
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': ({ databases }) =>
     databases.delete('{database_id}'),
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': ({ backups }) =>

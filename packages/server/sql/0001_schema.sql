@@ -527,6 +527,11 @@ create table keyhook.database_figures (
   storage_state       text not null check (storage_state in ('normal', 'read_only', 'stopped')),
   storage_message     text,
   measured_at         timestamptz not null,
+  -- What the database itself says; null before the first time.
+  size_bytes          bigint,
+  connections         integer,
+  connections_max     integer,
+  activity_at         timestamptz,
   primary key (org_id, database_id),
   foreign key (org_id, database_id) references keyhook.databases
 ) with (fillfactor = 50);

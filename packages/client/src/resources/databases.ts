@@ -27,6 +27,14 @@ export type Database = {
   created_at: string
 }
 
+/** Null while the database does not run, and for its first seconds. */
+export type DatabaseStats = {
+  size_bytes: number | null
+  connections: number | null
+  connections_max: number | null
+  at: string | null
+}
+
 /** `password` is shown here and never again. */
 export type CreatedDatabase = Database & { password: string }
 export type RepeatedDatabase = Database & { password?: string }
@@ -45,6 +53,10 @@ export const databases = (api: Api) => ({
 
   get: async (id: string, options: OrganizationOptions = {}): Promise<Database> =>
     api.get(api.platform(options, 'databases', id), options),
+
+  /** Its size and its connections, a few seconds old. */
+  stats: async (id: string, options: OrganizationOptions = {}): Promise<DatabaseStats> =>
+    api.get(api.platform(options, 'databases', id, 'stats'), options),
 
   /** The certificate authority that clients of databases trust (PEM), for `sslrootcert` or `ssl.ca`. */
   certificateAuthority: async (options: CallOptions = {}): Promise<string> =>

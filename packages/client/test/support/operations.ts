@@ -80,6 +80,7 @@ export type Offered = {
   'POST /platform/v1/organizations/{org_id}/databases': Call<Api['databases']['create'], 0>
   'GET /platform/v1/organizations/{org_id}/databases': Call<Api['databases']['list']>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['get']>
+  'GET /platform/v1/organizations/{org_id}/databases/{database_id}/stats': Call<Api['databases']['stats']>
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['delete']>
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': Call<Api['backups']['create']>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': Call<Api['backups']['schedule']>

@@ -6,6 +6,7 @@ import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
 import { auditLogRoutes } from '../http/platform/audit-log.ts'
 import { backupScheduleRoutes } from '../http/platform/backup-schedule.ts'
 import { backupRoutes } from '../http/platform/backups.ts'
+import { databaseStatsRoutes } from '../http/platform/database-stats.ts'
 import { databaseRoutes } from '../http/platform/databases.ts'
 import { organizationDeliveryRoutes } from '../http/platform/deliveries.ts'
 import { eventLogRoutes } from '../http/platform/event-log.ts'
@@ -86,6 +87,7 @@ export function composeRoutes(
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax, hasTls }),
+    ...databaseStatsRoutes({ db }),
     ...backupRoutes({
       db,
       begin: (asked, within) => beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, within),

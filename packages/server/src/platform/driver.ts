@@ -1,6 +1,8 @@
 import type { DatabaseId } from '../kernel/ids.ts'
 
 /** Where clients connect to an instance. */
+export type Activity = { sizeBytes: number; connections: number; connectionsMax: number }
+
 export type Address = { host: string; port: number }
 
 /** The certificate and key, in PEM, that databases show to clients now. Another one after a renewal. */
@@ -43,6 +45,8 @@ export type DatabaseDriver = {
   existing(): Promise<DatabaseId[]>
   /** Starts an instance that was provisioned earlier, and restarts it whenever it ends. */
   resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  /** What a running instance says about itself. */
+  activity(id: DatabaseId, options: { signal: AbortSignal }): Promise<Activity>
   /** A directory on the disk that has the files of all instances. */
   disk(): Promise<string>
   /** Bytes on disk of every instance of which any file exists. */

@@ -9,6 +9,7 @@ import { retryUntilAccepted } from '../kernel/retry.ts'
 import { availableDatabasesOfNode } from '../store/platform/databases.ts'
 import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { Transact } from '../store/publishing-transaction.ts'
+import { watchActivity } from './activity.ts'
 import type { BackupArchives } from './archive/backup-archives.ts'
 import { watchDeadNodes } from './dead-nodes.ts'
 import type { CertificateSource, DatabaseDriver } from './driver.ts'
@@ -115,6 +116,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   let resuming: Promise<void> | undefined
   let watching: Promise<void> | undefined
   let scheduling: Promise<void> | undefined
+  let activity: Promise<void> | undefined
 
   async function start(): Promise<void> {
     void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
@@ -148,6 +150,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
     scheduling = keepBackupSchedule(common, backupSchedule)
+    activity = watchActivity(common)
     watching = watchDeadNodes({ ...work, db, boss, node, heartbeat, patienceSeconds, signal })
     await resuming
     log.info({ node }, 'platform.ready')
@@ -168,6 +171,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await heartbeat.stop().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
       await watching
       await scheduling
+      await activity
       await queue.close()
       await storage.close()
       await driver.close()

@@ -189,6 +189,7 @@ export const recordExamples: Record<string, Json> = {
       },
     ],
   },
+  DatabaseStats: { size_bytes: 8_134_656, connections: 3, connections_max: 55, at: createdAt },
   DatabaseBackupSchedule: { every_hours: 24, keep: 7 },
   RevokedApiKeys: { revoked: [keyId] },
   CreatedWebhook: { ...webhook, secret: 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE=' },

@@ -30,6 +30,7 @@ import {
 } from './instance-directory.ts'
 import type { InstanceTls } from './instance-files.ts'
 import { createPorts, type PortRange } from './ports.ts'
+import { readActivity } from './read-activity.ts'
 import { createStorageControl } from './storage-control.ts'
 import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
@@ -234,6 +235,12 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
 
     async existing() {
       return instancesIn((await parts()).home)
+    },
+
+    async activity(id, { signal }) {
+      const instance = running.get(id)
+      if (instance === undefined) throw new Error(`${id} is not running`)
+      return readActivity(instance.control(), signal)
     },
 
     resume,
