@@ -80,6 +80,28 @@ describe.skipIf(chromiumPath === undefined)('with an OpenID issuer, behind a pro
     await page.getByRole('heading', { name: 'Sign in to Keyhook' }).waitFor()
   })
 
+  test('an invitation is still there after signing in, and nothing of it is left in the browser', async () => {
+    const { api, page, url } = await start()
+    await api.db.begin((tx) => createUser(tx, { email: person.email, name: 'Ada', subject: person.subject }))
+    const orgId = await api.organization()
+    const owner = await api.person([{ orgId, role: 'owner' }])
+    const reply = await fetch(`${api.url}/platform/v1/organizations/${orgId}/invitations`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${owner.token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ email: person.email, role: 'member' }),
+    })
+    const { link } = (await reply.json()) as { link: string }
+
+    await page.goto(link)
+    await page.getByRole('heading', { name: 'Join Acme' }).waitFor()
+    await page.getByRole('link', { name: 'Continue with single sign-on' }).click()
+    await page.getByText('You join as Ada.').waitFor()
+    expect(page.url()).toBe(`${url}/console/invitation`)
+    await page.getByRole('button', { name: 'Accept invitation' }).click()
+    await page.waitForURL(`${url}/console/${orgId}`)
+    expect(await page.evaluate('[localStorage.length, sessionStorage.length]')).toEqual([0, 0])
+  })
+
   test('somebody without a user is told so', async () => {
     const { page, url } = await start()
     await page.goto(`${url}/console/`)
