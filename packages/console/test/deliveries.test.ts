@@ -2,6 +2,7 @@ import { createClient } from '@keyhook/client'
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
 import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { addAttempts } from './support/attempts.ts'
 import { api, consoleUrl, inBrowser, member, openAs, orgId, owner } from './support/console-test.ts'
 
 const clientOf = () => createClient({ url: api.url, token: owner.token, organization: orgId })
@@ -87,6 +88,45 @@ inBrowser('deliveries', () => {
     await dialog.getByRole('button', { name: 'Send 1 again' }).click()
     await dialog.getByRole('heading', { name: 'Recovery finished' }).waitFor()
     await expect.poll(() => receiver.received.length).toBe(2)
+  })
+
+  test('a long list holds what is seen, and loads older attempts while one scrolls', async () => {
+    const { webhook, receiver, send } = await failingWebhook()
+    await send()
+    await expect.poll(() => receiver.received.length).toBe(1)
+    await addAttempts(webhook.id, { count: 450, everySeconds: 60, failing: 7 })
+    const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
+    await rows(page).first().waitFor()
+    await expect
+      .poll(async () => {
+        await page.mouse.wheel(0, 20_000)
+        return rows(page).getByText('7 hr ago').count()
+      })
+      .toBeGreaterThan(0)
+    expect(await rows(page).count()).toBeLessThan(60)
+  })
+
+  test('a time is chosen with a click on a bar, or by hand, and stays in the address', async () => {
+    const { webhook, receiver, send } = await failingWebhook()
+    await send()
+    await expect.poll(() => receiver.received.length).toBe(1)
+    await addAttempts(webhook.id, { count: 20, everySeconds: 3_600, failing: 100 })
+    const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
+    await rows(page).getByText('Succeeded').first().waitFor()
+    await expect.poll(() => rows(page).count()).toBe(21)
+    const bars = page.getByRole('region', { name: 'Outcomes' }).locator('.chart-target')
+    await bars.nth(10).locator('..').click()
+    await page.waitForURL(/since=.*until=/)
+    await expect.poll(() => rows(page).count()).toBe(1)
+    await page.getByLabel('Until').fill('')
+    await page.waitForURL((url) => !url.searchParams.has('until'))
+    await expect.poll(() => rows(page).count()).toBeGreaterThan(5)
+    await page.reload()
+    expect(await page.getByLabel('Time').inputValue()).toBe('chosen')
+    await page.getByLabel('Time').selectOption('Last hour')
+    await rows(page).getByText('Failed · 503').waitFor()
+    await expect.poll(() => rows(page).count()).toBeLessThan(3)
+    expect(page.url()).not.toContain('since=')
   })
 
   test('a member sees deliveries, and is not offered to send them again', async () => {

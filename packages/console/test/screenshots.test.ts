@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient } from '@keyhook/client'
 import { expect, onTestFinished, test } from 'vitest'
-import { uuid7 } from '../../server/src/kernel/uuid7.ts'
-import { ensurePartitions } from '../../server/src/store/delivery/partitions.ts'
 import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { addAttempts } from './support/attempts.ts'
 import { api, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
+import { settled } from './support/settled.ts'
 
 /*
  * The pictures of README and docs. They are written there with KEYHOOK_SCREENSHOTS=1, and checked otherwise.
@@ -14,27 +14,6 @@ import { api, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
 const folder = process.env.KEYHOOK_SCREENSHOTS
   ? join(import.meta.dirname, '../../../docs/images')
   : join(tmpdir(), 'keyhook-screenshots')
-
-const hourMs = 3_600_000
-
-/** A day of attempts: most succeed, and around noon some fail. */
-async function addDay(webhookId: string, share: (hour: number) => number): Promise<void> {
-  const now = Date.now()
-  await ensurePartitions(api.db, now - 24 * hourMs)
-  for (let hour = 1; hour < 24; hour++) {
-    const count = 30 + Math.round(20 * Math.sin(hour / 3))
-    for (let i = 0; i < count; i++) {
-      const at = now - hour * hourMs + (i / count) * hourMs * 0.9
-      const status = i / count < share(hour) ? 'succeeded' : 'failed'
-      await api.db`
-        insert into keyhook.attempts (lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us)
-        select w.lane_id, ${uuid7(Math.round(at))}, w.org_id, d.event_seq, 2, ${status}, to_timestamp(${at} / 1000.0),
-          ${Math.round(40_000 + 30_000 * Math.abs(Math.sin(i)))}
-        from keyhook.webhooks w join keyhook.deliveries d on d.lane_id = w.lane_id
-        where w.org_id = ${orgId} and w.id = ${webhookId} limit 1`
-    }
-  }
-}
 
 inBrowser('pictures', () => {
   test('show the main pages with records, in both themes and two widths', { timeout: 180_000 }, async () => {
@@ -55,8 +34,8 @@ inBrowser('pictures', () => {
     }
     await client.webhooks.test(billing.id, { event_type: 'invoice.paid' })
     await expect.poll(() => good.received.length + bad.received.length, { timeout: 10_000 }).toBe(13)
-    await addDay(orders.id, (hour) => (hour > 10 && hour < 14 ? 0.8 : 1))
-    await addDay(billing.id, () => 0.6)
+    await addAttempts(orders.id, { count: 800, everySeconds: 100, failing: 41 })
+    await addAttempts(billing.id, { count: 300, everySeconds: 270, failing: 3 })
     const [failed] = (await client.deliveries.list({ webhookId: billing.id, status: 'failed' }).page()).items
 
     await mkdir(folder, { recursive: true })
@@ -80,8 +59,7 @@ inBrowser('pictures', () => {
         colorScheme: theme,
         viewport: { width, height: width === 390 ? 844 : 800 },
       })
-      await page.getByRole('heading', { level: 1 }).waitFor()
-      await page.waitForTimeout(1_500)
+      await settled(page)
       const file = join(folder, `console-${name}.png`)
       await page.screenshot({ path: file })
       // An empty page is a few kilobytes.

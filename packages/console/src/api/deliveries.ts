@@ -83,6 +83,8 @@ export function useLiveDeliveries(organization: string, filter: DeliveryFilter, 
 /** Puts a fresh first page in front. If more than a page is new, what lies between is unknown, so we start over from it. */
 function merge(before: Loaded | null, page: Page<Attempt>): Loaded {
   if (before === null) return { attempts: page.items, next: page.next }
+  // Nothing new: the same array, so that nothing is rendered or measured again.
+  if (page.items.length > 0 && page.items.every((item, index) => isSame(item, before.attempts[index]))) return before
   const fresh = new Set(page.items.map(({ id }) => id))
   const rest = before.attempts.filter(({ id }) => !fresh.has(id))
   const overlaps = rest.length < before.attempts.length
@@ -94,7 +96,12 @@ function merge(before: Loaded | null, page: Page<Attempt>): Loaded {
   return { attempts, next: before.attempts.length <= page.items.length ? page.next : before.next }
 }
 
+/** What changes in an attempt comes with its end. */
+const isSame = (a: Attempt, b: Attempt | undefined): boolean =>
+  a.id === b?.id && a.status === b.status && a.next_attempt_at === b.next_attempt_at
+
+/** Only the end can hold the same ones: a poll may have put them there. Of 100,000 the rest is not looked at. */
 function append(before: Loaded, page: Page<Attempt>): Loaded {
-  const known = new Set(before.attempts.map(({ id }) => id))
+  const known = new Set(before.attempts.slice(-2 * pageSize).map(({ id }) => id))
   return { attempts: [...before.attempts, ...page.items.filter(({ id }) => !known.has(id))], next: page.next }
 }

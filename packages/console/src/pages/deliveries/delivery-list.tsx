@@ -71,6 +71,7 @@ function Nothing({ isFiltered, onClear }: Props) {
 }
 
 const rowHeight = 57
+const estimateSize = () => rowHeight
 
 /** Only the visible rows are in the page, so that it stays smooth with 100,000 of them. */
 function Rows({
@@ -87,14 +88,23 @@ function Rows({
   const list = useRef<HTMLUListElement>(null)
   const [top, setTop] = useState(0)
   useLayoutEffect(() => {
-    if (list.current !== null) setTop(list.current.getBoundingClientRect().top + window.scrollY)
+    const measure = () => {
+      if (list.current !== null) setTop(list.current.getBoundingClientRect().top + window.scrollY)
+    }
+    measure()
+    // Charts and filters above change their height.
+    const observer = new ResizeObserver(measure)
+    observer.observe(document.body)
+    return () => observer.disconnect()
   }, [])
+  // Another function would measure all rows again, 4 ms of each frame with 100,000 of them.
+  const keyOf = useCallback((index: number) => attempts[index]!.id, [attempts])
   const virtualizer = useWindowVirtualizer({
     count: attempts.length,
-    estimateSize: () => rowHeight,
+    estimateSize,
     overscan: 12,
     scrollMargin: top,
-    getItemKey: (index) => attempts[index]!.id,
+    getItemKey: keyOf,
   })
   const items = virtualizer.getVirtualItems()
   const last = items.at(-1)?.index ?? 0
