@@ -154,8 +154,10 @@ test('a request without a documented body is refused with a non-empty body and a
   )
   expect(silent).toContainEqual(['POST', '/platform/v1/organizations/{org_id}/databases/{database_id}/backups'])
   for (const [method, path] of silent) {
-    const url = api.url + path.replace('{org_id}', api.orgId).replaceAll(/\{\w+\}/g, 'none')
-    const token = path.startsWith('/operator/') ? operator : api.owner.token
+    const isOperators = path.startsWith('/operator/')
+    const orgId = isOperators ? 'none' : api.orgId
+    const url = api.url + path.replace('{org_id}', orgId).replaceAll(/\{\w+\}/g, 'none')
+    const token = isOperators ? operator : api.owner.token
     for (const [raw, pointer] of [
       ['[1]', ''],
       ['"x"', ''],
