@@ -23,6 +23,7 @@ const longFiles = [
   'platform/dead-nodes.test.ts',
   'platform/killed.test.ts',
   'platform/local-driver.test.ts',
+  'platform/memory-limits.test.ts',
   'platform/nodes.test.ts',
   'platform/ownership.test.ts',
   'platform/silent-clients.test.ts',

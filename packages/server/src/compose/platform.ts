@@ -37,6 +37,15 @@ export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriv
     publicHost: publicHostOf(config),
     ports: config.databasesPorts,
     storageLimitBytes: config.databaseStorageMax,
+    limits: {
+      memoryBytes: config.databaseMemoryMax,
+      processesMax: config.databaseProcessesMax,
+      cpus: config.databaseCpusMax,
+    },
+    onLimits(report) {
+      if (report.problem === null) log.info(report, 'databases.limits')
+      else log.warn(report, 'databases.limits')
+    },
     tlsAccept: config.databasesTls === 'required' ? 'encrypted' : 'any',
     onCertificateProblem: (err) => log.error({ err }, 'databases.certificate_not_renewed'),
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),

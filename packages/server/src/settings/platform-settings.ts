@@ -92,6 +92,24 @@ export const platformSettings = {
     bytes('128MB', '1000TB'),
     'Disk that one database may use, with its WAL and temporary files. It is read-only from 95 % on, and stopped at 120 %.',
   ),
+  databaseMemoryMax: setting(
+    'KEYHOOK_DATABASE_MEMORY_MAX',
+    '768MB',
+    bytes('128MB', '16TB'),
+    'Memory of one database with all its sessions, where cgroups can be created. One session gets half of it; without cgroups a quarter, and nothing limits the sum.',
+  ),
+  databaseProcessesMax: setting(
+    'KEYHOOK_DATABASE_PROCESSES_MAX',
+    '400',
+    integer(250, 1_000_000, 'a number of processes'),
+    'Processes of one database, where cgroups can be created; a session is one, and PostgreSQL has some more.',
+  ),
+  databaseCpusMax: setting(
+    'KEYHOOK_DATABASE_CPUS_MAX',
+    '1',
+    integer(1, 1_024, 'a number of processors'),
+    'Processor time of one database, in processors, where cgroups can be created.',
+  ),
   diskFreeMin: setting(
     'KEYHOOK_DISK_FREE_MIN',
     '2GB',

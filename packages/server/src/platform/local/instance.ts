@@ -3,6 +3,7 @@ import { superuser } from '../../embedded/cluster.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
 import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
+import type { RunAs } from '../../embedded/start-program.ts'
 import type { Certificate } from '../tls/issue-certificate.ts'
 import type { Home } from './home.ts'
 import { runAsOf } from './instance-account.ts'
@@ -42,6 +43,8 @@ export type InstanceOptions = {
   host: string | null
   port: number
   storageLimitBytes: number
+  /** Adds what limits the server to who runs it. */
+  limit: (runAs: RunAs) => RunAs
   /** Asked at every start. */
   tls: () => Promise<InstanceTls>
   settings?: Readonly<Record<string, string>> | undefined
@@ -52,6 +55,8 @@ export type InstanceEvent =
   | { kind: 'stopped_by_itself'; why: string; restartInMs: number }
   | { kind: 'restart_failed'; why: string; restartInMs: number }
   | { kind: 'restarted' }
+  /** PostgreSQL ends the other sessions then, and recovers by itself. */
+  | { kind: 'out_of_memory'; kills: number }
   | { kind: 'orphan'; note: string }
   | { kind: 'pending_connections_ended'; count: number }
 
@@ -81,7 +86,7 @@ export function runInstance(options: InstanceOptions): Instance {
       dataDir: directory.path,
       cluster: directory.cluster,
       binaries: home.binaries,
-      ...runAs,
+      ...options.limit(runAs),
       settings: { ...instanceSettings({ id, host, port, storageLimitBytes }), ...files, ...options.settings },
       note: () => {},
       onExit,

@@ -11,6 +11,7 @@ import { NotAClusterFile, untrustedTree } from '../../embedded/untrusted-files.t
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
 import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
+import { createLimiter, type InstanceLimits, type Limiter, type LimitReport } from '../limits/limiter.ts'
 import { traceStep } from '../steps/trace-step.ts'
 import { baseBackup } from './base-backup.ts'
 import { createCertificates } from './certificates.ts'
@@ -45,6 +46,10 @@ export type LocalDriverOptions = {
   ports: PortRange
   /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
   storageLimitBytes: number
+  /** Memory, processes and processor time of each instance. */
+  limits: InstanceLimits
+  /** How they are enforced here. */
+  onLimits?: (report: LimitReport) => void
   /** Whether clients may connect without TLS. Counts once there is a certificate. */
   tlsAccept?: 'encrypted' | 'any'
   onEvent: (id: DatabaseId, event: InstanceEvent) => void
@@ -68,10 +73,19 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   const running = new Map<DatabaseId, Instance>()
   const held = new Map<DatabaseId, Promise<void>>()
   const closing = new AbortController()
+  let limiter: Limiter | undefined
   let opened: ReturnType<typeof open> | undefined
   let preparing: Promise<unknown> | undefined
+  const openLimits = (home: Home) => {
+    limiter ??= createLimiter({
+      home: home.path,
+      limits: options.limits,
+      onOutOfMemory: (id, kills) => options.onEvent(id as DatabaseId, { kind: 'out_of_memory', kills }),
+    })
+    options.onLimits?.(limiter.report)
+  }
   const parts = () => {
-    opened ??= open(options, closing.signal).catch((error: unknown) => {
+    opened ??= open(options, openLimits, closing.signal).catch((error: unknown) => {
       opened = undefined
       throw error
     })
@@ -98,8 +112,9 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   function launch(home: Home, id: DatabaseId, port: number, host: string | null): Instance {
     const directory = instanceDirectory(home, id)
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
+    const limit = (runAs: RunAs) => limiter?.limit(id, runAs) ?? runAs
     const { settings, storageLimitBytes } = options
-    const instance = runInstance({ home, id, directory, host, port, storageLimitBytes, tls, settings, onEvent })
+    const instance = runInstance({ home, id, directory, host, port, storageLimitBytes, limit, tls, settings, onEvent })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
@@ -131,6 +146,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     const instance = running.get(id)
     running.delete(id)
     await instance?.stop(how)
+    if (!running.has(id)) limiter?.forget(id)
   }
 
   async function address(port: number, signal: AbortSignal): Promise<Address> {
@@ -251,6 +267,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       pending.close()
       await preparing?.catch(() => {})
       await Promise.all([...running.keys()].map((id) => halt(id)))
+      limiter?.close()
     },
   }
 }
@@ -268,8 +285,9 @@ const forgetTakenPort =
     throw error
   }
 
-async function open(options: LocalDriverOptions, signal: AbortSignal) {
+async function open(options: LocalDriverOptions, openLimits: (home: Home) => void, signal: AbortSignal) {
   const home = await options.home()
+  openLimits(home)
   return {
     home,
     template: createTemplate(home, signal),

@@ -13,6 +13,7 @@ export const openDriver = (dataDir: string, more: Partial<LocalDriverOptions> = 
     publicHost: '127.0.0.1',
     ports: { first: first!, last: last! },
     storageLimitBytes: 1024 ** 3,
+    limits: { memoryBytes: 512 * 1024 ** 2, processesMax: 400, cpus: 1 },
     onEvent() {},
     ...more,
   })

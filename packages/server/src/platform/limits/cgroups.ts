@@ -1,0 +1,150 @@
+import { createHash } from 'node:crypto'
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { findHierarchy, type Hierarchy } from './hierarchy.ts'
+
+export type InstanceLimits = { memoryBytes: number; processesMax: number; cpus: number }
+
+/** The group of one instance. */
+export type Group = {
+  /** The process and everything that it starts from now on. */
+  add(pid: number): void
+  /** How many of its processes the kernel has ended for lack of memory, ever. */
+  outOfMemoryKills(): number
+  /** Does nothing while a process is in it. */
+  remove(): void
+}
+
+export type Cgroups = {
+  version: Hierarchy['version']
+  group(id: string, limits: InstanceLimits): Group
+  close(): void
+}
+
+/** Groups of other installations that were left empty for so long belong to a process that was killed. */
+const abandonedMs = 10 * 60_000
+const prefix = 'keyhook-'
+const periodUs = 100_000
+
+/** Null, with the reason, where this process may create no groups with limits of memory. */
+export function openCgroups(home: string): { cgroups: Cgroups } | { problem: string } {
+  const found = findHierarchy()
+  if ('problem' in found) return found
+  const hierarchy = found
+  const name = prefix + createHash('sha256').update(home).digest('hex').slice(0, 16)
+  const parents = hierarchy.parents.map((parent) => join(parent, name))
+  try {
+    for (const parent of hierarchy.parents) removeAbandoned(parent)
+    for (const path of parents) {
+      mkdirSync(path, { recursive: true })
+      hierarchy.prepare(path)
+      // What a killed Keyhook left. A group with processes stays: they are stopped before the instance starts again.
+      for (const child of groupsIn(path)) remove(join(path, child))
+    }
+  } catch (error) {
+    return { problem: String(error) }
+  }
+  return {
+    cgroups: {
+      version: hierarchy.version,
+      group: (id, limits) => createGroup(hierarchy, parents, id, limits),
+      close() {
+        for (const path of parents) {
+          for (const child of groupsIn(path)) remove(join(path, child))
+          remove(path)
+        }
+      },
+    },
+  }
+}
+
+function createGroup(
+  { version, memoryEvents }: Hierarchy,
+  parents: readonly string[],
+  id: string,
+  limits: InstanceLimits,
+): Group {
+  const paths = parents.map((parent) => join(parent, id))
+  for (const path of paths) mkdirSync(path, { recursive: true })
+  const settings = version === 'v2' ? settingsV2(limits) : settingsV1(limits)
+  for (const [file, value] of settings) for (const path of paths) writeIfThere(join(path, file), value)
+  return {
+    add(pid) {
+      for (const path of paths) writeFileSync(join(path, 'cgroup.procs'), String(pid))
+    },
+    outOfMemoryKills() {
+      for (const path of paths) {
+        const events = read(join(path, memoryEvents))
+        if (events !== undefined) return Number(/^oom_kill (\d+)$/m.exec(events)?.[1] ?? 0)
+      }
+      return 0
+    },
+    remove() {
+      for (const path of paths) remove(path)
+    },
+  }
+}
+
+/** No swap: an instance that needs it would slow down the disk for all. */
+const settingsV2 = ({ memoryBytes, processesMax, cpus }: InstanceLimits): [string, string][] => [
+  ['memory.max', String(memoryBytes)],
+  ['memory.swap.max', '0'],
+  ['pids.max', String(processesMax)],
+  ['cpu.max', `${Math.floor(cpus * periodUs)} ${periodUs}`],
+]
+
+const settingsV1 = ({ memoryBytes, processesMax, cpus }: InstanceLimits): [string, string][] => [
+  // The second includes swap and must not be below the first; a group that exists may have a lower one.
+  ['memory.memsw.limit_in_bytes', '-1'],
+  ['memory.limit_in_bytes', String(memoryBytes)],
+  ['memory.memsw.limit_in_bytes', String(memoryBytes)],
+  ['pids.max', String(processesMax)],
+  ['cpu.cfs_period_us', String(periodUs)],
+  ['cpu.cfs_quota_us', String(Math.floor(cpus * periodUs))],
+]
+
+/** In version 1 each controller has a directory of its own, with its own files. */
+function writeIfThere(path: string, value: string): void {
+  if (read(path) !== undefined) writeFileSync(path, value)
+}
+
+function read(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+function groupsIn(path: string): string[] {
+  try {
+    return readdirSync(path, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name)
+  } catch {
+    return []
+  }
+}
+
+/** The kernel keeps a group that has processes or groups. */
+function remove(path: string): void {
+  try {
+    rmdirSync(path)
+  } catch {
+    // In use, or gone.
+  }
+}
+
+function removeAbandoned(parent: string): void {
+  for (const name of groupsIn(parent)) {
+    if (!name.startsWith(prefix)) continue
+    const path = join(parent, name)
+    try {
+      if (Date.now() - statSync(path).mtimeMs < abandonedMs) continue
+    } catch {
+      continue
+    }
+    for (const child of groupsIn(path)) remove(join(path, child))
+    remove(path)
+  }
+}
