@@ -8,6 +8,7 @@ const longFiles = [
   'cli/self-backup.test.ts',
   'cli/serve.test.ts',
   'cli/signals.test.ts',
+  'cli/tenant-fills-disk.test.ts',
   'cli/two-roles.test.ts',
   'cli/unfit-machine.test.ts',
   'embedded/data-directory-lock.test.ts',

@@ -14,7 +14,7 @@ export function readDisk(path: string): DiskSpace {
 }
 
 /** Shares of a small disk, so that a demonstration runs on one too. */
-const floorShareMax = 0.1
+const floorShareMax = 0.25
 const reserveShareMax = 0.05
 /** Every table is at least one file. File systems that create inodes as needed report 0 of them. */
 const freeFilesMin = 20_000
