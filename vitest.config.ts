@@ -22,6 +22,7 @@ const longFiles = [
   'platform/backups.test.ts',
   'platform/blocked-databases.test.ts',
   'platform/dead-nodes.test.ts',
+  'platform/isolation-modes.test.ts',
   'platform/killed.test.ts',
   'platform/local-driver.test.ts',
   'platform/memory-limits.test.ts',

@@ -3,6 +3,7 @@ import type { Config } from '../config.ts'
 import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
+import { type Isolation, isolationOf } from '../platform/local/isolation.ts'
 import { createLocalDriver } from '../platform/local/local-driver.ts'
 import { type PlatformNode, startPlatformNode } from '../platform/node.ts'
 import { openAuthority } from '../platform/tls/authority.ts'
@@ -69,12 +70,22 @@ function composeCertificates({
   return issuedCertificate({ authority, names: [...names], now })
 }
 
+function reportIsolation(isolation: Isolation, log: Logger): void {
+  if (isolation.mode !== 'shared') {
+    log.info(isolation, 'databases.isolated')
+    return
+  }
+  const risk = 'All databases run as one user: whoever gets a shell in one can read the others and the master key.'
+  log.warn({ ...isolation, risk, see: 'docs/isolation.md' }, 'databases.share_a_user')
+}
+
 /** The databases of this machine, and the jobs about them. It closes its queue. */
 export async function composePlatformNode(
   { config, db, masterKeys }: Installation,
   { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: DatabaseDriver; hints: Hints },
 ): Promise<PlatformNode> {
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
+  reportIsolation(await isolationOf(dataDir, config.databasesUids), log)
   const archives = await composeArchives(config, { dataDir, masterKeys, log })
   return startPlatformNode({
     db,

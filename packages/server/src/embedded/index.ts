@@ -16,6 +16,7 @@ import {
 import { directoryId, nameFrom, passwordPath, prepareDataDirectory, readSecret, writeSecret } from './data-directory.ts'
 import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
 import { readLockFile } from './lock-file.ts'
+import { whyNoNamespaces } from './namespaces.ts'
 import { stopOrphan } from './orphan.ts'
 import { checkOwnership, giveClusterTo } from './ownership.ts'
 import { type Postmaster, startPostmaster } from './postmaster.ts'
@@ -110,7 +111,8 @@ async function startServer(request: {
     await writeSecret(passwordPath(dataDir), password)
   }
   await linkCluster(location)
-  const postmaster = await startPostmaster({ dataDir, cluster, binaries, account, settings, note, onExit })
+  const view = (await whyNoNamespaces()) === null ? { readable: [], hidden: dataDir } : undefined
+  const postmaster = await startPostmaster({ dataDir, cluster, binaries, account, view, settings, note, onExit })
   return { postmaster, password }
 }
 

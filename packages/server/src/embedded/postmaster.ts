@@ -1,9 +1,10 @@
-import type { ChildProcess } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Binaries } from './binaries.ts'
 import { readLockFile } from './lock-file.ts'
 import { type LogFile, openLog } from './log-file.ts'
+import { inNamespaces, pidBehind, type View } from './namespaces.ts'
 import { serverArguments } from './server-arguments.ts'
 import { openSocketDirectory } from './socket-directory.ts'
 import { type RunAs, startProgram } from './start-program.ts'
@@ -64,15 +65,31 @@ export async function startPostmaster(options: StartOptions): Promise<Postmaster
   }
 }
 
-type Server = { child: ChildProcess; ended: Promise<string>; hasEnded(): boolean; signal(name: NodeJS.Signals): void }
+type Server = {
+  /** Undefined if it has ended. */
+  pid(): number | undefined
+  ended: Promise<string>
+  hasEnded(): boolean
+  signal(name: NodeJS.Signals): void
+}
 
 function launch(options: StartOptions, log: LogFile, sockets: string): Server {
-  const args = serverArguments(options.cluster, sockets, options.settings)
-  const child = startProgram(options.binaries.postgres, args, options, { stdio: ['ignore', log.fd, log.fd] })
-  // For a process.exit() without a stop: there is no time to wait, but the server must not go on running.
-  const stopOnExit = () => void child.kill('SIGINT')
-  process.once('exit', stopOnExit)
+  const { view, cluster, binaries } = options
+  const args = serverArguments(cluster, sockets, options.settings)
+  const namespaces = view ? inNamespaces(viewOf({ ...options, view }, sockets)) : []
+  const runAs = { ...options, before: [...(options.before ?? []), ...namespaces] }
+  const child = startProgram(binaries.postgres, args, runAs, { stdio: ['ignore', log.fd, log.fd] })
   let hasEnded = false
+  const pid = () => (hasEnded || child.pid === undefined ? undefined : view ? pidBehind(child.pid) : child.pid)
+  const signal = (name: NodeJS.Signals) => {
+    // kill() of the handle never reaches another process that has got the same pid.
+    if (!view) return void child.kill(name)
+    const server = pid()
+    if (server !== undefined) signalProcess(server, name)
+  }
+  // For a process.exit() without a stop: there is no time to wait, but the server must not go on running.
+  const stopOnExit = () => signal('SIGINT')
+  process.once('exit', stopOnExit)
   const ended = new Promise<string>((done) => {
     child.once('error', (error) => done(error.message))
     child.once('exit', (code, signal) => done(signal === null ? `exit code ${code}` : `ended by ${signal}`))
@@ -81,8 +98,25 @@ function launch(options: StartOptions, log: LogFile, sockets: string): Server {
     process.off('exit', stopOnExit)
   })
   if (child.pid !== undefined) scheduleInBatch(child.pid)
-  // kill() of the handle never reaches another process that has got the same pid.
-  return { child, ended, hasEnded: () => hasEnded, signal: (name) => void child.kill(name) }
+  return { pid, ended, hasEnded: () => hasEnded, signal }
+}
+
+/** The server sees its programs, its cluster and its sockets, and what its caller adds. */
+function viewOf({ view, cluster, binaries }: StartOptions & Required<Pick<RunAs, 'view'>>, sockets: string): View {
+  const programs = dirname(dirname(binaries.postgres))
+  return {
+    readable: [programs, ...(view?.readable ?? [])],
+    writable: [...new Set([cluster, sockets])],
+    hidden: view?.hidden ?? '',
+  }
+}
+
+function signalProcess(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name)
+  } catch {
+    // It has ended already.
+  }
 }
 
 /**
@@ -121,7 +155,7 @@ async function untilReady({ cluster, note, signal }: StartOptions, server: Serve
   let noted = false
   while (!server.hasEnded()) {
     const lock = await readLockFile(cluster).catch(() => undefined)
-    if (lock?.ready && lock.pid === server.child.pid) return true
+    if (lock?.ready && lock.pid === server.pid()) return true
     const waitedMs = Date.now() - begin
     if (waitedMs > noteAfterMs && !noted) {
       noted = true
@@ -139,10 +173,11 @@ function supervise(
   rest: { socketDirectory: string; log: LogFile; close(): Promise<void>; onExit: (why: string) => void },
 ): Postmaster {
   let stopping: Promise<void> | undefined
+  const pid = server.pid()
   void server.ended.then(async (ending) => {
     if (stopping !== undefined) return
     const lastLines = await rest.log.tail().catch(() => '')
-    rest.onExit(`PostgreSQL (pid ${server.child.pid}) stopped by itself: ${ending}. Its last lines:\n${lastLines}`)
+    rest.onExit(`PostgreSQL (pid ${pid}) stopped by itself: ${ending}. Its last lines:\n${lastLines}`)
   })
 
   const stop = async () => {
@@ -155,7 +190,7 @@ function supervise(
   }
   return {
     socketDirectory: rest.socketDirectory,
-    pid: server.child.pid,
+    pid,
     reload: () => server.signal('SIGHUP'),
     stop({ immediate = false } = {}) {
       stopping ??= stop()

@@ -1,4 +1,6 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
+import { environment } from './environment.ts'
+import type { View } from './namespaces.ts'
 import type { Account } from './permissions.ts'
 
 /** Who a program runs as, and what limits it. One value per cluster: its server and every tool on its files get the same. */
@@ -7,12 +9,11 @@ export type RunAs = {
   account: Account | undefined
   /** Programs that are put in front and execute the rest, such as `['prlimit', '--nproc=100', '--']`. They run as the account. */
   before?: readonly string[] | undefined
+  /** Where namespaces separate the servers of one user: what this one may read, and what is hidden from it. */
+  view?: Pick<View, 'readable' | 'hidden'> | undefined
   /** Called when the process exists, for example to move it to a cgroup. */
   onStart?: ((pid: number) => void) | undefined
 }
-
-/** Not the caller's environment: PGDATA, LC_* or LD_PRELOAD would change what the server does, and ours may hold the master key. */
-const environment = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
 /**
  * The only place that starts PostgreSQL and the tools that work on its files. They get no environment, no descriptor and no

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { glob, mkdir, readdir, readFile, readlink, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
+import { chown, glob, mkdir, readdir, readFile, readlink, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
@@ -14,6 +14,7 @@ import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { readArchive } from '../../src/platform/archive/read-archive.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
+import { isolationOf } from '../../src/platform/local/isolation.ts'
 import { makeMasterKey, masterKeyPath } from '../../src/startup/master-key-file.ts'
 import { asRoot } from '../embedded/support/scratch.ts'
 import { openDriver } from './support/local-driver.ts'
@@ -234,6 +235,14 @@ asAttacker(
     await driver.remove(id)
   },
 )
+
+test.skipIf(!asRoot)('the start says how databases are separated, and why if they are not (needs root)', async () => {
+  const mine = await scratchFolder()
+  onTestFinished(() => rm(mine, { recursive: true, force: true }))
+  expect(await isolationOf(mine, null)).toEqual({ mode: 'uids' })
+  await chown(mine, anyone.uid, anyone.gid)
+  expect(await isolationOf(mine, null)).toEqual({ mode: 'shared', why: `root runs them as the owner of ${mine}` })
+})
 
 test('a range of uids is usable only if all of it is mapped', () => {
   const container = '         0     100000      65536\n'

@@ -12,6 +12,7 @@ import { createInstanceUids, type InstanceUids } from './instance-uids.ts'
 
 /** The directory of the instances, and the accounts and binaries that run them. */
 export type Home = {
+  dataDir: string
   path: string
   /** Makes the template, and runs the instances where they have no uids of their own. */
   account: Account | undefined
@@ -51,7 +52,7 @@ export async function openHome(dataDir: string, wanted: UidRange | null = null):
   await chmod(path, account === undefined ? 0o700 : 0o711)
   if (path !== preferred) await linkTo(path, preferred)
   const uids = range && createInstanceUids({ home: path, seed: nameFrom(id, 'uids'), range })
-  return { path, account, uids, binaries, version: await versionOf(binaries) }
+  return { dataDir, path, account, uids, binaries, version: await versionOf(binaries) }
 }
 
 /** For people who look for the databases in the data directory. */
