@@ -49,7 +49,10 @@ export async function startPostmaster(options: StartOptions): Promise<Postmaster
   for (;;) {
     const server = launch(options, log, sockets.path)
     const ready = await untilReady(options, server)
-    if (ready) return supervise(server, { socketDirectory: sockets.path, log, close, onExit: options.onExit })
+    if (ready) {
+      const isBehind = options.view !== undefined
+      return supervise(server, { socketDirectory: sockets.path, log, isBehind, close, onExit: options.onExit })
+    }
     const ending = await server.ended
     const lastLines = await log.tail()
     // The children of a killed postmaster keep its shared memory until they notice, for less than a second.
@@ -97,7 +100,7 @@ function launch(options: StartOptions, log: LogFile, sockets: string): Server {
     hasEnded = true
     process.off('exit', stopOnExit)
   })
-  if (child.pid !== undefined) scheduleInBatch(child.pid)
+  if (child.pid !== undefined && !view) scheduleInBatch(child.pid)
   return { pid, ended, hasEnded: () => hasEnded, signal }
 }
 
@@ -170,10 +173,18 @@ async function untilReady({ cluster, note, signal }: StartOptions, server: Serve
 
 function supervise(
   server: Server,
-  rest: { socketDirectory: string; log: LogFile; close(): Promise<void>; onExit: (why: string) => void },
+  rest: {
+    socketDirectory: string
+    log: LogFile
+    isBehind: boolean
+    close(): Promise<void>
+    onExit: (why: string) => void
+  },
 ): Postmaster {
   let stopping: Promise<void> | undefined
   const pid = server.pid()
+  // In namespaces the server is another process than the one that we started, and exists only now.
+  if (rest.isBehind && pid !== undefined) scheduleInBatch(pid)
   void server.ended.then(async (ending) => {
     if (stopping !== undefined) return
     const lastLines = await rest.log.tail().catch(() => '')
