@@ -33,6 +33,7 @@ const driver = createLocalDriver({
   publicHost: '127.0.0.1',
   ports,
   storageLimitBytes: 1024 ** 3,
+  limits: { memoryBytes: 512 * 1024 ** 2, processesMax: 400, cpus: 1 },
   onEvent: (_id, event) => report({ event: event.kind }),
 })
 const passwordVerifier = await scramVerifier('secret')
