@@ -28,6 +28,7 @@ const longFiles = [
   'platform/memory-limits.test.ts',
   'platform/nodes.test.ts',
   'platform/ownership.test.ts',
+  'platform/s3-platform.test.ts',
   'platform/silent-clients.test.ts',
   'platform/storage-limits.test.ts',
   'store/lost-connections.test.ts',

@@ -1,6 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import dns from 'node:dns'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createS3Store } from '../../src/platform/archive/s3/s3-store.ts'
+import { localCertificate } from '../../src/terminal/receive/certificate.ts'
+import { scratchDirectory } from '../support/processes.ts'
 import { type S3Server, s3Missing, s3Program, startS3Server } from '../support/s3-server.ts'
 import { collect, stream, testStore } from './store-conformance.ts'
 
@@ -87,5 +90,39 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'on a real 
         expect(String(error.cause)).not.toContain(secretAccessKey)
       }
     }
+  })
+
+  test('a certificate of an authority of our own is accepted with its file, and named without it', async () => {
+    const folder = await scratchDirectory()
+    const { certificate, key } = await localCertificate(folder, new Date())
+    const secure = await startS3Server({ certificate: { cert: certificate, key } })
+    onTestFinished(secure.close)
+    const store = createS3Store({ ...secure.options, ca: certificate })
+    await store.put('backups/db_1/a', stream(Buffer.from('a')))
+    expect((await collect(store.get('backups/db_1/a'))).toString()).toBe('a')
+    const error = await createS3Store(secure.options)
+      .head('backups/db_1/a')
+      .catch((caught: Error) => caught)
+    expect(String((error as Error).cause)).toContain('name the authority of its certificate in KEYHOOK_S3_CA_FILE')
+  })
+
+  test('with virtual-host addressing the bucket is in the host name', async () => {
+    const names: string[] = []
+    // As an entry of the DNS would.
+    const { lookup } = dns
+    const resolve = (name: string, options: object, done: () => void) => {
+      names.push(name)
+      return lookup(name.endsWith('s3.test') ? '127.0.0.1' : name, options, done)
+    }
+    vi.spyOn(dns, 'lookup').mockImplementation(resolve as typeof lookup)
+    onTestFinished(() => void vi.restoreAllMocks())
+    const virtual = await startS3Server({ virtualDomain: 's3.test' })
+    onTestFinished(virtual.close)
+    const endpoint = virtual.options.endpoint!.replace('127.0.0.1', 's3.test')
+    const store = createS3Store({ ...virtual.options, endpoint, addressing: 'virtual-host' })
+    await store.put('backups/db_1/a', stream(Buffer.from('a')))
+    expect(await Array.fromAsync(store.list(''))).toEqual([{ name: 'backups/db_1/a', bytes: 1 }])
+    expect((await collect(store.get('backups/db_1/a'))).toString()).toBe('a')
+    expect(new Set(names.filter((name) => name !== '127.0.0.1'))).toEqual(new Set(['backups-bucket.s3.test']))
   })
 })

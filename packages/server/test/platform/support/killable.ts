@@ -12,7 +12,7 @@ import { archivesIn, namesIn, portRange, postmastersIn, scratchFolder } from './
 import { createProgram, inTime } from './program.ts'
 
 /** The real program with its embedded PostgreSQL on one data directory, to be killed and started again. */
-export async function createKillable() {
+export async function createKillable(more: Record<string, string> = {}) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
   const masterKey = randomBytes(32)
@@ -23,6 +23,7 @@ export async function createKillable() {
       KEYHOOK_DATA_DIR: dataDir,
       KEYHOOK_DATABASES_PORTS: portRange(),
       KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
+      ...more,
     },
   })
   let base = ''
