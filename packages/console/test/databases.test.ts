@@ -68,6 +68,8 @@ inBrowser('databases', () => {
     await page.getByRole('row', { name: /orders Available/ }).waitFor()
     await page.getByRole('link', { name: 'orders' }).click()
     await page.getByRole('heading', { name: 'orders', level: 1 }).waitFor()
+    const state = page.getByRole('region', { name: 'State' })
+    await expect.poll(() => state.textContent(), patient).toMatch(/Size[\d.]+ MB.*Connections\d+ of \d+/)
     expect(await page.content()).not.toContain(password)
 
     backups.pause()

@@ -19,5 +19,14 @@ export const databaseQuery = (organization: string, id: string) =>
     refetchInterval: ({ state }) => (state.data && isBusy(state.data) ? 1_000 : 5_000),
   })
 
+/** Its size and connections, which its node measures every few seconds. */
+export const databaseStatsQuery = (organization: string, { id, status }: Database) =>
+  queryOptions({
+    queryKey: [organization, 'database-stats', id],
+    queryFn: ({ signal }) => client.databases.stats(id, { organization, signal }),
+    enabled: status === 'available',
+    refetchInterval: 5_000,
+  })
+
 export const refreshDatabases = (organization: string): Promise<void> =>
   queryClient.invalidateQueries({ queryKey: [organization, 'databases'] })

@@ -19,6 +19,7 @@ import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { Backups } from './backups.tsx'
 import { withPassword } from './connection-snippets.ts'
 import { DatabaseStatus } from './database-status.tsx'
+import { DatabaseConnections, DatabaseSize } from './figures.tsx'
 import { HowToConnect } from './how-to-connect.tsx'
 
 const route = getRouteApi('/$orgId/databases/$databaseId')
@@ -64,10 +65,17 @@ function LoadedDatabase({ database }: { database: Database }) {
       />
       <div className="stack">
         {database.failure !== null && <Notice kind="danger">{database.failure}</Notice>}
+        {database.storage?.message && <Notice kind="warning">{database.storage.message}</Notice>}
         <section className="card" aria-label="State">
           <dl className="stat-grid">
             <Stat label="Status">
               <DatabaseStatus status={database.status} />
+            </Stat>
+            <Stat label="Size">
+              <DatabaseSize organization={orgId} database={database} />
+            </Stat>
+            <Stat label="Connections">
+              <DatabaseConnections organization={orgId} database={database} />
             </Stat>
             <Stat label="Address">
               <span className="mono">{database.host === null ? '–' : `${database.host}:${database.port}`}</span>

@@ -1,3 +1,4 @@
+import '../../styles/webhooks.css'
 import type { Database } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useNavigate } from '@tanstack/react-router'
@@ -12,6 +13,7 @@ import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { CreateDatabase } from './create-database.tsx'
 import { DatabaseStatus } from './database-status.tsx'
+import { DatabaseConnections, DatabaseSize } from './figures.tsx'
 
 export function DatabasesPage() {
   const organization = useMember()
@@ -49,6 +51,8 @@ export function DatabasesPage() {
           <span className="mono break">{`${database.host}:${database.port}`}</span>
         ),
     },
+    { label: 'Size', cell: (database) => <DatabaseSize organization={orgId} database={database} /> },
+    { label: 'Connections', cell: (database) => <DatabaseConnections organization={orgId} database={database} /> },
     { label: 'Id', cell: (database) => <IdChip id={database.id} short /> },
     { label: 'Created', cell: (database) => <RelativeTime at={database.created_at} /> },
   ]
