@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient } from '@keyhook/client'
 import { expect, onTestFinished, test } from 'vitest'
+import { startNode } from '../../server/test/platform/support/platform.ts'
 import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
 import { addAttempts } from './support/attempts.ts'
 import { api, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
@@ -27,7 +28,11 @@ inBrowser('pictures', () => {
     const billing = await client.webhooks.create({ url: bad.url, event_types: ['invoice.paid'] })
     await client.webhooks.update(orders.id, { description: 'Orders to the warehouse' })
     await client.webhooks.update(billing.id, { description: 'Billing' })
+    await startNode(api)
     for (const name of ['orders', 'analytics']) await client.databases.create({ name })
+    await expect
+      .poll(async () => (await client.databases.list().toArray()).map(({ status }) => status))
+      .toEqual(['available', 'available'])
     for (const name of ['deploy pipeline', 'billing export']) await client.keys.create({ name })
     for (let i = 0; i < 12; i++) {
       await client.webhooks.test(orders.id, { event_type: i % 3 === 0 ? 'invoice.paid' : 'database.created' })

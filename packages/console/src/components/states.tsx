@@ -68,6 +68,13 @@ export function LoadingRows({ rows = 5, columns }: { rows?: number; columns: num
   ))
 }
 
+/** As high as the chart that follows. */
+export const LoadingChart = () => (
+  <div className="chart-space" role="status" aria-label="Loading the chart">
+    <span className="skeleton skeleton-30" />
+  </div>
+)
+
 export function LoadingBlock({ label = 'Loading' }: { label?: string }) {
   return (
     <div className="card-body stack" role="status" aria-label={label}>

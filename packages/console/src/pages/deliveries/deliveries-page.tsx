@@ -8,6 +8,7 @@ import { useMember } from '../../api/organization.ts'
 import { webhooksQuery } from '../../api/webhook-queries.ts'
 import { Button } from '../../components/button.tsx'
 import { PageHeader } from '../../components/page.tsx'
+import { LoadingChart } from '../../components/states.tsx'
 import { type DeliverySearch, rangeMs } from '../../search.ts'
 import { DeliveryFilters } from './delivery-filters.tsx'
 import { DeliveryList } from './delivery-list.tsx'
@@ -49,7 +50,7 @@ export function DeliveriesPage() {
           )
         }
       />
-      <Suspense fallback={<div className="chart-space" />}>
+      <Suspense fallback={<LoadingChart />}>
         <Charts
           organization={orgId}
           webhookId={search.webhook}

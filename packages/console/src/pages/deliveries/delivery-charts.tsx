@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { barsOf, summaryQuery } from '../../api/summary.ts'
 import { type Bar, BarChart } from '../../components/bar-chart.tsx'
-import { ErrorState } from '../../components/states.tsx'
+import { ErrorState, LoadingChart } from '../../components/states.tsx'
 import type { Range } from '../../search.ts'
 import { countText, msText } from '../../words/numbers.ts'
 
@@ -18,7 +18,7 @@ type Props = {
 export default function DeliveryCharts({ organization, webhookId, range, isLive, onTime }: Props) {
   const summary = useQuery(summaryQuery(organization, range, webhookId, isLive))
   if (summary.error) return <ErrorState error={summary.error} retry={summary.refetch} what="The charts" />
-  if (summary.data === undefined) return <div className="chart-space" />
+  if (summary.data === undefined) return <LoadingChart />
   const { data } = summary
   const select = ({ at }: Bar) =>
     onTime(new Date(Number(at)).toISOString(), new Date(Number(at) + data.bucket_seconds * 1_000).toISOString())

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { barsOf, summaryQuery } from '../../api/summary.ts'
 import { BarChart } from '../../components/bar-chart.tsx'
-import { ErrorState } from '../../components/states.tsx'
+import { ErrorState, LoadingChart } from '../../components/states.tsx'
 import { countText } from '../../words/numbers.ts'
 
 /** Deliveries by outcome over the last day. */
@@ -24,7 +24,8 @@ export default function DayChart({ organization }: { organization: string }) {
           </p>
         )}
       </div>
-      <div className="card-body chart-space">
+      <div className="card-body">
+        {summary.isPending && <LoadingChart />}
         {summary.error && !summary.data && (
           <ErrorState error={summary.error} retry={summary.refetch} what="The chart" />
         )}

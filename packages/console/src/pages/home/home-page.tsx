@@ -7,7 +7,7 @@ import { databasesQuery } from '../../api/database-queries.ts'
 import { type CurrentOrganization, useMember } from '../../api/organization.ts'
 import { webhooksQuery } from '../../api/webhook-queries.ts'
 import { PageHeader } from '../../components/page.tsx'
-import { ErrorState, LoadingBlock } from '../../components/states.tsx'
+import { ErrorState, LoadingBlock, LoadingChart } from '../../components/states.tsx'
 import { DatabaseStatus } from '../databases/database-status.tsx'
 import { LastFailure, SuccessShare, WebhookStatus } from '../webhooks/health.tsx'
 import { NextSteps } from './next-steps.tsx'
@@ -23,7 +23,13 @@ export function HomePage() {
         <NextSteps organization={organization} />
         {organization.can('deliveries:read') && (
           <section className="card" aria-label="Deliveries of the last day">
-            <Suspense fallback={<div className="chart-space" />}>
+            <Suspense
+              fallback={
+                <div className="card-body">
+                  <LoadingChart />
+                </div>
+              }
+            >
               <DayChart organization={organization.id} />
             </Suspense>
           </section>
