@@ -38,7 +38,8 @@ inBrowser('pictures', () => {
       await client.webhooks.test(orders.id, { event_type: i % 3 === 0 ? 'invoice.paid' : 'database.created' })
     }
     await client.webhooks.test(billing.id, { event_type: 'invoice.paid' })
-    await expect.poll(() => good.received.length + bad.received.length, { timeout: 10_000 }).toBe(13)
+    // Besides the events of the databases.
+    await expect.poll(() => good.received.length + bad.received.length).toBeGreaterThanOrEqual(13)
     await addAttempts(orders.id, { count: 800, everySeconds: 100, failing: 41 })
     await addAttempts(billing.id, { count: 300, everySeconds: 270, failing: 3 })
     const [failed] = (await client.deliveries.list({ webhookId: billing.id, status: 'failed' }).page()).items
