@@ -26,6 +26,8 @@ inBrowser('API keys', () => {
     await row.getByRole('button', { name: 'Revoke' }).click()
     await dialog.getByRole('heading', { name: 'Revoke “deploy pipeline”?' }).waitFor()
     await dialog.getByRole('button', { name: 'Revoke key' }).click()
+    // While the dialog is open, the rows below it are hidden from roles anyway.
+    await page.getByRole('dialog', { name: /^Revoke/ }).waitFor({ state: 'detached' })
     await row.waitFor({ state: 'detached' })
     expect(await statusWith(key)).toBe(401)
   })

@@ -33,6 +33,7 @@ inBrowser('members', () => {
     await guest.getByRole('row', { name: /Role changed/ }).waitFor()
     await page.getByRole('button', { name: 'Remove grace@example.com' }).click()
     await dialog.getByRole('button', { name: 'Remove member' }).click()
+    await page.getByRole('dialog', { name: /^Remove/ }).waitFor({ state: 'detached' })
     await page.getByRole('row', { name: /grace@example.com/ }).waitFor({ state: 'detached' })
     await guest.reload()
     await guest.getByText('There is nothing here').waitFor()

@@ -18,7 +18,7 @@ inBrowser('an organization', () => {
     await dialog.getByText('Give the organization a name.').waitFor()
     await dialog.getByLabel('Name').fill('Acme & Co')
     await page.keyboard.press('Enter')
-    await dialog.waitFor({ state: 'detached' })
+    await page.getByRole('dialog', { name: 'Rename the organization' }).waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Organization Acme & Co' }).waitFor()
     expect(await clientOf().organizations.list().toArray()).toMatchObject([{ name: 'Acme & Co' }])
     await clientOf().organizations.update(orgId, { name: 'Acme' })
