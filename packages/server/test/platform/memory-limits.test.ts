@@ -56,6 +56,7 @@ const hoard = (sql: Database): Promise<unknown> =>
 // PostgreSQL is started through it; without it there is no limit for one process.
 test.skipIf(!existsSync('/usr/bin/prlimit'))(
   'a sort with work_mem = 64GB fails in its session, which goes on',
+  { timeout: 120_000 },
   async () => {
     const { client } = await provision()
     const sql = client()

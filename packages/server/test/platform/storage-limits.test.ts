@@ -33,7 +33,9 @@ async function fill(sql: ReturnType<typeof clientOf>, before = 'select 1'): Prom
   }
 }
 
-test('a database near its limit is read-only and says why, until its owner has made room', async () => {
+test('a database near its limit is read-only and says why, until its owner has made room', {
+  timeout: 180_000,
+}, async () => {
   const database = await platform.createDatabase('near')
   const storage = await untilState(database.id, 'normal')
   expect(storage).toMatchObject({ limit_bytes: limitBytes, message: null })
@@ -66,7 +68,9 @@ test('a database near its limit is read-only and says why, until its owner has m
   await after`insert into filler values ('again')`
 })
 
-test('a session that switches read-only off is stopped with its database at the hard limit', async () => {
+test('a session that switches read-only off is stopped with its database at the hard limit', {
+  timeout: 180_000,
+}, async () => {
   const database = await platform.createDatabase('beyond')
   const neighbour = await platform.createDatabase('neighbour')
   const ended = await until(
