@@ -159,7 +159,8 @@ asAttacker(`PostgreSQL inherits no environment and no open file of Keyhook ${suf
       .split('\0')
       .filter(Boolean)
       .map((line) => line.split('=')[0])
-    for (const name of names) expect(['PATH', 'LC_ALL', 'TZ'], name).toContain(name)
+    for (const name of names)
+      expect(['PATH', 'LC_ALL', 'TZ', 'PG_OOM_ADJUST_FILE', 'PG_OOM_ADJUST_VALUE'], name).toContain(name)
     const files = await Promise.all((await readdir(`/proc/${pid}/fd`)).map((fd) => readlink(`/proc/${pid}/fd/${fd}`)))
     const foreign = files.filter(
       (file) => file.startsWith('/') && !file.startsWith('/dev/') && !file.startsWith(cluster),
