@@ -27,6 +27,7 @@ const longFiles = [
   'platform/local-driver.test.ts',
   'platform/memory-limits.test.ts',
   'platform/nodes.test.ts',
+  'platform/own-binaries.test.ts',
   'platform/ownership.test.ts',
   'platform/s3-platform.test.ts',
   'platform/silent-clients.test.ts',

@@ -57,7 +57,7 @@ async function restore(environment: Environment, options: { from: string; json?:
   if (config.database !== null) throw new UsageError(notEmbedded)
   const output = createOutput(options.json ?? false)
   await exitOnSignal(async () => {
-    const dataDir = await restoreSelf(config.dataDir, options.from, output.note).catch(async (error: unknown) => {
+    const dataDir = await restoreSelf(config, options.from, output.note).catch(async (error: unknown) => {
       throw await explainError(config, await explain(error).catch((explained: unknown) => explained))
     })
     const hasKey = config.masterKeys !== null || (await readMasterKey(config.dataDir)) !== null

@@ -33,7 +33,7 @@ const publicHostOf = (config: Config): string => config.databasesPublicHost ?? c
 /** Who makes databases real. Touches nothing before it is asked to. */
 export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriver =>
   createLocalDriver({
-    home: async () => openHome((await nodeOf(config.dataDir)).dataDir, config.databasesUids),
+    home: async () => openHome((await nodeOf(config.dataDir)).dataDir, config.databasesUids, config.postgresBin),
     host: config.databasesHost,
     publicHost: publicHostOf(config),
     ports: config.databasesPorts,

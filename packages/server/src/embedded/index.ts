@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { accountFor } from './account.ts'
 import { acquireLock, DataDirectoryInUse } from './acquire-lock.ts'
-import { installedNative, readyBinaries } from './binaries.ts'
 import {
   clusterOwner,
   database,
@@ -15,6 +14,7 @@ import {
 } from './cluster.ts'
 import { directoryId, nameFrom, passwordPath, prepareDataDirectory, readSecret, writeSecret } from './data-directory.ts'
 import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
+import { type FindBinaries, findPostgres } from './find-postgres.ts'
 import { readLockFile } from './lock-file.ts'
 import { whyNoNamespaces } from './namespaces.ts'
 import { stopOrphan } from './orphan.ts'
@@ -39,6 +39,8 @@ export type Embedded = {
 export type EmbeddedOptions = {
   dataDir: string
   purpose: Purpose
+  /** The directory with the operator's PostgreSQL. Null: the one of npm. */
+  postgresBin?: string | null
   settings?: Readonly<Record<string, string>>
   /** Progress for a terminal. */
   note?: (text: string) => void
@@ -52,7 +54,7 @@ export type EmbeddedOptions = {
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const note = options.note ?? (() => {})
   // First, so that an unsupported platform is reported before anything is written.
-  const native = await installedNative()
+  const findBinaries = await findPostgres(options.postgresBin)
   const dataDir = await prepareDataDirectory(options.dataDir)
   const id = await directoryId(dataDir)
   await checkOwnership(dataDir)
@@ -67,7 +69,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
       options.onExit?.(why)
     }
     const settings = options.settings ?? {}
-    const { postmaster, password } = await startServer({ native, dataDir, id, settings, note, onExit })
+    const { postmaster, password } = await startServer({ findBinaries, dataDir, id, settings, note, onExit })
     lock.update({ ready: true, socketDirectory: postmaster.socketDirectory })
     return own(lock, postmaster, password)
   } catch (error) {
@@ -78,16 +80,16 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
 
 /** Needs the lock. Starts the server from whatever state an earlier process left the directory in. */
 async function startServer(request: {
-  native: string
+  findBinaries: FindBinaries
   dataDir: string
   id: string
   settings: Readonly<Record<string, string>>
   note: (text: string) => void
   onExit: (why: string) => void
 }): Promise<{ postmaster: Postmaster; password: string }> {
-  const { native, dataDir, id, settings, note, onExit } = request
+  const { findBinaries, dataDir, id, settings, note, onExit } = request
   const account = await accountFor(await clusterOwner(dataDir))
-  const binaries = await readyBinaries(native, dataDir, account)
+  const binaries = await findBinaries(dataDir, account)
   const location = await locateCluster(dataDir, account, nameFrom(id, 'cluster'))
   const cluster = location.path
   await removeStaging(location)

@@ -3,7 +3,7 @@ import { mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { accountFor } from './account.ts'
 import { acquireLock, DataDirectoryInUse } from './acquire-lock.ts'
-import { type Binaries, installedNative, readyBinaries } from './binaries.ts'
+import type { Binaries } from './binaries.ts'
 import {
   type ClusterLocation,
   clusterOwner,
@@ -21,6 +21,7 @@ import {
   syncDirectory,
   writeSecret,
 } from './data-directory.ts'
+import { findPostgres } from './find-postgres.ts'
 import { checkOwnership } from './ownership.ts'
 import type { Account } from './permissions.ts'
 
@@ -31,6 +32,7 @@ export class ClusterExists extends Error {
 
 type RestoreOptions = {
   dataDir: string
+  postgresBin: string | null
   note: (text: string) => void
   /** Writes the files of the cluster, synced to disk and owned by the account. */
   fill(cluster: string, tools: { account: Account | undefined; binaries: Binaries }): Promise<void>
@@ -40,8 +42,8 @@ type RestoreOptions = {
  * Puts a cluster into a data directory that has none. PostgreSQL recovers it in a staging directory first, so a cluster under
  * its final name has been opened once, whenever a process was killed.
  */
-export async function restoreCluster({ dataDir: given, note, fill }: RestoreOptions): Promise<string> {
-  const native = await installedNative()
+export async function restoreCluster({ dataDir: given, postgresBin, note, fill }: RestoreOptions): Promise<string> {
+  const findBinaries = await findPostgres(postgresBin)
   const dataDir = await prepareDataDirectory(given)
   const id = await directoryId(dataDir)
   await checkOwnership(dataDir)
@@ -51,7 +53,7 @@ export async function restoreCluster({ dataDir: given, note, fill }: RestoreOpti
   }
   try {
     const account = await accountFor(await clusterOwner(dataDir))
-    const binaries = await readyBinaries(native, dataDir, account)
+    const binaries = await findBinaries(dataDir, account)
     const location = await locateCluster(dataDir, account, nameFrom(id, 'cluster'))
     if (location.initialised) {
       throw new ClusterExists(

@@ -82,13 +82,16 @@ const discard = {
   },
 }
 
+type Place = { dataDir: string; postgresBin: string | null }
+
 /** Restores such a file into a data directory without a database. Returns the data directory. */
-export async function restoreSelf(dataDir: string, from: string, note: (text: string) => void): Promise<string> {
+export async function restoreSelf(place: Place, from: string, note: (text: string) => void): Promise<string> {
   const file = resolve(from)
   await checkReadable(file)
   const options = { onProgress() {}, signal: new AbortController().signal }
   return restoreCluster({
-    dataDir,
+    dataDir: place.dataDir,
+    postgresBin: place.postgresBin,
     note,
     async fill(cluster, { binaries, account }) {
       const manifest = await unpack({ binaries }, { account }, createReadStream(file), cluster, options)

@@ -64,6 +64,11 @@ export const serverSettings = {
     text,
     "Where the embedded server, the generated master key, customers' databases and backups live; relative to where the command is run.",
   ),
+  postgresBin: optional(
+    'KEYHOOK_POSTGRES_BIN',
+    text,
+    "Directory with `postgres` and `initdb` (15 or newer) of your own, for the embedded server and customers' databases. Unset: those that npm installed. A data directory stays with one major version.",
+  ),
   serviceName: setting(
     'KEYHOOK_SERVICE_NAME',
     'Service',

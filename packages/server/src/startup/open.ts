@@ -94,6 +94,7 @@ async function openServer(
     return { target: await settleTls(config.database), isShared: false, announce() {}, async stop() {} }
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
+    postgresBin: config.postgresBin,
     purpose: options.purpose,
     note: options.note,
     settings: { max_connections: String(config.databaseConnections + otherConnections) },

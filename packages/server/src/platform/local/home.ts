@@ -1,9 +1,10 @@
 import { chmod, mkdir, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { accountFor } from '../../embedded/account.ts'
-import { type Binaries, installedNative, readyBinaries } from '../../embedded/binaries.ts'
+import type { Binaries } from '../../embedded/binaries.ts'
 import { clusterOwner } from '../../embedded/cluster.ts'
 import { directoryId, nameFrom, prepareDataDirectory } from '../../embedded/data-directory.ts'
+import { findPostgres } from '../../embedded/find-postgres.ts'
 import { checkOwnership, foreignOwnerOf, giveToDirectoryOwner } from '../../embedded/ownership.ts'
 import { type Account, firstClosedDirectory } from '../../embedded/permissions.ts'
 import { systemClusters } from '../../embedded/system-home.ts'
@@ -35,14 +36,18 @@ export async function nodeOf(dataDir: string): Promise<{ node: string; lockName:
  * enter the directories above it, so root never opens a file that the account created. In another user's data directory
  * everything belongs to that user.
  */
-export async function openHome(dataDir: string, wanted: UidRange | null = null): Promise<Home> {
-  const native = await installedNative()
+export async function openHome(
+  dataDir: string,
+  wanted: UidRange | null = null,
+  postgresBin: string | null = null,
+): Promise<Home> {
+  const findBinaries = await findPostgres(postgresBin)
   const account = await accountFor(await clusterOwner(dataDir))
   const owner = await foreignOwnerOf(dataDir)
   const range = owner === undefined ? await usableUids(wanted) : null
   // Nobody in particular: what such a uid can reach, all of the range can.
   const anyone = range === null ? account : { uid: range.first, gid: range.first }
-  const binaries = await readyBinaries(native, dataDir, anyone)
+  const binaries = await findBinaries(dataDir, anyone)
   const preferred = join(dataDir, 'databases')
   const reachable = anyone === undefined || (await firstClosedDirectory(dataDir, anyone)) === undefined
   const id = await directoryId(dataDir)

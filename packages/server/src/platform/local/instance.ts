@@ -5,6 +5,7 @@ import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
 import type { Certificate } from '../tls/issue-certificate.ts'
+import { extensionSettings } from './extensions.ts'
 import type { Home } from './home.ts'
 import { runAsOf } from './instance-account.ts'
 import { giveInstanceTo, type InstanceDirectory } from './instance-directory.ts'
@@ -87,7 +88,12 @@ export function runInstance(options: InstanceOptions): Instance {
       cluster: directory.cluster,
       binaries: home.binaries,
       ...options.limit(runAs),
-      settings: { ...instanceSettings({ id, host, port, storageLimitBytes }), ...files, ...options.settings },
+      settings: {
+        ...instanceSettings({ id, host, port, storageLimitBytes }),
+        ...files,
+        ...(await extensionSettings(home)),
+        ...options.settings,
+      },
       note: () => {},
       onExit,
       signal: immediately.signal,

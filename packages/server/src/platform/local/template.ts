@@ -2,19 +2,25 @@ import { randomBytes } from 'node:crypto'
 import { chown, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { ownerDatabase, ownerRole } from '../../domain/database.ts'
+import type { Binaries } from '../../embedded/binaries.ts'
 import { runInitdb, singleUser, syncCluster } from '../../embedded/cluster.ts'
 import { syncDirectory } from '../../embedded/data-directory.ts'
 import { giveClusterTo } from '../../embedded/ownership.ts'
 import type { Account } from '../../embedded/permissions.ts'
 import { removeTree } from '../../embedded/untrusted-files.ts'
 import { traceStep } from '../steps/trace-step.ts'
+import { extensionRules } from './extensions.ts'
 import type { Home } from './home.ts'
 
 /** Part of the name, so that a template of an older Keyhook is not used. */
-const edition = 2
+const edition = 3
 
-const contents = `create role ${ownerRole} login nosuperuser nocreatedb nocreaterole noreplication
-create database ${ownerDatabase} owner ${ownerRole}`
+const contentsOf = ({ major }: Binaries): string =>
+  [
+    ...extensionRules(major),
+    `create role ${ownerRole} login nosuperuser nocreatedb nocreaterole noreplication`,
+    `create database ${ownerDatabase} owner ${ownerRole}`,
+  ].join('\n')
 
 export type Template = { path(): Promise<string> }
 
@@ -56,7 +62,7 @@ async function create(path: string, home: Home, signal: AbortSignal): Promise<vo
   try {
     const cluster = join(staging, 'cluster')
     await runInitdb(cluster, ['--auth=reject'], tool)
-    await singleUser(cluster, contents, { ...tool, fsync: false })
+    await singleUser(cluster, contentsOf(binaries), { ...tool, fsync: false })
     await syncCluster(cluster, tool)
     if (account) await giveClusterTo(ownerOf(home, account), cluster)
     await rename(cluster, path)
