@@ -2,6 +2,7 @@ import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
 import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
+import type { LimitReport } from '../platform/limits/limiter.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
 import { type Isolation, isolationOf } from '../platform/local/isolation.ts'
 import { createLocalDriver } from '../platform/local/local-driver.ts'
@@ -30,9 +31,13 @@ const isWildcard = (address: string): boolean => /^(0\.0\.0\.0|[0:]+)$/.test(add
 
 const publicHostOf = (config: Config): string => config.databasesPublicHost ?? config.databasesHost
 
+/** `limits`: what limits the databases, once that is known. */
+type ComposedDriver = DatabaseDriver & { limits?: Promise<LimitReport> }
+
 /** Who makes databases real. Touches nothing before it is asked to. */
-export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriver =>
-  createLocalDriver({
+export function composeDatabaseDriver(config: Config, log: Logger): ComposedDriver {
+  const limits = Promise.withResolvers<LimitReport>()
+  const driver = createLocalDriver({
     home: async () => openHome((await nodeOf(config.dataDir)).dataDir, config.databasesUids, config.postgresBin),
     host: config.databasesHost,
     publicHost: publicHostOf(config),
@@ -43,14 +48,13 @@ export const composeDatabaseDriver = (config: Config, log: Logger): DatabaseDriv
       processesMax: config.databaseProcessesMax,
       cpus: config.databaseCpusMax,
     },
-    onLimits(report) {
-      if (report.problem === null) log.info(report, 'databases.limits')
-      else log.warn(report, 'databases.limits')
-    },
+    onLimits: limits.resolve,
     tlsAccept: config.databasesTls === 'required' ? 'encrypted' : 'any',
     onCertificateProblem: (err) => log.error({ err }, 'databases.certificate_not_renewed'),
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
   })
+  return Object.assign(driver, { limits: limits.promise })
+}
 
 /** Null: databases have no TLS. */
 function composeCertificates({
@@ -82,10 +86,11 @@ function reportIsolation(isolation: Isolation, log: Logger): void {
 /** The databases of this machine, and the jobs about them. It closes its queue. */
 export async function composePlatformNode(
   { config, db, masterKeys }: Installation,
-  { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: DatabaseDriver; hints: Hints },
+  { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: ComposedDriver; hints: Hints },
 ): Promise<PlatformNode> {
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
   reportIsolation(await isolationOf(dataDir, config.databasesUids), log)
+  void driver.limits?.then((report) => log[report.problem === null ? 'info' : 'warn'](report, 'databases.limits'))
   const archives = await composeArchives(config, { dataDir, masterKeys, log })
   return startPlatformNode({
     db,
