@@ -22,7 +22,11 @@ const longFiles = [
   'platform/backups.test.ts',
   'platform/blocked-databases.test.ts',
   'platform/dead-nodes.test.ts',
+  'platform/extensions.test.ts',
+  'platform/hostile-s3.test.ts',
   'platform/isolation-modes.test.ts',
+  'platform/isolation.test.ts',
+  'platform/job-priorities.test.ts',
   'platform/killed.test.ts',
   'platform/local-driver.test.ts',
   'platform/memory-limits.test.ts',
@@ -32,11 +36,16 @@ const longFiles = [
   'platform/s3-platform.test.ts',
   'platform/silent-clients.test.ts',
   'platform/storage-limits.test.ts',
+  'platform/tls.test.ts',
   'store/lost-connections.test.ts',
   'terminal/listen-crash.test.ts',
+  'terminal/platform.test.ts',
   'webhooks/clock-set-back.test.ts',
   'webhooks/crash.test.ts',
+  'webhooks/held-publishers.test.ts',
+  'webhooks/locked-lanes.test.ts',
   'webhooks/postgres-crash.test.ts',
+  'webhooks/sender/http1/paused-process.test.ts',
 ].map((path) => `packages/server/test/${path}`)
 
 const browserFiles = ['packages/console/test/**/*.test.ts']

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { issueInvoice } from '../../server/src/platform/invoices.ts'
 import { testOperator } from '../../server/test/support/installation.ts'
 import { recordUsage } from '../../server/test/support/usage.ts'
+import { expectAccessible } from './support/axe.ts'
 import { api, consoleUrl, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
 import { settled } from './support/settled.ts'
 
@@ -55,6 +56,7 @@ inBrowser('an organization', () => {
     await page.getByRole('link', { name: 'October 2020' }).click()
     await page.waitForURL(consoleUrl(`/invoices/${issued!.invoice.id}`))
     await page.getByRole('row', { name: 'shop 60 €0.05 €3.00' }).waitFor()
+    await expectAccessible(page, 'an invoice')
 
     await page.emulateMedia({ media: 'print' })
     await page.getByRole('heading', { name: 'Invoice October 2020' }).waitFor()
