@@ -13,11 +13,14 @@ export type { AuditAction, AuditEntry, AuditFilter } from './resources/audit.ts'
 export type { Backup, BackupSchedule } from './resources/backups.ts'
 export type {
   CreatedDatabase,
+  CreatedRestore,
   Database,
   DatabaseStats,
   DatabaseStorage,
   NewDatabase,
+  NewRestoreToTime,
   RepeatedDatabase,
+  Restore,
 } from './resources/databases.ts'
 export type {
   AttemptStatus,
@@ -48,7 +51,7 @@ export type {
   OrganizationMember,
 } from './resources/members.ts'
 export type { Organization, OrganizationSettings } from './resources/organizations.ts'
-export type { CreatedRestore, NewRestore, Restore } from './resources/restores.ts'
+export type { NewRestore } from './resources/restores.ts'
 export type {
   CreatedWebhook,
   NewRecovery,

@@ -67,6 +67,8 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
     databases.stats('{database_id}'),
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': ({ databases }) =>
     databases.delete('{database_id}'),
+  'POST /platform/v1/organizations/{org_id}/databases/{database_id}/restore': ({ databases }) =>
+    databases.restore('{database_id}', { name: 'then', to: '2026-01-31T12:00:00Z' }),
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': ({ backups }) =>
     backups.create('{database_id}'),
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': ({ backups }) =>

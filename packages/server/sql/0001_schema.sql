@@ -551,6 +551,10 @@ create table keyhook.backups (
   sha256       text,
   -- The master key that the archive is encrypted under; null if it is not encrypted.
   key_id       text collate "C",
+  -- Where the WAL in the archive begins and ends, and when it ended by the clock of the database.
+  start_lsn    pg_lsn,
+  stop_lsn     pg_lsn,
+  stopped_at   timestamptz,
   failure      text,
   created_by   text collate "C" references keyhook.users,
   created_at   timestamptz not null default now(),
@@ -569,12 +573,26 @@ create index backups_scheduled on keyhook.backups (org_id, database_id, created_
 create index backups_scheduled_completed on keyhook.backups (node, org_id, database_id, id desc)
   where origin = 'scheduled' and status = 'completed';
 
+-- The archived WAL of a database: everything from one position up to another. A gap starts it again.
+create table keyhook.wal_archives (
+  org_id         text collate "C" not null,
+  database_id    text collate "C" not null,
+  from_lsn       pg_lsn not null,
+  until_lsn      pg_lsn not null,
+  -- Everything that was committed until then is in it, by the clock of the database.
+  archived_until timestamptz not null,
+  primary key (org_id, database_id),
+  foreign key (org_id, database_id) references keyhook.databases
+) with (fillfactor = 70);
+
 -- Restores of a backup into a new database.
 create table keyhook.restores (
   org_id      text collate "C" not null references keyhook.organizations,
   id          text collate "C" not null,
   backup_id   text collate "C" not null,
   database_id text collate "C" not null,
+  -- Then the archived WAL after the backup is replayed up to this time; null: the backup alone.
+  recover_to  timestamptz,
   status      text not null check (status in ('running', 'completed', 'failed')),
   bytes_done  bigint not null default 0,
   bytes_total bigint,

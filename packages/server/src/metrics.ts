@@ -69,10 +69,21 @@ export function createMetrics() {
         this.set(read())
       },
     })
+  const archivedUntil = new Map<string, number>()
+  gauge(
+    'keyhook_wal_archive_lag_seconds',
+    'The age of the newest state that every database of this node can be restored to; 0 without any.',
+    () => (archivedUntil.size === 0 ? 0 : Math.max(0, Date.now() - Math.min(...archivedUntil.values())) / 1_000),
+  )
 
   return {
     registry,
     observer,
+    /** After each attempt to archive the log of a database. Null: it is not on this node any more. */
+    walArchived(databaseId: string, until: Date | null) {
+      if (until === null) archivedUntil.delete(databaseId)
+      else archivedUntil.set(databaseId, until.getTime())
+    },
     answered: (status: number) => responses(String(status)),
     /** The disk with the databases of this node, and what they use of it. */
     watchStorage(read: () => StorageReport) {

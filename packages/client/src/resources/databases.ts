@@ -12,6 +12,9 @@ export type DatabaseStorage = {
   measured_at: string
 }
 
+/** `name` is that of the new database, `to` a time such as `2026-01-31T12:00:00Z`. */
+export type NewRestoreToTime = { name: string; to: string }
+
 export type Database = {
   id: string
   name: string
@@ -24,6 +27,7 @@ export type Database = {
   /** Null until it was measured. */
   storage: DatabaseStorage | null
   failure: string | null
+  recovery_window: { from: string; to: string } | null
   created_at: string
 }
 
@@ -38,6 +42,21 @@ export type DatabaseStats = {
 /** `password` is shown here and never again. */
 export type CreatedDatabase = Database & { password: string }
 export type RepeatedDatabase = Database & { password?: string }
+
+export type Restore = {
+  id: string
+  backup_id: string
+  database_id: string
+  to: string | null
+  status: 'running' | 'completed' | 'failed'
+  bytes_done: number
+  bytes_total: number | null
+  failure: string | null
+  created_at: string
+  finished_at: string | null
+}
+
+export type CreatedRestore = { restore: Restore; database: CreatedDatabase }
 
 export const databases = (api: Api) => ({
   /** Never repeated by itself, because its answer shows the password. */
@@ -61,6 +80,17 @@ export const databases = (api: Api) => ({
   /** The certificate authority that clients of databases trust (PEM), for `sslrootcert` or `ssl.ca`. */
   certificateAuthority: async (options: CallOptions = {}): Promise<string> =>
     (await api.transport.send({ method: 'GET', path: '/database-ca.pem', isRepeatable: true }, options)).text,
+  /**
+   * Makes a new database with exactly what this one had at that time, which is in its `recovery_window`. Never repeated by
+   * itself, because its answer shows the password.
+   */
+  restore: (async (id: string, restore: NewRestoreToTime, options: CreationOptions = {}) =>
+    api.createSecret(api.platform(options, 'databases', id, 'restore'), restore, options)) as SecretCreation<
+    [id: string, restore: NewRestoreToTime],
+    OrganizationOptions,
+    CreatedRestore,
+    { restore: Restore; database: RepeatedDatabase }
+  >,
 
   /** Answers `deleting`; when its files are gone, `get` answers `not_found`. */
   delete: async (id: string, options: OrganizationOptions = {}): Promise<Database> =>

@@ -1,23 +1,9 @@
 import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
-import type { CreatedDatabase, RepeatedDatabase } from './databases.ts'
+import type { CreatedRestore, RepeatedDatabase, Restore } from './databases.ts'
 
 /** `name` is that of the new database. */
 export type NewRestore = { name: string }
-
-export type Restore = {
-  id: string
-  backup_id: string
-  database_id: string
-  status: 'running' | 'completed' | 'failed'
-  bytes_done: number
-  bytes_total: number | null
-  failure: string | null
-  created_at: string
-  finished_at: string | null
-}
-
-export type CreatedRestore = { restore: Restore; database: CreatedDatabase }
 
 export const restores = (api: Api) => ({
   /** Restores a backup into a new database. Never repeated by itself, because its answer shows the password. */

@@ -82,6 +82,7 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['get']>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}/stats': Call<Api['databases']['stats']>
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['delete']>
+  'POST /platform/v1/organizations/{org_id}/databases/{database_id}/restore': Call<Api['databases']['restore'], 1>
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': Call<Api['backups']['create']>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': Call<Api['backups']['schedule']>
   'PUT /platform/v1/organizations/{org_id}/databases/{database_id}/backup-schedule': Call<

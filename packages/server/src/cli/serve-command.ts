@@ -75,7 +75,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   let storage: ReadStorage | undefined
   const queue = composeJobQueue(installation, { log, worksOnJobs })
   if (worksOnJobs) {
-    const node = await composePlatformNode(installation, { log, queue, driver, hints })
+    const node = await composePlatformNode(installation, { log, queue, driver, hints, metrics })
     parts.defer(() => node.close())
     storage = node.storage
     metrics.watchStorage(node.storage)

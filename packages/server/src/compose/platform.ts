@@ -1,5 +1,7 @@
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
+import type { Metrics } from '../metrics.ts'
+import { createWalArchive } from '../platform/archive/wal-archive.ts'
 import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import type { LimitReport } from '../platform/limits/limiter.ts'
@@ -86,12 +88,19 @@ function reportIsolation(isolation: Isolation, log: Logger): void {
 /** The databases of this machine, and the jobs about them. It closes its queue. */
 export async function composePlatformNode(
   { config, db, masterKeys }: Installation,
-  { log, queue, driver, hints }: { log: Logger; queue: JobQueue; driver: ComposedDriver; hints: Hints },
+  {
+    log,
+    queue,
+    driver,
+    hints,
+    metrics,
+  }: { log: Logger; queue: JobQueue; driver: ComposedDriver; hints: Hints; metrics?: Metrics },
 ): Promise<PlatformNode> {
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
   reportIsolation(await isolationOf(dataDir, config.databasesUids), log)
   void driver.limits?.then((report) => log[report.problem === null ? 'info' : 'warn'](report, 'databases.limits'))
   const archives = await composeArchives(config, { dataDir, masterKeys, log })
+  const restoresToTime = config.pointInTimeRestore === 'on'
   return startPlatformNode({
     db,
     transact: createTransact(db, hints.give),
@@ -102,10 +111,13 @@ export async function composePlatformNode(
     driver,
     certificates: composeCertificates({ config, db, masterKeys }),
     archives: archives.backups,
+    wal: createWalArchive(archives),
+    walEverySeconds: restoresToTime ? config.walEverySeconds : null,
+    onWalArchived: (id, until) => metrics?.walArchived(id, until),
     queue,
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,
-    backupSchedule: { everyHours: config.backupEveryHours, keep: config.backupsKept },
+    backupSchedule: { everyHours: config.backupEveryHours ?? (restoresToTime ? 24 : null), keep: config.backupsKept },
     storage: {
       limitBytes: config.databaseStorageMax,
       floorBytes: config.diskFreeMin,

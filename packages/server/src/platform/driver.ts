@@ -32,6 +32,8 @@ export type DatabaseDriver = {
     id: DatabaseId,
     options: {
       archive: AsyncIterable<Uint8Array>
+      /** Replayed after the archive, up to the last commit that is not later than `to`. */
+      wal?: { files: readonly WalFile[]; to: Date }
       passwordVerifier: string
       onProgress: (bytesDone: number) => void
       signal: AbortSignal
@@ -39,6 +41,8 @@ export type DatabaseDriver = {
   ): Promise<Address>
   /** The instance as a stream of archive bytes, while clients go on writing. */
   backup(id: DatabaseId, options: { onProgress: Progress; signal: AbortSignal }): AsyncIterable<Uint8Array>
+  /** Stores the log of the instance, so that `restore` can replay it. May run beside `backup`. */
+  archiveWal(id: DatabaseId, options: ArchiveWalOptions): Promise<ArchivedWal>
   /** Stops the instance and removes its files, if there are any. */
   remove(id: DatabaseId): Promise<void>
   /** Every instance of which any file exists. */
@@ -64,6 +68,23 @@ export type DatabaseDriver = {
   release(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
   /** Stops all instances; they can be resumed later. */
   close(): Promise<void>
+}
+
+export type WalFile = { name: string; read(): Promise<Buffer> }
+
+export type ArchiveWalOptions = {
+  /** How far it was archived; null: not at all. */
+  after: string | null
+  store(name: string, content: Buffer): Promise<void>
+  signal: AbortSignal
+}
+
+/** `until` is the position up to which everything is stored; whatever was committed before `at` is in it. */
+export type ArchivedWal = {
+  /** The archive starts here: there was none, or a part before this position is lost. Null: it follows `after`. */
+  from: string | null
+  until: string
+  at: Date
 }
 
 /** The message is for the owner of the database, the cause is for the log. `permanent`: a retry would fail again. */

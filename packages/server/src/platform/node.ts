@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import { type Database, isUnavailable } from '../db/database.ts'
 import type { StorageReport } from '../domain/storage.ts'
 import { acquireLock } from '../embedded/acquire-lock.ts'
+import type { DatabaseId } from '../kernel/ids.ts'
 import { createKeyedQueue } from '../kernel/keyed-queue.ts'
 import { retryUntilAccepted } from '../kernel/retry.ts'
 import { availableDatabasesOfNode } from '../store/platform/databases.ts'
@@ -11,6 +12,7 @@ import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { Transact } from '../store/publishing-transaction.ts'
 import { watchActivity } from './activity.ts'
 import type { BackupArchives } from './archive/backup-archives.ts'
+import type { WalArchive } from './archive/wal-archive.ts'
 import { watchDeadNodes } from './dead-nodes.ts'
 import type { CertificateSource, DatabaseDriver } from './driver.ts'
 import { createHeartbeat, forgottenAfterSeconds } from './heartbeat.ts'
@@ -19,6 +21,7 @@ import { ensureQueues, type JobQueue } from './jobs/queue.ts'
 import { anyNode, deadLetter, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
 import { polling, workOn, workOnShort } from './jobs/worker.ts'
+import { keepWalArchives } from './keep-wal-archives.ts'
 import { removeLeftoverFiles } from './leftover-files.ts'
 import { resumeDatabases } from './resume-databases.ts'
 import { createBackingUp } from './steps/backing-up.ts'
@@ -56,6 +59,10 @@ export type PlatformNodeOptions = {
   /** Null: databases have no TLS. */
   certificates: CertificateSource | null
   archives: BackupArchives
+  wal: WalArchive
+  /** How often WAL is archived; null: not at all. */
+  walEverySeconds: number | null
+  onWalArchived(id: DatabaseId, until: Date | null): void
   queue: JobQueue
   databasesPerNodeMax: number
   /** How long a job that only one node can do waits for that node. */
@@ -68,7 +75,7 @@ export type PlatformNodeOptions = {
 
 /** Starts every database of this node, and works on jobs until it is closed. Waits while PostgreSQL is unreachable. */
 export async function startPlatformNode(options: PlatformNodeOptions): Promise<PlatformNode> {
-  const { db, transact, node, publicHost, queue, log, driver, archives, databasesPerNodeMax, prices } = options
+  const { db, transact, node, publicHost, queue, log, driver, archives, wal, databasesPerNodeMax, prices } = options
   const note = (text: string) => log.info({ node }, text)
   const acquired = await acquireLock({ dataDir: options.dataDir, name: options.lockName, purpose: 'serve', note })
   if (acquired.kind !== 'locked') throw new Error('a server never shares a data directory')
@@ -82,6 +89,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     db,
     driver,
     archives,
+    wal,
     node,
     publicHost,
     databasesPerNodeMax,
@@ -117,6 +125,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   let watching: Promise<void> | undefined
   let scheduling: Promise<void> | undefined
   let activity: Promise<void> | undefined
+  let archiving: Promise<void> | undefined
 
   async function start(): Promise<void> {
     void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
@@ -151,6 +160,8 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const { patienceSeconds, backupSchedule } = options
     scheduling = keepBackupSchedule(common, backupSchedule)
     activity = watchActivity(common)
+    const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options
+    if (everySeconds !== null) archiving = keepWalArchives({ ...common, everySeconds, onArchived })
     watching = watchDeadNodes({ ...work, db, boss, node, heartbeat, patienceSeconds, signal })
     await resuming
     log.info({ node }, 'platform.ready')
@@ -172,6 +183,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await watching
       await scheduling
       await activity
+      await archiving
       await queue.close()
       await storage.close()
       await driver.close()

@@ -139,6 +139,18 @@ export const platformSettings = {
     integer(1, 10_000, 'a number of backups'),
     'How many scheduled backups of a database are kept; requested ones stay.',
   ),
+  pointInTimeRestore: setting(
+    'KEYHOOK_POINT_IN_TIME_RESTORE',
+    'off',
+    oneOf('on', 'off'),
+    '`on`: the log of every database is stored beside its backups, so that it can be restored to any time since the oldest scheduled backup. Every database is then backed up when it is created, and daily unless another schedule is set.',
+  ),
+  walEverySeconds: setting(
+    'KEYHOOK_WAL_EVERY_SECONDS',
+    '30',
+    integer(1, 3_600, 'a number of seconds'),
+    'How often that log is stored. What is lost with the disk of a node is at most this and the time to store it.',
+  ),
   currency: setting(
     'KEYHOOK_CURRENCY',
     'USD',

@@ -1,12 +1,12 @@
-import type { Backup, Client, Restore } from '@keyhook/client'
+import type { Backup, Client } from '@keyhook/client'
 import type { Command } from 'commander'
 import { customerCommand, inSession } from './customer-command.ts'
-import { createdText } from './databases-commands.ts'
 import { OperationFailed } from './explain-client-error.ts'
 import { limitDefault, pageSize, printList } from './list-output.ts'
 import { bytesText, waitFor } from './progress.ts'
 import { confirm } from './prompt.ts'
 import type { SessionOptions } from './session.ts'
+import { bytesOf, isOver, showRestore } from './show-restore.ts'
 import { statusText } from './style.ts'
 import { type Column, shortTime } from './table.ts'
 
@@ -60,11 +60,7 @@ export function addBackupsCommands(program: Command): void {
     .option('--wait', 'Wait until it accepts connections')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { name: string; wait?: true }, id: string) => {
-        const created = await client.restores.create(id, { name: options.name })
-        if (!options.wait) return output.result(created, createdText(created.database, created.database.password))
-        const restore = await untilRestored(client, created.restore)
-        const database = { ...(await client.databases.get(restore.database_id)), password: created.database.password }
-        output.result({ restore, database }, createdText(database, database.password))
+        await showRestore(client, output, await client.restores.create(id, { name: options.name }), options)
       }),
     )
   customerCommand(backups, 'delete <backup>', 'Delete a backup', 'npx keyhook backups delete bak_… --yes')
@@ -77,14 +73,6 @@ export function addBackupsCommands(program: Command): void {
     )
 }
 
-const isOver = ({ status }: { status: string }): boolean => status === 'completed' || status === 'failed'
-
-const bytesOf = (label: string, { bytes_done, bytes_total }: Backup | Restore) => ({
-  label,
-  done: bytes_done,
-  total: bytes_total,
-})
-
 async function untilComplete(client: Client, created: Backup): Promise<Backup> {
   const backup = await waitFor(
     () => client.backups.get(created.id),
@@ -93,14 +81,4 @@ async function untilComplete(client: Client, created: Backup): Promise<Backup> {
   )
   if (backup.status === 'failed') throw new OperationFailed(`The backup ${backup.id} failed: ${backup.failure}`)
   return backup
-}
-
-async function untilRestored(client: Client, created: Restore): Promise<Restore> {
-  const restore = await waitFor(
-    () => client.restores.get(created.id),
-    isOver,
-    (one: Restore) => bytesOf('Restore', one),
-  )
-  if (restore.status === 'failed') throw new OperationFailed(`The restore ${restore.id} failed: ${restore.failure}`)
-  return restore
 }

@@ -1,13 +1,15 @@
 import type { Client, Database, DatabaseStorage } from '@keyhook/client'
 import type { Command } from 'commander'
 import { connectToDatabase } from './connect-database.ts'
+import { createdText } from './created-database.ts'
 import { customerCommand, inSession } from './customer-command.ts'
 import { OperationFailed } from './explain-client-error.ts'
 import { limitDefault, pageSize, printList } from './list-output.ts'
 import { waitFor } from './progress.ts'
 import { confirm } from './prompt.ts'
 import type { SessionOptions } from './session.ts'
-import { statusText, styled } from './style.ts'
+import { showRestore } from './show-restore.ts'
+import { statusText } from './style.ts'
 import { type Column, recordLines, timeText } from './table.ts'
 
 const columns: Column<Database>[] = [
@@ -16,6 +18,8 @@ const columns: Column<Database>[] = [
   { title: 'STATUS', of: ({ status }) => status, style: statusText },
   { title: 'ADDRESS', of: ({ host, port }) => (host === null ? null : `${host}:${port}`), mayShrink: true },
 ]
+
+type RestoreOptions = SessionOptions & { name: string; to: string; wait?: true }
 
 export function addDatabasesCommands(program: Command): void {
   const databases = program.command('databases')
@@ -68,6 +72,21 @@ export function addDatabasesCommands(program: Command): void {
     .action(inSession(connectToDatabase))
   customerCommand(
     databases,
+    'restore <database>',
+    'Make a new database with what this one had at a time',
+    'npx keyhook databases restore db_… --to 2026-01-31T12:00:00Z --name before --wait',
+  )
+    .requiredOption('--to <time>', 'The time; "databases show" has the range')
+    .requiredOption('--name <name>', 'Name of the new database')
+    .option('--wait', 'Wait until it accepts connections')
+    .action(
+      inSession(async ({ client, output }, options: RestoreOptions, id: string) => {
+        const created = await client.databases.restore(id, { name: options.name, to: options.to })
+        await showRestore(client, output, created, options)
+      }),
+    )
+  customerCommand(
+    databases,
     'delete <database>',
     'Delete a database with all its data; backups stay',
     'npx keyhook databases delete db_… --yes',
@@ -91,18 +110,6 @@ export async function untilAvailable(client: Client, created: Database): Promise
   return database
 }
 
-export const createdText = (database: Database, password: string): string =>
-  [
-    database.status === 'available'
-      ? `The database ${database.id} (${database.name}) is available.`
-      : `The database ${database.id} (${database.name}) is being created. It is ready when "npx keyhook databases show ${database.id}" says available.`,
-    'Its password is shown once, so keep it now:',
-    '',
-    `  ${styled('bold', password)}`,
-    '',
-    `Connect: npx keyhook databases connect ${database.id}`,
-  ].join('\n')
-
 const details = (database: Database): string =>
   recordLines({
     Id: database.id,
@@ -114,6 +121,9 @@ const details = (database: Database): string =>
     Connection: database.connection_string ?? undefined,
     Storage: database.storage === null ? undefined : storageText(database.storage),
     Failure: database.failure ?? undefined,
+    Restorable: database.recovery_window
+      ? `${timeText(database.recovery_window.from)} to ${timeText(database.recovery_window.to)}`
+      : undefined,
     Created: timeText(database.created_at),
   }).join('\n')
 

@@ -229,14 +229,16 @@ test('an unknown id with a valid body is answered 404 too, also for the operator
   const bodies: Record<string, object> = {
     test: { event_type: 'invoice.paid' },
     recover: { since: '2026-01-31T12:00:00Z' },
-    restore: { name: 'copy' },
+    ':backupId/restore': { name: 'copy' },
+    ':databaseId/restore': { name: 'then', to: '2026-01-31T12:00:00Z' },
     ':userId': { role: 'member' },
     revoke: { descendants: true },
     'backup-schedule': { every_hours: 6, keep: 3 },
   }
   for (const route of routes.filter((one) => one.body !== undefined || one.needs === 'operator')) {
     const token = callers[route.needs === 'operator' ? 'operator' : 'owner']!
-    const body = route.body && bodies[route.path.split('/').at(-1)!]
+    const [above, last] = route.path.split('/').slice(-2)
+    const body = route.body && (bodies[`${above}/${last}`] ?? bodies[last!])
     for (const [, name] of route.path.replace(':orgId', '').matchAll(/:(\w+)/g)) {
       const answers = new Set<string>()
       for (const id of [undefined, ...malformed]) {

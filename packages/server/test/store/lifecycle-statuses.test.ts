@@ -46,7 +46,7 @@ async function make(tx: Transaction) {
   const taken = { id: backupId, databaseId, node: 'here', origin: 'requested' as const, createdBy: userId }
   const backup = await insertBackup(tx, orgId, taken)
   const restoreId = newId('rst')
-  const into = { id: restoreId, backupId, databaseId, bytesTotal: null, createdBy: userId }
+  const into = { id: restoreId, backupId, databaseId, to: null, bytesTotal: null, createdBy: userId }
   const restore = await insertRestore(tx, orgId, into)
   const statuses = { database: database?.status, backup: backup.status, restore: restore.status }
   return { databaseId, backupId, restoreId, statuses }
@@ -81,7 +81,14 @@ test('every stored status is one that the lifecycle names', async () => {
     expect(await database()).toBe('available')
 
     const backup = async () => (await lockBackup(tx, orgId, backupId))?.status
-    await markBackupCompleted(tx, orgId, backupId, 'failed', { bytes: 1, sha256: '', keyId: null, contentBytes: 1 })
+    const wal = { start_lsn: '0/0', stop_lsn: '0/0', stopped_at: null }
+    await markBackupCompleted(tx, orgId, backupId, 'failed', {
+      bytes: 1,
+      sha256: '',
+      keyId: null,
+      contentBytes: 1,
+      wal,
+    })
     expect(await backup()).toBe('failed')
     await markBackupGivenUp(tx, orgId, backupId, 'completed', '')
     expect(await backup()).toBe('completed')

@@ -79,6 +79,7 @@ const provisioning = {
   connection_string: null,
   storage: null,
   failure: null,
+  recovery_window: null,
   created_at: createdAt,
 }
 
@@ -86,6 +87,7 @@ const restore = {
   id: 'rst_01m7n2bnpbfakv91xcp75nx9a8',
   backup_id: backupId,
   database_id: restoredId,
+  to: null,
   status: 'running',
   bytes_done: 8_388_608,
   bytes_total: 33_554_432,
@@ -292,6 +294,7 @@ export const recordExamples: Record<string, Json> = {
       message: null,
       measured_at: finishedAt,
     },
+    recovery_window: { from: '2026-01-24T12:00:00.000Z', to: createdAt },
   },
   Backup: {
     id: backupId,

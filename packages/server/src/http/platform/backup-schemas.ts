@@ -59,6 +59,7 @@ export const restoreRecord = Type.Object(
     id: mark(restore, id('rst', 'The restore.')),
     backup_id: mark(restore, id('bak', 'What is restored.')),
     database_id: mark(restore, id('db', 'The new database.')),
+    to: maybeMoment(chosen(141), 'The time that it has the state of; null: that of the backup.'),
     status: mark(restore, Type.Enum([...restoreStatuses], { description: 'How it stands.' }), givesUp),
     bytes_done: bytes(restore, 'Bytes unpacked so far.'),
     bytes_total: maybeBytes(restore, 'Bytes in the archive, unpacked.'),
@@ -74,6 +75,21 @@ export const newRestore = Type.Object(
     name: mark(restore, label('The name of the new database.', 'orders-copy')),
   },
   { $id: 'NewRestore', additionalProperties: false },
+)
+
+export const newRestoreToTime = Type.Object(
+  {
+    name: mark(chosen(141), label('The name of the new database.', 'orders-before')),
+    to: mark(
+      chosen(141),
+      Type.String({
+        maxLength: 40,
+        description: 'The time, to the millisecond (RFC 3339), by the clock of the database.',
+        examples: ['2026-01-31T12:00:00Z'],
+      }),
+    ),
+  },
+  { $id: 'NewRestoreToTime', additionalProperties: false },
 )
 
 export const createdRestore = Type.Object(

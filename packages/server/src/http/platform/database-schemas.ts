@@ -78,6 +78,22 @@ const shown = () => ({
     'Why there is none, when it failed.',
     choice(68, 'Worded by us: nothing of the inside shows.'),
   ),
+  recovery_window: mark(
+    chosen(141),
+    Type.Union(
+      [
+        Type.Object(
+          {
+            from: mark(chosen(141), moment('The first of these times.')),
+            to: mark(chosen(141), moment('The last of them; it moves on all the time.')),
+          },
+          { additionalProperties: false },
+        ),
+        Type.Null(),
+      ],
+      { description: 'The times that it can be restored to; null if there are none.' },
+    ),
+  ),
   created_at: mark(here, createdAt()),
 })
 

@@ -167,6 +167,8 @@ export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow 
     connection_string: up ? connectionString(row.host!, row.port!, tls) : null,
     storage: up ? storageOf(row) : null,
     failure: row.failure,
+    recovery_window:
+      row.recovery_from && row.recovery_to ? { from: isoTime(row.recovery_from), to: isoTime(row.recovery_to) } : null,
     created_at: isoTime(row.created_at),
   }
 }

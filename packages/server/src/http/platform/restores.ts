@@ -1,20 +1,16 @@
 import Type from 'typebox'
 import type { Database, Transaction } from '../../db/database.ts'
-import { mintDatabasePassword } from '../../domain/database.ts'
-import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { newId } from '../../kernel/ids.ts'
-import { isoTime } from '../../kernel/iso-time.ts'
-import { recordAudit } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { lockBackup } from '../../store/platform/backups.ts'
-import { insertDatabase } from '../../store/platform/databases.ts'
-import { findRestore, insertRestore, listRestores, type RestoreRow } from '../../store/platform/restores.ts'
+import { findRestore, listRestores } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { type Created, conflict, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
-import { createDatabaseOf, type Enqueue, tooManyDatabases } from './databases.ts'
+import { beginRestore, newPassword, restoreOf } from './begin-restore.ts'
+import type { Enqueue } from './databases.ts'
+import { restoreToTimeRoute } from './restore-to-time.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 
@@ -25,8 +21,8 @@ export function restoreRoutes(deps: {
   databasesPerOrgMax: number
   hasTls: boolean
 }): Route[] {
-  const databaseOf = createDatabaseOf(deps)
   return [
+    restoreToTimeRoute(deps),
     route({
       method: 'POST',
       path: `${organization}/backups/:backupId/restore`,
@@ -45,8 +41,7 @@ export function restoreRoutes(deps: {
         schema: createdRestore,
       },
       async handler({ orgId, userId, actor, params: { backupId: from }, body, once }) {
-        const password = mintDatabasePassword()
-        const passwordVerifier = await scramVerifier(password)
+        const secret = await newPassword()
         const create = async (tx: Transaction): Promise<Created> => {
           const backup = await lockBackup(tx, orgId, from)
           if (backup === null || backup.status === 'deleted') throw notFound(`${from} is not in ${orgId}`)
@@ -55,25 +50,7 @@ export function restoreRoutes(deps: {
               public: `The backup is ${backup.status}; only a completed one can be restored.`,
             })
           }
-          const { node } = backup
-          const asked = { id: newId('db'), name: body.name, passwordVerifier, node, createdBy: userId }
-          const database = await insertDatabase(tx, orgId, asked, deps.databasesPerOrgMax)
-          if (database === null) throw tooManyDatabases(deps.databasesPerOrgMax)
-          const id = newId('rst')
-          const restore = await insertRestore(tx, orgId, {
-            id,
-            backupId: from,
-            databaseId: database.id,
-            bytesTotal: backup.bytes_total,
-            createdBy: userId,
-          })
-          const details = { backup_id: from, database_id: database.id, name: body.name }
-          await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
-          // To the node that has the archive.
-          await deps.enqueue(tx, { kind: 'restore.run', orgId, restoreId: id, node })
-          const withoutSecrets = { restore: restoreOf(restore), database: databaseOf(database) }
-          const shown = { ...withoutSecrets, database: { ...withoutSecrets.database, password } }
-          return { status: 202, body: shown, withoutSecrets }
+          return beginRestore(tx, deps, { orgId, userId, actor, name: body.name, backup, to: null, secret })
         }
         return deps.holdOrganization(orgId, (tx) => once(tx, () => create(tx)))
       },
@@ -113,15 +90,3 @@ export function restoreRoutes(deps: {
     }),
   ]
 }
-
-const restoreOf = (row: RestoreRow) => ({
-  id: row.id,
-  backup_id: row.backup_id,
-  database_id: row.database_id,
-  status: row.status,
-  bytes_done: row.bytes_done,
-  bytes_total: row.bytes_total,
-  failure: row.failure,
-  created_at: isoTime(row.created_at),
-  finished_at: row.finished_at && isoTime(row.finished_at),
-})

@@ -8,6 +8,8 @@ export type Manifest = {
   /** The archive contains the WAL between the two positions. Replaying it makes the files consistent. */
   start_lsn: string
   stop_lsn: string
+  /** When it ended, by the clock of the database. */
+  stopped_at?: string
   files: { path: string; bytes: number; sha256: string }[]
 }
 

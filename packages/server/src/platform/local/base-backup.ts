@@ -38,8 +38,8 @@ export async function baseBackup(archive: ArchiveWriter, options: BaseBackupOpti
     await copy.content(controlFile, await readControlFile(cluster))
     traceStep('backup.stopping', id)
     // We copy the WAL ourselves, so there is no archiver to wait for. Stopping also ends the current segment.
-    const [stop] = await session<[{ lsn: string; segment: string; labelfile: string; spcmapfile: string }]>`
-      select lsn::text, pg_walfile_name(lsn) as segment, labelfile, spcmapfile
+    const [stop] = await session<[Stop]>`
+      select lsn::text, pg_walfile_name(lsn) as segment, labelfile, spcmapfile, clock_timestamp()::text as at
       from pg_backup_stop(wait_for_archive => false)`
     if (stop.spcmapfile.trim() !== '') throw new Error('a tablespace outside the data directory cannot be backed up')
     await copy.content('backup_label', Buffer.from(stop.labelfile))
@@ -52,11 +52,14 @@ export async function baseBackup(archive: ArchiveWriter, options: BaseBackupOpti
     if (!names.includes(start.segment) || !names.includes(stop.segment)) throw new Error('WAL of the backup is missing')
     copy.expect(segments.reduce((sum, { bytes }) => sum + bytes, 0))
     for (const name of names) await copy.file(`pg_wal/${name}`, { required: true })
-    return { database_id: id, postgres_version: start.version, start_lsn: start.lsn, stop_lsn: stop.lsn }
+    const position = { start_lsn: start.lsn, stop_lsn: stop.lsn, stopped_at: stop.at }
+    return { database_id: id, postgres_version: start.version, ...position }
   } finally {
     session.release()
   }
 }
+
+type Stop = { lsn: string; segment: string; labelfile: string; spcmapfile: string; at: string }
 
 /** Copies files into the archive and reports the progress. */
 function createCopy(archive: ArchiveWriter, deps: BaseBackupOptions & { bytesTotal: number }) {

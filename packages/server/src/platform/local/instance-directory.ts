@@ -99,7 +99,7 @@ export async function readPort(directory: string): Promise<number | null> {
 export const writePort = (directory: string, port: number): Promise<void> =>
   writeSecret(portPath(directory), String(port))
 
-export const forgetPort = (directory: string): Promise<void> => rm(portPath(directory), { force: true })
+const forgetPort = (directory: string): Promise<void> => rm(portPath(directory), { force: true })
 
 /** Renamed first, so that an interrupted removal never leaves an incomplete instance under its name. */
 export async function removeDirectory(home: Home, id: DatabaseId): Promise<void> {
@@ -114,3 +114,11 @@ export async function instancesIn(home: Home): Promise<DatabaseId[]> {
   const names = (await readdir(home.path)).map((name) => name.replace(/\.removed-.*$/, ''))
   return [...new Set(names)].filter((name) => isId('db', name))
 }
+
+/** Another program took the port after our check. No client knows it yet, so the next attempt takes another. */
+export const forgetTakenPort =
+  ({ path }: InstanceDirectory) =>
+  async (error: unknown): Promise<never> => {
+    if (/could not (bind|create any TCP)/.test(String(error))) await forgetPort(path)
+    throw error
+  }

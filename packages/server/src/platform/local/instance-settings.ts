@@ -16,6 +16,10 @@ const shared: Readonly<Record<string, string>> = {
   // Backups need both: WAL that can be replayed, and a slot that keeps it until it has been copied.
   wal_level: 'replica',
   max_replication_slots: '4',
+  // If archived WAL cannot be stored, the archive gets a gap before the disk is full.
+  max_slot_wal_keep_size: '2GB',
+  // Tells what was committed last, and owners when a row was (pg_xact_commit_timestamp).
+  track_commit_timestamp: 'on',
   max_wal_senders: '0',
   // The reasons of a failed start are FATAL or PANIC. With LOG, any client could write gigabytes.
   log_min_messages: 'fatal',

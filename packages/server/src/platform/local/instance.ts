@@ -48,6 +48,7 @@ export type InstanceOptions = {
   limit: (runAs: RunAs) => RunAs
   /** Asked at every start. */
   tls: () => Promise<InstanceTls>
+  /** Only for this run, such as those of a recovery. */
   settings?: Readonly<Record<string, string>> | undefined
   onEvent: (event: InstanceEvent) => void
 }

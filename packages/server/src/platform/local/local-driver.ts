@@ -1,13 +1,9 @@
-import { chown } from 'node:fs/promises'
 import { isStatementTimeout } from '../../db/database.ts'
-import { syncCluster } from '../../embedded/cluster.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
-import { giveClusterTo } from '../../embedded/ownership.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
-import { runTool } from '../../embedded/tool.ts'
 import { endProcessesOf } from '../../embedded/uids.ts'
-import { NotAClusterFile, untrustedTree } from '../../embedded/untrusted-files.ts'
+import { NotAClusterFile } from '../../embedded/untrusted-files.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
 import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
@@ -15,15 +11,15 @@ import { createLimiter, type InstanceLimits, type Limiter, type LimitReport } fr
 import { traceStep } from '../steps/trace-step.ts'
 import { baseBackup } from './base-backup.ts'
 import { createCertificates } from './certificates.ts'
+import { clusterTree } from './cluster-tree.ts'
 import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
+import { copyTemplate } from './copy-template.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
-import { runAsOf } from './instance-account.ts'
 import {
   createCluster,
-  forgetPort,
+  forgetTakenPort,
   hasCluster,
-  type InstanceDirectory,
   instanceDirectory,
   instancesIn,
   readPort,
@@ -32,9 +28,11 @@ import {
 import type { InstanceTls } from './instance-files.ts'
 import { createPorts, type PortRange } from './ports.ts'
 import { readActivity } from './read-activity.ts'
+import { prepareRecovery, recover } from './recovery.ts'
 import { createStorageControl } from './storage-control.ts'
 import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
+import { archiveWalOf } from './wal-archiving.ts'
 import { watchPending } from './watch-pending.ts'
 
 export type LocalDriverOptions = {
@@ -62,7 +60,7 @@ export type LocalDriverOptions = {
 }
 
 /** A host of null: no TCP. */
-type Listen = { port: number; host?: string | null }
+type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
 
 const listenersSpare = 20
 const noCheckpoint =
@@ -109,12 +107,14 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
   })
 
-  function launch(home: Home, id: DatabaseId, port: number, host: string | null): Instance {
+  function launch(home: Home, id: DatabaseId, { port, host = options.host, settings }: Listen): Instance {
     const directory = instanceDirectory(home, id)
     const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
     const limit = (runAs: RunAs) => limiter?.limit(id, runAs) ?? runAs
-    const { settings, storageLimitBytes } = options
-    const instance = runInstance({ home, id, directory, host, port, storageLimitBytes, limit, tls, settings, onEvent })
+    const all = { ...options.settings, ...settings }
+    const { storageLimitBytes } = options
+    const known = { home, id, directory, host, port, storageLimitBytes, limit, tls }
+    const instance = runInstance({ ...known, settings: all, onEvent })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
     process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
@@ -124,8 +124,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
   async function run(home: Home, id: DatabaseId, listen: Listen, signal: AbortSignal): Promise<Instance> {
     signal.throwIfAborted()
     if (held.has(id)) throw new StepFailure('The database was stopped because of its storage.')
-    const { port, host = options.host } = listen
-    const instance = running.get(id) ?? launch(home, id, port, host)
+    const instance = running.get(id) ?? launch(home, id, listen)
     // After a crash it may replay its log for minutes, and a removal does not wait for that.
     const stop = () => void instance.stop({ immediate: true })
     signal.addEventListener('abort', stop, { once: true })
@@ -148,6 +147,8 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     await instance?.stop(how)
     if (!running.has(id)) limiter?.forget(id)
   }
+
+  const treeOf = async (id: DatabaseId) => clusterTree((await parts()).home, id)
 
   async function address(port: number, signal: AbortSignal): Promise<Address> {
     await waitUntilAccepting({ host: options.host, port }, signal)
@@ -188,19 +189,22 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       return address(port, signal)
     },
 
-    async restore(id, { archive, passwordVerifier, onProgress, signal }) {
+    async restore(id, { archive, wal, passwordVerifier, onProgress, signal }) {
       const { home, ports } = await parts()
       const directory = instanceDirectory(home, id)
       traceStep('restore.unpacking', id)
       await createCluster(home, directory, async (staging, runAs) => {
         await unpack(home, runAs, archive, staging, { onProgress, signal })
+        if (wal !== undefined) await prepareRecovery(staging, wal.files, { ...runAs, signal })
       })
       signal.throwIfAborted()
       const port = await ports.portFor(directory.path)
       traceStep('restore.recovering', id)
       // No TCP until the password of the source is replaced, so that it never works here.
       await halt(id)
-      const instance = await run(home, id, { port, host: null }, signal)
+      const start = (settings: Readonly<Record<string, string>>) =>
+        run(home, id, { port, host: null, settings }, signal)
+      const instance = await (wal === undefined ? start({}) : recover(start, wal.to))
       await setOwnerPassword(instance.control(), passwordVerifier, signal)
       traceStep('restore.restarting', id)
       await halt(id)
@@ -212,10 +216,7 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
       const instance = running.get(id)
       if (instance === undefined) throw new StepFailure('The database is not running.')
       return writeArchive(async (archive) => {
-        const { home } = await parts()
-        const directory = instanceDirectory(home, id)
-        const { account } = await runAsOf(home, directory)
-        const cluster = untrustedTree(directory.cluster, account?.uid ?? process.getuid?.())
+        const cluster = await treeOf(id)
         const statementMsMax = options.backupStatementMsMax
         const { sql, close } = await openControl(instance.control(), { name: 'keyhook backup', signal, statementMsMax })
         try {
@@ -228,6 +229,12 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
           await close()
         }
       })
+    },
+
+    async archiveWal(id, archiving) {
+      const instance = running.get(id)
+      if (instance === undefined) throw new StepFailure('The database is not running.')
+      return archiveWalOf(instance, await treeOf(id), archiving)
     },
 
     async remove(id) {
@@ -277,14 +284,6 @@ const unlessReplaced = (error: unknown): void => {
   if (!(error instanceof NotAClusterFile)) throw error
 }
 
-/** Another program took the port after our check. No client knows it yet, so the next attempt takes another. */
-const forgetTakenPort =
-  ({ path }: InstanceDirectory) =>
-  async (error: unknown): Promise<never> => {
-    if (/could not (bind|create any TCP)/.test(String(error))) await forgetPort(path)
-    throw error
-  }
-
 async function open(options: LocalDriverOptions, openLimits: (home: Home) => void, signal: AbortSignal) {
   const home = await options.home()
   openLimits(home)
@@ -293,19 +292,4 @@ async function open(options: LocalDriverOptions, openLimits: (home: Home) => voi
     template: createTemplate(home, signal),
     ports: createPorts({ home, host: options.host, range: options.ports }),
   }
-}
-
-/**
- * With `cp`: it shares blocks if the file system can, and leaves our event loop free. As root where the template is root's, so
- * that no instance can read or change it.
- */
-async function copyTemplate(home: Home, template: string, staging: string, runAs: RunAs): Promise<void> {
-  const { account } = runAs
-  if (account && !home.uids) await chown(staging, account.uid, account.gid)
-  const share = process.platform === 'darwin' ? ['-c'] : []
-  // Not join(), which would drop the dot that means "the contents of".
-  const args = ['-R', '-p', ...share, `${template}/.`, staging]
-  await runTool('cp', args, home.uids ? { account: undefined } : runAs)
-  if (account) await giveClusterTo(account, staging)
-  await syncCluster(staging, { binaries: home.binaries, ...runAs })
 }

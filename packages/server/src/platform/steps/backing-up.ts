@@ -5,6 +5,7 @@ import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } fro
 import { findDatabase } from '../../store/platform/databases.ts'
 import { publish } from '../../webhooks/publish.ts'
 import type { ArchiveOf, BackupArchives, StoredArchive } from '../archive/backup-archives.ts'
+import type { Manifest } from '../archive/manifest.ts'
 import { readArchive } from '../archive/read-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
@@ -47,7 +48,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           const content = driver.backup(databaseId, { onProgress: progress.report, signal: wanted })
           const stored = await archives.write(archive, content, { signal: wanted })
           traceStep('backup.verifying', databaseId)
-          const contentBytes = await verify(archives, archive, stored, signal)
+          const manifest = await verify(archives, archive, stored, signal)
           await progress.settle()
           traceStep('backup.settling', databaseId)
           let hasFailed = false
@@ -56,7 +57,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
             hasFailed = current?.status === 'failed'
             const next = current && moveBackup(current.status, 'complete')
             if (next === null) return
-            await markBackupCompleted(tx, orgId, backupId, next, { ...stored, contentBytes })
+            await markBackupCompleted(tx, orgId, backupId, next, { ...stored, ...contentsOf(manifest) })
             const data = { backup_id: backupId, database_id: databaseId, size_bytes: stored.bytes }
             await publish(tx, { orgId, type: 'backup.completed', data })
           })
@@ -82,13 +83,17 @@ async function verify(
   archive: ArchiveOf,
   { sha256 }: StoredArchive,
   signal: AbortSignal,
-): Promise<number> {
+): Promise<Manifest> {
   const receiver = {
     async directory() {},
     async file(_path: string, body: AsyncIterable<Buffer>) {
       for await (const _part of body) signal.throwIfAborted()
     },
   }
-  const manifest = await readArchive(archives.read(archive, { sha256, signal }), receiver)
-  return manifest.files.reduce((sum, file) => sum + file.bytes, 0)
+  return readArchive(archives.read(archive, { sha256, signal }), receiver)
 }
+
+const contentsOf = ({ files, start_lsn, stop_lsn, stopped_at }: Manifest) => ({
+  contentBytes: files.reduce((sum, file) => sum + file.bytes, 0),
+  wal: { start_lsn, stop_lsn, stopped_at: stopped_at ?? null },
+})

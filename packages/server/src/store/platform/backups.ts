@@ -78,13 +78,20 @@ export const markBackupCompleted = async (
   orgId: OrgId,
   id: BackupId,
   status: BackupStatus,
-  archive: { bytes: number; sha256: string; keyId: string | null; contentBytes: number },
+  archive: {
+    bytes: number
+    sha256: string
+    keyId: string | null
+    contentBytes: number
+    wal: { start_lsn: string; stop_lsn: string; stopped_at: string | null }
+  },
 ): Promise<void> => {
   await tx`
     update keyhook.backups
     set status = ${status}, size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
       key_id = ${archive.keyId},
-      bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp()
+      bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp(),
+      start_lsn = ${archive.wal.start_lsn}, stop_lsn = ${archive.wal.stop_lsn}, stopped_at = ${archive.wal.stopped_at}
     where org_id = ${orgId} and id = ${id}`
 }
 

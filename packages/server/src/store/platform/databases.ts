@@ -13,6 +13,9 @@ export type DatabaseRow = {
   port: number | null
   failure: string | null
   created_at: Date
+  /** Only where it is read to be shown. */
+  recovery_from?: Date | null
+  recovery_to?: Date | null
 }
 
 /** What its node measured last; all null before the first time. */
@@ -52,9 +55,11 @@ export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: Pag
   (DatabaseRow & DatabaseFigures)[]
 >`
   select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-    f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at
+    f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at,
+    w.recovery_from, w.recovery_to
   from keyhook.databases d
   left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+  left join lateral (${recoveryWindow(db)}) w on true
   where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
   order by d.id desc
   limit ${limit}`
@@ -66,12 +71,23 @@ export const findDatabase = async (
 ): Promise<(DatabaseRow & DatabaseFigures) | null> => {
   const [row] = await db<(DatabaseRow & DatabaseFigures)[]>`
     select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-      f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at
+      f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at,
+      w.recovery_from, w.recovery_to
     from keyhook.databases d
     left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+    left join lateral (${recoveryWindow(db)}) w on true
     where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
   return row ?? null
 }
+
+/** The times that the database `d` can be restored to. They are shown in milliseconds, so the first is rounded up. */
+const recoveryWindow = (db: Executor) => db`
+  select date_trunc('milliseconds', min(b.stopped_at)) + interval '1 millisecond' as recovery_from,
+    max(a.archived_until) as recovery_to
+  from keyhook.wal_archives a
+  join keyhook.backups b on b.org_id = a.org_id and b.database_id = a.database_id
+  where a.org_id = d.org_id and a.database_id = d.id and b.status = 'completed'
+    and b.stop_lsn >= a.from_lsn and b.stopped_at < a.archived_until`
 
 export type LockedDatabase = DatabaseRow & { password_verifier: string | null }
 

@@ -7,6 +7,7 @@ export type RestoreRow = {
   id: RestoreId
   backup_id: BackupId
   database_id: DatabaseId
+  recover_to: Date | null
   status: RestoreStatus
   bytes_done: number
   bytes_total: number | null
@@ -16,7 +17,7 @@ export type RestoreRow = {
 }
 
 const columns = (db: Executor) => db`
-  id, backup_id, database_id, status, bytes_done::float8 as bytes_done, bytes_total::float8 as bytes_total, failure,
+  id, backup_id, database_id, recover_to, status, bytes_done::float8 as bytes_done, bytes_total::float8 as bytes_total, failure,
   created_at, finished_at`
 
 export const insertRestore = async (
@@ -26,13 +27,14 @@ export const insertRestore = async (
     id: RestoreId
     backupId: BackupId
     databaseId: DatabaseId
+    to: Date | null
     bytesTotal: number | null
     createdBy: UserId
   },
 ): Promise<RestoreRow> => {
   const [row] = await tx<[RestoreRow]>`
-    insert into keyhook.restores (org_id, id, backup_id, database_id, status, bytes_total, created_by)
-    values (${orgId}, ${restore.id}, ${restore.backupId}, ${restore.databaseId}, ${firstRestoreStatus},
+    insert into keyhook.restores (org_id, id, backup_id, database_id, recover_to, status, bytes_total, created_by)
+    values (${orgId}, ${restore.id}, ${restore.backupId}, ${restore.databaseId}, ${restore.to}, ${firstRestoreStatus},
       ${restore.bytesTotal}, ${restore.createdBy})
     returning ${columns(tx)}`
   return row

@@ -218,6 +218,26 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
       const id = await backup()
       return () => remove(`${platform()}/backups`, token, id)
     },
+    'POST /platform/v1/organizations/:orgId/databases/:databaseId/restore': async (token) => {
+      const id = await backup()
+      const to = '2026-01-31T12:00:00.000Z'
+      const [source] = await api.db<[{ database_id: string }]>`
+        update keyhook.backups set start_lsn = '0/1', stop_lsn = '0/2', stopped_at = ${to}
+        where org_id = ${api.orgId} and id = ${id} returning database_id`
+      await api.db`
+        insert into keyhook.wal_archives (org_id, database_id, from_lsn, until_lsn, archived_until)
+        values (${api.orgId}, ${source.database_id}, '0/0', '0/3', ${to}::timestamptz + interval '1 hour')`
+      return async () => {
+        const asked = { name: 'then', to }
+        const { body } = await post<{ restore?: Made; database?: Made }>(
+          `${platform()}/databases/${source.database_id}/restore`,
+          token,
+          asked,
+        )
+        const details = { backup_id: id, database_id: body.database?.id, ...asked }
+        return { target: body.restore?.id, details }
+      }
+    },
     'POST /platform/v1/organizations/:orgId/backups/:backupId/restore': async (token) => {
       const id = await backup()
       return async () => {

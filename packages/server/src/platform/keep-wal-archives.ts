@@ -1,0 +1,122 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { Database } from '../db/database.ts'
+import { operator } from '../domain/audit.ts'
+import { Fault } from '../kernel/faults.ts'
+import type { DatabaseId } from '../kernel/ids.ts'
+import {
+  type ArchivedDatabase,
+  archivesOfDeleted,
+  databasesToArchive,
+  deleteWalArchive,
+  needsBaseBackup,
+  pruneWalArchive,
+  recordArchivedWal,
+} from '../store/platform/wal-archives.ts'
+import type { WalArchive } from './archive/wal-archive.ts'
+import { beginBackup } from './backups.ts'
+import type { DatabaseDriver } from './driver.ts'
+import type { JobQueue } from './jobs/queue.ts'
+import { traceStep } from './steps/trace-step.ts'
+
+type Deps = {
+  db: Database
+  driver: DatabaseDriver
+  wal: WalArchive
+  queue: JobQueue
+  node: string
+  /** How often the log of each database is stored, and so about how much of it can be lost with the disk. */
+  everySeconds: number
+  /** After every attempt; null when the database is not here any more. */
+  onArchived(id: DatabaseId, until: Date | null): void
+  signal: AbortSignal
+  log: Logger
+}
+
+const checkMs = 1_000
+const pruneEveryMs = 60_000
+/** Each holds a segment of 16 MB. */
+const atOnceMax = 4
+const attemptMsMax = 10 * 60_000
+const origin = 'scheduled' as const
+
+/** Stores the log of every database of this node again and again, and removes what no kept backup needs. */
+export async function keepWalArchives(deps: Deps): Promise<void> {
+  const { signal, log } = deps
+  const active = new Map<DatabaseId, Promise<void>>()
+  const dueMs = new Map<DatabaseId, number>()
+  let pruneMs = 0
+
+  const begin = (database: ArchivedDatabase) => {
+    const { id } = database
+    const attempt = archive(deps, database)
+      .catch((err) => {
+        if (database.archived_until !== null) deps.onArchived(id, database.archived_until)
+        if (!signal.aborted) log.error({ err, databaseId: id }, 'wal.not_archived')
+      })
+      .finally(() => {
+        active.delete(id)
+        dueMs.set(id, Date.now() + deps.everySeconds * 1_000)
+      })
+    active.set(id, attempt)
+  }
+
+  while (!signal.aborted) {
+    try {
+      const databases = await databasesToArchive(deps.db, deps.node)
+      const ids = new Set(databases.map(({ id }) => id))
+      for (const id of dueMs.keys()) {
+        if (ids.has(id)) continue
+        dueMs.delete(id)
+        deps.onArchived(id, null)
+      }
+      const due = databases.filter(({ id }) => !active.has(id) && (dueMs.get(id) ?? 0) <= Date.now())
+      due.sort((a, b) => (dueMs.get(a.id) ?? 0) - (dueMs.get(b.id) ?? 0))
+      for (const database of due.slice(0, atOnceMax - active.size)) begin(database)
+      if (pruneMs <= Date.now()) {
+        await prune(deps, databases)
+        pruneMs = Date.now() + pruneEveryMs
+      }
+    } catch (err) {
+      log.warn({ err }, 'wal.pass_failed')
+    }
+    await sleep(checkMs, undefined, { signal }).catch(() => {})
+  }
+  await Promise.all(active.values())
+}
+
+async function archive(deps: Deps, { org_id: orgId, id, until_lsn: after }: ArchivedDatabase): Promise<void> {
+  const signal = AbortSignal.any([deps.signal, AbortSignal.timeout(attemptMsMax)])
+  const store = async (name: string, content: Buffer) => {
+    await deps.wal.write(id, name, content, { signal })
+    traceStep('wal.stored', id)
+  }
+  const archived = await deps.driver.archiveWal(id, { after, store, signal })
+  if (archived.until !== after) traceStep('wal.recording', id)
+  // A gap: times before it cannot be restored any more, and a new backup is needed.
+  if (archived.from !== null && after !== null) deps.log.error({ databaseId: id, ...archived }, 'wal.gap')
+  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, archived))
+  deps.onArchived(id, archived.at)
+  if (!(await needsBaseBackup(deps.db, orgId, id))) return
+  const request = { orgId, databaseId: id, origin, userId: null, actor: operator, details: { origin, why: 'log' } }
+  await beginBackup(deps, request).catch((error: unknown) => {
+    // Deleted or backed up in the meantime.
+    if (!(error instanceof Fault)) throw error
+  })
+}
+
+/** The row is changed first: a restore never counts on WAL that is being removed. */
+async function prune(deps: Deps, databases: readonly ArchivedDatabase[]): Promise<void> {
+  const { db, wal, log } = deps
+  for (const { org_id: orgId, id } of databases) {
+    const from = await db.begin((tx) => pruneWalArchive(tx, orgId, id))
+    if (from === null) continue
+    await wal.removeBefore(id, from).catch((err) => log.warn({ err, databaseId: id }, 'wal.not_removed'))
+  }
+  for (const { org_id: orgId, id } of await archivesOfDeleted(db, deps.node)) {
+    await wal
+      .removeBefore(id, null)
+      .then(() => deleteWalArchive(db, orgId, id))
+      .catch((err) => log.warn({ err, databaseId: id }, 'wal.not_removed'))
+  }
+}

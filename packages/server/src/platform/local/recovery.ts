@@ -1,0 +1,62 @@
+import { open } from 'node:fs/promises'
+import { join } from 'node:path'
+import { syncDirectory } from '../../embedded/data-directory.ts'
+import type { Account } from '../../embedded/permissions.ts'
+import type { WalFile } from '../driver.ts'
+import { isHistory, positionOf } from '../wal-names.ts'
+
+/** Puts the WAL into an unpacked cluster, and the file that makes PostgreSQL replay it and start a new timeline. */
+export async function prepareRecovery(
+  cluster: string,
+  files: readonly WalFile[],
+  { account, signal }: { account: Account | undefined; signal: AbortSignal },
+): Promise<void> {
+  for (const { name, read } of files) {
+    signal.throwIfAborted()
+    if (positionOf(name) === null && !isHistory(name)) throw new Error(`not a WAL file: ${name}`)
+    await writeNew(join(cluster, 'pg_wal', name), await read(), account)
+  }
+  await syncDirectory(join(cluster, 'pg_wal'))
+  await writeNew(join(cluster, 'recovery.signal'), Buffer.alloc(0), account)
+  await syncDirectory(cluster)
+}
+
+/** The archive of the backup may have it already. */
+async function writeNew(path: string, content: Buffer, account: Account | undefined): Promise<void> {
+  const file = await open(path, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'EEXIST') return undefined
+    throw error
+  })
+  if (file === undefined) return
+  try {
+    if (account) await file.chown(account.uid, account.gid)
+    await file.writeFile(content)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+const targetNotReached = 'recovery ended before configured recovery target was reached'
+
+/** All WAL is in pg_wal already. `false` is a command that finds nothing elsewhere; PostgreSQL wants one. */
+const everything = { restore_command: 'false', hot_standby: 'off' }
+
+/**
+ * Starts the server with the settings of a recovery to `to`. PostgreSQL stops before the first commit that is later. If there is
+ * none it refuses to start, and then the end of the WAL is the state at that time.
+ */
+export async function recover<T>(
+  start: (settings: Readonly<Record<string, string>>) => Promise<T>,
+  to: Date,
+): Promise<T> {
+  // On the command line PostgreSQL knows no name of a time zone, not even Z.
+  const time = to.toISOString().replace('Z', '+00')
+  const target = { recovery_target_time: time, recovery_target_action: 'promote' }
+  try {
+    return await start({ ...everything, ...target })
+  } catch (error) {
+    if (!String(error).includes(targetNotReached)) throw error
+    return start(everything)
+  }
+}

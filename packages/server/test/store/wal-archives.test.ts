@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
+import type { Installation } from '../../src/startup/open.ts'
+import {
+  findBaseBackup,
+  needsBaseBackup,
+  pruneWalArchive,
+  recordArchivedWal,
+  walToReplay,
+} from '../../src/store/platform/wal-archives.ts'
+import { createOwnedInstallation } from '../support/installation.ts'
+
+let installation: Installation
+let orgId: OrgId
+let userId: UserId
+beforeAll(async () => {
+  ;({ installation, orgId, userId } = await createOwnedInstallation())
+})
+afterAll(() => installation.close())
+
+const at = (hour: number) => new Date(Date.UTC(2026, 0, 31, hour))
+
+async function newDatabase(): Promise<DatabaseId> {
+  const id = newId('db')
+  await installation.db`
+    insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
+    values (${orgId}, ${id}, 'shop', 'available', 'here', '127.0.0.1', 1, ${userId})`
+  return id
+}
+
+async function newBackup(databaseId: DatabaseId, hour: number, origin: 'requested' | 'scheduled'): Promise<BackupId> {
+  const id = newId('bak')
+  await installation.db`
+    insert into keyhook.backups
+      (org_id, id, database_id, node, origin, status, size_bytes, sha256, start_lsn, stop_lsn, stopped_at)
+    values (${orgId}, ${id}, ${databaseId}, 'here', ${origin}, 'completed', 1, 'x',
+      ${`0/${hour}000028`}, ${`0/${hour}000100`}, ${at(hour)})`
+  return id
+}
+
+const archived = (id: DatabaseId, wal: { from: string | null; until: string; at: Date }) =>
+  installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, wal))
+const baseFor = (id: DatabaseId, to: Date) => installation.db.begin((tx) => findBaseBackup(tx, orgId, id, to))
+const prune = (id: DatabaseId) => installation.db.begin((tx) => pruneWalArchive(tx, orgId, id))
+
+test('the newest backup before the time is the base, and the log up to the next one is replayed', async () => {
+  const { db } = installation
+  const id = await newDatabase()
+  const [first, second] = [await newBackup(id, 2, 'scheduled'), await newBackup(id, 5, 'scheduled')]
+  await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
+  expect(await baseFor(id, at(1))).toBeNull()
+  expect(await baseFor(id, at(4))).toEqual({ id: first })
+  expect(await baseFor(id, at(6))).toEqual({ id: second })
+  expect(await baseFor(id, at(8))).toBeNull()
+  expect(await walToReplay(db, orgId, first, at(4))).toEqual({ from: '0/2000100', until: '0/5000100' })
+  expect(await walToReplay(db, orgId, second, at(6))).toEqual({ from: '0/5000100', until: '0/7000000' })
+  expect(await needsBaseBackup(db, orgId, id)).toBe(false)
+
+  // After a gap only what is behind it counts, and a new backup is needed.
+  await archived(id, { from: '0/8000000', until: '0/9000000', at: at(9) })
+  expect([await baseFor(id, at(6)), await walToReplay(db, orgId, first, at(4))]).toEqual([null, null])
+  expect(await needsBaseBackup(db, orgId, id)).toBe(true)
+})
+
+test('the log is kept from the oldest scheduled backup on, and for a restore that reads an older one', async () => {
+  const { db } = installation
+  const id = await newDatabase()
+  const requested = await newBackup(id, 2, 'requested')
+  const oldest = await newBackup(id, 3, 'scheduled')
+  await newBackup(id, 5, 'scheduled')
+  await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
+  const restoreId = newId('rst')
+  await db`
+    insert into keyhook.restores (org_id, id, backup_id, database_id, recover_to, status, created_by)
+    values (${orgId}, ${restoreId}, ${requested}, ${await newDatabase()}, ${at(2)}, 'running', ${userId})`
+  expect(await prune(id)).toBe('0/2000028')
+  await db`update keyhook.restores set status = 'completed' where org_id = ${orgId} and id = ${restoreId}`
+  expect(await prune(id)).toBe('0/3000028')
+  expect(await prune(id)).toBeNull()
+  // The requested one is still a backup, but no base any more.
+  expect(await baseFor(id, at(2))).toBeNull()
+  expect(await baseFor(id, at(4))).toEqual({ id: oldest })
+
+  await db`update keyhook.backups set status = 'deleting' where org_id = ${orgId} and id = ${oldest}`
+  expect(await prune(id)).toBe('0/5000028')
+})
+
+test('without a scheduled backup nothing of the log is removed', async () => {
+  const id = await newDatabase()
+  await newBackup(id, 3, 'requested')
+  await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
+  expect(await prune(id)).toBeNull()
+})
