@@ -19,7 +19,7 @@ test('a disk is too small for a new installation', async (context) => {
   // Room for half of a cluster, which takes 40 MB; and for one without the tables that come after it.
   for (const size of ['size=20m', 'size=46m']) {
     const disk = await smallDisk(size)
-    if (disk === null) return context.skip()
+    if (disk === null) return context.skip('no small file system can be mounted here')
     const ended = await keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
     expect(ended, size).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(full) })
   }
@@ -29,7 +29,7 @@ test('a disk without inodes is distinguished from a full one', async (context) =
   // Room for no file at all, for two of them, and for half of a cluster.
   for (const files of [1, 3, 500]) {
     const disk = await smallDisk(`size=400m,nr_inodes=${files}`)
-    if (disk === null) return context.skip()
+    if (disk === null) return context.skip('no small file system can be mounted here')
     const ended = await keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
     const inodes = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: too few inodes are left on the disk\. [^\n]+\n$/
     expect(ended, `${files}`).toMatchObject({ code: 2, stdout: '', stderr: expect.stringMatching(inodes) })
@@ -38,7 +38,7 @@ test('a disk without inodes is distinguished from a full one', async (context) =
 
 test('a full disk stops the start of an installation until there is room', async (context) => {
   const disk = await smallDisk('size=120m')
-  if (disk === null) return context.skip()
+  if (disk === null) return context.skip('no small file system can be mounted here')
   const migrate = () => keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, 'data') })
   expect(await migrate()).toMatchObject({ code: 0 })
   const filler = join(disk, 'filler')
@@ -55,7 +55,7 @@ test('a full disk stops the start of an installation until there is room', async
 
 test('a full disk ends PostgreSQL and the server', async (context) => {
   const disk = await smallDisk('size=150m')
-  if (disk === null) return context.skip()
+  if (disk === null) return context.skip('no small file system can be mounted here')
   const dataDir = join(disk, 'data')
   const running = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'error' }, ['--json', '--role', 'api'])
   const password = (await readFile(join(dataDir, 'postgres.password'), 'utf8')).trim()
@@ -77,7 +77,7 @@ const readOnly = /^KEYHOOK_DATA_DIR: "[^\n]+" cannot be used: the file system is
 
 test('a disk is mounted read-only', async (context) => {
   const disk = await smallDisk('size=120m,mode=777')
-  if (disk === null) return context.skip()
+  if (disk === null) return context.skip('no small file system can be mounted here')
   const otherUser = { uid: 65_534, gid: 65_534 }
   const migrate = (name: string, account = {}) =>
     keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: join(disk, name) }, account)
