@@ -6,7 +6,7 @@ import { InvalidValue, type Setting } from './settings/setting.ts'
 
 /*
  * Settings are environment variables, read once. All problems are reported together, nothing is guessed, and an empty value
- * counts as unset. docs/operating.md has the same table; a test compares them.
+ * counts as unset. docs/settings.md has the same table; a test compares them.
  */
 export const settings = { ...serverSettings, ...platformSettings, ...archiveSettings, ...deliverySettings }
 

@@ -45,7 +45,7 @@ Examples:
   TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)
 
 "npx keyhook help <command>" shows the options of a command, with examples.
-Settings of the server are environment variables: docs/operating.md lists them.`,
+Settings of the server are environment variables: docs/settings.md lists them.`,
     )
 }
 

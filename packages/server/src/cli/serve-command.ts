@@ -20,7 +20,7 @@ import type { Environment } from './environment.ts'
 
 /** After this, the connections of unfinished requests are closed. */
 const drainMsMax = 15_000
-/** How long a supervisor should wait, as docs/operating.md says, without the drain of deliveries. */
+/** How long a supervisor should wait, as docs/deploying.md says, without the drain of deliveries. */
 const stopMsMax = 140_000
 const embeddedStopMsMax = 60_000
 

@@ -11,7 +11,7 @@ import { bridgeTo, keyhook, serve } from '../support/processes.ts'
 import { deliveryEnvironment, until } from '../webhooks/support/delivery-test.ts'
 import { receiverFor } from '../webhooks/support/receiver.ts'
 
-const manual = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
+const manual = readFileSync(new URL('../../../../docs/postgresql.md', import.meta.url), 'utf8')
 const dayMs = 86_400_000
 
 /** A database with one role that owns it and one that owns nothing. */
@@ -37,7 +37,7 @@ async function databaseWithTwoRoles() {
   return { owner: { name: owner, ...(await as(owner)) }, app: { name: app, ...(await as(app)) } }
 }
 
-test('processes run with a role that has only the rights in docs/operating.md', {
+test('processes run with a role that has only the rights in docs/postgresql.md', {
   timeout: 60_000,
 }, async () => {
   const { owner, app } = await databaseWithTwoRoles()

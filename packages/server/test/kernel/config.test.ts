@@ -142,13 +142,13 @@ test('an invalid secret is not repeated in the message', () => {
   expect(problems.join()).not.toContain('hunter2')
 })
 
-test('docs/operating.md has the same table of settings as the code', () => {
+test('docs/settings.md has the same table of settings as the code', () => {
   const cells = (line: string) =>
     line
       .split(/(?<!\\)\|/)
       .slice(1, -1)
       .map((cell) => cell.trim())
-  const lines = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
+  const lines = readFileSync(new URL('../../../../docs/settings.md', import.meta.url), 'utf8')
     .split('\n')
     .filter((line) => line.startsWith('|'))
   const shown = lines.map(cells).filter(([first]) => /^`[A-Z0-9_]+`$/.test(first ?? ''))

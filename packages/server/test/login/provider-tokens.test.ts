@@ -7,7 +7,7 @@ import { type Provider, providers } from './support/provider-tokens.ts'
 import { audience, newSigningKey, person, startRealIssuer } from './support/real-issuer.ts'
 
 /*
- * Tokens as Keycloak, Auth0, Entra and Zitadel issue them, with the settings that docs/operating.md names for each.
+ * Tokens as Keycloak, Auth0, Entra and Zitadel issue them, with the settings that docs/identity.md names for each.
  */
 
 const key = await newSigningKey()
