@@ -15,6 +15,7 @@ const longFiles = [
   'embedded/killed.test.ts',
   'embedded/lifecycle.test.ts',
   'embedded/paths-and-accounts.test.ts',
+  'failover/failover.test.ts',
   'http/event-stream-killed.test.ts',
   'package/installed.test.ts',
   'platform/activity.test.ts',

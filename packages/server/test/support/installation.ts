@@ -80,7 +80,7 @@ export async function startApiForTest(environment: Record<string, string> = {}, 
   return api
 }
 
-export function people({ db, masterKeys }: Installation) {
+export function people({ db, masterKeys }: Pick<Installation, 'db' | 'masterKeys'>) {
   const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   let count = 0
   return {

@@ -102,8 +102,9 @@ async function deliveryWorld(installation: Installation) {
 export async function until<T>(
   look: () => Promise<T | false | undefined | null> | T | false | undefined | null,
   what = 'a condition',
+  msMax = 60_000,
 ) {
-  const end = Date.now() + 60_000
+  const end = Date.now() + msMax
   for (;;) {
     const found = await look()
     if (found) return found
