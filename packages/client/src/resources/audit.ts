@@ -27,6 +27,7 @@ export type AuditAction =
   | 'event.reported'
   | 'database.created'
   | 'database.schedule_changed'
+  | 'database.storage_limit_changed'
   | 'database.deleted'
   | 'backup.created'
   | 'backup.deleted'

@@ -152,6 +152,12 @@ export const commandTable: readonly CommandEntry[] = [
     summary: "Back up Keyhook's own database; decrypt archives",
     add: operator(async () => (await import('./self-backup-commands.ts')).addSelfBackupCommands),
   },
+  {
+    name: 'storage-limit',
+    audience: 'operators',
+    summary: 'How much disk one database may use',
+    add: operator(async () => (await import('./storage-limit-command.ts')).addStorageLimitCommand),
+  },
   { name: 'migrate', audience: 'operators', summary: 'Bring the database schema up to date', add: maintenance },
   { name: 'secrets', audience: 'operators', summary: 'Reseal secrets, or give up lost ones', add: maintenance },
 ]

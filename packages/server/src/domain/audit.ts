@@ -27,6 +27,7 @@ export const auditActions = [
   'event.reported',
   'database.created',
   'database.schedule_changed',
+  'database.storage_limit_changed',
   'database.deleted',
   'backup.created',
   'backup.deleted',

@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { operator } from '../../src/domain/audit.ts'
+import type { DatabaseId } from '../../src/kernel/ids.ts'
+import { changeStorageLimit } from '../../src/operator/storage-limit.ts'
 import { customerSqlForTest } from '../support/customer-sql.ts'
 import { clientOf, type DatabaseBody, until } from './support/customer.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
@@ -85,7 +88,7 @@ test('a session that switches read-only off is stopped with its database at the 
   await expect(customerSqlForTest(database.connection_string!, database.password)`select 1`).rejects.toThrow()
   expect(await clientOf(neighbour)`select 1 as one`).toEqual([{ one: 1 }])
 
-  await platform.db`update keyhook.databases set storage_limit_bytes = ${limitBytes * 4} where id = ${database.id}`
+  await changeStorageLimit(platform.db, operator, { id: database.id as DatabaseId, limitBytes: limitBytes * 4 })
   expect(await untilState(database.id, 'normal')).toMatchObject({ limit_bytes: limitBytes * 4 })
   const rows = await until(
     () => clientOf(database)<[{ rows: number }]>`select count(*)::int as rows from filler`.catch(() => null),

@@ -27,6 +27,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'event.reported': 'Event reported',
   'database.created': 'Database created',
   'database.schedule_changed': 'Backup schedule changed',
+  'database.storage_limit_changed': 'Storage limit changed',
   'database.deleted': 'Database deleted',
   'backup.created': 'Backup started',
   'backup.deleted': 'Backup deleted',

@@ -1,6 +1,6 @@
 import type { Executor } from '../../db/database.ts'
 import type { StorageState } from '../../domain/storage.ts'
-import type { DatabaseId } from '../../kernel/ids.ts'
+import type { DatabaseId, OrgId } from '../../kernel/ids.ts'
 
 export type StorageFigures = {
   id: DatabaseId
@@ -56,4 +56,20 @@ export const storageOfNode = async (
     left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
     where d.node = ${node} and d.status <> 'deleted'`
   return new Map(rows.map((row) => [row.id, { limitBytes: row.limit_bytes, state: row.state }]))
+}
+
+/** Returns the limit before; null if there is no such database. */
+export const setStorageLimit = async (
+  db: Executor,
+  id: DatabaseId,
+  limitBytes: number | null,
+): Promise<{ orgId: OrgId; before: number | null } | null> => {
+  const [row] = await db<{ org_id: OrgId; before: number | null }[]>`
+    with found as (
+      select org_id, id, storage_limit_bytes from keyhook.databases where id = ${id} and status <> 'deleted' for update
+    )
+    update keyhook.databases d set storage_limit_bytes = ${limitBytes}
+    from found where d.org_id = found.org_id and d.id = found.id
+    returning d.org_id, found.storage_limit_bytes::float8 as before`
+  return row === undefined ? null : { orgId: row.org_id, before: row.before }
 }
