@@ -10,7 +10,7 @@ const only = (name, from, allowed) => ({
 })
 
 const basis = ['kernel/', 'domain/', 'db/', 'store/', 'embedded/']
-const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'metrics.ts']
+const services = [...basis, 'login/', 'webhooks/', 'platform/', 'operator/', 'http/', 'config.ts', 'telemetry/']
 
 const folders = [
   only('kernel-imports-nothing-of-ours', 'kernel/', ['kernel/']),
@@ -31,7 +31,7 @@ const folders = [
   ]),
   only('config-reads-settings', 'config.ts', ['settings/']),
   only('log-imports-nothing-of-ours', 'log.ts', []),
-  only('metrics-are-above-webhooks', 'metrics.ts', ['domain/', 'webhooks/']),
+  only('telemetry-is-above-services', 'telemetry/', [...basis, 'http/', 'webhooks/', 'telemetry/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
   only('compose-is-below-the-command-line', 'compose/', [...services, 'log.ts', 'startup/', 'compose/']),
   only('terminal-works-over-http', 'terminal/', ['domain/', 'webhooks/sender/request.ts', 'terminal/']),

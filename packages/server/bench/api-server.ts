@@ -5,8 +5,8 @@ import { readConfig } from '../src/config.ts'
 import { type ConnectionTarget, connect } from '../src/db/database.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
-import { createMetrics } from '../src/metrics.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
+import { createMetrics } from '../src/telemetry/metrics.ts'
 
 /** Keyhook's API as `serve` composes it, on a database that the bench has filled. */
 keepHeapSmall()

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { styleText } from 'node:util'
 import { Command } from 'commander'
+import { version } from '../startup/version.ts'
 import { UsageError } from '../terminal/output.ts'
 import { audiences, commandTable } from './command-table.ts'
 
@@ -47,11 +47,6 @@ Examples:
 "npx keyhook help <command>" shows the options of a command, with examples.
 Settings of the server are environment variables: docs/settings.md lists them.`,
     )
-}
-
-const version = (): string => {
-  const manifest = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(manifest) as { version: string }).version
 }
 
 /** Turns off Commander's own printing and exiting, which has to be done for every command. */

@@ -6,13 +6,14 @@ import { composeProbes, type ReadStorage } from '../compose/probes.ts'
 import type { Database } from '../db/database.ts'
 import { createSignInLink } from '../http/console/sign-in.ts'
 import { createLog } from '../log.ts'
-import { createMetrics } from '../metrics.ts'
 import { consoleDirectory } from '../startup/console-files.ts'
 import { explainError } from '../startup/explain-error.ts'
 import { ensureFirstOrganization, type FirstOrganization } from '../startup/first-start.ts'
 import { keepHeapSmall } from '../startup/heap.ts'
 import { type Installation, openInstallation } from '../startup/open.ts'
+import { version } from '../startup/version.ts'
 import { welcome } from '../startup/welcome.ts'
+import { createMetrics } from '../telemetry/metrics.ts'
 import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
 import { exitOnSignal, stopSignal } from '../terminal/stop-signal.ts'
@@ -66,6 +67,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const first = await ensureFirstOrganization(installation.db)
   const hints = composeHints(installation, log)
   const metrics = createMetrics()
+  metrics.describeProcess(version(), options.role === 'all' ? ['api', 'dispatcher', 'jobs'] : [options.role])
   const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
     const engine = await composeDispatcher(installation, { log, lines, hints, metrics })

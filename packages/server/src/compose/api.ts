@@ -13,7 +13,6 @@ import { createLocalIssuer } from '../login/local-issuer.ts'
 import { createLoginTokens } from '../login/login-tokens.ts'
 import { createOpenIdClient, type OpenIdPerson } from '../login/openid-client.ts'
 import { createOpenIdIssuer } from '../login/openid-issuer.ts'
-import type { Metrics } from '../metrics.ts'
 import { createFromLogin, pinSubject } from '../operator/first-logins.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
@@ -25,6 +24,7 @@ import { createKeyUses } from '../store/key-uses.ts'
 import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
 import { findOrganization } from '../store/organizations.ts'
 import { findAuthority } from '../store/platform/certificate-authority.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import { createEventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes, type ReadStorage } from './probes.ts'
@@ -104,7 +104,7 @@ export function composeApi(
     log,
     onAnswer: metrics.answered,
   })
-  addProbes(app, { config, metrics, pools: [db, accessDb, intakeDb, ...pools], storage: parts.storage })
+  addProbes(app, { config, db, log, metrics, pools: [db, accessDb, intakeDb, ...pools], storage: parts.storage })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
   addDatabaseCa(app, async () => {
     if (config.databasesTls === 'off') return null

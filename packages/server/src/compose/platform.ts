@@ -1,6 +1,5 @@
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
-import type { Metrics } from '../metrics.ts'
 import { createWalArchive } from '../platform/archive/wal-archive.ts'
 import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
@@ -13,6 +12,7 @@ import { openAuthority } from '../platform/tls/authority.ts'
 import { certificateFromFiles, issuedCertificate } from '../platform/tls/node-certificate.ts'
 import type { Installation } from '../startup/open.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { composeArchives } from './archives.ts'
 
@@ -115,6 +115,7 @@ export async function composePlatformNode(
     walEverySeconds: restoresToTime ? config.walEverySeconds : null,
     onWalArchived: (id, until) => metrics?.walArchived(id, until),
     queue,
+    ...(metrics && { observeJobs: { attempted: metrics.jobAttempted, failed: metrics.jobFailed } }),
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,
     backupSchedule: { everyHours: config.backupEveryHours ?? (restoresToTime ? 24 : null), keep: config.backupsKept },

@@ -6,8 +6,12 @@ import type { StorageReport } from '../domain/storage.ts'
 import { createApp } from '../http/app.ts'
 import { addHealthRoutes } from '../http/health.ts'
 import { addMetricsRoute } from '../http/metrics-route.ts'
-import type { Metrics } from '../metrics.ts'
+import { deadAfterSeconds } from '../platform/heartbeat.ts'
+import { readJobFigures } from '../platform/jobs/job-figures.ts'
 import type { Installation } from '../startup/open.ts'
+import { readClusterFigures } from '../store/cluster-figures.ts'
+import type { ClusterReading } from '../telemetry/cluster-gauges.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 
 /** In a process that runs databases. */
 export type ReadStorage = () => StorageReport
@@ -19,17 +23,34 @@ export function composeProbes(
 ): FastifyInstance {
   const limits = { requestBytesMax: config.requestBytesMax }
   const { app } = createApp({ limits, trustedProxies: config.trustedProxies, log })
-  addProbes(app, { config, ...parts, pools: [db, ...parts.pools] })
+  addProbes(app, { config, db, log, ...parts, pools: [db, ...parts.pools] })
   return app
+}
+
+async function readCluster({ db, log }: { db: Database; log: Logger }): Promise<ClusterReading> {
+  try {
+    const figures = await readClusterFigures(db, { deadAfterSeconds })
+    return { ...figures, jobs: await readJobFigures(db) }
+  } catch (err) {
+    log.warn({ err }, 'metrics.cluster_not_read')
+    throw err
+  }
 }
 
 export function addProbes(
   app: FastifyInstance,
-  parts: { config: Config; metrics: Metrics; pools: readonly Database[]; storage?: ReadStorage | undefined },
+  parts: {
+    config: Config
+    db: Database
+    log: Logger
+    metrics: Metrics
+    pools: readonly Database[]
+    storage?: ReadStorage | undefined
+  },
 ): void {
-  const { config, pools, storage } = parts
-  const { registry } = parts.metrics
+  const { config, pools, storage, metrics } = parts
   addHealthRoutes(app, { pools, storage })
-  const metrics = () => registry.metrics()
-  addMetricsRoute(app, { metrics, contentType: registry.contentType, token: config.metricsToken })
+  metrics.watchPools(pools)
+  metrics.watchCluster(() => readCluster(parts))
+  addMetricsRoute(app, { metrics: metrics.text, contentType: metrics.contentType, token: config.metricsToken })
 }

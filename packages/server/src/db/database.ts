@@ -40,7 +40,11 @@ export type Database = Executor & {
   /** Waits for queries up to that many seconds, then closes their connections. */
   end(options?: { timeout?: number }): Promise<void>
   readonly target: ConnectionTarget
+  usage(): PoolUsage
 }
+
+/** `open` counts idle connections too; `waiting` are statements and transactions without one. */
+type PoolUsage = { name: string; connectionsMax: number; open: number; idle: number; waiting: number }
 
 /**
  * A transaction whose client froze or vanished would keep its locks until TCP notices, two hours by default. SET LOCAL, because
@@ -93,6 +97,13 @@ export function connect(target: ConnectionTarget, options: ConnectOptions & { co
     executor(sendAlone, (text) => withSession((session) => session.sendText(text))),
     {
       target,
+      usage: () => ({
+        name: options.name.replace(/^keyhook /, ''),
+        connectionsMax: options.connectionsMax,
+        open: pool.totalCount,
+        idle: pool.idleCount,
+        waiting: pool.waitingCount,
+      }),
       begin: <T>(work: (tx: Transaction) => PromiseLike<T>) =>
         withSession((session) => transact(session, executorOf(session), work)),
       async reserve() {

@@ -57,6 +57,9 @@ const hasCode = (error: unknown, codes: RegExp): boolean => error instanceof Dat
  */
 export const isDataError = (error: unknown): boolean => hasCode(error, /^(22|23|54|XX)/)
 
+/** True when a table or its schema does not exist. */
+export const isMissingTable = (error: unknown): boolean => hasCode(error, /^(42P01|3F000)$/)
+
 /** True when PostgreSQL was reached and rejected the statement: nothing of it was written. */
 export const wasRejected = (error: unknown): boolean => error instanceof DatabaseError && !isUnavailable(error)
 

@@ -14,3 +14,13 @@ export type PlatformJob =
   | { kind: 'backup.take'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'backup.remove'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'restore.run'; orgId: OrgId; restoreId: RestoreId; node: string }
+
+export const jobKinds = [
+  'database.place',
+  'database.provision',
+  'database.remove',
+  'database.discard',
+  'backup.take',
+  'backup.remove',
+  'restore.run',
+] as const satisfies readonly PlatformJob['kind'][]

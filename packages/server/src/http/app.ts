@@ -16,7 +16,7 @@ import {
   skipBody,
 } from './malformed-requests.ts'
 import { sendProblem, toFault } from './problems.ts'
-import { createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'
+import { type Answered, createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'
 
 export type HttpLimits = { requestBytesMax: number; requestMsMax?: number }
 
@@ -25,8 +25,8 @@ export function createApp(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
-  /** Called with the status of every answer. */
-  onAnswer?: (status: number) => void
+  /** Called with every answer. */
+  onAnswer?: (answer: Answered) => void
 }): { app: FastifyInstance; log: RequestLog } {
   const log = createRequestLog(deps.log, deps.onAnswer)
   const refuse = (reply: FastifyReply, fault: Fault): void => {

@@ -13,15 +13,18 @@ declare module 'fastify' {
   }
 }
 
+/** `route`: its pattern; null for a path that no route has. */
+export type Answered = { method: string; route: string | null; status: number; seconds: number }
+
 export type RequestLog = ReturnType<typeof createRequestLog>
 
 /** Fastify's own logger would create a child logger, two listeners and two clock readings for each request. */
-export function createRequestLog(log: Logger, count: (status: number) => void = () => {}) {
+export function createRequestLog(log: Logger, onAnswer: (answer: Answered) => void = () => {}) {
   return {
     /** One line per answer; successful reads only at debug. It has the route's pattern: a path may hold a secret. */
     answered(reply: FastifyReply, fault?: Fault): void {
       const { request, statusCode: status } = reply
-      count(status)
+      onAnswer({ method: request.method, route: request.routeOptions.url ?? null, status, seconds: secondsOf(request) })
       const isRead = request.method === 'GET' || request.method === 'HEAD' || request.routeOptions.config.isRead
       const quiet = status < 400 && isRead
       const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
@@ -51,6 +54,9 @@ export function createRequestLog(log: Logger, count: (status: number) => void = 
   }
 }
 
+/** Undefined for a request that the router refuses: it has no decorators. */
+const secondsOf = ({ arrivedMs }: FastifyRequest): number => (arrivedMs ? (performance.now() - arrivedMs) / 1_000 : 0)
+
 function lineOf({ request, statusCode: status }: FastifyReply) {
   // Undefined for a request that the router refuses: it has no decorators.
   const caller = request.caller ?? null
@@ -59,7 +65,7 @@ function lineOf({ request, statusCode: status }: FastifyReply) {
     method: request.method,
     route: request.routeOptions.url ?? null,
     status,
-    durationMs: Math.round((performance.now() - (request.arrivedMs || performance.now())) * 10) / 10,
+    durationMs: Math.round(secondsOf(request) * 10_000) / 10,
     address: clientAddress(request),
     actor: caller?.actor.kind,
     userId: caller !== null && 'access' in caller ? caller.access.userId : undefined,

@@ -11,7 +11,7 @@ import { createEventTypeCheck, hasEventTypes } from './event-type-schemas.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createIdCheck } from './path-parameters.ts'
-import type { RequestLog } from './request-log.ts'
+import type { Answered, RequestLog } from './request-log.ts'
 import {
   type Answer,
   type Call,
@@ -37,7 +37,7 @@ export function createHttpServer(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
-  onAnswer?: (status: number) => void
+  onAnswer?: (answer: Answered) => void
 }): FastifyInstance {
   const { app, log } = createApp(deps)
   for (const route of deps.routes) {

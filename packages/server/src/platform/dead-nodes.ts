@@ -94,6 +94,7 @@ async function takeOver(deps: Deps, job: UnsettledJob, from: DeadQueue): Promise
     const reason = from.attemptsLeft ? deadNodeReason : reasonFrom(job.sourceOutput)
     // No cleanup here: the dead node removes its files when it is back.
     await handlerOf(deps, job.data).fail(job.data, reason, settle, async () => {})
+    deps.observe?.failed(job.data.kind)
   }
   deps.log.warn({ ...job.data, action, node: from.node }, 'job.taken_over')
 }

@@ -20,7 +20,7 @@ import { issueInvoicesDue } from './invoices.ts'
 import { ensureQueues, type JobQueue } from './jobs/queue.ts'
 import { anyNode, deadLetter, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimAll } from './jobs/reclaim.ts'
-import { polling, workOn, workOnShort } from './jobs/worker.ts'
+import { type JobObserver, polling, workOn, workOnShort } from './jobs/worker.ts'
 import { keepWalArchives } from './keep-wal-archives.ts'
 import { removeLeftoverFiles } from './leftover-files.ts'
 import { resumeDatabases } from './resume-databases.ts'
@@ -69,6 +69,7 @@ export type PlatformNodeOptions = {
   patienceSeconds: number
   backupSchedule: BackupSchedule
   prices: Prices
+  observeJobs?: JobObserver
   storage: StorageSettings
   log: Logger
 }
@@ -110,7 +111,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   // A node whose disk is nearly full takes no new databases.
   const databasesMax = () => (storage.hasRoom() ? databasesPerNodeMax : 0)
   const heartbeat = createHeartbeat({ db, node, databasesMax, prices, signal, onReturn, log })
-  const work = { transact, queue, handlers, isStopping: () => signal.aborted, log }
+  const work = { transact, queue, handlers, isStopping: () => signal.aborted, observe: options.observeJobs, log }
   const whenReachable = <T>(statement: () => Promise<T>) =>
     retryUntilAccepted(
       {

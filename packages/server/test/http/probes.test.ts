@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { composeProbes } from '../../src/compose/probes.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { ownedApi } from '../support/owned-api.ts'
 import { problemOf } from '../support/problem-of.ts'

@@ -7,10 +7,10 @@ import { createAuthenticate } from '../../src/http/authenticate.ts'
 import type { Route } from '../../src/http/route.ts'
 import type { LineLog } from '../../src/log.ts'
 import { createLoginTokens } from '../../src/login/login-tokens.ts'
-import { createMetrics } from '../../src/metrics.ts'
 import type { JobQueue } from '../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import { createAccessLookup } from '../../src/store/access-batch.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 
 const silent = pino({ level: 'silent' })
 

@@ -24,7 +24,20 @@ export type Handlers = { [K in PlatformJob['kind']]: Handler<Extract<PlatformJob
 export const polling = { pollingIntervalSeconds: 1, notifyPollingIntervalSeconds: 2, heartbeatRefreshSeconds: 1 }
 const unknownReason = 'Something went wrong on our side.'
 
-export type WorkDeps = { transact: Transact; queue: JobQueue; handlers: Handlers; isStopping(): boolean; log: Logger }
+/** For metrics. `failed`: after the last attempt. */
+export type JobObserver = {
+  attempted(kind: PlatformJob['kind'], outcome: 'succeeded' | 'failed', seconds: number): void
+  failed(kind: PlatformJob['kind']): void
+}
+
+export type WorkDeps = {
+  transact: Transact
+  queue: JobQueue
+  handlers: Handlers
+  isStopping(): boolean
+  observe?: JobObserver | undefined
+  log: Logger
+}
 
 /** Works on a queue and on its dead letters. The long jobs of one organization never take all workers. */
 export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
@@ -56,9 +69,12 @@ async function attempt(queue: string, job: TakenJob, deps: WorkDeps): Promise<vo
   const about = { ...job.data, attempt: job.retryCount + 1 }
   try {
     await handlerOf(deps, job.data).run(job.data, settleWith(deps, queue, job))
-    deps.log.info({ ...about, durationMs: Math.round(performance.now() - began) }, 'job.done')
+    const durationMs = Math.round(performance.now() - began)
+    deps.observe?.attempted(job.data.kind, 'succeeded', durationMs / 1_000)
+    deps.log.info({ ...about, durationMs }, 'job.done')
   } catch (error) {
     const durationMs = Math.round(performance.now() - began)
+    deps.observe?.attempted(job.data.kind, 'failed', durationMs / 1_000)
     deps.log.warn({ ...about, durationMs, err: error }, 'job.attempt_failed')
     const reason = error instanceof StepFailure ? error.message : unknownReason
     const failures = failuresOf(job) + (deps.isStopping() ? 0 : 1)
@@ -76,6 +92,7 @@ async function settleFailure(queue: string, job: TakenJob, reason: string, deps:
   const cleanUp: CleanUp = (remove) =>
     remove().catch((err) => deps.log.error({ ...job.data, err }, 'job.cleanup_failed'))
   await handlerOf(deps, job.data).fail(job.data, reason, settleWith(deps, queue, job), cleanUp)
+  deps.observe?.failed(job.data.kind)
   deps.log.warn({ ...job.data, reason }, 'job.failed')
 }
 

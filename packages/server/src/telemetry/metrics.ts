@@ -1,8 +1,16 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { StorageReport } from './domain/storage.ts'
-import type { DispatchObserver } from './webhooks/engine/types.ts'
+import { Counter, collectDefaultMetrics, Gauge, Histogram as LibraryHistogram, Registry } from 'prom-client'
+import { jobKinds } from '../domain/platform-job.ts'
+import type { StorageReport } from '../domain/storage.ts'
+import type { Answered } from '../http/request-log.ts'
+import type { DispatchObserver } from '../webhooks/engine/types.ts'
+import { type ClusterReading, createClusterGauges } from './cluster-gauges.ts'
+import { createHistogram } from './histogram.ts'
+import { createProcessGauges } from './process-gauges.ts'
+import { createTally } from './tally.ts'
 
-/** Metrics for operators. No label has an organization or webhook id: their number is unbounded. */
+const jobLabels = (kind: string, outcome: string): string => `kind="${kind}",outcome="${outcome}"`
+
+/** Metrics for operators (docs/monitoring.md). No label has an organization or webhook id: their number is unbounded. */
 export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
@@ -16,25 +24,42 @@ export function createMetrics() {
     name: 'keyhook_deliveries_finished_total',
     help: 'Finished deliveries: delivered, or given up.',
     labelNames: ['outcome'],
+    initial: ['delivered', 'given_up'],
   })
   const responses = createTally(registry, {
     name: 'keyhook_http_responses_total',
     help: 'Responses of the API by status.',
     labelNames: ['status'],
   })
-  const lag = new Histogram({
+  const failedJobs = createTally(registry, {
+    name: 'keyhook_jobs_failed_total',
+    help: 'Jobs that were given up after their last attempt.',
+    labelNames: ['kind'],
+    initial: [...jobKinds],
+  })
+  const requests = createHistogram({
+    name: 'keyhook_http_request_duration_seconds',
+    help: 'From the arrival of a request to its answer; for a list or stream, to the start of it.',
+    buckets: [0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10],
+  })
+  const lag = createHistogram({
     name: 'keyhook_delivery_lag_seconds',
     help: 'From the publishing of an event to the start of its first attempt.',
-    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120],
-    registers,
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600],
   })
-  const duration = new Histogram({
+  const duration = createHistogram({
     name: 'keyhook_delivery_duration_seconds',
-    help: 'How long attempts took.',
-    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15],
-    registers,
+    help: 'How long attempts took, by outcome.',
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60],
   })
-  const groups = new Histogram({
+  const jobs = createHistogram({
+    name: 'keyhook_job_duration_seconds',
+    help: 'How long attempts of jobs took, by kind and outcome.',
+    buckets: [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200],
+    initial: jobKinds.flatMap((kind) => [jobLabels(kind, 'succeeded'), jobLabels(kind, 'failed')]),
+  })
+  const histograms = [requests, lag, duration, jobs]
+  const groups = new LibraryHistogram({
     name: 'keyhook_delivery_group_size',
     help: 'Attempts that one statement started or settled.',
     labelNames: ['kind'],
@@ -50,7 +75,7 @@ export function createMetrics() {
   const observer: DispatchObserver = {
     attempted({ delivery, attempt, exchange, retryMs }) {
       attempts(exchange.status, exchange.error?.code ?? '')
-      if (exchange.durationUs !== null) duration.observe(exchange.durationUs / 1e6)
+      if (exchange.durationUs !== null) duration.observe(exchange.durationUs / 1e6, `status="${exchange.status}"`)
       if (attempt.attempt === 1) lag.observe(Math.max(0, attempt.startedAtMs - delivery.publishedAtMs) / 1_000)
       if (retryMs === null) finished(exchange.status === 'succeeded' ? 'delivered' : 'given_up')
     },
@@ -77,14 +102,29 @@ export function createMetrics() {
   )
 
   return {
-    registry,
+    contentType: registry.contentType,
+    async text(): Promise<string> {
+      return `${await registry.metrics()}\n${histograms.map((one) => one.text()).join('\n')}`
+    },
     observer,
     /** After each attempt to archive the log of a database. Null: it is not on this node any more. */
     walArchived(databaseId: string, until: Date | null) {
       if (until === null) archivedUntil.delete(databaseId)
       else archivedUntil.set(databaseId, until.getTime())
     },
-    answered: (status: number) => responses(String(status)),
+    answered({ method, route, status, seconds }: Answered) {
+      responses(String(status))
+      const of = route === null ? 'method="other",route="none"' : `method="${method}",route="${route}"`
+      requests.observe(seconds, `${of},status="${Math.floor(status / 100)}xx"`)
+    },
+    /** After each attempt of a job. */
+    jobAttempted: (kind: string, outcome: 'succeeded' | 'failed', seconds: number) =>
+      jobs.observe(seconds, jobLabels(kind, outcome)),
+    /** After the last attempt of a job that did not succeed. */
+    jobFailed: (kind: string) => failedJobs(kind),
+    ...createProcessGauges(registry),
+    /** What is the same for all processes of the installation, from its database. */
+    watchCluster: (read: () => Promise<ClusterReading>) => createClusterGauges(registry, read),
     /** The disk with the databases of this node, and what they use of it. */
     watchStorage(read: () => StorageReport) {
       const disk = (name: string, help: string, of: (disk: NonNullable<StorageReport['disk']>) => number) =>
@@ -93,6 +133,7 @@ export function createMetrics() {
           return disk === null ? Number.NaN : of(disk)
         })
       disk('free_bytes', 'Free space of the disk with the databases.', ({ freeBytes }) => freeBytes)
+      disk('size_bytes', 'Size of that disk.', ({ sizeBytes }) => sizeBytes)
       disk('free_files', 'Free inodes of that disk.', ({ freeFiles }) => freeFiles)
       disk('floor_bytes', 'Free space below which no database may grow.', ({ floorBytes }) => floorBytes)
       disk('reserve_bytes', "Space that is kept for Keyhook's own PostgreSQL.", ({ reserveBytes }) => reserveBytes)
@@ -115,31 +156,3 @@ export function createMetrics() {
   }
 }
 export type Metrics = ReturnType<typeof createMetrics>
-
-/**
- * A counter with labels that is cheap to increment: values are counted in a Map by one string, and copied into the Counter when
- * metrics are collected.
- */
-function createTally(
-  registry: Registry,
-  { name, help, labelNames }: { name: string; help: string; labelNames: string[] },
-) {
-  const counts = new Map<string, number>()
-  new Counter({
-    name,
-    help,
-    labelNames,
-    registers: [registry],
-    collect() {
-      this.reset()
-      for (const [key, count] of counts) {
-        const values = key.split(' ')
-        this.inc(Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), count)
-      }
-    },
-  })
-  return (first: string, second?: string): void => {
-    const key = second === undefined ? first : `${first} ${second}`
-    counts.set(key, (counts.get(key) ?? 0) + 1)
-  }
-}
