@@ -42,6 +42,7 @@ const longFiles = [
   'platform/storage-limits.test.ts',
   'platform/tls.test.ts',
   'store/lost-connections.test.ts',
+  'telemetry/prometheus.test.ts',
   'terminal/listen-crash.test.ts',
   'terminal/platform.test.ts',
   'webhooks/clock-set-back.test.ts',
