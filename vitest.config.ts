@@ -38,6 +38,7 @@ const longFiles = [
   'platform/point-in-time.test.ts',
   'platform/wal-archiving.test.ts',
   'platform/s3-platform.test.ts',
+  'platform/s3-point-in-time.test.ts',
   'platform/silent-clients.test.ts',
   'platform/storage-limits.test.ts',
   'platform/tls.test.ts',

@@ -542,7 +542,8 @@ create table keyhook.backups (
   id           text collate "C" not null,
   database_id  text collate "C" not null,
   node         text collate "C" not null,
-  origin       text not null check (origin in ('requested', 'scheduled')),
+  -- base: where the archived WAL of the database starts; not shown to anyone.
+  origin       text not null check (origin in ('requested', 'scheduled', 'base')),
   status       text not null check (status in ('running', 'completed', 'failed', 'deleting', 'deleted')),
   -- Progress in bytes of the database's files. size_bytes is the finished archive.
   bytes_done   bigint not null default 0,
@@ -563,15 +564,17 @@ create table keyhook.backups (
   foreign key (org_id, database_id) references keyhook.databases,
   check (status <> 'completed' or (size_bytes is not null and sha256 is not null))
 );
-create unique index backups_one_at_a_time on keyhook.backups (org_id, database_id) where status = 'running';
+-- A base does not get in the way of a backup that somebody asks for: they are taken one after the other.
+create unique index backups_one_at_a_time on keyhook.backups (org_id, database_id, (origin = 'base'))
+  where status = 'running';
 create index backups_existing on keyhook.backups (org_id, id) where status <> 'deleted';
 -- Every start asks which master keys archives need.
 create index backups_key_ids on keyhook.backups (key_id) where key_id is not null and status <> 'deleted';
 create index backups_of_database on keyhook.backups (org_id, database_id, id) where status <> 'deleted';
 -- Every node asks each minute which databases are due for a backup and which backups exceed the number kept.
 create index backups_scheduled on keyhook.backups (org_id, database_id, created_at) where origin = 'scheduled';
-create index backups_scheduled_completed on keyhook.backups (node, org_id, database_id, id desc)
-  where origin = 'scheduled' and status = 'completed';
+create index backups_scheduled_completed on keyhook.backups (node, origin, org_id, database_id, id desc)
+  where origin in ('scheduled', 'base') and status = 'completed';
 
 -- The archived WAL of a database: everything from one position up to another. A gap starts it again.
 create table keyhook.wal_archives (
@@ -581,6 +584,8 @@ create table keyhook.wal_archives (
   until_lsn      pg_lsn not null,
   -- Everything that was committed until then is in it, by the clock of the database.
   archived_until timestamptz not null,
+  -- Stored bytes since a base was last begun because of them.
+  stored_bytes   bigint not null default 0,
   primary key (org_id, database_id),
   foreign key (org_id, database_id) references keyhook.databases
 ) with (fillfactor = 70);

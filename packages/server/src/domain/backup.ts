@@ -17,4 +17,7 @@ const table: Record<BackupStatus, Partial<Record<BackupMove, BackupStatus>>> = {
 
 export const moveBackup = (status: BackupStatus, move: BackupMove): BackupStatus | null => table[status][move] ?? null
 
-export type BackupOrigin = 'requested' | 'scheduled'
+/** `base`: where the log of a database starts, for restores to a time. It belongs to the log: no list, event or audit entry has it. */
+export type BackupOrigin = 'requested' | 'scheduled' | 'base'
+
+export const isListed = ({ origin }: { origin: BackupOrigin }): boolean => origin !== 'base'

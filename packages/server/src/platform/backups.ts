@@ -1,6 +1,6 @@
 import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
 import type { Actor, AuditEntry } from '../domain/audit.ts'
-import { type BackupOrigin, moveBackup } from '../domain/backup.ts'
+import { type BackupOrigin, isListed, moveBackup } from '../domain/backup.ts'
 import { Fault, notFound } from '../kernel/faults.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
@@ -56,7 +56,7 @@ export async function beginBackupWithin<T>(
     const id = newId('bak')
     const row = await insertBackup(tx, orgId, { id, databaseId, node, origin, createdBy: userId })
     const details = { database_id: databaseId, ...request.details }
-    await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
+    if (isListed(row)) await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
     await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id, node })
     return row
   }
@@ -68,14 +68,16 @@ export async function beginBackupWithin<T>(
     })
 }
 
-type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details }
+/** `base`: the start of a log may be removed too, which nobody but the schedule asks for. */
+type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details; base?: boolean }
 
 /** Returns the backup as it is being removed. A second call changes nothing. */
 export async function removeBackup({ db, queue }: Deps, request: BackupRemoval): Promise<BackupRow> {
   const { orgId, backupId, actor, details = {} } = request
   return db.begin(async (tx) => {
     const backup = await lockBackup(tx, orgId, backupId)
-    if (backup === null || backup.status === 'deleted') throw notFound(`${backupId} is not in ${orgId}`)
+    const isKnown = backup !== null && (isListed(backup) || request.base === true)
+    if (!isKnown || backup.status === 'deleted') throw notFound(`${backupId} is not in ${orgId}`)
     if (backup.status === 'deleting') return backup
     const next = moveBackup(backup.status, 'remove')
     if (next === null) throw new Fault('conflict', { public: 'The backup is being taken; wait for its end.' })
@@ -83,7 +85,7 @@ export async function removeBackup({ db, queue }: Deps, request: BackupRemoval):
       throw new Fault('conflict', { public: 'A restore is reading this backup; wait for its end.' })
     }
     await setBackupStatus(tx, orgId, backupId, next)
-    await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: backupId, details })
+    if (isListed(backup)) await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: backupId, details })
     await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId, node: backup.node })
     return { ...backup, status: next }
   })

@@ -9,9 +9,10 @@ import {
   archivesOfDeleted,
   databasesToArchive,
   deleteWalArchive,
-  needsBaseBackup,
+  needsBase,
   pruneWalArchive,
   recordArchivedWal,
+  resetStoredBytes,
 } from '../store/platform/wal-archives.ts'
 import type { WalArchive } from './archive/wal-archive.ts'
 import { beginBackup } from './backups.ts'
@@ -27,6 +28,10 @@ type Deps = {
   node: string
   /** How often the log of each database is stored, and so about how much of it can be lost with the disk. */
   everySeconds: number
+  /** So much stored log makes a new base, with which the oldest one and its log are removed. */
+  bytesPerBaseMax: number
+  /** Aborts when the disk of the archives gets low. Never, if they are elsewhere. */
+  room(): AbortSignal
   /** After every attempt; null when the database is not here any more. */
   onArchived(id: DatabaseId, until: Date | null): void
   signal: AbortSignal
@@ -38,7 +43,9 @@ const pruneEveryMs = 60_000
 /** Each holds a segment of 16 MB. */
 const atOnceMax = 4
 const attemptMsMax = 10 * 60_000
-const origin = 'scheduled' as const
+const origin = 'base' as const
+/** How much log a restore replays at most. */
+const baseEveryHours = 24
 
 /** Stores the log of every database of this node again and again, and removes what no kept backup needs. */
 export async function keepWalArchives(deps: Deps): Promise<void> {
@@ -86,23 +93,26 @@ export async function keepWalArchives(deps: Deps): Promise<void> {
 }
 
 async function archive(deps: Deps, { org_id: orgId, id, until_lsn: after }: ArchivedDatabase): Promise<void> {
-  const signal = AbortSignal.any([deps.signal, AbortSignal.timeout(attemptMsMax)])
+  const signal = AbortSignal.any([deps.signal, deps.room(), AbortSignal.timeout(attemptMsMax)])
+  let bytes = 0
   const store = async (name: string, content: Buffer) => {
-    await deps.wal.write(id, name, content, { signal })
+    bytes += await deps.wal.write(id, name, content, { signal })
     traceStep('wal.stored', id)
   }
   const archived = await deps.driver.archiveWal(id, { after, store, signal })
   if (archived.until !== after) traceStep('wal.recording', id)
   // A gap: times before it cannot be restored any more, and a new backup is needed.
   if (archived.from !== null && after !== null) deps.log.error({ databaseId: id, ...archived }, 'wal.gap')
-  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, archived))
+  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...archived, bytes }))
   deps.onArchived(id, archived.at)
-  if (!(await needsBaseBackup(deps.db, orgId, id))) return
-  const request = { orgId, databaseId: id, origin, userId: null, actor: operator, details: { origin, why: 'log' } }
-  await beginBackup(deps, request).catch((error: unknown) => {
-    // Deleted or backed up in the meantime.
+  if (!(await needsBase(deps.db, orgId, id, { hours: baseEveryHours, bytesMax: deps.bytesPerBaseMax }))) return
+  try {
+    await beginBackup(deps, { orgId, databaseId: id, origin, userId: null, actor: operator })
+    await resetStoredBytes(deps.db, orgId, id)
+  } catch (error) {
+    // Deleted in the meantime.
     if (!(error instanceof Fault)) throw error
-  })
+  }
 }
 
 /** The row is changed first: a restore never counts on WAL that is being removed. */

@@ -62,6 +62,10 @@ export type PlatformNodeOptions = {
   wal: WalArchive
   /** How often WAL is archived; null: not at all. */
   walEverySeconds: number | null
+  /** After so much stored WAL a new base is taken. */
+  walBytesPerBaseMax: number
+  /** Whether new archives are on a disk of this node. */
+  archivesAreLocal: boolean
   onWalArchived(id: DatabaseId, until: Date | null): void
   queue: JobQueue
   databasesPerNodeMax: number
@@ -162,7 +166,10 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     scheduling = keepBackupSchedule(common, backupSchedule)
     activity = watchActivity(common)
     const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options
-    if (everySeconds !== null) archiving = keepWalArchives({ ...common, everySeconds, onArchived })
+    const room = options.archivesAreLocal ? storage.room : () => signal
+    const bytesPerBaseMax = options.walBytesPerBaseMax
+    if (everySeconds !== null)
+      archiving = keepWalArchives({ ...common, everySeconds, bytesPerBaseMax, room, onArchived })
     watching = watchDeadNodes({ ...work, db, boss, node, heartbeat, patienceSeconds, signal })
     await resuming
     log.info({ node }, 'platform.ready')

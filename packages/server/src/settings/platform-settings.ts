@@ -137,19 +137,25 @@ export const platformSettings = {
     'KEYHOOK_BACKUPS_KEPT',
     '7',
     integer(1, 10_000, 'a number of backups'),
-    'How many scheduled backups of a database are kept; requested ones stay.',
+    'How many scheduled backups of a database are kept, and how many bases of its log; requested backups stay.',
   ),
   pointInTimeRestore: setting(
     'KEYHOOK_POINT_IN_TIME_RESTORE',
-    'off',
+    'on',
     oneOf('on', 'off'),
-    '`on`: the log of every database is stored beside its backups, so that it can be restored to any time since the oldest scheduled backup. Every database is then backed up when it is created, and daily unless another schedule is set.',
+    '`on`: the log of every database is stored beside its backups, so that it can be restored to any time of about the last week (docs/backups.md).',
   ),
   walEverySeconds: setting(
     'KEYHOOK_WAL_EVERY_SECONDS',
     '30',
     integer(1, 3_600, 'a number of seconds'),
     'How often that log is stored. What is lost with the disk of a node is at most this and the time to store it.',
+  ),
+  walBytesPerBaseMax: setting(
+    'KEYHOOK_WAL_PER_BASE_MAX',
+    '1GB',
+    bytes('1MB', '1000TB'),
+    'After so much stored log a base of the database is taken before its day is over. `KEYHOOK_BACKUPS_KEPT` of them are kept with the log after each, so this limits what a busy database can store.',
   ),
   currency: setting(
     'KEYHOOK_CURRENCY',

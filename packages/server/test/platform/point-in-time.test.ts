@@ -1,12 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
+import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { clientOf, type DatabaseBody, type RestoreBody, until } from './support/customer.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
 
 let platform: Platform
+/** Log is stored only while this is settled. */
+let mayArchive = Promise.resolve()
+let archiving = 0
+const gated = (driver: DatabaseDriver): DatabaseDriver => ({
+  ...driver,
+  async archiveWal(id, options) {
+    await mayArchive
+    archiving += 1
+    return driver.archiveWal(id, options).finally(() => (archiving -= 1))
+  },
+})
+
 beforeAll(async () => {
-  platform = await startPlatform({ KEYHOOK_POINT_IN_TIME_RESTORE: 'on', KEYHOOK_WAL_EVERY_SECONDS: '1' })
+  const settings = { KEYHOOK_POINT_IN_TIME_RESTORE: 'on', KEYHOOK_WAL_EVERY_SECONDS: '1' }
+  platform = await startPlatform(settings, gated)
 })
 afterAll(() => platform.close())
 
@@ -110,6 +124,18 @@ test('under load, the restored database has exactly what was committed by that t
     },
   ])
 
+  // Where the log starts is no backup of the customer's.
+  expect(await platform.get(`/backups?database_id=${source.id}`)).toEqual([])
+  expect(await platform.eventsAbout('database_id', source.id)).toEqual([
+    { type: 'database.created', data: { database_id: source.id, name: 'shop' } },
+  ])
+  for (const asked of [
+    await platform.request(`/backups/${restored.backupId}`),
+    await platform.request(`/backups/${restored.backupId}`, { method: 'DELETE' }),
+    await platform.request(`/backups/${restored.backupId}/restore`, { body: { name: 'again' } }),
+  ])
+    expect(asked.status).toBe(404)
+
   // Later than the last commit, when there is nothing to stop at: everything.
   const end = await serverTime(sql)
   await untilKept(source.id, end)
@@ -145,12 +171,26 @@ test('a time that is not kept is refused with the range that is', { timeout: 120
   const range = `It can be restored to times from ${window.from} to `
   const before = new Date(new Date(window.from).getTime() - 2).toISOString()
   for (const [to, why] of [
-    [before, '`to` is not among the times that are kept.'],
+    [before, '`to` is before the first time that is kept.'],
     ['2999-01-01T00:00:00Z', '`to` lies in the future.'],
   ] as const) {
     expect(await refused(to)).toEqual([409, 'conflict', expect.stringContaining(`${why} ${range}`)])
   }
   expect((await ask('yesterday')).status).toBe(422)
+  const gate = Promise.withResolvers<void>()
+  mayArchive = gate.promise
+  await until(
+    async () => archiving,
+    (count) => count === 0,
+  )
+  const now = (await serverTime(clientOf(source))).toISOString()
+  expect(await refused(now)).toEqual([
+    409,
+    'conflict',
+    expect.stringContaining(`The log of that time is not stored yet. ${range}`),
+  ])
+  gate.resolve()
+  await untilKept(source.id, new Date(now))
   const another = await platform.another()
   const foreign = await another.request(`/databases/${source.id}/restore`, { body: { name: 'x', to: window.to } })
   expect(foreign.status).toBe(404)

@@ -7,6 +7,7 @@ import { customerSql } from '../support/customer-sql.ts'
 import { type S3Server, s3Missing, s3Program, startS3Server } from '../support/s3-server.ts'
 import { type DatabaseBody, until } from './support/customer.ts'
 import { createKillable, type Killable } from './support/killable.ts'
+import { s3Settings } from './support/s3-settings.ts'
 
 /** The real program with its backups in a bucket of a real S3 server: killed in the middle, and with objects that were changed. */
 describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'backups on a real S3 server', () => {
@@ -26,16 +27,7 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'backups on
 
   beforeAll(async () => {
     server = await startS3Server()
-    const { bucket, endpoint, credentials } = server.options
-    keyhook = await createKillable({
-      KEYHOOK_S3_BUCKET: bucket,
-      KEYHOOK_S3_PREFIX: 'installation',
-      KEYHOOK_S3_ENDPOINT: endpoint!,
-      KEYHOOK_S3_ACCESS_KEY_ID: credentials!.accessKeyId,
-      KEYHOOK_S3_SECRET_ACCESS_KEY: credentials!.secretAccessKey,
-      KEYHOOK_S3_PART_MIB: '5',
-      KEYHOOK_S3_TIMEOUT_SECONDS: '20',
-    })
+    keyhook = await createKillable(s3Settings(server))
     await keyhook.start()
     source = await keyhook.createDatabase('source')
     // Random text, so that an archive has several parts.

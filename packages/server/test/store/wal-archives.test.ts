@@ -1,11 +1,14 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { BackupOrigin } from '../../src/domain/backup.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../../src/kernel/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
+import { expiredBackups } from '../../src/store/platform/backups.ts'
 import {
   findBaseBackup,
-  needsBaseBackup,
+  needsBase,
   pruneWalArchive,
   recordArchivedWal,
+  resetStoredBytes,
   walToReplay,
 } from '../../src/store/platform/wal-archives.ts'
 import { createOwnedInstallation } from '../support/installation.ts'
@@ -28,7 +31,7 @@ async function newDatabase(): Promise<DatabaseId> {
   return id
 }
 
-async function newBackup(databaseId: DatabaseId, hour: number, origin: 'requested' | 'scheduled'): Promise<BackupId> {
+async function newBackup(databaseId: DatabaseId, hour: number, origin: BackupOrigin): Promise<BackupId> {
   const id = newId('bak')
   await installation.db`
     insert into keyhook.backups
@@ -38,15 +41,16 @@ async function newBackup(databaseId: DatabaseId, hour: number, origin: 'requeste
   return id
 }
 
-const archived = (id: DatabaseId, wal: { from: string | null; until: string; at: Date }) =>
-  installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, wal))
+const archived = (id: DatabaseId, wal: { from: string | null; until: string; at: Date; bytes?: number }) =>
+  installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, { bytes: 0, ...wal }))
+const needs = (id: DatabaseId) => needsBase(installation.db, orgId, id, { hours: 24, bytesMax: 1_000 })
 const baseFor = (id: DatabaseId, to: Date) => installation.db.begin((tx) => findBaseBackup(tx, orgId, id, to))
 const prune = (id: DatabaseId) => installation.db.begin((tx) => pruneWalArchive(tx, orgId, id))
 
 test('the newest backup before the time is the base, and the log up to the next one is replayed', async () => {
   const { db } = installation
   const id = await newDatabase()
-  const [first, second] = [await newBackup(id, 2, 'scheduled'), await newBackup(id, 5, 'scheduled')]
+  const [first, second] = [await newBackup(id, 2, 'scheduled'), await newBackup(id, 5, 'base')]
   await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
   expect(await baseFor(id, at(1))).toBeNull()
   expect(await baseFor(id, at(4))).toEqual({ id: first })
@@ -54,20 +58,21 @@ test('the newest backup before the time is the base, and the log up to the next 
   expect(await baseFor(id, at(8))).toBeNull()
   expect(await walToReplay(db, orgId, first, at(4))).toEqual({ from: '0/2000100', until: '0/5000100' })
   expect(await walToReplay(db, orgId, second, at(6))).toEqual({ from: '0/5000100', until: '0/7000000' })
-  expect(await needsBaseBackup(db, orgId, id)).toBe(false)
+  expect(await needs(id)).toBe(false)
 
   // After a gap only what is behind it counts, and a new backup is needed.
   await archived(id, { from: '0/8000000', until: '0/9000000', at: at(9) })
   expect([await baseFor(id, at(6)), await walToReplay(db, orgId, first, at(4))]).toEqual([null, null])
-  expect(await needsBaseBackup(db, orgId, id)).toBe(true)
+  expect(await needs(id)).toBe(true)
 })
 
-test('the log is kept from the oldest scheduled backup on, and for a restore that reads an older one', async () => {
+test('the log is kept from the oldest base on, and for a restore that reads an older one', async () => {
   const { db } = installation
   const id = await newDatabase()
   const requested = await newBackup(id, 2, 'requested')
-  const oldest = await newBackup(id, 3, 'scheduled')
-  await newBackup(id, 5, 'scheduled')
+  const oldest = await newBackup(id, 3, 'base')
+  await newBackup(id, 4, 'scheduled')
+  await newBackup(id, 5, 'base')
   await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
   const restoreId = newId('rst')
   await db`
@@ -79,15 +84,59 @@ test('the log is kept from the oldest scheduled backup on, and for a restore tha
   expect(await prune(id)).toBeNull()
   // The requested one is still a backup, but no base any more.
   expect(await baseFor(id, at(2))).toBeNull()
-  expect(await baseFor(id, at(4))).toEqual({ id: oldest })
+  expect(await baseFor(id, new Date(at(4).getTime() - 1))).toEqual({ id: oldest })
 
   await db`update keyhook.backups set status = 'deleting' where org_id = ${orgId} and id = ${oldest}`
   expect(await prune(id)).toBe('0/5000028')
 })
 
-test('without a scheduled backup nothing of the log is removed', async () => {
+test('without a base nothing of the log is removed', async () => {
   const id = await newDatabase()
   await newBackup(id, 3, 'requested')
+  await newBackup(id, 4, 'scheduled')
   await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
   expect(await prune(id)).toBeNull()
+})
+
+test('a base is taken for a new log, a day later if anything was committed, and after much log', async () => {
+  const { db } = installation
+  const id = await newDatabase()
+  expect(await needs(id)).toBe(false)
+  await archived(id, { from: '0/1000000', until: '0/2000000', at: at(2) })
+  expect(await needs(id)).toBe(true)
+  // A backup that somebody asked for can be deleted by them at any time.
+  await newBackup(id, 2, 'requested')
+  expect(await needs(id)).toBe(true)
+  const base = await newBackup(id, 2, 'base')
+  expect(await needs(id)).toBe(false)
+
+  await db`update keyhook.backups set created_at = now() - interval '25 hours' where org_id = ${orgId} and id = ${base}`
+  // The segment of the base is the last one.
+  await archived(id, { from: null, until: '0/3000000', at: at(3) })
+  expect(await needs(id)).toBe(false)
+  await archived(id, { from: null, until: '0/4000000', at: at(4) })
+  expect(await needs(id)).toBe(true)
+  await newBackup(id, 4, 'base')
+  expect(await needs(id)).toBe(false)
+
+  await archived(id, { from: null, until: '0/5000000', at: at(5), bytes: 600 })
+  expect(await needs(id)).toBe(false)
+  await archived(id, { from: null, until: '0/6000000', at: at(6), bytes: 600 })
+  expect(await needs(id)).toBe(true)
+  await resetStoredBytes(db, orgId, id)
+  expect(await needs(id)).toBe(false)
+})
+
+test('bases beyond the number kept expire, and all of them with their database', async () => {
+  const { db } = installation
+  const [id, deleted] = [await newDatabase(), await newDatabase()]
+  const oldest = await newBackup(id, 2, 'base')
+  await newBackup(id, 3, 'base')
+  await newBackup(id, 4, 'scheduled')
+  const last = await newBackup(deleted, 2, 'base')
+  const kept = await newBackup(deleted, 3, 'scheduled')
+  await db`update keyhook.databases set status = 'deleted', deleted_at = now() where org_id = ${orgId} and id = ${deleted}`
+  const expired = (await expiredBackups(db, 'here', 1)).map((row) => row.id)
+  expect(expired).toEqual(expect.arrayContaining([oldest, last]))
+  expect(expired).not.toContain(kept)
 })

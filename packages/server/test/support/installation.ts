@@ -15,6 +15,9 @@ import { templateDatabase } from './postgres.ts'
 
 export const testOperator = { kind: 'operator', tokenId: null, address: null } as const
 
+/** A base of every database would take longer than most tests. Tests of the real program run with the default. */
+export const withoutLog = { KEYHOOK_POINT_IN_TIME_RESTORE: 'off' }
+
 /** A new database, cloned from the migrated template; dropped by `close`. */
 export async function createInstallation(environment: Record<string, string> = {}): Promise<Installation> {
   const server = inject('postgres')
@@ -22,7 +25,7 @@ export async function createInstallation(environment: Record<string, string> = {
   const admin = connect(server, { name: 'test admin', connectionsMax: 1 })
   await admin.unsafe(`create database ${name} template ${templateDatabase}`)
   const target = { ...server, database: name }
-  const config: Config = readConfig({ PORT: '0', KEYHOOK_LOG_LEVEL: 'silent', ...environment })
+  const config: Config = readConfig({ PORT: '0', KEYHOOK_LOG_LEVEL: 'silent', ...withoutLog, ...environment })
   const db = connect(target, { name: 'test', connectionsMax: config.databaseConnections })
   return {
     config,

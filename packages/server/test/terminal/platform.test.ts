@@ -1,6 +1,9 @@
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { until } from '../platform/support/customer.ts'
+import { portRange } from '../platform/support/platform.ts'
+import { customerSql } from '../support/customer-sql.ts'
 import { removeDataDirectory } from '../support/data-directory.ts'
 import { keyhook, scratchDirectory, serve } from '../support/processes.ts'
 import { openTerminal } from './support/terminal.ts'
@@ -55,4 +58,31 @@ test('a database is created, backed up, restored, connected to and deleted from 
   expect(await terminal.json('backups', 'delete', backup.id, '--yes')).toMatchObject({ id: backup.id })
   expect(await terminal.json('databases', 'delete', orders.id, '--yes')).toMatchObject({ status: 'deleting' })
   expect(await terminal.json('invoices', 'list')).toEqual([])
+})
+
+test('with the settings of a fresh start, a new database can be restored to a time soon after its creation', {
+  timeout: 240_000,
+}, async () => {
+  const dataDir = join(await scratchDirectory(), 'data')
+  onTestFinished(() => removeDataDirectory(dataDir))
+  const { ready } = await serve({ KEYHOOK_DATA_DIR: dataDir, KEYHOOK_DATABASES_PORTS: portRange() })
+  const issued = await keyhook(['token', 'issue', '--user', ready.owner_id], { KEYHOOK_DATA_DIR: dataDir })
+  const terminal = await openTerminal({ KEYHOOK_URL: ready.url, KEYHOOK_TOKEN: issued.stdout.trim() })
+  const orders = await terminal.json<Database>('databases', 'create', '--name', 'orders', '--wait')
+  const sql = customerSql(orders.connection_string, orders.password)
+  onTestFinished(() => sql.end({ timeout: 1 }))
+  type Restorable = { recovery_window: { from: string; to: string } | null }
+  const shown = () => terminal.json<Restorable>('databases', 'show', orders.id)
+  const { recovery_window: window } = await until(shown, (one) => one.recovery_window !== null, 120_000)
+  await sql`create table t as select 1 as n`
+  const [{ to }] = await sql<[{ to: Date }]>`select clock_timestamp() as to`
+  await sql`drop table t`
+  const isKept = ({ recovery_window: range }: Restorable) => new Date(range!.to) >= to
+  await until(shown, isKept, 120_000)
+  expect(new Date(window!.from).getTime()).toBeLessThan(to.getTime())
+  const args = ['--to', to.toISOString(), '--name', 'before', '--wait']
+  const { database } = await terminal.json<{ database: Database }>('databases', 'restore', orders.id, ...args)
+  const then = customerSql(database.connection_string, database.password)
+  onTestFinished(() => then.end({ timeout: 1 }))
+  expect(await then`select n from t`).toEqual([{ n: 1 }])
 })

@@ -57,7 +57,11 @@ export const backupQuery = Type.Object(
 export const restoreRecord = Type.Object(
   {
     id: mark(restore, id('rst', 'The restore.')),
-    backup_id: mark(restore, id('bak', 'What is restored.')),
+    backup_id: mark(
+      restore,
+      id('bak', 'What is restored.'),
+      choice(143, 'For a restore to a time, where its log starts: not in the list of backups if nobody asked for it.'),
+    ),
     database_id: mark(restore, id('db', 'The new database.')),
     to: maybeMoment(chosen(141), 'The time that it has the state of; null: that of the backup.'),
     status: mark(restore, Type.Enum([...restoreStatuses], { description: 'How it stands.' }), givesUp),

@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
+import { isListed } from '../../domain/backup.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { type BackupId, type DatabaseId, isId, type OrgId, type UserId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
@@ -77,7 +78,7 @@ export function backupRoutes(deps: {
       success: { status: 200, description: 'The backup.', schema: backupRecord },
       async handler({ orgId, params: { backupId: id } }) {
         const row = await findBackup(deps.db, orgId, id)
-        if (row === null) throw notFound(`${id} is not in ${orgId}`)
+        if (row === null || !isListed(row)) throw notFound(`${id} is not in ${orgId}`)
         return { status: 200, body: backupOf(row) }
       },
     }),

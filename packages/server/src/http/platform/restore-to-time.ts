@@ -5,7 +5,7 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { type BackupRow, lockBackup } from '../../store/platform/backups.ts'
 import { type DatabaseRow, findDatabase } from '../../store/platform/databases.ts'
-import { findBaseBackup, holdWalArchive } from '../../store/platform/wal-archives.ts'
+import { findBaseBackup, findWalArchive, holdWalArchive } from '../../store/platform/wal-archives.ts'
 import { chosen } from '../basis.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
 import { type Created, conflict, type Route, route } from '../route.ts'
@@ -52,13 +52,22 @@ async function baseBackupFor(tx: Transaction, orgId: OrgId, id: DatabaseId, to: 
   const base = await findBaseBackup(tx, orgId, id, to)
   const backup = base && (await lockBackup(tx, orgId, base.id))
   if (backup?.status === 'completed') return backup
-  throw new Fault('conflict', { public: outside(database, to) })
+  const isArchived = (await findWalArchive(tx, orgId, id)) !== null
+  throw new Fault('conflict', { public: outside(database, { to, isArchived }) })
 }
 
-function outside({ recovery_from: from, recovery_to: until }: DatabaseRow, to: Date): string {
-  if (!from || !until) return 'This database cannot be restored to a time: there is no backup with a log after it.'
+/** Why this time cannot be restored, and which ones can. */
+function outside(
+  { recovery_from: from, recovery_to: until }: DatabaseRow,
+  { to, isArchived }: { to: Date; isArchived: boolean },
+): string {
+  if (!from || !until) {
+    return isArchived
+      ? 'This database cannot be restored to a time yet: its log is stored from its first backup on, which has to end first. Try again in a minute.'
+      : 'This database cannot be restored to a time: none of its log is stored.'
+  }
   const range = `It can be restored to times from ${isoTime(from)} to ${isoTime(until)}.`
-  return to.getTime() > Date.now()
-    ? `\`to\` lies in the future. ${range}`
-    : `\`to\` is not among the times that are kept. ${range}`
+  if (to.getTime() > Date.now()) return `\`to\` lies in the future. ${range}`
+  if (to > until) return `The log of that time is not stored yet. ${range} Try again in a minute.`
+  return `\`to\` is before the first time that is kept. ${range}`
 }

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import type { Database, Transaction } from '../../db/database.ts'
+import { isListed } from '../../domain/backup.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { lockBackup } from '../../store/platform/backups.ts'
@@ -44,7 +45,8 @@ export function restoreRoutes(deps: {
         const secret = await newPassword()
         const create = async (tx: Transaction): Promise<Created> => {
           const backup = await lockBackup(tx, orgId, from)
-          if (backup === null || backup.status === 'deleted') throw notFound(`${from} is not in ${orgId}`)
+          if (backup === null || !isListed(backup) || backup.status === 'deleted')
+            throw notFound(`${from} is not in ${orgId}`)
           if (backup.status !== 'completed') {
             throw new Fault('conflict', {
               public: `The backup is ${backup.status}; only a completed one can be restored.`,

@@ -10,8 +10,8 @@ const [compress, decompress] = [promisify(zstdCompress), promisify(zstdDecompres
 
 /** The WAL of databases in a store: by database, because all instances have the same system identifier. */
 export type WalArchive = {
-  /** A file that exists is compared and never replaced. */
-  write(id: DatabaseId, name: string, content: Buffer, options: { signal: AbortSignal }): Promise<void>
+  /** A file that exists is compared and never replaced. Returns the bytes that were added. */
+  write(id: DatabaseId, name: string, content: Buffer, options: { signal: AbortSignal }): Promise<number>
   /** What follows a backup that ended at `from`, up to `until`. Throws `DamagedArchive` if anything in between is missing. */
   between(id: DatabaseId, range: { from: string; until: string }): Promise<WalFile[]>
   /** Removes the segments before this position; null: everything. */
@@ -51,12 +51,14 @@ export function createWalArchive(deps: {
       for (const object of [encrypted, plain]) {
         if ((await store.head(object)) === null) continue
         // An earlier attempt stored it and could not record that. Anything else means two servers under one id.
-        if ((await read(object)).equals(content)) return
+        if ((await read(object)).equals(content)) return 0
         throw new Error(`${object} is stored already, with other content`)
       }
       const packed = once(await compress(content))
-      if (deps.encrypts) await store.put(encrypted, encryption.encrypt(encrypted, packed), options)
-      else await store.put(plain, packed, options)
+      const stored = deps.encrypts
+        ? await store.put(encrypted, encryption.encrypt(encrypted, packed), options)
+        : await store.put(plain, packed, options)
+      return stored.bytes
     },
 
     async between(id, { from, until }) {

@@ -32,7 +32,7 @@ import { prepareRecovery, recover } from './recovery.ts'
 import { createStorageControl } from './storage-control.ts'
 import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
-import { archiveWalOf } from './wal-archiving.ts'
+import { archiveWalOf, forgetWal } from './wal-archiving.ts'
 import { watchPending } from './watch-pending.ts'
 
 export type LocalDriverOptions = {
@@ -55,6 +55,8 @@ export type LocalDriverOptions = {
   certificateCheckMs?: number
   /** Settings of PostgreSQL instead of the usual ones. */
   settings?: Readonly<Record<string, string>>
+  /** False: `archiveWal` is never called. */
+  archivesWal?: boolean
   /** Limit for each statement of a backup. */
   backupStatementMsMax?: number
 }
@@ -160,7 +162,9 @@ export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
     const directory = instanceDirectory(home, id)
     const port = await readPort(directory.path)
     if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
-    if (!held.has(id)) await run(home, id, { port }, signal)
+    if (held.has(id)) return
+    const instance = await run(home, id, { port }, signal)
+    if (options.archivesWal === false) await forgetWal(instance, signal)
   }
 
   return {

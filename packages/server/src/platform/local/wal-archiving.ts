@@ -64,6 +64,16 @@ async function archiveWal(
   return { from: kept.isNew ? lsnOf(first) : null, until: lsnOf(end), at: seen.now, covered: seen.commit }
 }
 
+/** Nothing is archived any more, and an instance that was archived earlier must not keep its log for that. */
+export async function forgetWal(instance: Instance, signal: AbortSignal): Promise<void> {
+  const { sql, close } = await openControl(instance.control(), { name: 'keyhook wal', signal })
+  try {
+    await sql`select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = ${slot} and not active`
+  } finally {
+    await close()
+  }
+}
+
 /**
  * The slot, and the position from which on it has kept everything. It moves on to what the caller has recorded as archived, and
  * no further: a crash before the record must not cost a segment. A new one if a part is lost.

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { moveBackup } from '../../domain/backup.ts'
+import { isListed, moveBackup } from '../../domain/backup.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
@@ -58,6 +58,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
             const next = current && moveBackup(current.status, 'complete')
             if (next === null) return
             await markBackupCompleted(tx, orgId, backupId, next, { ...stored, ...contentsOf(manifest) })
+            if (!isListed(backup)) return
             const data = { backup_id: backupId, database_id: databaseId, size_bytes: stored.bytes }
             await publish(tx, { orgId, type: 'backup.completed', data })
           })

@@ -46,7 +46,7 @@ export async function runBackupSchedule(deps: Deps, { everyHours, keep }: Backup
     await beginBackup(deps, request).catch(collect)
   }
   for (const { org_id: orgId, id: backupId } of await expiredBackups(deps.db, deps.node, keep)) {
-    const request = { orgId, backupId, actor: operator, details: { origin, why: 'retention' } }
+    const request = { orgId, backupId, actor: operator, details: { origin, why: 'retention' }, base: true }
     await removeBackup(deps, request).catch(collect)
   }
   if (failed.length > 0) throw new AggregateError(failed, `${failed.length} backups could not be started or removed`)

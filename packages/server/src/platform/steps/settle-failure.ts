@@ -1,4 +1,4 @@
-import { moveBackup } from '../../domain/backup.ts'
+import { isListed, moveBackup } from '../../domain/backup.ts'
 import { moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
 import type { BackupId, OrgId, RestoreId } from '../../kernel/ids.ts'
@@ -32,6 +32,7 @@ export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: Ba
   const next = moveBackup(backup.status, 'give_up')
   if (next === null) return
   await markBackupGivenUp(tx, orgId, id, next, reason)
+  if (!isListed(backup)) return
   const data = { backup_id: id, database_id: backup.database_id, reason }
   await publish(tx, { orgId, type: 'backup.failed', data })
 }

@@ -45,7 +45,7 @@ export const listBackups = (
 ) => db<BackupRow[]>`
   select ${columns(db)}
   from keyhook.backups
-  where org_id = ${orgId} and status <> 'deleted' and (${before}::text is null or id < ${before})
+  where org_id = ${orgId} and status <> 'deleted' and origin <> 'base' and (${before}::text is null or id < ${before})
     and (${filter.databaseId}::text is null or database_id = ${filter.databaseId})
   order by id desc
   limit ${limit}`
@@ -133,17 +133,22 @@ export const archivedBackups = async (
   return new Map(rows.map((row) => [row.id, { status: row.status, databaseId: row.database_id }]))
 }
 
-/** Scheduled backups beyond the newest `keep` completed ones of their database, except those that a restore reads. */
+/**
+ * Scheduled backups and starts of a log, each beyond the newest `keep` completed ones of their database, except those that a
+ * restore reads. The log of a deleted database is removed, and so are all starts of it.
+ */
 export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
-  select org_id, id from (
-    select b.org_id, b.id, b.database_id, row_number() over (partition by b.org_id, b.database_id order by b.id desc) as n
+  select ranked.org_id, ranked.id from (
+    select b.org_id, b.id, b.database_id, b.origin,
+      row_number() over (partition by b.origin, b.org_id, b.database_id order by b.id desc) as n
     from keyhook.backups b
-    where b.node = ${node} and b.origin = 'scheduled' and b.status = 'completed'
+    where b.node = ${node} and b.origin in ('scheduled', 'base') and b.status = 'completed'
   ) ranked
-  where n > coalesce(
-      (select d.backups_kept from keyhook.databases d where d.org_id = ranked.org_id and d.id = ranked.database_id),
-      ${keep}::int
-    )
+  join keyhook.databases d on d.org_id = ranked.org_id and d.id = ranked.database_id
+  where case ranked.origin
+      when 'base' then n > ${keep}::int or d.status = 'deleted'
+      else n > coalesce(d.backups_kept, ${keep}::int)
+    end
     and not exists (
       select 1 from keyhook.restores r
       where r.org_id = ranked.org_id and r.backup_id = ranked.id and r.status = 'running'

@@ -1,6 +1,9 @@
 import type { Executor, Transaction } from '../../db/database.ts'
 import type { BackupId, DatabaseId, OrgId } from '../../kernel/ids.ts'
 
+/** Of the WAL, as initdb chooses it. */
+const segmentBytes = 16 * 1024 * 1024
+
 /** Positions in the WAL as PostgreSQL writes them: `0/1B81000`. */
 type Lsn = string
 
@@ -19,16 +22,17 @@ export const recordArchivedWal = async (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
-  wal: { from: Lsn | null; until: Lsn; at: Date },
+  wal: { from: Lsn | null; until: Lsn; at: Date; bytes: number },
 ): Promise<void> => {
   await tx`select set_config('synchronous_commit', 'off', true)`
   await tx`
-    insert into keyhook.wal_archives as w (org_id, database_id, from_lsn, until_lsn, archived_until)
-    select d.org_id, d.id, coalesce(${wal.from}::pg_lsn, ${wal.until}::pg_lsn), ${wal.until}::pg_lsn, ${wal.at}
+    insert into keyhook.wal_archives as w (org_id, database_id, from_lsn, until_lsn, archived_until, stored_bytes)
+    select d.org_id, d.id, coalesce(${wal.from}::pg_lsn, ${wal.until}::pg_lsn), ${wal.until}::pg_lsn, ${wal.at},
+      ${wal.bytes}
     from keyhook.databases d where d.org_id = ${orgId} and d.id = ${id} and d.status = 'available'
     on conflict (org_id, database_id) do update
       set from_lsn = coalesce(${wal.from}::pg_lsn, w.from_lsn), until_lsn = excluded.until_lsn,
-        archived_until = excluded.archived_until`
+        archived_until = excluded.archived_until, stored_bytes = w.stored_bytes + excluded.stored_bytes`
 }
 
 /** Keeps the WAL from being pruned until the transaction ends. */
@@ -75,22 +79,59 @@ export const walToReplay = async (
   return row ?? null
 }
 
-/** No backup exists or is being taken that archived WAL follows, and none was tried in the last ten minutes. */
-export const needsBaseBackup = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<boolean> => {
+/**
+ * Whether a new base is needed: there is none that archived WAL follows, the last one is older than `hours` and something was
+ * committed since, or more than `bytesMax` of log were stored. Not while one is being taken, nor for ten minutes after one failed.
+ */
+export const needsBase = async (
+  db: Executor,
+  orgId: OrgId,
+  id: DatabaseId,
+  { hours, bytesMax }: { hours: number; bytesMax: number },
+): Promise<boolean> => {
   const rows = await db`
-    select 1 from keyhook.wal_archives w
-    where w.org_id = ${orgId} and w.database_id = ${id} and not exists (
-      select 1 from keyhook.backups b
-      where b.org_id = w.org_id and b.database_id = w.database_id and (
-        b.status = 'running' or (b.status = 'completed' and b.stop_lsn >= w.from_lsn)
-        or (b.status = 'failed' and b.created_at > clock_timestamp() - interval '10 minutes')
+    select 1
+    from keyhook.wal_archives w
+    left join lateral (
+      select b.stop_lsn, b.created_at from keyhook.backups b
+      where b.org_id = w.org_id and b.database_id = w.database_id and b.origin = 'base' and b.status = 'completed'
+        and b.stop_lsn >= w.from_lsn
+      order by b.id desc
+      limit 1
+    ) last on true
+    where w.org_id = ${orgId} and w.database_id = ${id}
+      and (
+        last.stop_lsn is null or w.stored_bytes > ${bytesMax}
+        -- A base ends its segment. If that is still the last one, nothing was committed since.
+        or (last.created_at < clock_timestamp() - make_interval(hours => ${hours}) and w.until_lsn - last.stop_lsn > ${segmentBytes})
       )
-    )`
+      and not exists (
+        select 1 from keyhook.backups b
+        where b.org_id = w.org_id and b.database_id = w.database_id and b.origin = 'base' and (
+          b.status = 'running' or (b.status = 'failed' and b.created_at > clock_timestamp() - interval '10 minutes')
+        )
+      )`
   return rows.length > 0
 }
 
+/** Counts again from here, because a base was begun. */
+export const resetStoredBytes = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  await db`update keyhook.wal_archives set stored_bytes = 0 where org_id = ${orgId} and database_id = ${id}`
+}
+
+/** Null: none of its log was stored yet. */
+export const findWalArchive = async (
+  db: Executor,
+  orgId: OrgId,
+  id: DatabaseId,
+): Promise<{ archived_until: Date } | null> => {
+  const [row] = await db<{ archived_until: Date }[]>`
+    select archived_until from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id}`
+  return row ?? null
+}
+
 /**
- * Moves the start of the archive to the oldest scheduled backup that is kept, or that a restore reads, and returns it. Null if
+ * Moves the start of the archive to the oldest base that is kept, or the oldest backup that a restore reads, and returns it. Null if
  * nothing can be removed. The caller removes what is before it.
  */
 export const pruneWalArchive = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<Lsn | null> => {
@@ -102,7 +143,7 @@ export const pruneWalArchive = async (tx: Transaction, orgId: OrgId, id: Databas
       select min(b.start_lsn) as lsn
       from keyhook.backups b join keyhook.wal_archives a on a.org_id = b.org_id and a.database_id = b.database_id
       where b.org_id = ${orgId} and b.database_id = ${id} and b.stop_lsn >= a.from_lsn and b.status = 'completed' and (
-        b.origin = 'scheduled' or exists (
+        b.origin = 'base' or exists (
           select 1 from keyhook.restores r where r.org_id = b.org_id and r.backup_id = b.id and r.status = 'running'
         )
       )

@@ -7,6 +7,7 @@ import { readLockFile } from '../../../src/embedded/lock-file.ts'
 import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
 import { call } from '../../support/client.ts'
+import { withoutLog } from '../../support/installation.ts'
 import { customerOf, until } from './customer.ts'
 import { archivesIn, namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
 import { createProgram, inTime } from './program.ts'
@@ -23,6 +24,7 @@ export async function createKillable(more: Record<string, string> = {}) {
       KEYHOOK_DATA_DIR: dataDir,
       KEYHOOK_DATABASES_PORTS: portRange(),
       KEYHOOK_MASTER_KEY: masterKey.toString('base64'),
+      ...withoutLog,
       ...more,
     },
   })

@@ -12,7 +12,7 @@ import type { JobQueue } from '../../../src/platform/jobs/queue.ts'
 import type { Installation } from '../../../src/startup/open.ts'
 import { call } from '../../support/client.ts'
 import { apiAlone, apiBeside } from '../../support/composed.ts'
-import { createInstallation, people } from '../../support/installation.ts'
+import { createInstallation, people, withoutLog } from '../../support/installation.ts'
 import { customerOf, eventsAbout } from './customer.ts'
 
 /** A folder that the account of PostgreSQL may enter. */
@@ -101,7 +101,12 @@ export async function startNode(
 ) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
-  const environment = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_DATABASES_PORTS: portRange(), ...more.environment }
+  const environment = {
+    KEYHOOK_DATA_DIR: dataDir,
+    KEYHOOK_DATABASES_PORTS: portRange(),
+    ...withoutLog,
+    ...more.environment,
+  }
   const config = readConfig(environment)
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
   const driver = around(composeDatabaseDriver(config, log))
