@@ -44,6 +44,7 @@ const longFiles = [
   'platform/tls.test.ts',
   'store/lost-connections.test.ts',
   'telemetry/prometheus.test.ts',
+  'telemetry/traces.test.ts',
   'terminal/listen-crash.test.ts',
   'terminal/platform.test.ts',
   'webhooks/clock-set-back.test.ts',

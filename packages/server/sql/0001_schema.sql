@@ -246,6 +246,8 @@ create table keyhook.events (
   sample     boolean not null default false,
   -- The public number. Test events have none.
   sequence   bigint,
+  -- The trace that it was published in (W3C Trace Context); null unless traces are exported.
+  traceparent text,
   primary key (org_id, seq),
   unique (org_id, id),
   check (sample = (sequence is null))
@@ -395,8 +397,9 @@ create index recoveries_stepped on keyhook.recoveries (org_id, stepped_at);
 -- each of them, so deliveries go to the webhooks that exist once the lock is held.
 --
 -- Returns null for an unknown organization. `named` are ids that the caller chose: those that exist already are returned, and then
--- nothing is written.
-create function keyhook.publish(for_org text, ids text[], types text[], bodies text[], named text[]) returns text[]
+-- nothing is written. `traces` is empty, or has one for each event.
+create function keyhook.publish(for_org text, ids text[], types text[], bodies text[], named text[], traces text[] default '{}')
+returns text[]
 language plpgsql as $$
 declare
   before_seq      bigint;
@@ -425,9 +428,9 @@ begin
   if cardinality(ids) = 0 then
     return '{}';
   end if;
-  insert into keyhook.events (org_id, seq, id, type, body, sequence)
-  select for_org, before_seq + e.n, e.id, e.type, e.body, before_sequence + e.n
-  from unnest(ids, types, bodies) with ordinality as e (id, type, body, n);
+  insert into keyhook.events (org_id, seq, id, type, body, sequence, traceparent)
+  select for_org, before_seq + e.n, e.id, e.type, e.body, before_sequence + e.n, e.traceparent
+  from unnest(ids, types, bodies, traces) with ordinality as e (id, type, body, traceparent, n);
   insert into keyhook.wakes (org_id, first_seq, last_seq) values (for_org, before_seq + 1, before_seq + cardinality(ids));
   with addressed as materialized (
     select w.lane_id, e.n, lag(e.n) over (partition by w.lane_id order by e.n) as previous_n

@@ -3,6 +3,7 @@ import { type Api, composeApi } from '../compose/api.ts'
 import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
 import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
 import { composeProbes, type ReadStorage } from '../compose/probes.ts'
+import type { Config } from '../config.ts'
 import type { Database } from '../db/database.ts'
 import { createSignInLink } from '../http/console/sign-in.ts'
 import { createLog } from '../log.ts'
@@ -14,6 +15,7 @@ import { type Installation, openInstallation } from '../startup/open.ts'
 import { version } from '../startup/version.ts'
 import { welcome } from '../startup/welcome.ts'
 import { createMetrics } from '../telemetry/metrics.ts'
+import { startTracing } from '../telemetry/tracing.ts'
 import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
 import { exitOnSignal, stopSignal } from '../terminal/stop-signal.ts'
@@ -49,6 +51,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const stopped = stopSignal()
   // Closed in reverse order: each part after those that need it.
   await using parts = new AsyncDisposableStack()
+  if (isTraced(config)) parts.defer(await startTracing({ version: version(), log }))
   const driver = composeDatabaseDriver(config, log)
   parts.defer(() => driver.close())
   const worksOnJobs = options.role === 'all' || options.role === 'jobs'
@@ -134,6 +137,10 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   await parts.disposeAsync()
   if (stopped.failure !== null) throw await explainError(config, new Error(stopped.failure))
 }
+
+/** As the specification of OpenTelemetry says: with an address, unless it is turned off. */
+const isTraced = ({ otlpEndpoint, otlpTracesEndpoint, otelSdkDisabled }: Config): boolean =>
+  (otlpEndpoint !== null || otlpTracesEndpoint !== null) && otelSdkDisabled !== 'true'
 
 /**
  * With the embedded database and without an OpenID issuer, a link that signs in the first owner. Elsewhere what a process prints is

@@ -9,6 +9,7 @@ import { addDatabaseCa } from '../http/database-ca.ts'
 import { createServedDocument } from '../http/openapi/served-document.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
+import { isTracing } from '../kernel/tracing.ts'
 import { createLocalIssuer } from '../login/local-issuer.ts'
 import { createLoginTokens } from '../login/login-tokens.ts'
 import { createOpenIdClient, type OpenIdPerson } from '../login/openid-client.ts'
@@ -25,6 +26,7 @@ import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
 import { findOrganization } from '../store/organizations.ts'
 import { findAuthority } from '../store/platform/certificate-authority.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { addRequestTracing } from '../telemetry/request-tracing.ts'
 import { createEventFeed } from '../webhooks/event-feed.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { addProbes, type ReadStorage } from './probes.ts'
@@ -104,6 +106,7 @@ export function composeApi(
     log,
     onAnswer: metrics.answered,
   })
+  if (isTracing()) addRequestTracing(app)
   addProbes(app, { config, db, log, metrics, pools: [db, accessDb, intakeDb, ...pools], storage: parts.storage })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
   addDatabaseCa(app, async () => {

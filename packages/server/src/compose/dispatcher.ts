@@ -3,6 +3,7 @@ import { connect, type Database } from '../db/database.ts'
 import type { LineLog } from '../log.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { openFilesMax } from '../startup/open-files.ts'
+import { traceAttempt } from '../telemetry/attempt-tracing.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createAttemptLog } from '../webhooks/attempt-log.ts'
 import { type Engine, startEngine } from '../webhooks/engine.ts'
@@ -44,6 +45,7 @@ export async function composeDispatcher(
       attempted(one) {
         observer.attempted(one)
         line.attempted(one)
+        traceAttempt(one)
       },
       batch: observer.batch,
     },

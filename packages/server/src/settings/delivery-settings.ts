@@ -12,6 +12,13 @@ const networks = (value: string): Network[] =>
     return network
   })
 
+const otlpUrl = (value: string): string => {
+  if (!/^https?:$/.test(URL.parse(value)?.protocol ?? '')) {
+    throw new InvalidValue('is not an address such as http://collector:4318')
+  }
+  return value
+}
+
 /** Read at the start, so that a missing file is reported then and not at the first delivery. */
 const certificates = (path: string): string => {
   try {
@@ -126,5 +133,21 @@ export const deliverySettings = {
     'KEYHOOK_METRICS_PORT',
     integer(0, 65_535, 'a port'),
     'Where a process without the API answers `/healthz`, `/readyz` and `/metrics`. Unset: it does not listen.',
+  ),
+  otlpEndpoint: optional(
+    'OTEL_EXPORTER_OTLP_ENDPOINT',
+    otlpUrl,
+    'Where traces are exported to, by OTLP over HTTP; `/v1/traces` is appended. Unset: there are no traces. Other standard `OTEL_` variables apply too (`docs/monitoring.md`).',
+  ),
+  otlpTracesEndpoint: optional(
+    'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    otlpUrl,
+    'The same as a whole address, to which nothing is appended.',
+  ),
+  otelSdkDisabled: setting(
+    'OTEL_SDK_DISABLED',
+    'false',
+    oneOf('false', 'true'),
+    '`true`: no traces, whatever the addresses are.',
   ),
 } as const

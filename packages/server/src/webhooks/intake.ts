@@ -6,8 +6,9 @@ import { eventBody, type IntakeEvent } from '../domain/events.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { Fault } from '../kernel/faults.ts'
 import { newId, type OrgId } from '../kernel/ids.ts'
+import { activeTraceparent, inSpan } from '../kernel/tracing.ts'
 import { createTurns } from '../kernel/turns.ts'
-import { findEventsById, type StoredEvent } from '../store/delivery/events.ts'
+import { findEventsById, type PublishedEvent, type StoredEvent } from '../store/delivery/events.ts'
 import { createTransact, type PublishingTransaction } from '../store/publishing-transaction.ts'
 import { type IntakeBatch, lockCounters, publishBatch } from './sql/publish.ts'
 
@@ -30,7 +31,7 @@ export type Intake = {
 }
 
 type Content = { type: string; data: unknown }
-type Event = StoredEvent & Content & { orgId: OrgId; isNamed: boolean }
+type Event = PublishedEvent & Content & { orgId: OrgId; isNamed: boolean }
 type Request = { actor: Actor; events: readonly Event[] }
 type Waiting = Request & { resolve(): void; reject(error: unknown): void }
 type Conflict = Fault | null
@@ -123,34 +124,41 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
   }
 
   return {
-    async accept({ actor, events: given }) {
-      const events = given.map(eventOf)
-      const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
-      if (byOrganization.size > 1) {
-        await retryWhileLocked(() => transact((tx) => publishForSeveral(tx, actor, byOrganization)))
-      } else {
-        const { orgId } = events[0]!
-        await new Promise<void>((resolve, reject) => enqueue(orgId, { actor, events, resolve, reject }))
-      }
-      return events.map(({ id }) => id)
-    },
-    async acceptWithin({ actor, events: given }, within) {
-      const events = given.map(eventOf)
-      const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
-      const publish = async (tx: PublishingTransaction): Promise<string[]> => {
-        await publishForSeveral(tx, actor, byOrganization)
+    accept: async ({ actor, events: given }) =>
+      inSpan('publish', { kind: 'producer', attributes: { 'keyhook.events': given.length } }, async () => {
+        const events = eventsOf(given)
+        const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
+        if (byOrganization.size > 1) {
+          await retryWhileLocked(() => transact((tx) => publishForSeveral(tx, actor, byOrganization)))
+        } else {
+          const { orgId } = events[0]!
+          await new Promise<void>((resolve, reject) => enqueue(orgId, { actor, events, resolve, reject }))
+        }
         return events.map(({ id }) => id)
-      }
-      return inTurn([...byOrganization.keys()], () =>
-        retryWhileLocked(() => transact((tx) => within(tx, () => publish(tx)))),
-      )
-    },
+      }),
+    acceptWithin: async ({ actor, events: given }, within) =>
+      inSpan('publish', { kind: 'producer', attributes: { 'keyhook.events': given.length } }, async () => {
+        const events = eventsOf(given)
+        const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
+        const publish = async (tx: PublishingTransaction): Promise<string[]> => {
+          await publishForSeveral(tx, actor, byOrganization)
+          return events.map(({ id }) => id)
+        }
+        return inTurn([...byOrganization.keys()], () =>
+          retryWhileLocked(() => transact((tx) => within(tx, () => publish(tx)))),
+        )
+      }),
   }
 }
 
-const eventOf = ({ orgId, id: name, type, data }: IntakeEvent): Event => {
-  const id = name ?? newId('evt')
-  return { orgId, id, isNamed: name !== null, type, data, body: eventBody({ id, type, at: new Date(), data }) }
+/** A batch has events of several requests, so each takes the trace of its own with it. */
+function eventsOf(given: readonly IntakeEvent[]): Event[] {
+  const traceparent = activeTraceparent()
+  return given.map(({ orgId, id: name, type, data }) => {
+    const id = name ?? newId('evt')
+    const body = eventBody({ id, type, at: new Date(), data })
+    return { orgId, id, isNamed: name !== null, type, data, body, traceparent }
+  })
 }
 
 async function retryWhileLocked<T>(work: () => Promise<T>): Promise<T> {

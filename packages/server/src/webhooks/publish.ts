@@ -1,5 +1,6 @@
 import { eventBody, type NewEvent } from '../domain/events.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../kernel/ids.ts'
+import { activeTraceparent, inSpan } from '../kernel/tracing.ts'
 import type { PublishingTransaction } from '../store/publishing-transaction.ts'
 import { publishEvents, publishSampleEvent } from './sql/publish.ts'
 
@@ -9,7 +10,10 @@ import { publishEvents, publishSampleEvent } from './sql/publish.ts'
  */
 export async function publish(tx: PublishingTransaction, { orgId, type, data }: NewEvent): Promise<Id<'evt'>> {
   const id = newId('evt')
-  await publishEvents(tx, orgId, [{ id, type, body: eventBody({ id, type, at: new Date(), data }) }])
+  const body = eventBody({ id, type, at: new Date(), data })
+  await inSpan(`publish ${type}`, { kind: 'producer', attributes: { 'keyhook.event.id': id } }, () =>
+    publishEvents(tx, orgId, [{ id, type, body, traceparent: activeTraceparent() }]),
+  )
   tx.hintAfterCommit(orgId)
   return id
 }
@@ -23,7 +27,7 @@ export async function publishSample(
   const id = newId('evt')
   // Last: the example of a declared type may have a field of this name.
   const body = eventBody({ id, type, at: new Date(), data: { ...data, test: true } })
-  await publishSampleEvent(tx, orgId, webhookId, { id, type, body })
+  await publishSampleEvent(tx, orgId, webhookId, { id, type, body, traceparent: activeTraceparent() })
   tx.hintAfterCommit(orgId)
   return id
 }

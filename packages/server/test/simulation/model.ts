@@ -37,6 +37,7 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
       eventType: 'database.created',
       body: Buffer.alloc(0),
       publishedAtMs: publishedMs,
+      traceparent: null,
       sequence,
       previousSequence: sequence === null ? null : tables.previousSequence(lane.id, eventSeq),
       attempts: row?.attempt ?? 0,

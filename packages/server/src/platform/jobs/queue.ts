@@ -3,6 +3,7 @@ import { type JobWithMetadata, PgBoss, type Db as PgBossDb, type Queue } from 'p
 import type { Logger } from 'pino'
 import { type ConnectionTarget, clientConfig, type Transaction } from '../../db/database.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
+import { activeTraceparent } from '../../kernel/tracing.ts'
 import { always, anyNode, deadLetter, heartbeatSeconds, invoicing, nodeQueue, policyOf, schema } from './queue-names.ts'
 
 /** How often pg-boss looks for jobs without a heartbeat, which it retries at once. */
@@ -49,7 +50,7 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
       const queue = job.kind === 'database.place' ? anyNode : nodeQueue(job.node)
       // The first call waits for pg-boss to start, and the open transaction waits with it.
       if (!isReady) await tx`set local idle_in_transaction_session_timeout = '60s'`
-      const sent = await (await boss()).send(queue, job, { ...policyOf(job), db: inTransaction(tx) })
+      const sent = await (await boss()).send(queue, withTrace(job), { ...policyOf(job), db: inTransaction(tx) })
       if (sent === null) throw new Error(`pg-boss did not accept ${job.kind}`)
     },
     async complete(tx, queue, job) {
@@ -121,4 +122,12 @@ const inTransaction = (tx: Transaction): PgBossDb => ({
   executeSql: async (text, values) => ({ rows: [...(await tx.unsafe(text, (values ?? []) as never[]))] }),
 })
 
-export type TakenJob = JobWithMetadata<PlatformJob>
+/** `traceparent`: of what enqueued it, if traces are exported. */
+type TracedJob = PlatformJob & { traceparent?: string }
+
+const withTrace = (job: PlatformJob): TracedJob => {
+  const traceparent = activeTraceparent()
+  return traceparent === null ? job : { ...job, traceparent }
+}
+
+export type TakenJob = JobWithMetadata<TracedJob>

@@ -1,6 +1,7 @@
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { PlatformJob } from '../../domain/platform-job.ts'
+import { inSpan } from '../../kernel/tracing.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { StepFailure } from '../driver.ts'
 import type { JobQueue, TakenJob } from './queue.ts'
@@ -47,7 +48,7 @@ export async function workOn(boss: PgBoss, name: string, concurrency: number, de
     localConcurrency: concurrency,
     localGroupConcurrency: Math.max(1, concurrency - 1),
   } as const
-  await boss.work(name, options, async ([job]: TakenJob[]) => attempt(name, job!, deps))
+  await boss.work(name, options, async ([job]: TakenJob[]) => attempt({ queue: name, job: job!, deps }))
   await boss.work(deadLetter(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
     settleFailure(deadLetter(name), job!, reasonFrom(job!.sourceOutput), deps),
   )
@@ -61,10 +62,17 @@ export async function workOnShort(boss: PgBoss, name: string, concurrency: numbe
     localConcurrency: concurrency,
     minPriority: priorities.short,
   } as const
-  await boss.work(name, options, async ([job]: TakenJob[]) => attempt(name, job!, deps))
+  await boss.work(name, options, async ([job]: TakenJob[]) => attempt({ queue: name, job: job!, deps }))
 }
 
-async function attempt(queue: string, job: TakenJob, deps: WorkDeps): Promise<void> {
+/** In the trace of what enqueued it. A scheduled job starts one. */
+const attempt = ({ queue, job, deps }: { queue: string; job: TakenJob; deps: WorkDeps }): Promise<void> => {
+  const { kind, traceparent: parent } = job.data
+  const attributes = { 'keyhook.job.id': job.id, 'keyhook.job.attempt': job.retryCount + 1 }
+  return inSpan(`job ${kind}`, { kind: 'consumer', parent, attributes }, () => run(queue, job, deps))
+}
+
+async function run(queue: string, job: TakenJob, deps: WorkDeps): Promise<void> {
   const began = performance.now()
   const about = { ...job.data, attempt: job.retryCount + 1 }
   try {

@@ -4,6 +4,9 @@ import type { OrgId } from '../../kernel/ids.ts'
 /** `body`: the exact text that is sent and signed. */
 export type StoredEvent = { id: string; type: string; body: string }
 
+/** An event that is about to be stored. `traceparent`: of what publishes it, if traces are exported. */
+export type PublishedEvent = StoredEvent & { traceparent?: string | null }
+
 export class UnknownOrganization extends Error {
   constructor(orgId: OrgId) {
     super(`there is no organization ${orgId}`)

@@ -12,6 +12,8 @@ export type DueDelivery = {
   eventType: string
   body: Buffer
   publishedAtMs: number
+  /** Of what published the event; null unless traces are exported. */
+  traceparent: string | null
   /** The public number of the event, and of the one published to this webhook before it. Null for a test event. */
   sequence: number | null
   previousSequence: number | null
@@ -20,11 +22,19 @@ export type DueDelivery = {
   tries: number
 }
 
-type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body' | 'sequence'>
+type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body' | 'sequence' | 'traceparent'>
 
 type FetchedRow = { org_id: OrgId; seq: string } & (
   | { lane_id: string; attempt: number; try: number; previous_sequence: string | null }
-  | { lane_id: null; id: string; type: string; published_ms: string; body: string; sequence: string | null }
+  | {
+      lane_id: null
+      id: string
+      type: string
+      published_ms: string
+      body: string
+      sequence: string | null
+      traceparent: string | null
+    }
 )
 
 /**
@@ -59,12 +69,12 @@ export const fetchDue = async (db: Database, requests: readonly FetchRequest[]):
       ) d
     )
     select e.org_id, e.seq, null::bigint as lane_id, null::int as attempt, null::int as try, e.id, e.type,
-      (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body, e.sequence, null::bigint as previous_sequence
+      (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body, e.sequence, null::bigint as previous_sequence, e.traceparent
     from (select distinct org_id, event_seq from due) d
     -- "offset 0": an index look-up for each, never a scan of all events.
     cross join lateral (select * from keyhook.events e where e.org_id = d.org_id and e.seq = d.event_seq offset 0) e
     union all
-    select org_id, event_seq, lane_id, attempt, try, null, null, null, null, null, previous_sequence from due`
+    select org_id, event_seq, lane_id, attempt, try, null, null, null, null, null, previous_sequence, null from due`
   return deliveriesOf(rows)
 }
 
@@ -76,9 +86,16 @@ function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
   for (const row of rows) {
     const key = `${row.org_id} ${row.seq}`
     if (row.lane_id === null) {
-      const { id: eventId, type: eventType, published_ms, body } = row
+      const { id: eventId, type: eventType, published_ms, body, traceparent } = row
       const sequence = numberOf(row.sequence)
-      events.set(key, { eventId, eventType, publishedAtMs: Number(published_ms), body: Buffer.from(body), sequence })
+      events.set(key, {
+        eventId,
+        eventType,
+        publishedAtMs: Number(published_ms),
+        body: Buffer.from(body),
+        sequence,
+        traceparent,
+      })
       continue
     }
     const event = events.get(key)
@@ -92,6 +109,7 @@ function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
       eventType: event.eventType,
       body: event.body,
       publishedAtMs: event.publishedAtMs,
+      traceparent: event.traceparent,
       sequence: event.sequence,
       previousSequence: event.sequence === null ? null : numberOf(row.previous_sequence),
       attempts: row.attempt,

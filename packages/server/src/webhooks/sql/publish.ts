@@ -2,7 +2,7 @@ import type { Executor } from '../../db/database.ts'
 import type { AuditEntry } from '../../domain/audit.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import { insertAudits } from '../../store/audit.ts'
-import { type StoredEvent, UnknownOrganization } from '../../store/delivery/events.ts'
+import { type PublishedEvent, UnknownOrganization } from '../../store/delivery/events.ts'
 
 /*
  * Everything that publishes locks the organization's counter until it commits. So sequence numbers have no gaps and become visible
@@ -10,12 +10,16 @@ import { type StoredEvent, UnknownOrganization } from '../../store/delivery/even
  * events, one delivery per subscribed webhook, and the wake, without a round trip between them.
  */
 
+/** Empty unless traces are exported. */
+const tracesOf = (events: readonly PublishedEvent[]): (string | null)[] =>
+  events.some(({ traceparent }) => traceparent) ? events.map(({ traceparent = null }) => traceparent) : []
+
 /** Publishes in the caller's transaction. Waits for the organization's other publishers. */
-export const publishEvents = async (tx: Executor, orgId: OrgId, events: readonly StoredEvent[]): Promise<void> => {
+export const publishEvents = async (tx: Executor, orgId: OrgId, events: readonly PublishedEvent[]): Promise<void> => {
   const [row] = await tx<{ taken: string[] | null }[]>`
     select keyhook.publish(
       ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
-      ${events.map((event) => event.body)}::text[], '{}'
+      ${events.map((event) => event.body)}::text[], '{}', ${tracesOf(events)}::text[]
     ) as taken`
   if (row!.taken === null) throw new UnknownOrganization(orgId)
 }
@@ -23,7 +27,7 @@ export const publishEvents = async (tx: Executor, orgId: OrgId, events: readonly
 /** `named`: those of the events' ids that the caller chose. `entries` are written to the audit log with the events. */
 export type IntakeBatch = {
   orgId: OrgId
-  events: readonly StoredEvent[]
+  events: readonly PublishedEvent[]
   named: readonly string[]
   entries: readonly AuditEntry[]
 }
@@ -41,7 +45,7 @@ export const publishBatch = async (db: Executor, batch: IntakeBatch): Promise<st
     with published as materialized (
       select keyhook.publish(
         ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
-        ${events.map((event) => event.body)}::text[], ${named}::text[]
+        ${events.map((event) => event.body)}::text[], ${named}::text[], ${tracesOf(events)}::text[]
       ) as taken
       from (select set_config('lock_timeout', '20ms', true) offset 0) as limited
     ), audited as (
@@ -75,7 +79,7 @@ export const publishSampleEvent = async (
   tx: Executor,
   orgId: OrgId,
   webhookId: WebhookId,
-  { id, type, body }: StoredEvent,
+  { id, type, body, traceparent = null }: PublishedEvent,
 ): Promise<void> => {
   const [counter] = await tx<{ seq: string }[]>`
     insert into keyhook.event_counters as c (org_id, last_seq) values (${orgId}, 1)
@@ -84,7 +88,8 @@ export const publishSampleEvent = async (
   const { seq } = counter!
   await tx`
     with event as (
-      insert into keyhook.events (org_id, seq, id, type, body, sample) values (${orgId}, ${seq}, ${id}, ${type}, ${body}, true)
+      insert into keyhook.events (org_id, seq, id, type, body, sample, traceparent)
+      values (${orgId}, ${seq}, ${id}, ${type}, ${body}, true, ${traceparent})
     ), wake as (
       insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${seq}, ${seq})
     )

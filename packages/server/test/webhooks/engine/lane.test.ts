@@ -23,6 +23,7 @@ const delivery = (eventSeq: number, attempts = 0, bytes = 2): DueDelivery => ({
   eventType: 'database.created',
   body: Buffer.alloc(bytes),
   publishedAtMs: 0,
+  traceparent: null,
   sequence: eventSeq,
   previousSequence: null,
   attempts,
