@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 
-export type Child = { url: string; stop(): Promise<void> }
+export type Child = { url: string; pid: number; stop(): Promise<void> }
 
 /** A server in a process of its own, which sends its URL once it listens. */
 export async function startChild(script: URL, settings: object): Promise<Child> {
@@ -17,6 +17,7 @@ export async function startChild(script: URL, settings: object): Promise<Child> 
   ])) as [string]
   return {
     url,
+    pid: child.pid!,
     async stop() {
       const gone = once(child, 'exit')
       child.kill('SIGTERM')

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { OrgId } from '../src/kernel/ids.ts'
 import { createHints } from '../src/webhooks/hints.ts'
+import { postgresCpuUs } from './cpu.ts'
 import type { Peer } from './deliver-peer.ts'
 import { type Published, type Publishing, publishAtPace } from './deliver-publishing.ts'
 import type { Pace } from './deliver-sender.ts'
 import { addOrganization, clearBacklog, type World } from './deliver-world.ts'
 import { median } from './median.ts'
 import { now } from './now.ts'
-import { postgresCpuUs } from './postgres-cpu.ts'
 
 const quantile = (sorted: readonly number[], q: number) =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? 0

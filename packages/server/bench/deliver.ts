@@ -8,12 +8,12 @@ import { connect } from '../src/db/database.ts'
 import { openEmbedded } from '../src/embedded/index.ts'
 import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { migrate, readMigrations } from '../src/store/migrate.ts'
+import { postgresCpuUs } from './cpu.ts'
 import { measureIsolation, measureLatency } from './deliver-latency.ts'
 import { type Peer, startPeer } from './deliver-peer.ts'
 import type { Side } from './deliver-sender.ts'
 import { addOrganization, clearBacklog, fillAttempts, fillBacklog, firstPageMs, type World } from './deliver-world.ts'
 import { median } from './median.ts'
-import { postgresCpuUs } from './postgres-cpu.ts'
 
 const turns = Number(process.env.BENCH_TURNS ?? 5)
 const seconds = Number(process.env.BENCH_SECONDS ?? 4)

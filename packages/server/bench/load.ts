@@ -30,7 +30,7 @@ function wrk({ connections, seconds }: { connections: number; seconds: number })
     client: `wrk, 1 thread, ${connections} connections, ${seconds} s a turn`,
     async requestsPerSecond(url, requests) {
       const script = join(folder, 'requests.lua')
-      const given = requests.map(({ token, body }) => `{"${token}", ${body === undefined ? 'nil' : `[[${body}]]`}}`)
+      const given = requests.map(({ token, body }) => `{"${token}", ${body === undefined ? 'nil' : `[=[${body}]=]`}}`)
       // Requests are formatted before the clock starts: wrk's own work must be the same for both sides.
       writeFileSync(
         script,

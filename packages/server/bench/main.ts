@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isPostgresOn, readLockFile } from '../src/embedded/lock-file.ts'
 
 /*
- * npm run bench -- auth | introspect | report | deliver
+ * npm run bench -- auth | introspect | report | deliver | capacity
  * Every figure stands beside its limit, measured in the same run, in turns; medians are printed.
  */
 const benches: Record<string, () => Promise<void>> = {
@@ -13,6 +13,7 @@ const benches: Record<string, () => Promise<void>> = {
   introspect: async () => (await import('./introspect.ts')).benchIntrospect(),
   report: async () => (await import('./report.ts')).benchReport(),
   deliver: async () => (await import('./deliver.ts')).benchDeliver(),
+  capacity: async () => (await import('./capacity.ts')).benchCapacity(),
 }
 
 const bench = benches[process.argv[2] ?? '']

@@ -62,7 +62,7 @@ export async function benchReport(): Promise<void> {
   }
 }
 
-const eventOf = (organizationId: string): string =>
+export const eventOf = (organizationId: string): string =>
   JSON.stringify({
     organization_id: organizationId,
     type: 'database.created',
