@@ -37,9 +37,12 @@ export function alertRules(): AlertRule[] {
     }))
 }
 
+/** `sum by (job) (x)` as `sum (x)`. */
+export const withoutGrouping = (query: string): string => query.replace(/\b(by|ignoring|on|without) \([^)]*\)/g, '')
+
 /** Names of metrics in a query: words with an underscore outside of braces, strings and ranges, that are no functions or labels. */
 export function metricsIn(query: string): string[] {
-  const bare = query.replace(/\{[^}]*\}/g, '').replace(/\b(by|ignoring|on|without) \([^)]*\)/g, '')
+  const bare = withoutGrouping(query.replace(/\{[^}]*\}/g, ''))
   const words = [...bare.matchAll(/\b([a-z][a-z0-9_]*)\b(?!\s*\()/g)].map(([, word]) => word!)
   return words.filter((word) => word === 'up' || word.includes('_'))
 }

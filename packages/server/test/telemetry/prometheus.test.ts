@@ -85,7 +85,8 @@ test.skipIf(!hasPrometheus)(`every query of the dashboard has data, and shows wh
   const fast = await receiverFor()
   for (const { url } of [hung, fast]) {
     const body = { url, event_types: ['database.created', 'invoice.paid'] }
-    expect((await call(`${server.url}/api/v1/organizations/${orgId}/webhooks`, { token, body })).status).toBe(201)
+    const added = await call(`${server.url}/api/v1/organizations/${orgId}/webhooks`, { token, body })
+    expect(added.status, server.output().stderr).toBe(201)
   }
   const platform = `${server.url}/platform/v1/organizations/${orgId}`
   expect((await call(`${platform}/databases`, { token, body: { name: 'first' } })).status).toBe(202)
