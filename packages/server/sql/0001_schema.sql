@@ -552,6 +552,7 @@ create table keyhook.backups (
   bytes_done   bigint not null default 0,
   bytes_total  bigint,
   size_bytes   bigint,
+  -- Null if it is not an archive of Keyhook's own, but a backup that an orchestrator keeps.
   sha256       text,
   -- The master key that the archive is encrypted under; null if it is not encrypted.
   key_id       text collate "C",
@@ -565,7 +566,7 @@ create table keyhook.backups (
   finished_at  timestamptz,
   primary key (org_id, id),
   foreign key (org_id, database_id) references keyhook.databases,
-  check (status <> 'completed' or (size_bytes is not null and sha256 is not null))
+  check (status <> 'completed' or size_bytes is not null)
 );
 -- A base does not get in the way of a backup that somebody asks for: they are taken one after the other.
 create unique index backups_one_at_a_time on keyhook.backups (org_id, database_id, (origin = 'base'))

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import { type Api, composeApi } from '../compose/api.ts'
 import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
-import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
+import { composeInstances, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
 import { composeProbes, type ReadStorage } from '../compose/probes.ts'
 import type { Config } from '../config.ts'
 import type { Database } from '../db/database.ts'
@@ -52,15 +52,15 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   // Closed in reverse order: each part after those that need it.
   await using parts = new AsyncDisposableStack()
   if (isTraced(config)) parts.defer(await startTracing({ version: version(), log }))
-  const driver = composeDatabaseDriver(config, log)
-  parts.defer(() => driver.close())
+  const instances = composeInstances(config, log)
+  parts.defer(() => instances.close())
   const worksOnJobs = options.role === 'all' || options.role === 'jobs'
   const opening = () =>
     openInstallation(config, {
       purpose: 'serve',
       note: output.note,
       // While our own PostgreSQL is prepared, so that the first database does not have to wait for its template.
-      onHeld: () => worksOnJobs && void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
+      onHeld: () => worksOnJobs && void instances.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
       onSomeMissing: (keyIds) => log.warn({ keyIds }, 'webhooks.secrets_cannot_be_opened'),
       onArchiveKeysMissing: (keyIds) => log.error({ keyIds }, 'archives.keys_missing'),
       onDatabaseExit: (why) => stopped.now(why),
@@ -80,7 +80,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   let storage: ReadStorage | undefined
   const queue = composeJobQueue(installation, { log, worksOnJobs })
   if (worksOnJobs) {
-    const node = await composePlatformNode(installation, { log, queue, driver, hints, metrics })
+    const node = await composePlatformNode(installation, { log, queue, instances, hints, metrics })
     parts.defer(() => node.close())
     storage = node.storage
     metrics.watchStorage(node.storage)

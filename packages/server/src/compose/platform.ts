@@ -1,13 +1,14 @@
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
 import { createWalArchive } from '../platform/archive/wal-archive.ts'
-import type { CertificateSource, DatabaseDriver } from '../platform/driver.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import type { LimitReport } from '../platform/limits/limiter.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
+import { createLocalInstances } from '../platform/local/instances.ts'
 import { type Isolation, isolationOf } from '../platform/local/isolation.ts'
 import { createLocalDriver } from '../platform/local/local-driver.ts'
-import { type PlatformNode, startPlatformNode } from '../platform/node.ts'
+import type { CertificateSource, LocalInstances } from '../platform/local-instances.ts'
+import { type PlatformNode, type PlatformNodeOptions, startPlatformNode } from '../platform/node.ts'
 import { openAuthority } from '../platform/tls/authority.ts'
 import { certificateFromFiles, issuedCertificate } from '../platform/tls/node-certificate.ts'
 import type { Installation } from '../startup/open.ts'
@@ -34,12 +35,12 @@ const isWildcard = (address: string): boolean => /^(0\.0\.0\.0|[0:]+)$/.test(add
 const publicHostOf = (config: Config): string => config.databasesPublicHost ?? config.databasesHost
 
 /** `limits`: what limits the databases, once that is known. */
-type ComposedDriver = DatabaseDriver & { limits?: Promise<LimitReport> }
+type ComposedInstances = LocalInstances & { limits?: Promise<LimitReport> }
 
-/** Who makes databases real. Touches nothing before it is asked to. */
-export function composeDatabaseDriver(config: Config, log: Logger): ComposedDriver {
+/** The PostgreSQL servers of this machine. Touches nothing before it is asked to. */
+export function composeInstances(config: Config, log: Logger): ComposedInstances {
   const limits = Promise.withResolvers<LimitReport>()
-  const driver = createLocalDriver({
+  const instances = createLocalInstances({
     home: async () => openHome((await nodeOf(config.dataDir)).dataDir, config.databasesUids, config.postgresBin),
     host: config.databasesHost,
     publicHost: publicHostOf(config),
@@ -56,7 +57,7 @@ export function composeDatabaseDriver(config: Config, log: Logger): ComposedDriv
     onCertificateProblem: (err) => log.error({ err }, 'databases.certificate_not_renewed'),
     onEvent: (databaseId, { kind, ...about }) => log.warn({ databaseId, ...about }, `instance.${kind}`),
   })
-  return Object.assign(driver, { limits: limits.promise })
+  return Object.assign(instances, { limits: limits.promise })
 }
 
 /** Null: databases have no TLS. */
@@ -86,33 +87,22 @@ function reportIsolation(isolation: Isolation, log: Logger): void {
   log.warn({ ...isolation, risk, see: 'docs/isolation.md' }, 'databases.share_a_user')
 }
 
+type PlatformParts = { log: Logger; queue: JobQueue; instances: ComposedInstances; hints: Hints; metrics?: Metrics }
+
 /** The databases of this machine, and the jobs about them. It closes its queue. */
-export async function composePlatformNode(
-  { config, db, masterKeys }: Installation,
-  {
-    log,
-    queue,
-    driver,
-    hints,
-    metrics,
-  }: { log: Logger; queue: JobQueue; driver: ComposedDriver; hints: Hints; metrics?: Metrics },
-): Promise<PlatformNode> {
+export async function composePlatformNode(installation: Installation, parts: PlatformParts): Promise<PlatformNode> {
+  const { config, db } = installation
+  const { log, queue, hints, metrics } = parts
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
-  reportIsolation(await isolationOf(dataDir, config.databasesUids), log)
-  void driver.limits?.then((report) => log[report.problem === null ? 'info' : 'warn'](report, 'databases.limits'))
-  const archives = await composeArchives(config, { dataDir, masterKeys, log })
   const restoresToTime = config.pointInTimeRestore === 'on'
   return startPlatformNode({
     db,
     transact: createTransact(db, hints.give),
     dataDir,
-    node,
     lockName,
-    publicHost: publicHostOf(config),
-    driver,
-    certificates: composeCertificates({ config, db, masterKeys }),
-    archives: archives.backups,
-    wal: createWalArchive(archives),
+    node,
+    isShared: false,
+    ...(await composeLocal(installation, dataDir, parts)),
     walEverySeconds: restoresToTime ? config.walEverySeconds : null,
     walBytesPerBaseMax: config.walBytesPerBaseMax,
     archivesAreLocal: config.s3Bucket === null,
@@ -122,12 +112,30 @@ export async function composePlatformNode(
     databasesPerNodeMax: config.databasesPerNodeMax,
     patienceSeconds: config.nodePatienceSeconds,
     backupSchedule: { everyHours: config.backupEveryHours, keep: config.backupsKept },
-    storage: {
-      limitBytes: config.databaseStorageMax,
-      floorBytes: config.diskFreeMin,
-      reserveBytes: config.diskReserve,
-    },
     prices: { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor },
     log,
   })
+}
+
+async function composeLocal(
+  { config, db, masterKeys }: Installation,
+  dataDir: string,
+  { log, instances }: PlatformParts,
+): Promise<Pick<PlatformNodeOptions, 'driver' | 'local'>> {
+  reportIsolation(await isolationOf(dataDir, config.databasesUids), log)
+  void instances.limits?.then((report) => log[report.problem === null ? 'info' : 'warn'](report, 'databases.limits'))
+  const archives = await composeArchives(config, { dataDir, masterKeys, log })
+  const wal = createWalArchive(archives)
+  return {
+    driver: createLocalDriver({ instances, archives: archives.backups, wal, db }),
+    local: {
+      instances,
+      certificates: composeCertificates({ config, db, masterKeys }),
+      storage: {
+        limitBytes: config.databaseStorageMax,
+        floorBytes: config.diskFreeMin,
+        reserveBytes: config.diskReserve,
+      },
+    },
+  }
 }

@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
 import type { DatabaseId } from '../kernel/ids.ts'
 import { recordActivity } from '../store/platform/activity.ts'
-import type { Activity, DatabaseDriver } from './driver.ts'
+import type { Activity, LocalInstances } from './local-instances.ts'
 
 const everyMs = 10_000
 /** A database that is so busy that it does not answer in this time shows no figures. */
@@ -16,16 +16,16 @@ const readMsMax = 5_000
 export async function watchActivity(deps: {
   db: Database
   node: string
-  driver: DatabaseDriver
+  instances: LocalInstances
   signal: AbortSignal
   log: Logger
 }): Promise<void> {
-  const { db, node, driver, signal, log } = deps
+  const { db, node, instances, signal, log } = deps
 
   async function read(id: DatabaseId): Promise<(Activity & { id: DatabaseId }) | null> {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(readMsMax)])
     try {
-      return { id, ...(await driver.activity(id, { signal: limited })) }
+      return { id, ...(await instances.activity(id, { signal: limited })) }
     } catch (err) {
       // It may have been stopped meanwhile.
       log.debug({ err, databaseId: id }, 'activity.not_read')
@@ -35,9 +35,9 @@ export async function watchActivity(deps: {
 
   async function readAll(): Promise<void> {
     const found: (Activity & { id: DatabaseId })[] = []
-    for (const id of await driver.existing()) {
+    for (const id of await instances.existing()) {
       if (signal.aborted) return
-      const activity = driver.isRunning(id) ? await read(id) : null
+      const activity = instances.isRunning(id) ? await read(id) : null
       if (activity !== null) found.push(activity)
     }
     if (found.length > 0) await recordActivity(db, node, found)

@@ -16,6 +16,8 @@ type Deps = WorkDeps & {
   db: Database
   boss: PgBoss
   node: string
+  /** Queues of its own that other processes work on as well. */
+  shared: readonly string[]
   heartbeat: Pick<Heartbeat, 'steadySeconds'>
   /** How long a job that only one node can do waits for that node. */
   patienceSeconds: number
@@ -36,7 +38,8 @@ async function checkNodes(deps: Deps): Promise<void> {
   const steadySeconds = deps.heartbeat.steadySeconds()
   // After PostgreSQL was unreachable every node looks dead.
   if (steadySeconds < deadAfterSeconds) return
-  const count = await reclaimWithoutHeartbeat(boss, [anyNode, deadLetter(anyNode), invoicing], deadAfterSeconds)
+  const common = [anyNode, deadLetter(anyNode), invoicing, ...deps.shared]
+  const count = await reclaimWithoutHeartbeat(boss, common, deadAfterSeconds)
   if (count > 0) log.info({ count }, 'jobs.reclaimed')
   const queues = new Map<string, DeadQueue>()
   for (const { id, silent_seconds } of await silentNodes(deps.db, deps.node, deadAfterSeconds)) {

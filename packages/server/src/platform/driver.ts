@@ -1,82 +1,63 @@
-import type { DatabaseId } from '../kernel/ids.ts'
+import type { BackupId, DatabaseId, OrgId } from '../kernel/ids.ts'
 
-/** Where clients connect to an instance. */
-export type Activity = { sizeBytes: number; connections: number; connectionsMax: number }
-
+/** Where clients connect to a database. */
 export type Address = { host: string; port: number }
-
-/** The certificate and key, in PEM, that databases show to clients now. Another one after a renewal. */
-export type CertificateSource = () => Promise<{ certificate: string; key: string }>
 
 export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => void
 
+export type BackupOf = { databaseId: DatabaseId; backupId: BackupId }
+
 /**
- * Runs the customers' databases: on this machine, or through an orchestrator.
+ * Runs the customers' databases and keeps their backups: on this machine (`local/`), or through an orchestrator.
  *
  * Every call may be repeated and ends in the same state; a call that a crash interrupted is completed by the next one. When
- * the `AbortSignal` fires the call ends at once, and what it created is cleaned up by `remove`.
- * Calls for one database never overlap; calls for different ones may.
+ * the `AbortSignal` fires the call ends at once, and what it created is cleaned up by `remove` or `removeBackup`.
+ * In one process, calls for one database never overlap, except `archiveWal`; calls for different ones may.
  */
 export type DatabaseDriver = {
-  /** Prepares what the first database would have to wait for. Optional. */
-  prepare(): Promise<void>
-  /** From now on, databases that start accept TLS, with this certificate. */
-  useCertificates(source: CertificateSource): void
-  /** Creates an empty instance, and returns when it accepts connections with the password of the verifier. */
-  provision(id: DatabaseId, options: { passwordVerifier: string; signal: AbortSignal }): Promise<Address>
+  /** Creates an empty database, and returns when it accepts connections with the password of the verifier. */
+  provision(id: DatabaseId, options: NewDatabase): Promise<Address>
   /**
-   * The same from an archive of `backup`, with everything that was committed when that backup ended. Only the new password
-   * works, from the first connection on. Throws `DamagedArchive` if the archive does not match its checksums.
+   * The same from a backup, with everything that was committed when that backup ended; with `to`, everything that was committed by
+   * then. Only the new password works. Throws a permanent `StepFailure` if the backup is damaged or gone.
    */
   restore(
     id: DatabaseId,
-    options: {
-      archive: AsyncIterable<Uint8Array>
-      /** Replayed after the archive, up to the last commit that is not later than `to`. */
-      wal?: { files: readonly WalFile[]; to: Date }
-      passwordVerifier: string
+    options: NewDatabase & {
+      from: BackupOf & { sha256: string | null }
+      to: Date | null
       onProgress: (bytesDone: number) => void
-      signal: AbortSignal
     },
   ): Promise<Address>
-  /** The instance as a stream of archive bytes, while clients go on writing. */
-  backup(id: DatabaseId, options: { onProgress: Progress; signal: AbortSignal }): AsyncIterable<Uint8Array>
-  /** Stores the log of the instance, so that `restore` can replay it. May run beside `backup`. */
-  archiveWal(id: DatabaseId, options: ArchiveWalOptions): Promise<ArchivedWal>
-  /** Stops the instance and removes its files, if there are any. */
+  /** Removes the database and everything that belongs to it, except its backups and log. */
   remove(id: DatabaseId): Promise<void>
-  /** Every instance of which any file exists. */
+  /** Every database of which anything exists. */
   existing(): Promise<DatabaseId[]>
-  /** Starts an instance that was provisioned earlier, and restarts it whenever it ends. */
-  resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
-  /** What a running instance says about itself. */
-  activity(id: DatabaseId, options: { signal: AbortSignal }): Promise<Activity>
-  /** A directory on the disk that has the files of all instances. */
-  disk(): Promise<string>
-  /** Bytes on disk of every instance of which any file exists. */
-  storage(signal: AbortSignal): Promise<Map<DatabaseId, number>>
-  /** Whether it accepts connections at the moment, as far as is known. */
-  isRunning(id: DatabaseId): boolean
-  /** New transactions are read-only unless they ask for more, and open ones end. The reason is shown to sessions; null ends it. */
-  setReadOnly(id: DatabaseId, reason: string | null, options: { signal: AbortSignal }): Promise<void>
-  /** Ends what the instance keeps until its next checkpoint, such as old WAL. */
-  checkpoint(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
-  /** Stops the instance at once. Nothing starts it until `release`, also not `resume`. It may overlap with every other call. */
-  hold(id: DatabaseId): Promise<void>
-  isHeld(id: DatabaseId): boolean
-  /** Starts an instance that was held. */
-  release(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
-  /** Stops all instances; they can be resumed later. */
+  /** After a start of Keyhook: makes a database available that was provisioned earlier. */
+  resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<Address>
+  /** Returns when the backup is stored, while clients go on writing. */
+  backup(of: BackupOf, options: { onProgress: Progress; signal: AbortSignal }): Promise<StoredBackup>
+  removeBackup(of: BackupOf): Promise<void>
+  /** Every backup of which anything is stored, complete or not. */
+  existingBackups(): Promise<BackupId[]>
+  /** Has the log of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store. */
+  archiveWal(id: DatabaseId, options: { after: string | null; signal: AbortSignal }): Promise<ArchivedWal & { bytes: number }>
+  /** Removes the stored log before this position; null: everything. */
+  removeWal(id: DatabaseId, before: string | null): Promise<void>
   close(): Promise<void>
 }
 
-export type WalFile = { name: string; read(): Promise<Buffer> }
+type NewDatabase = { orgId: OrgId; passwordVerifier: string; signal: AbortSignal }
 
-export type ArchiveWalOptions = {
-  /** How far it was archived; null: not at all. */
-  after: string | null
-  store(name: string, content: Buffer): Promise<void>
-  signal: AbortSignal
+type StoredBackup = {
+  bytes: number
+  /** Null if whoever keeps the backup checks it by means of its own. */
+  sha256: string | null
+  /** The master key that it is encrypted under, or null. */
+  keyId: string | null
+  /** The size of the database's files. */
+  contentBytes: number
+  wal: { start_lsn: string; stop_lsn: string; stopped_at: string | null }
 }
 
 /** `until` is the position up to which everything is stored; whatever was committed before `at` is in it. */

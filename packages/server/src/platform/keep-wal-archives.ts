@@ -14,7 +14,6 @@ import {
   recordArchivedWal,
   resetStoredBytes,
 } from '../store/platform/wal-archives.ts'
-import type { WalArchive } from './archive/wal-archive.ts'
 import { beginBackup } from './backups.ts'
 import type { DatabaseDriver } from './driver.ts'
 import type { JobQueue } from './jobs/queue.ts'
@@ -23,7 +22,6 @@ import { traceStep } from './steps/trace-step.ts'
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  wal: WalArchive
   queue: JobQueue
   node: string
   /** How often the log of each database is stored, and so about how much of it can be lost with the disk. */
@@ -94,16 +92,11 @@ export async function keepWalArchives(deps: Deps): Promise<void> {
 
 async function archive(deps: Deps, { org_id: orgId, id, until_lsn: after }: ArchivedDatabase): Promise<void> {
   const signal = AbortSignal.any([deps.signal, deps.room(), AbortSignal.timeout(attemptMsMax)])
-  let bytes = 0
-  const store = async (name: string, content: Buffer) => {
-    bytes += await deps.wal.write(id, name, content, { signal })
-    traceStep('wal.stored', id)
-  }
-  const archived = await deps.driver.archiveWal(id, { after, store, signal })
+  const archived = await deps.driver.archiveWal(id, { after, signal })
   if (archived.until !== after) traceStep('wal.recording', id)
   // A gap: times before it cannot be restored any more, and a new backup is needed.
   if (archived.from !== null && after !== null) deps.log.error({ databaseId: id, ...archived }, 'wal.gap')
-  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...archived, bytes }))
+  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, archived))
   deps.onArchived(id, archived.at)
   if (!(await needsBase(deps.db, orgId, id, { hours: baseEveryHours, bytesMax: deps.bytesPerBaseMax }))) return
   try {
@@ -117,15 +110,15 @@ async function archive(deps: Deps, { org_id: orgId, id, until_lsn: after }: Arch
 
 /** The row is changed first: a restore never counts on WAL that is being removed. */
 async function prune(deps: Deps, databases: readonly ArchivedDatabase[]): Promise<void> {
-  const { db, wal, log } = deps
+  const { db, driver, log } = deps
   for (const { org_id: orgId, id } of databases) {
     const from = await db.begin((tx) => pruneWalArchive(tx, orgId, id))
     if (from === null) continue
-    await wal.removeBefore(id, from).catch((err) => log.warn({ err, databaseId: id }, 'wal.not_removed'))
+    await driver.removeWal(id, from).catch((err) => log.warn({ err, databaseId: id }, 'wal.not_removed'))
   }
   for (const { org_id: orgId, id } of await archivesOfDeleted(db, deps.node)) {
-    await wal
-      .removeBefore(id, null)
+    await driver
+      .removeWal(id, null)
       .then(() => deleteWalArchive(db, orgId, id))
       .catch((err) => log.warn({ err, databaseId: id }, 'wal.not_removed'))
   }

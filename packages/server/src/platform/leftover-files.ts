@@ -1,19 +1,20 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
 import type { KeyedQueue } from '../kernel/keyed-queue.ts'
 import { archivedBackups } from '../store/platform/backups.ts'
 import { databaseStatuses, nodeWasUsed } from '../store/platform/databases.ts'
-import type { BackupArchives } from './archive/backup-archives.ts'
 import type { DatabaseDriver } from './driver.ts'
 
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  archives: BackupArchives
   node: string
   databaseWork: KeyedQueue
   log: Logger
 }
+
+const everyMs = 60_000
 
 const isOver = (status: string): boolean => status === 'failed' || status === 'deleted'
 
@@ -21,7 +22,7 @@ const isOver = (status: string): boolean => status === 'failed' || status === 'd
  * Removes files whose row is failed or deleted: a process was killed in between, or this node counted as dead. Files without
  * a row are only reported, because this may be the wrong database for this disk.
  */
-export async function removeLeftoverFiles({ db, driver, archives, node, databaseWork, log }: Deps): Promise<void> {
+export async function removeLeftoverFiles({ db, driver, node, databaseWork, log }: Deps): Promise<void> {
   if (!(await nodeWasUsed(db, node))) return
   const instances = await driver.existing()
   const statuses = await databaseStatuses(db, instances)
@@ -34,8 +35,8 @@ export async function removeLeftoverFiles({ db, driver, archives, node, database
         .catch((err) => log.error({ err, databaseId: id }, 'instance.not_removed'))
     }
   }
-  // Only backups and restores need archives: the databases run without that disk.
-  const archived = await archives.existing().catch((err) => {
+  // Only backups and restores need the store: the databases run without it.
+  const archived = await driver.existingBackups().catch((err) => {
     log.error({ err }, 'archives.cannot_be_read')
     return []
   })
@@ -44,8 +45,21 @@ export async function removeLeftoverFiles({ db, driver, archives, node, database
     const backup = backups.get(id)
     if (backup === undefined) log.warn({ backupId: id }, 'archive.unknown')
     else if (isOver(backup.status)) {
-      const archive = { databaseId: backup.databaseId, backupId: id }
-      await archives.remove(archive).catch((err) => log.error({ err, backupId: id }, 'archive.not_removed'))
+      const of = { databaseId: backup.databaseId, backupId: id }
+      await driver.removeBackup(of).catch((err) => log.error({ err, backupId: id }, 'archive.not_removed'))
     }
+  }
+}
+
+/**
+ * Again and again, where several processes act for the databases: one that was slower than its heartbeat can create what another one
+ * has removed.
+ */
+export async function keepRemovingLeftovers(deps: Deps & { signal: AbortSignal }): Promise<void> {
+  const { signal, log } = deps
+  while (!signal.aborted) {
+    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => {})
+    if (signal.aborted) return
+    await removeLeftoverFiles(deps).catch((err) => log.warn({ err }, 'node.leftover_files_not_removed'))
   }
 }

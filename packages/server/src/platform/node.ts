@@ -11,10 +11,8 @@ import { availableDatabasesOfNode } from '../store/platform/databases.ts'
 import { forgetNodes, type Prices } from '../store/platform/nodes.ts'
 import type { Transact } from '../store/publishing-transaction.ts'
 import { watchActivity } from './activity.ts'
-import type { BackupArchives } from './archive/backup-archives.ts'
-import type { WalArchive } from './archive/wal-archive.ts'
 import { watchDeadNodes } from './dead-nodes.ts'
-import type { CertificateSource, DatabaseDriver } from './driver.ts'
+import type { DatabaseDriver } from './driver.ts'
 import { createHeartbeat, forgottenAfterSeconds } from './heartbeat.ts'
 import { issueInvoicesDue } from './invoices.ts'
 import { ensureQueues, type JobQueue } from './jobs/queue.ts'
@@ -22,14 +20,15 @@ import { anyNode, deadLetter, invoicing, nodeQueue } from './jobs/queue-names.ts
 import { reclaimAll } from './jobs/reclaim.ts'
 import { type JobObserver, polling, workOn, workOnShort } from './jobs/worker.ts'
 import { keepWalArchives } from './keep-wal-archives.ts'
-import { removeLeftoverFiles } from './leftover-files.ts'
+import { keepRemovingLeftovers, removeLeftoverFiles } from './leftover-files.ts'
+import type { CertificateSource, LocalInstances } from './local-instances.ts'
 import { resumeDatabases } from './resume-databases.ts'
 import { createBackingUp } from './steps/backing-up.ts'
 import { createProvisioning } from './steps/provisioning.ts'
 import { createRemoval } from './steps/removal.ts'
 import { createRestoring } from './steps/restoring.ts'
 import { type BackupSchedule, keepBackupSchedule } from './steps/scheduled-backups.ts'
-import { createStorageMonitor, type StorageSettings } from './storage/monitor.ts'
+import { createStorageMonitor, type StorageSettings, withoutStorageMonitor } from './storage/monitor.ts'
 
 const placersMax = 2
 const workersMax = 4
@@ -53,13 +52,11 @@ export type PlatformNodeOptions = {
   /** The id of this node, and the name of the lock that allows one process at a time to act for it. */
   node: string
   lockName: string
-  /** The name under which clients find this node. */
-  publicHost: string
   driver: DatabaseDriver
-  /** Null: databases have no TLS. */
-  certificates: CertificateSource | null
-  archives: BackupArchives
-  wal: WalArchive
+  /** Other processes act for the same node: its databases are on no machine of ours. */
+  isShared: boolean
+  /** What this machine does for databases on its own disk; null if they are elsewhere. */
+  local: LocalDatabases | null
   /** How often WAL is archived; null: not at all. */
   walEverySeconds: number | null
   /** After so much stored WAL a new base is taken. */
@@ -74,13 +71,19 @@ export type PlatformNodeOptions = {
   backupSchedule: BackupSchedule
   prices: Prices
   observeJobs?: JobObserver
-  storage: StorageSettings
   log: Logger
+}
+
+type LocalDatabases = {
+  instances: LocalInstances
+  storage: StorageSettings
+  /** Null: databases have no TLS. */
+  certificates: CertificateSource | null
 }
 
 /** Starts every database of this node, and works on jobs until it is closed. Waits while PostgreSQL is unreachable. */
 export async function startPlatformNode(options: PlatformNodeOptions): Promise<PlatformNode> {
-  const { db, transact, node, publicHost, queue, log, driver, archives, wal, databasesPerNodeMax, prices } = options
+  const { db, transact, node, isShared, queue, log, driver, local, databasesPerNodeMax, prices } = options
   const note = (text: string) => log.info({ node }, text)
   const acquired = await acquireLock({ dataDir: options.dataDir, name: options.lockName, purpose: 'serve', note })
   if (acquired.kind !== 'locked') throw new Error('a server never shares a data directory')
@@ -88,15 +91,15 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   const databaseWork = createKeyedQueue()
   const closing = new AbortController()
   const { signal } = closing
-  const { dataDir, storage: settings } = options
-  const storage = createStorageMonitor({ db, node, driver, databaseWork, dataDir, settings, log })
+  const { dataDir } = options
+  const storage =
+    local === null
+      ? withoutStorageMonitor()
+      : createStorageMonitor({ db, node, databaseWork, dataDir, settings: local.storage, ...local, log })
   const common = {
     db,
     driver,
-    archives,
-    wal,
     node,
-    publicHost,
     databasesPerNodeMax,
     queue,
     databaseWork,
@@ -131,9 +134,10 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   let scheduling: Promise<void> | undefined
   let activity: Promise<void> | undefined
   let archiving: Promise<void> | undefined
+  let cleaning: Promise<void> | undefined
 
   async function start(): Promise<void> {
-    void driver.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
+    void local?.instances.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
     const boss = await whenReachable(queue.boss)
     const ownQueue = nodeQueue(node)
     await whenReachable(() => ensureQueues(boss, ownQueue))
@@ -143,15 +147,15 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     // Every node reads all others each second. Machines come and go with restarts, so once per start is enough.
     const forgotten = await whenReachable(() => forgetNodes(db, forgottenAfterSeconds))
     if (forgotten.length > 0) log.info({ nodes: forgotten }, 'nodes.forgotten')
+    const own = [ownQueue, deadLetter(ownQueue)]
     // Placing a database twice is harmless: its row is locked, and it is placed once.
-    const reclaimed = [ownQueue, deadLetter(ownQueue), anyNode, deadLetter(anyNode)]
+    const reclaimed = [...(isShared ? [] : own), anyNode, deadLetter(anyNode)]
     const count = await whenReachable(() => reclaimAll(boss, reclaimed))
     if (count > 0) log.info({ count }, 'jobs.reclaimed')
-    const { certificates } = options
-    if (certificates !== null) {
+    if (local !== null && local.certificates !== null) {
       // A certificate that cannot be used is reported now, and not by every database.
-      await whenReachable(certificates)
-      driver.useCertificates(certificates)
+      await whenReachable(local.certificates)
+      local.instances.useCertificates(local.certificates)
     }
     const available = await whenReachable(() => availableDatabasesOfNode(db, node))
     resuming = resumeDatabases(common, available)
@@ -164,13 +168,15 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
     scheduling = keepBackupSchedule(common, backupSchedule)
-    activity = watchActivity(common)
+    if (local !== null) activity = watchActivity({ ...common, ...local })
     const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options
     const room = options.archivesAreLocal ? storage.room : () => signal
     const bytesPerBaseMax = options.walBytesPerBaseMax
     if (everySeconds !== null)
       archiving = keepWalArchives({ ...common, everySeconds, bytesPerBaseMax, room, onArchived })
-    watching = watchDeadNodes({ ...work, db, boss, node, heartbeat, patienceSeconds, signal })
+    const shared = isShared ? own : []
+    watching = watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal })
+    if (isShared) cleaning = keepRemovingLeftovers(common)
     await resuming
     log.info({ node }, 'platform.ready')
   }
@@ -192,6 +198,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await scheduling
       await activity
       await archiving
+      await cleaning
       await queue.close()
       await storage.close()
       await driver.close()

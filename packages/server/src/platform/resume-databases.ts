@@ -5,14 +5,12 @@ import type { Database } from '../db/database.ts'
 import type { DatabaseId } from '../kernel/ids.ts'
 import type { KeyedQueue } from '../kernel/keyed-queue.ts'
 import { retryUntilAccepted } from '../kernel/retry.ts'
-import { correctDatabaseHost, databaseStatuses } from '../store/platform/databases.ts'
+import { correctDatabaseAddress, databaseStatuses } from '../store/platform/databases.ts'
 import { type DatabaseDriver, StepFailure } from './driver.ts'
 
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  /** The name under which clients find this node. */
-  publicHost: string
   databaseWork: KeyedQueue
   log: Logger
   signal: AbortSignal
@@ -52,9 +50,9 @@ function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<vo
       signal.throwIfAborted()
       const status = (await databaseStatuses(deps.db, [id])).get(id)
       if (status !== 'available') return
-      await deps.driver.resume(id, { signal })
-      // The setting may have changed since the row was written.
-      await correctDatabaseHost(deps.db, id, deps.publicHost)
+      const address = await deps.driver.resume(id, { signal })
+      // The settings may have changed since the row was written.
+      await correctDatabaseAddress(deps.db, id, address)
     })
   void retryUntilAccepted(
     {

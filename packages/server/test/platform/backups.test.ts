@@ -2,7 +2,7 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { createKeyedQueue } from '../../src/kernel/keyed-queue.ts'
-import { createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
+import { type BackupArchives, createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
 import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
 import { createEncryption } from '../../src/platform/archive/encryption.ts'
 import type { DatabaseDriver } from '../../src/platform/driver.ts'
@@ -121,19 +121,17 @@ const archivesAt = (path: string) =>
 test('archives that cannot be read or removed when a node starts are reported, and the node starts', async () => {
   const { node } = await nodeOf(join(platform.folder, 'data'))
   const { log, lines } = captureLog()
-  const driver = { existing: async () => [] } as unknown as DatabaseDriver
-  const common = { db: platform.db, driver, node, databaseWork: createKeyedQueue(), log }
-  await removeLeftoverFiles({ ...common, archives: archivesAt(import.meta.filename) })
+  const common = { db: platform.db, node, databaseWork: createKeyedQueue(), log }
+  const driverWith = ({ existing, remove }: BackupArchives) =>
+    ({ existing: async () => [], existingBackups: existing, removeBackup: remove }) as unknown as DatabaseDriver
+  await removeLeftoverFiles({ ...common, driver: driverWith(archivesAt(import.meta.filename)) })
   expect(lines().map((line) => line.msg)).toEqual(['archives.cannot_be_read'])
   const backup = await platform.takeBackup(source.id)
   await platform.db`update keyhook.backups set status = 'failed', failure = 'x' where id = ${backup.id}`
   const remove = async () => {
     throw new Error('the disk failed')
   }
-  await removeLeftoverFiles({
-    ...common,
-    archives: { ...archivesAt(platform.archives), remove },
-  })
+  await removeLeftoverFiles({ ...common, driver: driverWith({ ...archivesAt(platform.archives), remove }) })
   expect(lines().at(-1)).toMatchObject({ msg: 'archive.not_removed', backupId: backup.id })
 })
 

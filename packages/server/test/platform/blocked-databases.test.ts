@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
-import type { LocalDriverOptions } from '../../src/platform/local/local-driver.ts'
+import type { LocalInstancesOptions } from '../../src/platform/local/instances.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { clientOf, until } from './support/customer.ts'
 import { consistent, createKillable } from './support/killable.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { scratchFolder, startPlatform } from './support/platform.ts'
 import { inTime } from './support/program.ts'
 import { blockDatabase } from './support/uncancellable-session.ts'
@@ -19,39 +19,39 @@ import { blockDatabase } from './support/uncancellable-session.ts'
 const folder = scratchFolder()
 afterAll(async () => rm(await folder, { recursive: true, force: true }))
 
-/** A database with such a session, and its own driver. */
-async function blockedDatabase(more: Partial<LocalDriverOptions> = {}) {
+/** A database with such a session, and its own instances. */
+async function blockedDatabase(more: Partial<LocalInstancesOptions> = {}) {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
-  const driver = openDriver(dataDir, more)
+  const instances = openInstances(dataDir, more)
   const id = newId('db')
-  onTestFinished(() => driver.remove(id).finally(driver.close))
+  onTestFinished(() => instances.remove(id).finally(instances.close))
   const passwordVerifier = await scramVerifier('secret')
-  const { host, port } = await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  const { host, port } = await instances.provision(id, { passwordVerifier, signal: new AbortController().signal })
   await blockDatabase(clientOf({ connection_string: `postgres://app@${host}:${port}/app`, password: 'secret' }, 2))
-  return { driver, id }
+  return { instances, id }
 }
 
 test('a database whose session cannot be cancelled is removed at once', async () => {
-  const { driver, id } = await blockedDatabase()
-  await inTime(driver.remove(id), 'removed', 20_000)
-  expect(await driver.existing()).toEqual([])
+  const { instances, id } = await blockedDatabase()
+  await inTime(instances.remove(id), 'removed', 20_000)
+  expect(await instances.existing()).toEqual([])
 }, 120_000)
 
-async function readBackup(driver: DatabaseDriver, id: DatabaseId, signal: AbortSignal): Promise<void> {
-  for await (const _part of driver.backup(id, { onProgress() {}, signal }));
+async function readBackup(instances: LocalInstances, id: DatabaseId, signal: AbortSignal): Promise<void> {
+  for await (const _part of instances.backup(id, { onProgress() {}, signal }));
 }
 
 test('a backup that waits for such a session fails with a reason', async () => {
-  const { driver, id } = await blockedDatabase({ backupStatementMsMax: 2_000 })
-  const backup = readBackup(driver, id, new AbortController().signal)
+  const { instances, id } = await blockedDatabase({ backupStatementMsMax: 2_000 })
+  const backup = readBackup(instances, id, new AbortController().signal)
   const failure = { name: 'StepFailure', message: expect.stringContaining('checkpoint'), permanent: true }
   await expect(inTime(backup, 'failed', 20_000)).rejects.toMatchObject(failure)
 }, 60_000)
 
 test('a backup that waits for such a session can be aborted', async () => {
-  const { driver, id } = await blockedDatabase()
+  const { instances, id } = await blockedDatabase()
   const controller = new AbortController()
-  const backup = readBackup(driver, id, controller.signal)
+  const backup = readBackup(instances, id, controller.signal)
   setTimeout(() => controller.abort(new Error('not wanted')), 500)
   await expect(inTime(backup, 'aborted', 20_000)).rejects.toThrow('not wanted')
 }, 60_000)

@@ -1,32 +1,44 @@
 import { expect, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
-import { type Address, DamagedArchive, type DatabaseDriver } from '../../src/platform/driver.ts'
+import { type Address, type BackupOf, type DatabaseDriver, StepFailure } from '../../src/platform/driver.ts'
 import { customerSqlForTest } from '../support/customer-sql.ts'
 
 /**
  * The tests that every driver has to pass. `create` opens a driver without databases; `reopen` opens another one on the same
- * files, as after a restart.
+ * files or resources, as after a restart; `damage` makes a stored backup unreadable.
  */
 export function driverConformance(
   name: string,
-  create: () => Promise<{ driver: DatabaseDriver; reopen: () => Promise<DatabaseDriver> }>,
+  create: () => Promise<{
+    driver: DatabaseDriver
+    reopen: () => Promise<DatabaseDriver>
+    damage: (of: BackupOf) => Promise<void>
+  }>,
 ): void {
   const never = new AbortController().signal
+  const orgId = newId('org')
 
   const client = ({ host, port }: Address, password: string) =>
     customerSqlForTest(`postgres://app@${host}:${port}/app`, password)
+  const newDatabase = async (password: string, signal = never) => ({
+    orgId,
+    passwordVerifier: await scramVerifier(password),
+    signal,
+  })
   const provision = async (driver: DatabaseDriver, id: DatabaseId, password: string) =>
-    driver.provision(id, { passwordVerifier: await scramVerifier(password), signal: never })
-
-  async function archiveOf(driver: DatabaseDriver, id: DatabaseId): Promise<Buffer> {
-    const chunks: Uint8Array[] = []
-    for await (const chunk of driver.backup(id, { onProgress() {}, signal: never })) chunks.push(chunk)
-    return Buffer.concat(chunks)
+    driver.provision(id, await newDatabase(password))
+  const backUp = async (driver: DatabaseDriver, databaseId: DatabaseId) => {
+    const of = { databaseId, backupId: newId('bak') }
+    const stored = await driver.backup(of, { onProgress() {}, signal: never })
+    return { ...of, ...stored }
   }
-  async function* stream(archive: Buffer): AsyncGenerator<Uint8Array> {
-    yield archive
-  }
+  const restoring = async (from: BackupOf & { sha256: string | null }, password: string) => ({
+    ...(await newDatabase(password)),
+    from,
+    to: null,
+    onProgress() {},
+  })
 
   test(`${name}: a provisioned database accepts only its password, and provisioning can be repeated`, async () => {
     const { driver } = await create()
@@ -58,7 +70,7 @@ export function driverConformance(
     await client(address, 'secret')`create table kept as select 7 as n`
     await driver.close()
     const next = await reopen()
-    await next.resume(id, { signal: never })
+    expect(await next.resume(id, { signal: never })).toEqual(address)
     expect(await client(address, 'secret')`select n from kept`).toEqual([{ n: 7 }])
   })
 
@@ -67,46 +79,61 @@ export function driverConformance(
     const source = newId('db')
     const from = await provision(driver, source, 'old')
     await client(from, 'old')`create table kept as select generate_series(1, 10) as n`
-    const archive = await archiveOf(driver, source)
+    const backup = await backUp(driver, source)
+    expect(backup.bytes).toBeGreaterThan(0)
+    expect(await driver.existingBackups()).toEqual([backup.backupId])
     await client(from, 'old')`insert into kept values (11)`
     const copy = newId('db')
-    const restoring = { passwordVerifier: await scramVerifier('new'), onProgress() {}, signal: never }
-    const to = await driver.restore(copy, { ...restoring, archive: stream(archive) })
+    const to = await driver.restore(copy, await restoring(backup, 'new'))
     expect(await client(to, 'new')`select count(*)::int as n from kept`).toEqual([{ n: 10 }])
     await expect(client(to, 'old')`select 1`).rejects.toThrow('password')
     expect(await client(from, 'old')`select count(*)::int as n from kept`).toEqual([{ n: 11 }])
     // Restoring can be repeated.
-    expect(await driver.restore(copy, { ...restoring, archive: stream(archive) })).toEqual(to)
+    expect(await driver.restore(copy, await restoring(backup, 'new'))).toEqual(to)
     await client(to, 'new')`insert into kept values (12)`
   })
 
-  test(`${name}: a damaged archive is rejected, and its files can be removed`, async () => {
+  test(`${name}: a backup outlives its database, and a removed one cannot be restored`, async () => {
     const { driver } = await create()
     const source = newId('db')
+    const from = await provision(driver, source, 'old')
+    await client(from, 'old')`create table kept as select 7 as n`
+    const backup = await backUp(driver, source)
+    await driver.remove(source)
+    const to = await driver.restore(newId('db'), await restoring(backup, 'new'))
+    expect(await client(to, 'new')`select n from kept`).toEqual([{ n: 7 }])
+    await driver.removeBackup(backup)
+    await driver.removeBackup(backup)
+    expect(await driver.existingBackups()).toEqual([])
+    const late = newId('db')
+    await expect(driver.restore(late, await restoring(backup, 'new'))).rejects.toMatchObject({ permanent: true })
+    await driver.remove(late)
+  })
+
+  test(`${name}: a damaged backup is rejected, and what the restore created can be removed`, async () => {
+    const { driver, damage } = await create()
+    const source = newId('db')
     await provision(driver, source, 'old')
-    const archive = await archiveOf(driver, source)
-    archive[archive.length >> 1]! ^= 0xff
+    const backup = await backUp(driver, source)
+    await damage(backup)
     const id = newId('db')
-    const restoring = { passwordVerifier: await scramVerifier('new'), onProgress() {}, signal: never }
-    await expect(driver.restore(id, { ...restoring, archive: stream(archive) })).rejects.toBeInstanceOf(DamagedArchive)
+    await expect(driver.restore(id, await restoring(backup, 'new'))).rejects.toBeInstanceOf(StepFailure)
     await driver.remove(id)
     expect(await driver.existing()).toEqual([source])
   })
 
   test(`${name}: a backup can be aborted, and the database goes on`, async () => {
     const { driver } = await create()
-    const id = newId('db')
-    const address = await provision(driver, id, 'secret')
+    const databaseId = newId('db')
+    const address = await provision(driver, databaseId, 'secret')
     const controller = new AbortController()
-    const read = async () => {
-      for await (const _chunk of driver.backup(id, {
-        onProgress: () => controller.abort(),
-        signal: controller.signal,
-      }));
-    }
-    await expect(read()).rejects.toThrow(/abort/i)
+    const of = { databaseId, backupId: newId('bak') }
+    const aborted = driver.backup(of, { onProgress: () => controller.abort(), signal: controller.signal })
+    await expect(aborted).rejects.toThrow(/abort/i)
+    await driver.removeBackup(of)
+    expect(await driver.existingBackups()).toEqual([])
     expect(await client(address, 'secret')`select 1 as up`).toEqual([{ up: 1 }])
     // The aborted backup does not block the next one.
-    expect((await archiveOf(driver, id)).length).toBeGreaterThan(0)
+    expect((await backUp(driver, databaseId)).bytes).toBeGreaterThan(0)
   })
 }

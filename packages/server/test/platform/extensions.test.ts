@@ -3,21 +3,21 @@ import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { newId } from '../../src/kernel/ids.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { offeredExtensions } from '../../src/platform/local/extensions.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { extensionUses } from './support/extension-uses.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
 let folder: string
-let driver: DatabaseDriver
+let instances: LocalInstances
 let sql: Client
 beforeAll(async () => {
   folder = await scratchFolder()
-  driver = openDriver((await nodeOf(folder)).dataDir)
+  instances = openInstances((await nodeOf(folder)).dataDir)
   const { signal } = new AbortController()
-  const { host, port } = await driver.provision(newId('db'), {
+  const { host, port } = await instances.provision(newId('db'), {
     passwordVerifier: await scramVerifier('secret'),
     signal,
   })
@@ -26,8 +26,8 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await sql.end()
-  for (const id of await driver.existing()) await driver.remove(id)
-  await driver.close()
+  for (const id of await instances.existing()) await instances.remove(id)
+  await instances.close()
   await rm(folder, { recursive: true, force: true })
 })
 

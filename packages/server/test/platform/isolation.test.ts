@@ -12,12 +12,12 @@ import { firstClosedDirectory } from '../../src/embedded/permissions.ts'
 import { covers, processesOf } from '../../src/embedded/uids.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { readArchive } from '../../src/platform/archive/read-archive.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { isolationOf } from '../../src/platform/local/isolation.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { makeMasterKey, masterKeyPath } from '../../src/startup/master-key-file.ts'
 import { asRoot } from '../embedded/support/scratch.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
 const { signal } = new AbortController()
@@ -28,7 +28,7 @@ const canAttack = asRoot && (await firstClosedDirectory(dirname(process.execPath
 
 let folder: string
 let dataDir: string
-let driver: DatabaseDriver
+let instances: LocalInstances
 let own: Embedded
 const [attacker, victim] = [newId('db'), newId('db')]
 
@@ -56,13 +56,13 @@ beforeAll(async () => {
   dataDir = (await nodeOf(join(folder, 'data'))).dataDir
   await makeMasterKey(dataDir)
   own = await openEmbedded({ dataDir, purpose: 'serve', settings: { fsync: 'off' } })
-  driver = openDriver(dataDir)
-  for (const id of [attacker, victim]) await driver.provision(id, { passwordVerifier, signal })
+  instances = openInstances(dataDir)
+  for (const id of [attacker, victim]) await instances.provision(id, { passwordVerifier, signal })
 }, 120_000)
 
 afterAll(async () => {
   if (!canAttack) return
-  await driver.close()
+  await instances.close()
   await own.stop()
   await rm(folder, { recursive: true, force: true })
 })
@@ -176,7 +176,7 @@ asAttacker(`a link to the master key is neither backed up nor followed ${suffix}
   /** The contents of every file of a backup. */
   const backUp = async (): Promise<Buffer> => {
     const contents: Buffer[] = []
-    await readArchive(driver.backup(attacker, { onProgress() {}, signal }), {
+    await readArchive(instances.backup(attacker, { onProgress() {}, signal }), {
       async directory() {},
       async file(_path, body) {
         contents.push(Buffer.concat(await Array.fromAsync(body)))
@@ -211,9 +211,9 @@ asAttacker(
   `an account keeps its uid over a restart, and a removed one leaves no process and no uid ${suffix}`,
   async () => {
     const id = newId('db')
-    await driver.provision(id, { passwordVerifier, signal })
+    await instances.provision(id, { passwordVerifier, signal })
     const account = await accountOf(id)
-    const another = openDriver(dataDir)
+    const another = openInstances(dataDir)
     onTestFinished(() => another.close())
     const left = spawn('sleep', ['600'], { ...account, cwd: '/', stdio: 'ignore', detached: true })
     const ended = once(left, 'exit')
@@ -222,18 +222,18 @@ asAttacker(
     await mkdir(join(folder, 'kept'))
     await writeFile(join(folder, 'kept/file'), 'kept')
     await symlink(join(folder, 'kept'), at(id, 'cluster/out'))
-    await driver.remove(id)
+    await instances.remove(id)
     await ended
     expect(await processesOf(account.uid)).toEqual([])
     expect(await readFile(join(folder, 'kept/file'), 'utf8')).toBe('kept')
-    await driver.provision(id, { passwordVerifier, signal })
+    await instances.provision(id, { passwordVerifier, signal })
     expect((await accountOf(id)).uid).not.toBe(account.uid)
     const { uid } = await accountOf(id)
-    await driver.close()
-    driver = openDriver(dataDir)
-    for (const again of [id, attacker, victim]) await driver.resume(again, { signal })
+    await instances.close()
+    instances = openInstances(dataDir)
+    for (const again of [id, attacker, victim]) await instances.resume(again, { signal })
     expect((await accountOf(id)).uid).toBe(uid)
-    await driver.remove(id)
+    await instances.remove(id)
   },
 )
 

@@ -1,44 +1,69 @@
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { access, readdir, rename, rm } from 'node:fs/promises'
+import { access, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { newId } from '../../src/kernel/ids.ts'
+import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createBackupArchives } from '../../src/platform/archive/backup-archives.ts'
+import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
+import { createEncryption } from '../../src/platform/archive/encryption.ts'
+import { createWalArchive } from '../../src/platform/archive/wal-archive.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
+import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
+import { createInstallation } from '../support/installation.ts'
 import { driverConformance } from './driver-conformance.ts'
 import { until } from './support/customer.ts'
-import { openDriver } from './support/local-driver.ts'
-import { scratchFolder } from './support/platform.ts'
+import { openInstances } from './support/local-instances.ts'
+import { archivePath, scratchFolder } from './support/platform.ts'
 
 // One folder for all tests: they share its template, and each removes its own databases.
 const folder = scratchFolder()
 afterAll(async () => rm(await folder, { recursive: true, force: true }))
 
+const encryption = createEncryption(createMasterKeys([randomBytes(32)]))
+
 driverConformance('the local driver', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
+  const { db, close } = await createInstallation()
+  onTestFinished(close)
+  const path = join(await folder, `archives-${randomBytes(4).toString('hex')}`)
+  const store = createDirectoryStore(path)
+  const archives = createBackupArchives({ store, encryption, encrypts: true })
+  const wal = createWalArchive({ store, encryption, encrypts: true })
   const open = () => {
-    const driver = openDriver(dataDir)
+    const instances = openInstances(dataDir)
     onTestFinished(async () => {
-      for (const id of await driver.existing()) await driver.remove(id)
-      await driver.close()
+      for (const id of await instances.existing()) await instances.remove(id)
+      await instances.close()
     })
-    return driver
+    return createLocalDriver({ instances, archives, wal, db })
   }
-  return { driver: open(), reopen: async () => open() }
+  return {
+    driver: open(),
+    reopen: async () => open(),
+    async damage({ backupId }) {
+      const file = await archivePath(path, backupId)
+      const content = await readFile(file)
+      content[content.length >> 1]! ^= 0xff
+      await writeFile(file, content)
+    },
+  }
 })
 
 test('a database that cannot start reports the reason', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const id = newId('db')
-  const driver = openDriver(dataDir)
+  const instances = openInstances(dataDir)
   const passwordVerifier = await scramVerifier('secret')
-  const { host, port } = await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
-  await driver.close()
+  const { host, port } = await instances.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  await instances.close()
   const taker = createServer()
   await new Promise<void>((done) => taker.listen({ host, port }, done))
   onTestFinished(() => new Promise((done) => taker.close(() => done())))
-  const next = openDriver(dataDir)
+  const next = openInstances(dataDir)
   onTestFinished(() => next.remove(id).finally(next.close))
   await expect(next.resume(id, { signal: new AbortController().signal })).rejects.toThrow(
     'could not create any TCP/IP sockets',
@@ -48,14 +73,14 @@ test('a database that cannot start reports the reason', async () => {
 test('clients without a password that use every connection delay a backup, but do not fail it', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const id = newId('db')
-  const driver = openDriver(dataDir)
-  onTestFinished(() => driver.remove(id).finally(driver.close))
+  const instances = openInstances(dataDir)
+  onTestFinished(() => instances.remove(id).finally(instances.close))
   const passwordVerifier = await scramVerifier('secret')
   const { signal } = new AbortController()
-  const { host, port } = await driver.provision(id, { passwordVerifier, signal })
+  const { host, port } = await instances.provision(id, { passwordVerifier, signal })
   await Promise.all(Array.from({ length: 75 }, () => askedForPassword(host, port)))
   let bytes = 0
-  for await (const part of driver.backup(id, { onProgress() {}, signal })) bytes += part.length
+  for await (const part of instances.backup(id, { onProgress() {}, signal })) bytes += part.length
   expect(bytes).toBeGreaterThan(0)
 }, 60_000)
 
@@ -76,24 +101,24 @@ test('the template of another PostgreSQL is removed when there is a new one, and
   const home = join(dataDir, 'databases')
   const templates = async () => (await readdir(home)).filter((name) => name.startsWith('template-'))
   const id = newId('db')
-  const driver = openDriver(dataDir)
+  const instances = openInstances(dataDir)
   const passwordVerifier = await scramVerifier('secret')
-  await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
-  await driver.close()
+  await instances.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  await instances.close()
   const [current] = await templates()
   await rename(join(home, current!), join(home, 'template-1-another'))
-  const next = openDriver(dataDir)
+  const next = openInstances(dataDir)
   onTestFinished(() => next.remove(id).finally(next.close))
   await next.prepare()
   expect(await templates()).toEqual([current])
-  await expect(next.resume(id, { signal: new AbortController().signal })).resolves.toBeUndefined()
+  await expect(next.resume(id, { signal: new AbortController().signal })).resolves.toBeDefined()
 })
 
 test('closing aborts the preparation of the template, and leaves no files', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'brief'))
   const home = join(dataDir, 'databases')
-  const driver = openDriver(dataDir)
-  const prepared = driver.prepare().then(
+  const instances = openInstances(dataDir)
+  const prepared = instances.prepare().then(
     () => 'prepared',
     () => 'aborted',
   )
@@ -105,7 +130,7 @@ test('closing aborts the preparation of the template, and leaves no files', asyn
     )
   }
   await until(isRunning, (running) => running)
-  await driver.close()
+  await instances.close()
   expect(await prepared).toBe('aborted')
   expect(await readdir(home)).toEqual([])
 })

@@ -8,7 +8,7 @@ import { newId } from '../../src/kernel/ids.ts'
 import { openCgroups } from '../../src/platform/limits/cgroups.ts'
 import { customerSqlForTest } from '../support/customer-sql.ts'
 import { until } from './support/customer.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { postmastersIn, scratchFolder } from './support/platform.ts'
 
 /** Null where a memory cgroup can be created, else the reason. */
@@ -24,25 +24,25 @@ const named = (name: string): string => (problem === null ? name : `${name} (ski
 const password = 'correct horse battery staple'
 const killed: string[] = []
 let dataDir: string
-let driver: ReturnType<typeof openDriver>
+let instances: ReturnType<typeof openInstances>
 
 beforeAll(async () => {
   dataDir = join(await scratchFolder(), 'data')
   await mkdir(dataDir, { mode: 0o755 })
-  driver = openDriver(dataDir, {
+  instances = openInstances(dataDir, {
     limits: { memoryBytes: 256 * 1024 ** 2, processesMax: 400, cpus: 1 },
     onEvent: (id, { kind }) => void (kind === 'out_of_memory' && killed.push(id)),
   })
 })
 afterAll(async () => {
-  await driver.close()
+  await instances.close()
   await rm(join(dataDir, '..'), { recursive: true, force: true })
 })
 
 async function provision() {
   const id = newId('db')
   const signal = new AbortController().signal
-  const { host, port } = await driver.provision(id, { passwordVerifier: await scramVerifier(password), signal })
+  const { host, port } = await instances.provision(id, { passwordVerifier: await scramVerifier(password), signal })
   const client = (): Database => customerSqlForTest(`postgres://app@${host}:${port}/app`, password)
   return { id, client }
 }

@@ -3,10 +3,10 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { composeHints } from '../../src/compose/dispatcher.ts'
-import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../src/compose/platform.ts'
+import { composeInstances, composeJobQueue, composePlatformNode } from '../../src/compose/platform.ts'
 import { readConfig } from '../../src/config.ts'
 import { DataDirectoryInUse } from '../../src/embedded/index.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import type { PlatformNode } from '../../src/platform/node.ts'
 import { pricesInUse } from '../../src/store/platform/nodes.ts'
 import { clientOf, type DatabaseBody } from './support/customer.ts'
@@ -34,8 +34,8 @@ test('a node publishes its prices for invoices that an operator issues', async (
 
 test('a second process on a data directory is rejected', async () => {
   const log = testLog()
-  const driver = composeDatabaseDriver(platform.config, log)
-  const parts = { log, queue: platform.queue, driver, hints: composeHints(platform, log) }
+  const instances = composeInstances(platform.config, log)
+  const parts = { log, queue: platform.queue, instances, hints: composeHints(platform, log) }
   await expect(composePlatformNode(platform, parts)).rejects.toBeInstanceOf(DataDirectoryInUse)
 })
 
@@ -68,15 +68,18 @@ async function restartable() {
   onTestFinished(() => node?.close())
   return {
     databases: () => namesIn(join(folder, 'data/databases')),
-    async start(more: Record<string, string> = {}, around = (driver: DatabaseDriver) => driver): Promise<PlatformNode> {
+    async start(
+      more: Record<string, string> = {},
+      around = (instances: LocalInstances) => instances,
+    ): Promise<PlatformNode> {
       await node?.close()
       const config = readConfig({ ...own, ...more })
       const log = testLog()
-      const driver = around(composeDatabaseDriver(config, log))
+      const instances = around(composeInstances(config, log))
       const queue = composeJobQueue(platform, { log, worksOnJobs: true })
       node = await composePlatformNode(
         { ...platform, config },
-        { log, queue, driver, hints: composeHints(platform, log) },
+        { log, queue, instances, hints: composeHints(platform, log) },
       )
       return node
     },
@@ -107,8 +110,8 @@ test('a database that cannot be resumed does not block others, and can be delete
   const node = await restartable()
   await (await node.start()).ready
   const made = [await platform.createDatabase('one'), await platform.createDatabase('two')]
-  await node.start({}, (driver) => ({
-    ...driver,
+  await node.start({}, (instances) => ({
+    ...instances,
     async resume(_id, { signal }) {
       await once(signal, 'abort')
       throw signal.reason

@@ -22,13 +22,13 @@ import { foreignOwnerOf, giveClusterTo } from '../../src/embedded/ownership.ts'
 import { firstClosedDirectory } from '../../src/embedded/permissions.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { createDirectoryStore } from '../../src/platform/archive/directory-store.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { type Home, nodeOf } from '../../src/platform/local/home.ts'
 import { giveInstanceTo, type InstanceDirectory } from '../../src/platform/local/instance-directory.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { makeMasterKey } from '../../src/startup/master-key-file.ts'
 import { localCertificate } from '../../src/terminal/receive/certificate.ts'
 import { asRoot, startHolder } from '../embedded/support/scratch.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
 const nobody = { uid: 65_534, gid: 65_534 }
@@ -40,19 +40,19 @@ async function dataDirectory(): Promise<string> {
   return (await nodeOf(join(folder, 'data'))).dataDir
 }
 
-/** Opens a driver on the directory and closes it at the end. */
-async function withDriver<T>(dataDir: string, work: (driver: DatabaseDriver) => Promise<T>): Promise<T> {
-  const driver = openDriver(dataDir)
+/** Opens the instances of the directory and closes them at the end. */
+async function withInstances<T>(dataDir: string, work: (instances: LocalInstances) => Promise<T>): Promise<T> {
+  const instances = openInstances(dataDir)
   try {
-    return await work(driver)
+    return await work(instances)
   } finally {
-    await driver.close()
+    await instances.close()
   }
 }
 
-const provision = async (driver: DatabaseDriver): Promise<DatabaseId> => {
+const provision = async (instances: LocalInstances): Promise<DatabaseId> => {
   const id = newId('db')
-  await driver.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  await instances.provision(id, { passwordVerifier, signal: new AbortController().signal })
   return id
 }
 
@@ -67,32 +67,32 @@ async function ownersIn(path: string): Promise<number[]> {
 
 test.skipIf(!asRoot)("root runs an ordinary user's databases as that user, and gives new files to them", async () => {
   const dataDir = await dataDirectory()
-  const id = await withDriver(dataDir, provision)
+  const id = await withInstances(dataDir, provision)
   // As if that user had created it.
   await give(nobody, dataDir)
   await chmod(dataDir, 0o700)
-  await withDriver(dataDir, async (driver) => {
-    await driver.resume(id, { signal: new AbortController().signal })
-    const backup = driver.backup(id, { onProgress() {}, signal: new AbortController().signal })
+  await withInstances(dataDir, async (instances) => {
+    await instances.resume(id, { signal: new AbortController().signal })
+    const backup = instances.backup(id, { onProgress() {}, signal: new AbortController().signal })
     const store = createDirectoryStore(join(dataDir, 'archives'), await foreignOwnerOf(dataDir))
     await store.put(`backups/${id}/${newId('bak')}.tar.zst`, backup)
-    await provision(driver)
+    await provision(instances)
   })
   expect(await ownersIn(dataDir)).toEqual([nobody.uid])
 })
 
 test.skipIf(!asRoot)('databases that root restored with a plain copy get their account as owner again', async () => {
   const dataDir = await dataDirectory()
-  const id = await withDriver(dataDir, provision)
+  const id = await withInstances(dataDir, provision)
   const home = join(dataDir, 'databases')
   await give({ uid: 0, gid: 0 }, dataDir)
   // The modes of a copy under a strict umask.
   for (const path of [home, join(home, id)]) await chmod(path, 0o700)
-  await withDriver(dataDir, async (driver) => {
-    await driver.resume(id, { signal: new AbortController().signal })
+  await withInstances(dataDir, async (instances) => {
+    await instances.resume(id, { signal: new AbortController().signal })
     // From the template, which was copied as well.
-    const another = await provision(driver)
-    expect((await driver.existing()).sort()).toEqual([id, another].sort())
+    const another = await provision(instances)
+    expect((await instances.existing()).sort()).toEqual([id, another].sort())
   })
 })
 

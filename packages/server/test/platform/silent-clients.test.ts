@@ -6,11 +6,11 @@ import { Client } from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { newId } from '../../src/kernel/ids.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { createAuthority, issueCertificate } from '../../src/platform/tls/issue-certificate.ts'
 import { until } from './support/customer.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
 const silentCount = 400
@@ -18,20 +18,20 @@ const silentCount = 400
 const settings = { authentication_timeout: '10min' }
 
 let folder: string
-let driver: DatabaseDriver
+let instances: LocalInstances
 let port: number
 beforeAll(async () => {
   folder = await scratchFolder()
-  driver = openDriver((await nodeOf(folder)).dataDir, { settings })
+  instances = openInstances((await nodeOf(folder)).dataDir, { settings })
   const authority = await createAuthority(new Date())
   const certificate = await issueCertificate(authority, ['127.0.0.1'], new Date())
-  driver.useCertificates(async () => certificate)
+  instances.useCertificates(async () => certificate)
   const passwordVerifier = await scramVerifier('secret')
-  port = (await driver.provision(newId('db'), { passwordVerifier, signal: new AbortController().signal })).port
+  port = (await instances.provision(newId('db'), { passwordVerifier, signal: new AbortController().signal })).port
 })
 afterAll(async () => {
-  for (const id of await driver.existing()) await driver.remove(id)
-  await driver.close()
+  for (const id of await instances.existing()) await instances.remove(id)
+  await instances.close()
   await rm(folder, { recursive: true, force: true })
 })
 

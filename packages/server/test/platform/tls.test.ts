@@ -11,13 +11,13 @@ import { newId } from '../../src/kernel/ids.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { resealSecrets } from '../../src/operator/reseal.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
-import type { LocalDriverOptions } from '../../src/platform/local/local-driver.ts'
+import type { LocalInstancesOptions } from '../../src/platform/local/instances.ts'
 import { openAuthority } from '../../src/platform/tls/authority.ts'
 import { createAuthority, issueCertificate } from '../../src/platform/tls/issue-certificate.ts'
 import { certificateFromFiles, issuedCertificate } from '../../src/platform/tls/node-certificate.ts'
 import { apiAlone } from '../support/composed.ts'
 import { until } from './support/customer.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { type Platform, scratchFolder, startPlatform } from './support/platform.ts'
 import { shownCertificate } from './support/shown-certificate.ts'
 
@@ -46,11 +46,11 @@ async function scratchForTest(): Promise<string> {
   return folder
 }
 
-/** A driver on one folder, so that all tests share its template. */
-async function driverForTest(options: Partial<LocalDriverOptions>) {
+/** A instances on one folder, so that all tests share its template. */
+async function driverForTest(options: Partial<LocalInstancesOptions>) {
   scratch ??= scratchFolder()
   const { dataDir } = await nodeOf(await scratch)
-  const { useCertificates, provision, remove, close } = openDriver(dataDir, options)
+  const { useCertificates, provision, remove, close } = openInstances(dataDir, options)
   const id = newId('db')
   onTestFinished(() => remove(id).finally(close))
   return {
@@ -81,7 +81,7 @@ const psql = (url: string, env: Record<string, string> = {}) =>
     env: { PATH: process.env.PATH, PGPASSWORD: database.password, HOME: platform.folder, ...env },
   })
 
-test('the printed string asks for verify-full, and the driver `pg` connects with the downloaded authority', async () => {
+test('the printed string asks for verify-full, and the instances `pg` connects with the downloaded authority', async () => {
   expect(database.connection_string).toBe(`postgres://app@127.0.0.1:${database.port}/app?sslmode=verify-full`)
   const url = new URL(database.connection_string!)
   url.password = database.password
@@ -97,7 +97,7 @@ test('a client that does not trust the authority, or expects another name, does 
   )
 })
 
-test('channel binding works with the driver `pg`', async () => {
+test('channel binding works with the instances `pg`', async () => {
   const ca = await readFile(caFile, 'utf8')
   const client = await open({ ...where(database), ssl: { ca }, enableChannelBinding: true })
   expect(await isEncrypted(client)).toMatchObject({ ssl: true })
@@ -119,9 +119,9 @@ test('psql connects with verify-full and with channel_binding=require, and refus
 test('a connection without TLS is accepted unless the setting requires TLS', async () => {
   expect(await isEncrypted(await open(where(database)))).toEqual({ ssl: false, version: null })
   const authority = await createAuthority(new Date())
-  const driver = await driverForTest({ tlsAccept: 'encrypted' })
-  driver.useCertificates(() => issueCertificate(authority, ['127.0.0.1'], new Date()))
-  const closed = await driver.provision()
+  const instances = await driverForTest({ tlsAccept: 'encrypted' })
+  instances.useCertificates(() => issueCertificate(authority, ['127.0.0.1'], new Date()))
+  const closed = await instances.provision()
   await expect(open(closed)).rejects.toThrow(/no encryption/)
   expect(await isEncrypted(await open({ ...closed, ssl: { ca: authority.certificate } }))).toMatchObject({ ssl: true })
 })
@@ -168,9 +168,9 @@ test('a renewed file of the operator is shown without a restart, and sessions go
     return new X509Certificate(fresh.certificate).serialNumber
   }
   const first = await renew()
-  const driver = await driverForTest({ certificateCheckMs: 50 })
-  driver.useCertificates(certificateFromFiles({ certificate, key }, '127.0.0.1'))
-  const { port, ...address } = await driver.provision()
+  const instances = await driverForTest({ certificateCheckMs: 50 })
+  instances.useCertificates(certificateFromFiles({ certificate, key }, '127.0.0.1'))
+  const { port, ...address } = await instances.provision()
   const client = await open({ port, ...address, ssl: { ca: authority.certificate } })
   expect((await shownCertificate(port)).serialNumber).toBe(first)
   const second = await renew()

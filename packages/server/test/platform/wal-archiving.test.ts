@@ -6,7 +6,7 @@ import { scramVerifier } from '../../src/domain/scram.ts'
 import { newId } from '../../src/kernel/ids.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { customerSql } from '../support/customer-sql.ts'
-import { openDriver } from './support/local-driver.ts'
+import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
 const { signal } = new AbortController()
@@ -16,16 +16,16 @@ async function provisioned() {
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const { dataDir } = await nodeOf(join(folder, 'data'))
   const id = newId('db')
-  let driver = openDriver(dataDir)
-  onTestFinished(() => driver.remove(id).finally(() => driver.close()))
-  const { host, port } = await driver.provision(id, { passwordVerifier: await scramVerifier('secret'), signal })
+  let instances = openInstances(dataDir)
+  onTestFinished(() => instances.remove(id).finally(() => instances.close()))
+  const { host, port } = await instances.provision(id, { passwordVerifier: await scramVerifier('secret'), signal })
   const url = connectionString(host, port, { hasTls: false })
   return {
     /** What is stored after this position, by name. */
     async archive(after: string | null) {
       const stored = new Map<string, Buffer>()
       const store = async (name: string, content: Buffer) => void stored.set(name, content)
-      return { ...(await driver.archiveWal(id, { after, store, signal })), stored }
+      return { ...(await instances.archiveWal(id, { after, store, signal })), stored }
     },
     async commit() {
       const sql = customerSql(url, 'secret')
@@ -35,9 +35,9 @@ async function provisioned() {
     },
     /** An orderly stop, which writes the slot to disk. */
     async restart() {
-      await driver.close()
-      driver = openDriver(dataDir)
-      await driver.resume(id, { signal })
+      await instances.close()
+      instances = openInstances(dataDir)
+      await instances.resume(id, { signal })
     },
   }
 }

@@ -1,11 +1,9 @@
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
-import { type BackupId, type DatabaseId, isId } from '../../kernel/ids.ts'
-import { DamagedArchive } from '../driver.ts'
+import { type BackupId, isId } from '../../kernel/ids.ts'
+import { type BackupOf, DamagedArchive } from '../driver.ts'
 import { type ArchiveStore, MissingObject, type StoredObject } from './archive-store.ts'
 import { type Encryption, encryptedSuffix } from './encryption.ts'
-
-export type ArchiveOf = { databaseId: DatabaseId; backupId: BackupId }
 
 /** `keyId`: the master key that it is encrypted under, or null. The checksum and length are of the stored bytes. */
 export type StoredArchive = StoredObject & { keyId: string | null }
@@ -14,24 +12,24 @@ type Options = { signal?: AbortSignal }
 
 /** The archives of backups, in a store of named objects. */
 export type BackupArchives = {
-  write(of: ArchiveOf, content: AsyncIterable<Uint8Array>, options?: Options): Promise<StoredArchive>
+  write(of: BackupOf, content: AsyncIterable<Uint8Array>, options?: Options): Promise<StoredArchive>
   /** Throws `DamagedArchive` at the end if it is not what `write` stored, and at once if there is none. */
-  read(of: ArchiveOf, expected: Options & { sha256: string }): AsyncIterable<Uint8Array>
+  read(of: BackupOf, expected: Options & { sha256: string }): AsyncIterable<Uint8Array>
   /** Also removes what an interrupted `write` left. */
-  remove(of: ArchiveOf): Promise<void>
+  remove(of: BackupOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
   existing(): Promise<BackupId[]>
 }
 
 const folder = 'backups/'
 const suffix = '.tar.zst'
-const plainName = ({ databaseId, backupId }: ArchiveOf) => `${folder}${databaseId}/${backupId}${suffix}`
-const encryptedName = (of: ArchiveOf) => `${plainName(of)}${encryptedSuffix}`
+const plainName = ({ databaseId, backupId }: BackupOf) => `${folder}${databaseId}/${backupId}${suffix}`
+const encryptedName = (of: BackupOf) => `${plainName(of)}${encryptedSuffix}`
 /** Archives that were written before they were sorted by database. */
-const oldName = ({ backupId }: ArchiveOf) => `${backupId}${suffix}`
+const oldName = ({ backupId }: BackupOf) => `${backupId}${suffix}`
 
 /** Encrypted or not, whatever the setting is now. */
-const namesOf = (of: ArchiveOf) => [encryptedName(of), plainName(of), oldName(of)]
+const namesOf = (of: BackupOf) => [encryptedName(of), plainName(of), oldName(of)]
 
 const backupIn = (name: string): BackupId | null => {
   const id = basename(name).split('.')[0]!
@@ -52,7 +50,7 @@ export function createBackupArchives({ store, olderStores = [], encryption, encr
   // The directory first: it answers also while the bucket does not.
   const stores = [...olderStores, store]
 
-  async function find(of: ArchiveOf): Promise<{ in: ArchiveStore; name: string }> {
+  async function find(of: BackupOf): Promise<{ in: ArchiveStore; name: string }> {
     for (const one of stores) {
       for (const name of namesOf(of)) if ((await one.head(name)) !== null) return { in: one, name }
     }

@@ -1,4 +1,4 @@
-import type { CertificateSource } from '../driver.ts'
+import type { CertificateSource } from '../local-instances.ts'
 import type { Certificate } from '../tls/issue-certificate.ts'
 
 /** A renewed file of the operator is used within this time. Certificates that we issue have a month left by then. */

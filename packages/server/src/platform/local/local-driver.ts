@@ -1,299 +1,87 @@
-import { isStatementTimeout } from '../../db/database.ts'
-import { stopOrphan } from '../../embedded/orphan.ts'
-import { socketNameOf } from '../../embedded/socket-directory.ts'
-import type { RunAs } from '../../embedded/start-program.ts'
-import { endProcessesOf } from '../../embedded/uids.ts'
-import { NotAClusterFile } from '../../embedded/untrusted-files.ts'
-import type { DatabaseId } from '../../kernel/ids.ts'
-import { writeArchive } from '../archive/write-archive.ts'
-import { type Address, type DatabaseDriver, StepFailure } from '../driver.ts'
-import { createLimiter, type InstanceLimits, type Limiter, type LimitReport } from '../limits/limiter.ts'
+import type { Database } from '../../db/database.ts'
+import { walToReplay } from '../../store/platform/wal-archives.ts'
+import type { BackupArchives, StoredArchive } from '../archive/backup-archives.ts'
+import type { Manifest } from '../archive/manifest.ts'
+import { readArchive } from '../archive/read-archive.ts'
+import type { WalArchive } from '../archive/wal-archive.ts'
+import { type BackupOf, type DatabaseDriver, StepFailure } from '../driver.ts'
+import type { LocalInstances } from '../local-instances.ts'
 import { traceStep } from '../steps/trace-step.ts'
-import { baseBackup } from './base-backup.ts'
-import { createCertificates } from './certificates.ts'
-import { clusterTree } from './cluster-tree.ts'
-import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
-import { copyTemplate } from './copy-template.ts'
-import type { Home } from './home.ts'
-import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
-import {
-  createCluster,
-  forgetTakenPort,
-  hasCluster,
-  instanceDirectory,
-  instancesIn,
-  readPort,
-  removeDirectory,
-} from './instance-directory.ts'
-import type { InstanceTls } from './instance-files.ts'
-import { createPorts, type PortRange } from './ports.ts'
-import { readActivity } from './read-activity.ts'
-import { prepareRecovery, recover } from './recovery.ts'
-import { createStorageControl } from './storage-control.ts'
-import { createTemplate } from './template.ts'
-import { unpack } from './unpack.ts'
-import { archiveWalOf, forgetWal } from './wal-archiving.ts'
-import { watchPending } from './watch-pending.ts'
 
-export type LocalDriverOptions = {
-  /** Called on first use, so that an installation without databases has no cost. */
-  home: () => Promise<Home>
-  host: string
-  /** The name under which clients find this node. */
-  publicHost: string
-  ports: PortRange
-  /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
-  storageLimitBytes: number
-  /** Memory, processes and processor time of each instance. */
-  limits: InstanceLimits
-  /** How they are enforced here. */
-  onLimits?: (report: LimitReport) => void
-  /** Whether clients may connect without TLS. Counts once there is a certificate. */
-  tlsAccept?: 'encrypted' | 'any'
-  onEvent: (id: DatabaseId, event: InstanceEvent) => void
-  onCertificateProblem?: (error: unknown) => void
-  certificateCheckMs?: number
-  /** Settings of PostgreSQL instead of the usual ones. */
-  settings?: Readonly<Record<string, string>>
-  /** False: `archiveWal` is never called. */
-  archivesWal?: boolean
-  /** Limit for each statement of a backup. */
-  backupStatementMsMax?: number
-}
-
-/** A host of null: no TCP. */
-type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
-
-const listenersSpare = 20
-const noCheckpoint =
-  'The database did not finish a checkpoint in time, which a backup starts with. One of its sessions may block it.'
-
-/** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
-export function createLocalDriver(options: LocalDriverOptions): DatabaseDriver {
-  const running = new Map<DatabaseId, Instance>()
-  const held = new Map<DatabaseId, Promise<void>>()
-  const closing = new AbortController()
-  let limiter: Limiter | undefined
-  let opened: ReturnType<typeof open> | undefined
-  let preparing: Promise<unknown> | undefined
-  const openLimits = (home: Home) => {
-    limiter ??= createLimiter({
-      home: home.path,
-      limits: options.limits,
-      onOutOfMemory: (id, kills) => options.onEvent(id as DatabaseId, { kind: 'out_of_memory', kills }),
-    })
-    options.onLimits?.(limiter.report)
-  }
-  const parts = () => {
-    opened ??= open(options, openLimits, closing.signal).catch((error: unknown) => {
-      opened = undefined
-      throw error
-    })
-    return opened
-  }
-
-  const certificates = createCertificates({
-    async onRenewal(certificate) {
-      for (const instance of running.values()) await instance.renewCertificate(certificate)
-    },
-    onProblem: options.onCertificateProblem ?? (() => {}),
-    checkMs: options.certificateCheckMs,
-  })
-  const tls = async (): Promise<InstanceTls> => {
-    const certificate = await certificates.current()
-    return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
-  }
-
-  const pending = watchPending({
-    servers: () => running,
-    onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
-  })
-
-  function launch(home: Home, id: DatabaseId, { port, host = options.host, settings }: Listen): Instance {
-    const directory = instanceDirectory(home, id)
-    const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
-    const limit = (runAs: RunAs) => limiter?.limit(id, runAs) ?? runAs
-    const all = { ...options.settings, ...settings }
-    const { storageLimitBytes } = options
-    const known = { home, id, directory, host, port, storageLimitBytes, limit, tls }
-    const instance = runInstance({ ...known, settings: all, onEvent })
-    running.set(id, instance)
-    // Each server has a listener for the exit of this process, so many listeners are not a leak.
-    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
-    return instance
-  }
-
-  async function run(home: Home, id: DatabaseId, listen: Listen, signal: AbortSignal): Promise<Instance> {
-    signal.throwIfAborted()
-    if (held.has(id)) throw new StepFailure('The database was stopped because of its storage.')
-    const instance = running.get(id) ?? launch(home, id, listen)
-    // After a crash it may replay its log for minutes, and a removal does not wait for that.
-    const stop = () => void instance.stop({ immediate: true })
-    signal.addEventListener('abort', stop, { once: true })
-    try {
-      await instance.ready
-    } catch (error) {
-      running.delete(id)
-      signal.throwIfAborted()
-      throw error
-    } finally {
-      signal.removeEventListener('abort', stop)
-    }
-    signal.throwIfAborted()
-    return instance
-  }
-
-  async function halt(id: DatabaseId, how?: { immediate: boolean }): Promise<void> {
-    const instance = running.get(id)
-    running.delete(id)
-    await instance?.stop(how)
-    if (!running.has(id)) limiter?.forget(id)
-  }
-
-  const treeOf = async (id: DatabaseId) => clusterTree((await parts()).home, id)
-
-  async function address(port: number, signal: AbortSignal): Promise<Address> {
-    await waitUntilAccepting({ host: options.host, port }, signal)
-    return { host: options.publicHost, port }
-  }
-
-  const resume: DatabaseDriver['resume'] = async (id, { signal }) => {
-    const { home } = await parts()
-    const directory = instanceDirectory(home, id)
-    const port = await readPort(directory.path)
-    if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
-    if (held.has(id)) return
-    const instance = await run(home, id, { port }, signal)
-    if (options.archivesWal === false) await forgetWal(instance, signal)
-  }
+/** Databases on this machine, with backups and log in the archive store. A backup is an archive that was read back and verified. */
+export function createLocalDriver(deps: {
+  instances: LocalInstances
+  archives: BackupArchives
+  wal: WalArchive
+  db: Database
+}): DatabaseDriver {
+  const { instances, archives, wal, db } = deps
+  const { remove, existing, resume, close } = instances
 
   return {
-    ...createStorageControl({ home: async () => (await parts()).home, running, held, halt, resume }),
-
-    async prepare() {
-      preparing = parts().then(({ template }) => template.path())
-      await preparing
-    },
-
-    useCertificates: certificates.use,
-
-    async provision(id, { passwordVerifier, signal }) {
-      const { home, template, ports } = await parts()
-      const directory = instanceDirectory(home, id)
-      await createCluster(home, directory, async (staging, runAs) => {
-        traceStep('provision.copying', id)
-        await copyTemplate(home, await template.path(), staging, runAs)
-      })
-      signal.throwIfAborted()
-      traceStep('provision.starting', id)
-      const port = await ports.portFor(directory.path)
-      const instance = await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
-      traceStep('provision.setting_password', id)
-      await setOwnerPassword(instance.control(), passwordVerifier, signal)
-      return address(port, signal)
-    },
-
-    async restore(id, { archive, wal, passwordVerifier, onProgress, signal }) {
-      const { home, ports } = await parts()
-      const directory = instanceDirectory(home, id)
-      traceStep('restore.unpacking', id)
-      await createCluster(home, directory, async (staging, runAs) => {
-        await unpack(home, runAs, archive, staging, { onProgress, signal })
-        if (wal !== undefined) await prepareRecovery(staging, wal.files, { ...runAs, signal })
-      })
-      signal.throwIfAborted()
-      const port = await ports.portFor(directory.path)
-      traceStep('restore.recovering', id)
-      // No TCP until the password of the source is replaced, so that it never works here.
-      await halt(id)
-      const start = (settings: Readonly<Record<string, string>>) =>
-        run(home, id, { port, host: null, settings }, signal)
-      const instance = await (wal === undefined ? start({}) : recover(start, wal.to))
-      await setOwnerPassword(instance.control(), passwordVerifier, signal)
-      traceStep('restore.restarting', id)
-      await halt(id)
-      await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
-      return address(port, signal)
-    },
-
-    backup(id, { onProgress, signal }) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new StepFailure('The database is not running.')
-      return writeArchive(async (archive) => {
-        const cluster = await treeOf(id)
-        const statementMsMax = options.backupStatementMsMax
-        const { sql, close } = await openControl(instance.control(), { name: 'keyhook backup', signal, statementMsMax })
-        try {
-          return await baseBackup(archive, { id, cluster, sql, onProgress, signal })
-        } catch (error) {
-          // An aborted connection has an error of its own; the reason of the signal is the better one.
-          signal.throwIfAborted()
-          throw isStatementTimeout(error) ? new StepFailure(noCheckpoint, { cause: error, permanent: true }) : error
-        } finally {
-          await close()
-        }
-      })
-    },
-
-    async archiveWal(id, archiving) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new StepFailure('The database is not running.')
-      return archiveWalOf(instance, await treeOf(id), archiving)
-    },
-
-    async remove(id) {
-      const { home } = await parts()
-      traceStep('remove.stopping', id)
-      // The files are deleted next, and a session could delay a fast shutdown for ever.
-      await halt(id, { immediate: true })
-      const directory = instanceDirectory(home, id)
-      const account = await home.uids?.accountOf(directory.path)
-      if (await hasCluster(directory)) {
-        const port = await readPort(directory.path)
-        const socket = socketNameOf(port ?? options.ports.first)
-        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
-      }
-      // A program that somebody started in the account would go on, and could have the uid of a later instance.
-      if (account) await endProcessesOf(account)
-      traceStep('remove.deleting_files', id)
-      await removeDirectory(home, id)
-      held.delete(id)
-    },
-
-    async existing() {
-      return instancesIn((await parts()).home)
-    },
-
-    async activity(id, { signal }) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new Error(`${id} is not running`)
-      return readActivity(instance.control(), signal)
-    },
-
+    remove,
+    existing,
     resume,
+    close,
+    removeBackup: archives.remove,
+    existingBackups: archives.existing,
+    removeWal: wal.removeBefore,
 
-    async close() {
-      closing.abort()
-      certificates.close()
-      pending.close()
-      await preparing?.catch(() => {})
-      await Promise.all([...running.keys()].map((id) => halt(id)))
-      limiter?.close()
+    provision: (id, { passwordVerifier, signal }) => instances.provision(id, { passwordVerifier, signal }),
+
+    async restore(id, { orgId, from, to, passwordVerifier, onProgress, signal }) {
+      if (from.sha256 === null) throw new StepFailure('The backup is not an archive of this node.', { permanent: true })
+      const replayed = async (until: Date) => {
+        const range = await walToReplay(db, orgId, from.backupId, until)
+        if (range === null) throw new StepFailure('The log of the database is gone.', { permanent: true })
+        return { files: await wal.between(from.databaseId, range), to: until }
+      }
+      return instances.restore(id, {
+        archive: archives.read(from, { sha256: from.sha256, signal }),
+        ...(to !== null && { wal: await replayed(to) }),
+        passwordVerifier,
+        onProgress,
+        signal,
+      })
+    },
+
+    async backup(of, { onProgress, signal }) {
+      // Left by an interrupted attempt.
+      await archives.remove(of)
+      const content = instances.backup(of.databaseId, { onProgress, signal })
+      const stored = await archives.write(of, content, { signal })
+      traceStep('backup.verifying', of.databaseId)
+      return { ...stored, ...contentsOf(await verify(archives, of, stored, signal)) }
+    },
+
+    async archiveWal(id, { after, signal }) {
+      let bytes = 0
+      const store = async (name: string, content: Buffer) => {
+        bytes += await wal.write(id, name, content, { signal })
+        traceStep('wal.stored', id)
+      }
+      return { ...(await instances.archiveWal(id, { after, store, signal })), bytes }
     },
   }
 }
 
-/** A lock file that the account replaced by something else says nothing, and must not prevent the removal. */
-const unlessReplaced = (error: unknown): void => {
-  if (!(error instanceof NotAClusterFile)) throw error
+/** Reads the stored archive again: checks its checksum, and each file against the manifest. */
+async function verify(
+  archives: BackupArchives,
+  of: BackupOf,
+  { sha256 }: StoredArchive,
+  signal: AbortSignal,
+): Promise<Manifest> {
+  const receiver = {
+    async directory() {},
+    async file(_path: string, body: AsyncIterable<Buffer>) {
+      for await (const _part of body) signal.throwIfAborted()
+    },
+  }
+  return readArchive(archives.read(of, { sha256, signal }), receiver)
 }
 
-async function open(options: LocalDriverOptions, openLimits: (home: Home) => void, signal: AbortSignal) {
-  const home = await options.home()
-  openLimits(home)
-  return {
-    home,
-    template: createTemplate(home, signal),
-    ports: createPorts({ home, host: options.host, range: options.ports }),
-  }
-}
+const contentsOf = ({ files, start_lsn, stop_lsn, stopped_at }: Manifest) => ({
+  contentBytes: files.reduce((sum, file) => sum + file.bytes, 0),
+  wal: { start_lsn, stop_lsn, stopped_at: stopped_at ?? null },
+})

@@ -1,5 +1,5 @@
 import { ownerDatabase, ownerRole } from '../../domain/database.ts'
-import type { Activity } from '../driver.ts'
+import type { Activity } from '../local-instances.ts'
 import { openControl } from './control.ts'
 import type { Control } from './instance.ts'
 

@@ -2,7 +2,7 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory } from '../../embedded/data-directory.ts'
 import type { Account } from '../../embedded/permissions.ts'
-import type { WalFile } from '../driver.ts'
+import type { WalFile } from '../local-instances.ts'
 import { isHistory, positionOf } from '../wal-names.ts'
 
 /** Puts the WAL into an unpacked cluster, and the file that makes PostgreSQL replay it and start a new timeline. */

@@ -1,7 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { ownerRole } from '../../domain/database.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
-import type { DatabaseDriver } from '../driver.ts'
+import type { LocalInstances } from '../local-instances.ts'
 import { measureDirectories } from '../storage/measure.ts'
 import { openControl } from './control.ts'
 import type { Home } from './home.ts'
@@ -12,7 +12,7 @@ import { instanceDirectory, instancesIn } from './instance-directory.ts'
 const statementMsMax = 60_000
 
 type StorageControl = Pick<
-  DatabaseDriver,
+  LocalInstances,
   'disk' | 'storage' | 'isRunning' | 'setReadOnly' | 'checkpoint' | 'hold' | 'isHeld' | 'release'
 >
 
@@ -23,7 +23,7 @@ export function createStorageControl(deps: {
   /** The ids that must not be started, with the end of their processes. */
   held: Map<DatabaseId, Promise<void>>
   halt(id: DatabaseId, how: { immediate: boolean }): Promise<void>
-  resume: DatabaseDriver['resume']
+  resume: LocalInstances['resume']
 }): StorageControl {
   const { running, held } = deps
 

@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import type { UntrustedTree } from '../../embedded/untrusted-files.ts'
-import type { ArchivedWal, ArchiveWalOptions } from '../driver.ts'
+import type { ArchivedWal } from '../driver.ts'
+import type { ArchiveWalOptions } from '../local-instances.ts'
 import { lsnOf, positionsBetween, segmentBytes, segmentNamed, segmentOf } from '../wal-names.ts'
 import { openControl } from './control.ts'
 import type { Instance } from './instance.ts'

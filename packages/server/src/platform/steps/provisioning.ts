@@ -64,6 +64,7 @@ export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' 
           if (database.password_verifier === null) return
           traceStep('provision.creating', databaseId)
           const address = await driver.provision(databaseId, {
+            orgId,
             passwordVerifier: database.password_verifier,
             signal: AbortSignal.any([signal, deps.storage.room()]),
           })

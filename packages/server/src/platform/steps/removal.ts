@@ -5,17 +5,15 @@ import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, runningBackupsOf, setBackupStatus } from '../../store/platform/backups.ts'
 import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
 import { runningRestoreInto } from '../../store/platform/restores.ts'
-import type { BackupArchives } from '../archive/backup-archives.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import { failBackup, failRestore } from './settle-failure.ts'
 import { traceStep } from './trace-step.ts'
 
-/** Removes a database or an archive. A job that runs for the database is aborted, and its outcome is failure. */
+/** Removes a database or a backup. A job that runs for the database is aborted, and its outcome is failure. */
 export function createRemoval(deps: {
   db: Database
   driver: DatabaseDriver
-  archives: BackupArchives
   node: string
   databaseWork: KeyedQueue
 }): Pick<Handlers, 'database.remove' | 'database.discard' | 'backup.remove'> {
@@ -63,7 +61,7 @@ export function createRemoval(deps: {
       async run({ orgId, backupId }, settle) {
         traceStep('remove_backup.deleting', backupId)
         const archived = await findBackup(deps.db, orgId, backupId)
-        if (archived !== null) await deps.archives.remove({ databaseId: archived.database_id, backupId })
+        if (archived !== null) await deps.driver.removeBackup({ databaseId: archived.database_id, backupId })
         traceStep('remove_backup.settling', backupId)
         await settle(async (tx) => {
           const backup = await lockBackup(tx, orgId, backupId)

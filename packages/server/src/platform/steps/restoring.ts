@@ -1,16 +1,12 @@
 import type { Database } from '../../db/database.ts'
 import { moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
-import type { OrgId } from '../../kernel/ids.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
-import { type BackupRow, findBackup } from '../../store/platform/backups.ts'
+import { findBackup } from '../../store/platform/backups.ts'
 import { countDatabasesOfNode, lockDatabase, markDatabaseServing } from '../../store/platform/databases.ts'
 import { findRestore, lockRestore, markRestoreCompleted, recordRestoreProgress } from '../../store/platform/restores.ts'
 import { startUsage } from '../../store/platform/usage.ts'
-import { walToReplay } from '../../store/platform/wal-archives.ts'
 import { publish } from '../../webhooks/publish.ts'
-import type { BackupArchives } from '../archive/backup-archives.ts'
-import type { WalArchive } from '../archive/wal-archive.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import type { StorageMonitor } from '../storage/monitor.ts'
@@ -21,23 +17,15 @@ import { traceStep } from './trace-step.ts'
 type Deps = {
   db: Database
   driver: DatabaseDriver
-  archives: BackupArchives
-  wal: WalArchive
   node: string
   databasesPerNodeMax: number
   databaseWork: KeyedQueue
   storage: Pick<StorageMonitor, 'room'>
 }
 
-/** From an archive to a new database. The restore and its database get their outcome in the same transaction. */
+/** From a backup to a new database. The restore and its database get their outcome in the same transaction. */
 export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
-  const { db, driver, archives } = deps
-
-  async function walFor(orgId: OrgId, backup: BackupRow, to: Date) {
-    const range = await walToReplay(db, orgId, backup.id, to)
-    if (range === null) throw new StepFailure('The log of the database is gone.', { permanent: true })
-    return { files: await deps.wal.between(backup.database_id, range), to }
-  }
+  const { db, driver } = deps
 
   return {
     'restore.run': {
@@ -56,15 +44,12 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
             if ((await countDatabasesOfNode(tx, deps.node)) <= deps.databasesPerNodeMax) return
             throw new StepFailure('The node that has the backup has no room for it.', { permanent: true })
           })
-          const wal = restore.recover_to && (await walFor(orgId, backup, restore.recover_to))
           const bytesTotal = backup.bytes_total ?? 0
           const progress = createProgressWriter((bytes) => recordRestoreProgress(db, orgId, restoreId, bytes))
           const address = await driver.restore(databaseId, {
-            archive: archives.read(
-              { databaseId: backup.database_id, backupId: backup.id },
-              { sha256: backup.sha256!, signal },
-            ),
-            ...(wal && { wal }),
+            orgId,
+            from: { databaseId: backup.database_id, backupId: backup.id, sha256: backup.sha256 },
+            to: restore.recover_to,
             passwordVerifier: database.password_verifier,
             onProgress: (bytesDone) => progress.report({ bytesDone, bytesTotal: Math.max(bytesTotal, bytesDone) }),
             signal: AbortSignal.any([signal, deps.storage.room()]),

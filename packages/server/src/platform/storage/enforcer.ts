@@ -3,7 +3,7 @@ import { type DiskLevel, type StorageState, storageMessage, storageState, storag
 import type { DatabaseId } from '../../kernel/ids.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import type { StorageFigures } from '../../store/platform/figures.ts'
-import type { DatabaseDriver } from '../driver.ts'
+import type { LocalInstances } from '../local-instances.ts'
 
 /** Figures are written when they differ by this share, or after this time. */
 const recordShare = 0.01
@@ -29,7 +29,7 @@ export type Enforcer = ReturnType<typeof createEnforcer>
 
 /** Knows the state of every database of the node, and makes its instance follow. */
 export function createEnforcer(deps: {
-  driver: DatabaseDriver
+  instances: LocalInstances
   databaseWork: KeyedQueue
   limitOf(id: DatabaseId): number
   /** When the node was stopped: one beyond its limit stays stopped. */
@@ -37,7 +37,7 @@ export function createEnforcer(deps: {
   log: Logger
   signal: AbortSignal
 }) {
-  const { driver, limitOf, log, signal } = deps
+  const { instances, limitOf, log, signal } = deps
   const watched = new Map<DatabaseId, Watched>()
   const applying = new Map<DatabaseId, Promise<void>>()
   let disk: DiskLevel = 'ok'
@@ -55,10 +55,10 @@ export function createEnforcer(deps: {
     if (one.applied === state) return
     // Not behind a statement that waits for a connection: stopping is what helps then.
     if (state === 'stopped') {
-      void driver.hold(one.id).catch((err) => log.error({ err, databaseId: one.id }, 'storage.not_stopped'))
+      void instances.hold(one.id).catch((err) => log.error({ err, databaseId: one.id }, 'storage.not_stopped'))
     }
     // One that is being created or was not started yet has nobody who could write.
-    if (state !== 'stopped' && !driver.isHeld(one.id) && !driver.isRunning(one.id)) return
+    if (state !== 'stopped' && !instances.isHeld(one.id) && !instances.isRunning(one.id)) return
     if (!applying.has(one.id)) {
       const done = apply(one).finally(() => applying.delete(one.id))
       applying.set(one.id, done)
@@ -76,7 +76,7 @@ export function createEnforcer(deps: {
   /** Its owner makes room. WAL that is no longer needed goes with the next checkpoint, which may be minutes away. */
   function trim({ id }: Watched): void {
     if (applying.has(id)) return
-    const done = driver
+    const done = instances
       .checkpoint(id, { signal })
       .catch((err) => log.debug({ err, databaseId: id }, 'storage.no_checkpoint'))
       .finally(() => applying.delete(id))
@@ -97,13 +97,13 @@ export function createEnforcer(deps: {
   }
 
   async function follow(id: DatabaseId, state: StorageState, message: string | null): Promise<void> {
-    if (state === 'stopped') return driver.hold(id)
-    if (driver.isHeld(id)) {
+    if (state === 'stopped') return instances.hold(id)
+    if (instances.isHeld(id)) {
       await deps.databaseWork.run(id, async (working) => {
-        await driver.release(id, { signal: AbortSignal.any([working, signal]) })
+        await instances.release(id, { signal: AbortSignal.any([working, signal]) })
       })
     }
-    await driver.setReadOnly(id, state === 'read_only' ? message : null, { signal })
+    await instances.setReadOnly(id, state === 'read_only' ? message : null, { signal })
   }
 
   const figuresOf = ({ id, usedBytes, state, because }: Watched): StorageFigures => {
@@ -153,7 +153,7 @@ export function createEnforcer(deps: {
 
     /** False while there is a running database whose figures nobody has read yet. */
     knowsAll: (): boolean =>
-      [...watched.values()].every((one) => one.recorded !== undefined || !driver.isRunning(one.id)),
+      [...watched.values()].every((one) => one.recorded !== undefined || !instances.isRunning(one.id)),
 
     unrecorded(): StorageFigures[] {
       return [...watched.values()].filter(isUnrecorded).map(figuresOf)

@@ -5,7 +5,8 @@ import { type DiskLevel, type StorageReport, thresholdsOf } from '../../domain/s
 import type { DatabaseId } from '../../kernel/ids.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { recordFigures, type StorageFigures, storageOfNode } from '../../store/platform/figures.ts'
-import { type DatabaseDriver, StepFailure } from '../driver.ts'
+import { StepFailure } from '../driver.ts'
+import type { LocalInstances } from '../local-instances.ts'
 import { type DiskSpace, floorOf, levelOf, readDisk, reserveOf } from './disk.ts'
 import { createEnforcer, type Enforcer } from './enforcer.ts'
 import { createReserveFile, placeForReserve, type ReserveFile } from './reserve-file.ts'
@@ -38,6 +39,18 @@ export type StorageMonitor = {
   close(): Promise<void>
 }
 
+/** For databases whose storage others limit. */
+export function withoutStorageMonitor(): StorageMonitor {
+  const never = new AbortController().signal
+  return {
+    async start() {},
+    report: () => ({ disk: null, usedBytes: 0, states: { normal: 0, read_only: 0, stopped: 0 } }),
+    hasRoom: () => true,
+    room: () => never,
+    async close() {},
+  }
+}
+
 const noRoom = 'The disk of its node is nearly full.'
 
 /**
@@ -47,20 +60,20 @@ const noRoom = 'The disk of its node is nearly full.'
 export function createStorageMonitor(deps: {
   db: Database
   node: string
-  driver: DatabaseDriver
+  instances: LocalInstances
   databaseWork: KeyedQueue
   settings: StorageSettings
   dataDir: string
   log: Logger
 }): StorageMonitor {
-  const { db, node, driver, settings, log } = deps
+  const { db, node, instances, settings, log } = deps
   const closing = new AbortController()
   const { signal } = closing
   let known: Awaited<ReturnType<typeof storageOfNode>> = new Map()
   const limitOf = (id: DatabaseId) => known.get(id)?.limitBytes ?? settings.limitBytes
   const lastStateOf = (id: DatabaseId) => known.get(id)?.state ?? 'normal'
   const { databaseWork } = deps
-  const enforcer: Enforcer = createEnforcer({ driver, databaseWork, limitOf, lastStateOf, log, signal })
+  const enforcer: Enforcer = createEnforcer({ instances, databaseWork, limitOf, lastStateOf, log, signal })
   let path = ''
   let reserve: ReserveFile | undefined
   let space: DiskSpace | undefined
@@ -129,7 +142,7 @@ export function createStorageMonitor(deps: {
     const beganMs = Date.now()
     const { freeBytes } = space!
     try {
-      enforcer.measured(await driver.storage(signal))
+      enforcer.measured(await instances.storage(signal))
       measured = { atMs: Date.now(), tookMs: Date.now() - beganMs, freeBytes }
       const figures = enforcer.unrecorded()
       if (figures.length > 0) inBackground(record(figures))
@@ -188,7 +201,7 @@ export function createStorageMonitor(deps: {
 
   return {
     async start() {
-      path = await driver.disk()
+      path = await instances.disk()
       space = readDisk(path)
       const reservePath = await placeForReserve(deps.dataDir, path)
       if (reservePath !== null) {

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { createSecureContext } from 'node:tls'
-import type { CertificateSource } from '../driver.ts'
+import type { CertificateSource } from '../local-instances.ts'
 import { type Certificate, issueCertificate } from './issue-certificate.ts'
 
 /** Issued by the authority of the installation, kept in memory, and replaced when two thirds of its time have passed. */

@@ -80,7 +80,7 @@ export const markBackupCompleted = async (
   status: BackupStatus,
   archive: {
     bytes: number
-    sha256: string
+    sha256: string | null
     keyId: string | null
     contentBytes: number
     wal: { start_lsn: string; stop_lsn: string; stopped_at: string | null }

@@ -140,11 +140,15 @@ export const markDatabaseServing = async (
     where org_id = ${orgId} and id = ${id}`
 }
 
-/** The address of a node may change with its settings. A row that is right already is not written. */
-export const correctDatabaseHost = async (db: Executor, id: DatabaseId, host: string): Promise<void> => {
+/** An address may change with the settings of a node. A row that is right already is not written. */
+export const correctDatabaseAddress = async (
+  db: Executor,
+  id: DatabaseId,
+  { host, port }: { host: string; port: number },
+): Promise<void> => {
   await db`
-    update keyhook.databases set host = ${host}
-    where id = ${id} and status = 'available' and host is distinct from ${host}`
+    update keyhook.databases set host = ${host}, port = ${port}
+    where id = ${id} and status = 'available' and (host is distinct from ${host} or port is distinct from ${port})`
 }
 
 export const markDatabaseGivenUp = async (

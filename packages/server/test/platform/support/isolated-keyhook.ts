@@ -11,7 +11,7 @@ import { readLockFile } from '../../../src/embedded/lock-file.ts'
 import { whyNoNamespaces } from '../../../src/embedded/namespaces.ts'
 import type { DatabaseId } from '../../../src/kernel/ids.ts'
 import { nodeOf, openHome } from '../../../src/platform/local/home.ts'
-import { createLocalDriver } from '../../../src/platform/local/local-driver.ts'
+import { createLocalInstances } from '../../../src/platform/local/instances.ts'
 import { makeMasterKey } from '../../../src/startup/master-key-file.ts'
 
 const [folder, first, ...ids] = argv.slice(2) as [string, string, ...DatabaseId[]]
@@ -27,7 +27,7 @@ const { dataDir } = await nodeOf(folder)
 await makeMasterKey(dataDir)
 const own = await openEmbedded({ dataDir, purpose: 'serve', settings: { fsync: 'off' } })
 const ports = { first: Number(first), last: Number(first) + 39 }
-const driver = createLocalDriver({
+const instances = createLocalInstances({
   home: () => openHome(dataDir),
   host: '127.0.0.1',
   publicHost: '127.0.0.1',
@@ -39,7 +39,7 @@ const driver = createLocalDriver({
 const passwordVerifier = await scramVerifier('secret')
 const clusterOf = (id: string) => join(dataDir, 'databases', id, 'cluster')
 const addresses = []
-for (const id of ids) addresses.push(await driver.provision(id, { passwordVerifier, signal }))
+for (const id of ids) addresses.push(await instances.provision(id, { passwordVerifier, signal }))
 const pids = await Promise.all(
   [...ids.map(clusterOf), join(dataDir, 'postgres')].map(async (path) => (await readLockFile(path))!.pid),
 )
@@ -69,7 +69,7 @@ createInterface({ input: stdin }).on('line', async (line) => {
   await sql.end()
 })
 process.once('SIGTERM', async () => {
-  await driver.close()
+  await instances.close()
   await own.stop()
   process.exit(0)
 })

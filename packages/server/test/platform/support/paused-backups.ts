@@ -1,7 +1,7 @@
 import { once } from 'node:events'
-import type { DatabaseDriver } from '../../../src/platform/driver.ts'
+import type { LocalInstances } from '../../../src/platform/local-instances.ts'
 
-/** Pauses the backups of a real driver after their first bytes, until `resume` or until they are aborted. */
+/** Pauses the backups of real instances after their first bytes, until `resume` or until they are aborted. */
 export function createPausedBackups() {
   let gate = new AbortController()
   gate.abort()
@@ -15,10 +15,10 @@ export function createPausedBackups() {
     resume(): void {
       gate.abort()
     },
-    around: (driver: DatabaseDriver): DatabaseDriver => ({
-      ...driver,
+    around: (instances: LocalInstances): LocalInstances => ({
+      ...instances,
       async *backup(id, options) {
-        for await (const part of driver.backup(id, options)) {
+        for await (const part of instances.backup(id, options)) {
           yield part
           const either = AbortSignal.any([gate.signal, options.signal])
           if (either.aborted) continue

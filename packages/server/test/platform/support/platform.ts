@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
 import { composeHints } from '../../../src/compose/dispatcher.ts'
-import { composeDatabaseDriver, composeJobQueue, composePlatformNode } from '../../../src/compose/platform.ts'
+import { composeInstances, composeJobQueue, composePlatformNode } from '../../../src/compose/platform.ts'
 import { readConfig } from '../../../src/config.ts'
-import type { DatabaseDriver } from '../../../src/platform/driver.ts'
 import type { JobQueue } from '../../../src/platform/jobs/queue.ts'
+import type { LocalInstances } from '../../../src/platform/local-instances.ts'
 import type { Installation } from '../../../src/startup/open.ts'
 import { call } from '../../support/client.ts'
 import { apiAlone, apiBeside } from '../../support/composed.ts'
@@ -57,7 +57,7 @@ export async function serveCustomer(installation: Installation, queue?: JobQueue
 /** A complete platform in this process: API, jobs, and real PostgreSQL instances on loopback. */
 export async function startPlatform(
   more: Record<string, string> = {},
-  around: (driver: DatabaseDriver) => DatabaseDriver = (driver) => driver,
+  around: (instances: LocalInstances) => LocalInstances = (instances) => instances,
 ) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
@@ -69,8 +69,13 @@ export async function startPlatform(
   })
   const log = testLog()
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
-  const driver = around(composeDatabaseDriver(installation.config, log))
-  const node = await composePlatformNode(installation, { log, queue, driver, hints: composeHints(installation, log) })
+  const instances = around(composeInstances(installation.config, log))
+  const node = await composePlatformNode(installation, {
+    log,
+    queue,
+    instances,
+    hints: composeHints(installation, log),
+  })
   await node.ready
   const customer = await serveCustomer(installation, queue)
   return {
@@ -95,9 +100,13 @@ export async function startNode(
   installation: Installation,
   {
     log = testLog(),
-    around = (driver: DatabaseDriver): DatabaseDriver => driver,
+    around = (instances: LocalInstances): LocalInstances => instances,
     ...more
-  }: { log?: Logger; environment?: Record<string, string>; around?: (driver: DatabaseDriver) => DatabaseDriver } = {},
+  }: {
+    log?: Logger
+    environment?: Record<string, string>
+    around?: (instances: LocalInstances) => LocalInstances
+  } = {},
 ) {
   const folder = await scratchFolder()
   const dataDir = join(folder, 'data')
@@ -109,10 +118,10 @@ export async function startNode(
   }
   const config = readConfig(environment)
   const queue = composeJobQueue(installation, { log, worksOnJobs: true })
-  const driver = around(composeDatabaseDriver(config, log))
+  const instances = around(composeInstances(config, log))
   const node = await composePlatformNode(
     { ...installation, config },
-    { log, queue, driver, hints: composeHints(installation, log) },
+    { log, queue, instances, hints: composeHints(installation, log) },
   )
   onTestFinished(async () => {
     await node.close()

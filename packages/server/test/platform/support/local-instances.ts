@@ -1,13 +1,13 @@
 import { openHome } from '../../../src/platform/local/home.ts'
-import { createLocalDriver, type LocalDriverOptions } from '../../../src/platform/local/local-driver.ts'
+import { createLocalInstances, type LocalInstancesOptions } from '../../../src/platform/local/instances.ts'
 import { portRange } from './platform.ts'
 
 /** One range for the test file, so that a directory that is opened again has the same ports. */
 const [first, last] = portRange().split('-').map(Number)
 
-/** A driver on a data directory, without a node. */
-export const openDriver = (dataDir: string, more: Partial<LocalDriverOptions> = {}) =>
-  createLocalDriver({
+/** The instances of a data directory, without a node. */
+export const openInstances = (dataDir: string, more: Partial<LocalInstancesOptions> = {}) =>
+  createLocalInstances({
     home: () => openHome(dataDir),
     host: '127.0.0.1',
     publicHost: '127.0.0.1',
