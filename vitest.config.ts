@@ -29,6 +29,8 @@ const longFiles = [
   'platform/isolation.test.ts',
   'platform/job-priorities.test.ts',
   'platform/killed.test.ts',
+  'platform/kubernetes/kubernetes-driver.test.ts',
+  'platform/kubernetes/kubernetes-faults.test.ts',
   'platform/local-driver.test.ts',
   'platform/memory-limits.test.ts',
   'platform/nodes.test.ts',

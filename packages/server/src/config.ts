@@ -1,5 +1,6 @@
 import { archiveSettings } from './settings/archive-settings.ts'
 import { deliverySettings } from './settings/delivery-settings.ts'
+import { kubernetesSettings } from './settings/kubernetes-settings.ts'
 import { platformSettings } from './settings/platform-settings.ts'
 import { serverSettings } from './settings/server-settings.ts'
 import { InvalidValue, type Setting } from './settings/setting.ts'
@@ -8,7 +9,13 @@ import { InvalidValue, type Setting } from './settings/setting.ts'
  * Settings are environment variables, read once. All problems are reported together, nothing is guessed, and an empty value
  * counts as unset. docs/settings.md has the same table; a test compares them.
  */
-export const settings = { ...serverSettings, ...platformSettings, ...archiveSettings, ...deliverySettings }
+export const settings = {
+  ...serverSettings,
+  ...platformSettings,
+  ...kubernetesSettings,
+  ...archiveSettings,
+  ...deliverySettings,
+}
 
 type Settings = typeof settings
 type Value<S> = S extends Setting<infer T> ? (S extends { fallback: string } ? T : T | null) : never
@@ -46,6 +53,14 @@ function crossCheck(environment: Record<string, string | undefined>): string[] {
   const problems: string[] = []
   if (has(settings.database) && !has(settings.masterKeys)) {
     problems.push('KEYHOOK_MASTER_KEY: is required with DATABASE_URL (create one with: openssl rand -base64 32)')
+  }
+  if (environment[settings.databaseDriver.variable]?.trim() === 'cloudnativepg') {
+    if (!has(settings.s3Bucket)) {
+      problems.push('KEYHOOK_S3_BUCKET: is required with KEYHOOK_DATABASE_DRIVER=cloudnativepg')
+    }
+    if (has(settings.databasesCertificateFile)) {
+      problems.push('KEYHOOK_DATABASES_CERTIFICATE_FILE: cannot be used with KEYHOOK_DATABASE_DRIVER=cloudnativepg')
+    }
   }
   if (has(settings.oidcIssuer) && !has(settings.oidcAudience)) {
     problems.push('KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER')

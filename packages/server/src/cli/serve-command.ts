@@ -55,12 +55,14 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const instances = composeInstances(config, log)
   parts.defer(() => instances.close())
   const worksOnJobs = options.role === 'all' || options.role === 'jobs'
+  const usesInstances = worksOnJobs && config.databaseDriver === 'local'
   const opening = () =>
     openInstallation(config, {
       purpose: 'serve',
       note: output.note,
       // While our own PostgreSQL is prepared, so that the first database does not have to wait for its template.
-      onHeld: () => worksOnJobs && void instances.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
+      onHeld: () =>
+        usesInstances && void instances.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared')),
       onSomeMissing: (keyIds) => log.warn({ keyIds }, 'webhooks.secrets_cannot_be_opened'),
       onArchiveKeysMissing: (keyIds) => log.error({ keyIds }, 'archives.keys_missing'),
       onDatabaseExit: (why) => stopped.now(why),

@@ -43,7 +43,7 @@ export async function composeArchives(
 }
 
 /** Loads the SDK, which takes some hundred milliseconds, only where there is a bucket. */
-async function openBucket(config: Config, bucket: string): Promise<ArchiveStore> {
+export async function openBucket(config: Config, bucket: string): Promise<ArchiveStore> {
   const { createS3Store } = await import('../platform/archive/s3/s3-store.ts')
   const { s3AccessKeyId: accessKeyId, s3SecretAccessKey: secretAccessKey } = config
   return createS3Store({
@@ -59,7 +59,7 @@ async function openBucket(config: Config, bucket: string): Promise<ArchiveStore>
   })
 }
 
-async function readCa(path: string | null): Promise<string | null> {
+export async function readCa(path: string | null): Promise<string | null> {
   if (path === null) return null
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new ConfigProblems([`KEYHOOK_S3_CA_FILE: "${path}" cannot be read (${error.code})`])

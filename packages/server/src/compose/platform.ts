@@ -16,6 +16,7 @@ import { createTransact } from '../store/publishing-transaction.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Hints } from '../webhooks/hints.ts'
 import { composeArchives } from './archives.ts'
+import { composeKubernetesDriver } from './kubernetes.ts'
 
 /** Jobs that this process hands out, and works on as well if it says so. Opened by the first who needs it. */
 export const composeJobQueue = (
@@ -89,20 +90,21 @@ function reportIsolation(isolation: Isolation, log: Logger): void {
 
 type PlatformParts = { log: Logger; queue: JobQueue; instances: ComposedInstances; hints: Hints; metrics?: Metrics }
 
-/** The databases of this machine, and the jobs about them. It closes its queue. */
+/** The databases of this machine or of a Kubernetes namespace, and the jobs about them. It closes its queue. */
 export async function composePlatformNode(installation: Installation, parts: PlatformParts): Promise<PlatformNode> {
   const { config, db } = installation
   const { log, queue, hints, metrics } = parts
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
+  const isLocal = config.databaseDriver === 'local'
   const restoresToTime = config.pointInTimeRestore === 'on'
   return startPlatformNode({
     db,
     transact: createTransact(db, hints.give),
     dataDir,
     lockName,
-    node,
-    isShared: false,
-    ...(await composeLocal(installation, dataDir, parts)),
+    ...(isLocal
+      ? { node, isShared: false, ...(await composeLocal(installation, dataDir, parts)) }
+      : { ...sharedNode(config), local: null, driver: await composeKubernetesDriver(installation, log) }),
     walEverySeconds: restoresToTime ? config.walEverySeconds : null,
     walBytesPerBaseMax: config.walBytesPerBaseMax,
     archivesAreLocal: config.s3Bucket === null,
@@ -116,6 +118,9 @@ export async function composePlatformNode(installation: Installation, parts: Pla
     log,
   })
 }
+
+/** All processes that reach the namespace are one node: each of them may do every job about its databases. */
+const sharedNode = ({ kubernetesNamespace }: Config) => ({ node: `kubernetes-${kubernetesNamespace}`, isShared: true })
 
 async function composeLocal(
   { config, db, masterKeys }: Installation,

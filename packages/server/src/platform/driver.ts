@@ -8,7 +8,7 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
 export type BackupOf = { databaseId: DatabaseId; backupId: BackupId }
 
 /**
- * Runs the customers' databases and keeps their backups: on this machine (`local/`), or through an orchestrator.
+ * Runs the customers' databases and keeps their backups: on this machine (`local/`), or through CloudNativePG (`kubernetes/`).
  *
  * Every call may be repeated and ends in the same state; a call that a crash interrupted is completed by the next one. When
  * the `AbortSignal` fires the call ends at once, and what it created is cleaned up by `remove` or `removeBackup`.
@@ -41,13 +41,16 @@ export type DatabaseDriver = {
   /** Every backup of which anything is stored, complete or not. */
   existingBackups(): Promise<BackupId[]>
   /** Has the log of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store. */
-  archiveWal(id: DatabaseId, options: { after: string | null; signal: AbortSignal }): Promise<ArchivedWal & { bytes: number }>
+  archiveWal(
+    id: DatabaseId,
+    options: { after: string | null; signal: AbortSignal },
+  ): Promise<ArchivedWal & { bytes: number }>
   /** Removes the stored log before this position; null: everything. */
   removeWal(id: DatabaseId, before: string | null): Promise<void>
   close(): Promise<void>
 }
 
-type NewDatabase = { orgId: OrgId; passwordVerifier: string; signal: AbortSignal }
+export type NewDatabase = { orgId: OrgId; passwordVerifier: string; signal: AbortSignal }
 
 type StoredBackup = {
   bytes: number

@@ -116,6 +116,10 @@ test('the retry schedule accepts what its message says, and no more', () => {
 test.each<[environment: Record<string, string>, complaint: string]>([
   [{ DATABASE_URL: 'postgres://localhost/keyhook' }, 'KEYHOOK_MASTER_KEY: is required with DATABASE_URL'],
   [{ KEYHOOK_OIDC_ISSUER: 'https://issuer.example' }, 'KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER'],
+  [
+    { KEYHOOK_DATABASE_DRIVER: 'cloudnativepg' },
+    'KEYHOOK_S3_BUCKET: is required with KEYHOOK_DATABASE_DRIVER=cloudnativepg',
+  ],
   [{ KEYHOOK_OIDC_AUDIENCE: 'keyhook' }, 'KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE'],
   [
     { KEYHOOK_OIDC_CLIENT_ID: 'console', KEYHOOK_PUBLIC_URL: 'https://keyhook.example' },

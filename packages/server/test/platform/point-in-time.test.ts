@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
-import type { DatabaseDriver } from '../../src/platform/driver.ts'
+import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { clientOf, type DatabaseBody, type RestoreBody, until } from './support/customer.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
 
@@ -9,12 +9,12 @@ let platform: Platform
 /** Log is stored only while this is settled. */
 let mayArchive = Promise.resolve()
 let archiving = 0
-const gated = (driver: DatabaseDriver): DatabaseDriver => ({
-  ...driver,
+const gated = (instances: LocalInstances): LocalInstances => ({
+  ...instances,
   async archiveWal(id, options) {
     await mayArchive
     archiving += 1
-    return driver.archiveWal(id, options).finally(() => (archiving -= 1))
+    return instances.archiveWal(id, options).finally(() => (archiving -= 1))
   },
 })
 

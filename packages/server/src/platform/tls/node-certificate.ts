@@ -14,7 +14,7 @@ export function issuedCertificate(deps: {
   let current: Promise<Certificate> | undefined
   const issue = async () => issueCertificate(await deps.authority(), deps.names, deps.now())
   return async () => {
-    if (current === undefined || isDue(await current, deps.now())) {
+    if (current === undefined || isDueForRenewal((await current).certificate, deps.now())) {
       current = issue().catch((error: unknown) => {
         current = undefined
         throw error
@@ -24,7 +24,7 @@ export function issuedCertificate(deps: {
   }
 }
 
-function isDue({ certificate }: Certificate, now: Date): boolean {
+export function isDueForRenewal(certificate: string, now: Date): boolean {
   const { validFromDate, validToDate } = new X509Certificate(certificate)
   const [from, to] = [validFromDate.getTime(), validToDate.getTime()]
   return now.getTime() > from + ((to - from) * 2) / 3
