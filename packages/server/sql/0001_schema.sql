@@ -164,6 +164,11 @@ create table keyhook.audit_entries (
   details    jsonb not null default '{}',
   primary key (org_id, id)
 );
+-- One for each filter of the audit log, in the order of the list. Keys and the operator make few of the entries.
+create index audit_entries_action on keyhook.audit_entries (org_id, action, id);
+create index audit_entries_user on keyhook.audit_entries (org_id, user_id, id);
+create index audit_entries_key on keyhook.audit_entries (org_id, credential, id) where actor_kind = 'key';
+create index audit_entries_operator on keyhook.audit_entries (org_id, id) where actor_kind = 'operator';
 
 -- Webhooks and their deliveries ----------------------------------------------------------------------------------------------
 

