@@ -50,6 +50,21 @@ inBrowser('logging in a terminal', () => {
     expect(reply.status).toBe(200)
   })
 
+  test('is cancelled there, and the terminal is told', async () => {
+    const { visits, query, address } = await startTerminal()
+    const page = await newPage()
+    await page.goto(await signInLink(owner.userId))
+    await page.waitForURL(/\/console\/org_/)
+    await page.goto(address)
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByText('Back to the terminal').waitFor()
+    expect(visits.map(({ search }) => search)).toEqual([`?error=access_denied&state=${query.get('state')}`])
+    // A wrong port leads nowhere else: only to the console.
+    await page.goto(address.replace(/port=\d+/, 'port=80@evil.example'))
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.waitForURL(/\/console\/org_/)
+  })
+
   test('asks whoever is not signed in to sign in first', async () => {
     const { visits, address } = await startTerminal()
     const page = await newPage()

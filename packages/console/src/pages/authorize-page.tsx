@@ -1,6 +1,6 @@
 import { useMutation, useQuery } from '@tanstack/react-query'
-import { Link } from '@tanstack/react-router'
 import { useEffect } from 'react'
+import { consolePath } from '../address.ts'
 import { sessionQuery } from '../api/client.ts'
 import { authorizeTerminal } from '../api/session.ts'
 import { Button } from '../components/button.tsx'
@@ -48,9 +48,7 @@ export function AuthorizePage() {
             Allow
           </Button>
         )}
-        <Link className="button" to="/">
-          Cancel
-        </Link>
+        <Button onClick={() => location.assign(refusalAddress(query))}>Cancel</Button>
       </div>
     </main>
   )
@@ -58,3 +56,10 @@ export function AuthorizePage() {
 
 /** The terminal says so itself, so it is shown as short plain text. */
 const machineName = (name: string | null): string => name?.replace(/[^\w.-]/g, '').slice(0, 60) || 'this machine'
+
+/** Tells the waiting terminal, which listens on this machine only. Without a port there is none, and the console is shown. */
+function refusalAddress(query: URLSearchParams): string {
+  const port = Number(query.get('port'))
+  if (!(Number.isInteger(port) && port >= 1_024 && port <= 65_535)) return consolePath('/')
+  return `http://127.0.0.1:${port}/?${new URLSearchParams({ error: 'access_denied', state: query.get('state') ?? '' })}`
+}

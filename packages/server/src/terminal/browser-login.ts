@@ -32,9 +32,13 @@ export async function logInWithBrowser(url: string): Promise<string> {
       const late = () => reject(new UsageError(`Nobody confirmed it within ${waitMinutes} minutes.`))
       setTimeout(late, waitMinutes * 60_000).unref()
       server.on('request', (request, response) => {
-        const code = codeOf(request, { port, state })
-        if (code === null) return answer(response, 400, 'This is not the answer that "keyhook login" waits for.')
-        exchange(root, code, verifier).then(
+        const reply = replyOf(request, { port, state })
+        if (reply?.error === 'access_denied') {
+          answer(response, 200, 'You are not logged in. You can close this page.')
+          return reject(new UsageError('You cancelled it in the browser. Nothing was changed.'))
+        }
+        if (!reply?.code) return answer(response, 400, 'This is not the answer that "keyhook login" waits for.')
+        exchange(root, reply.code, verifier).then(
           (token) => {
             answer(response, 200, 'You are logged in. You can close this page and go back to the terminal.')
             resolve(token)
@@ -63,12 +67,15 @@ async function checkConsole(root: string): Promise<void> {
 }
 
 /** Null for any other request: another page of this browser may try one, also by a name of its own for 127.0.0.1. */
-function codeOf(request: IncomingMessage, { port, state }: { port: number; state: string }): string | null {
+function replyOf(
+  request: IncomingMessage,
+  { port, state }: { port: number; state: string },
+): { code: string | null; error: string | null } | null {
   if (request.method !== 'GET' || request.headers.host !== `127.0.0.1:${port}`) return null
   const { pathname, searchParams } = new URL(request.url ?? '', 'http://127.0.0.1')
   const given = Buffer.from(searchParams.get('state') ?? '')
   const isOurs = given.length === state.length && timingSafeEqual(given, Buffer.from(state))
-  return pathname === '/' && isOurs ? searchParams.get('code') : null
+  return pathname === '/' && isOurs ? { code: searchParams.get('code'), error: searchParams.get('error') } : null
 }
 
 function answer(response: ServerResponse, status: number, text: string): void {

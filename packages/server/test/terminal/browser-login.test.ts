@@ -70,6 +70,17 @@ test('a code that the server refuses ends the login with its reason, and stores 
   expect((await terminal.run('whoami')).code).toBe(3)
 })
 
+test('cancelling in the browser ends the login with a message, but only for who knows the state', async () => {
+  const side = await ownersTerminal()
+  const { terminal, login, asked, local } = await startLogin(side.api.url)
+  expect((await fetch(`${local}/?error=access_denied&state=${'x'.repeat(22)}`)).status).toBe(400)
+  const page = await fetch(`${local}/?error=access_denied&state=${asked.state}`)
+  expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('You are not logged in.')])
+  expect(await login.ended).toEqual([2, null])
+  expect(login.stderr()).toContain('You cancelled it in the browser.')
+  expect((await terminal.run('whoami')).code).toBe(3)
+})
+
 test('a server without a console is named as the reason', async () => {
   const { run } = await openTerminal()
   const ended = await run('login', '--browser', '--url', 'http://127.0.0.1:1')
