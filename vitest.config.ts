@@ -56,6 +56,7 @@ const longFiles = [
   'webhooks/postgres-crash.test.ts',
   'webhooks/sender/http1/paused-process.test.ts',
 ].map((path) => `packages/server/test/${path}`)
+longFiles.push('packages/console/test/connection-samples.test.ts')
 
 const browserFiles = ['packages/console/test/**/*.test.ts']
 
@@ -70,7 +71,7 @@ export default defineConfig({
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
     include,
-    exclude: suite === 'short' ? [...longFiles, ...browserFiles] : [],
+    exclude: suite === 'short' ? [...longFiles, ...browserFiles] : suite === 'browser' ? longFiles : [],
     // One PostgreSQL for the run; each file clones its own database from a migrated template.
     globalSetup: [
       'packages/server/test/support/leftovers.ts',
