@@ -1,5 +1,5 @@
 import { CircleAlert } from 'lucide-react'
-import { type ReactNode, useId } from 'react'
+import { type ComponentProps, type ReactNode, useId } from 'react'
 
 /** A label, an input, and its hint or error, tied together for screen readers. */
 export function Field({
@@ -9,7 +9,7 @@ export function Field({
   inline = false,
   children,
 }: {
-  label: string
+  label: ReactNode
   hint?: ReactNode
   error?: string | undefined
   /** The label beside the input, in a row of filters. */
@@ -29,6 +29,16 @@ export function Field({
         </span>
       )}
     </div>
+  )
+}
+
+type TextFieldProps = { label: ReactNode; hint?: ReactNode; error?: string | undefined } & ComponentProps<'input'>
+
+export function TextField({ label, hint, error, ...input }: TextFieldProps) {
+  return (
+    <Field label={label} hint={hint} error={error}>
+      {(attributes) => <input {...attributes} className="input" autoComplete="off" {...input} />}
+    </Field>
   )
 }
 

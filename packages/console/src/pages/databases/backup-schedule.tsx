@@ -1,11 +1,12 @@
 import type { BackupSchedule as Schedule } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
+import { useForm } from 'react-hook-form'
 import { client, queryClient } from '../../api/client.ts'
 import type { CurrentOrganization } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
-import { Confirm } from '../../components/dialog.tsx'
-import { Field } from '../../components/field.tsx'
+import { TextField } from '../../components/field.tsx'
+import { FormDialog } from '../../components/form-dialog.tsx'
 import { Select } from '../../components/select.tsx'
 import { showToast } from '../../components/toasts.tsx'
 
@@ -59,43 +60,34 @@ type DialogProps = { schedule: Schedule; onSave: (next: Schedule) => Promise<voi
 
 function ScheduleDialog({ schedule, onSave, onClose }: DialogProps) {
   const [every, setEvery] = useState(String(schedule.every_hours ?? 'default'))
-  const [keep, setKeep] = useState(schedule.keep === null ? '' : String(schedule.keep))
-  const [error, setError] = useState<string | undefined>(undefined)
-  const save = async () => {
-    const count = keep.trim() === '' ? null : Number(keep)
-    if (count !== null && !(Number.isInteger(count) && count >= 1 && count <= 1_000)) {
-      setError('Enter a whole number from 1 to 1,000, or nothing.')
-      return 'stay'
-    }
-    await onSave({ every_hours: every === 'default' ? null : Number(every), keep: count })
-    return undefined
-  }
+  const form = useForm({ defaultValues: { keep: schedule.keep === null ? '' : String(schedule.keep) } })
   // An interval that was set over the API stays as it is.
   const options = every in intervals ? intervals : { ...intervals, [every]: intervalText(Number(every)) }
   return (
-    <Confirm
+    <FormDialog
       title="Backup schedule"
       description="Backups that you ask for are not touched by it."
       action="Save"
-      danger={false}
-      onConfirm={save}
+      form={form}
+      onSubmit={async ({ keep }) => {
+        const count = keep.trim() === '' ? null : Number(keep)
+        await onSave({ every_hours: every === 'default' ? null : Number(every), keep: count })
+        onClose()
+      }}
       onClose={onClose}
     >
       <Select label="How often" options={options} value={every} onChange={setEvery} />
-      <Field label="How many are kept" hint="Empty: as the operator has set it. Older ones are deleted." error={error}>
-        {(attributes) => (
-          <input
-            {...attributes}
-            className="input"
-            inputMode="numeric"
-            value={keep}
-            onChange={(event) => {
-              setError(undefined)
-              setKeep(event.target.value)
-            }}
-          />
-        )}
-      </Field>
-    </Confirm>
+      <TextField
+        label="How many are kept"
+        hint="Empty: as the operator has set it. Older ones are deleted."
+        inputMode="numeric"
+        error={form.formState.errors.keep?.message}
+        {...form.register('keep', {
+          validate: (text) => /^([1-9]\d{0,2}|1000)?$/.test(text.trim()) || keepText,
+        })}
+      />
+    </FormDialog>
   )
 }
+
+const keepText = 'Enter a whole number from 1 to 1,000, or nothing.'

@@ -1,11 +1,8 @@
 import type { CreatedDatabase } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { databaseQuery } from '../../api/database-queries.ts'
-import { Button } from '../../components/button.tsx'
-import { CopyButton } from '../../components/copy.tsx'
-import { Dialog } from '../../components/dialog.tsx'
-import { Notice } from '../../components/notice.tsx'
 import { Secret } from '../../components/secret.tsx'
+import { ShownOnce } from '../../components/shown-once.tsx'
 import { withPassword } from './connection-snippets.ts'
 import { DatabaseStatus } from './database-status.tsx'
 import { HowToConnect } from './how-to-connect.tsx'
@@ -17,27 +14,16 @@ export function ConnectionDialog({ organization, created, onClose }: Props) {
   const { data: database = created } = useQuery(databaseQuery(organization, created.id))
   const url = database.connection_string === null ? null : withPassword(database.connection_string, created.password)
   return (
-    <Dialog
+    <ShownOnce
       title={`Database “${created.name}”`}
+      warning="Copy the password now. It will not be shown again, and is kept nowhere."
+      copy={{ text: url ?? created.password, label: url === null ? 'Copy password' : 'Copy connection string' }}
       onClose={onClose}
-      wide
-      keepOpen
-      footer={
-        <>
-          <CopyButton
-            text={url ?? created.password}
-            label={url === null ? 'Copy password' : 'Copy connection string'}
-            primary
-          />
-          <Button onClick={onClose}>Done</Button>
-        </>
-      }
     >
-      <Notice kind="warning">Copy the password now. It will not be shown again, and is kept nowhere.</Notice>
       <Secret label="Password" text={created.password} />
       {url === null ? (
         <div className="row" role="status">
-          <DatabaseStatus status={database.status} />
+          <DatabaseStatus database={database} />
           <span className="muted">
             {database.failure ?? 'The connection string appears here when the database is ready, in a few seconds.'}
           </span>
@@ -48,6 +34,6 @@ export function ConnectionDialog({ organization, created, onClose }: Props) {
           <HowToConnect url={url} />
         </>
       )}
-    </Dialog>
+    </ShownOnce>
   )
 }

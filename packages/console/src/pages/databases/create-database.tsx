@@ -14,6 +14,7 @@ export function CreateDatabase({ organization, onClose }: { organization: string
       title="Create database"
       description="A PostgreSQL database of its own, on the node with the most room."
       action="Create database"
+      what="database"
       onSubmit={async (name) => {
         setCreated(await client.databases.create({ name }, { organization }))
         await refreshDatabases(organization)

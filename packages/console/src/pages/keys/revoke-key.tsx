@@ -1,7 +1,7 @@
 import type { ApiKey } from '@keyhook/client'
 import { useState } from 'react'
 import { client, queryClient } from '../../api/client.ts'
-import { Confirm } from '../../components/dialog.tsx'
+import { Confirm } from '../../components/confirm.tsx'
 import { showToast } from '../../components/toasts.tsx'
 
 type Props = { organization: string; apiKey: ApiKey; onClose: () => void }

@@ -2,7 +2,7 @@ import type { Webhook } from '@keyhook/client'
 import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { refreshWebhooks } from '../../api/webhook-queries.ts'
-import { Confirm } from '../../components/dialog.tsx'
+import { Confirm } from '../../components/confirm.tsx'
 import { Select } from '../../components/select.tsx'
 import { showToast } from '../../components/toasts.tsx'
 

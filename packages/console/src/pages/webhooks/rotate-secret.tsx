@@ -1,9 +1,10 @@
 import type { Webhook } from '@keyhook/client'
 import { useState } from 'react'
+import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
 import { refreshWebhooks } from '../../api/webhook-queries.ts'
 import { Button } from '../../components/button.tsx'
-import { Confirm } from '../../components/dialog.tsx'
+import { FormDialog } from '../../components/form-dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { Select } from '../../components/select.tsx'
 import { RelativeTime } from '../../components/time.tsx'
@@ -17,25 +18,26 @@ const overlaps = { '86400': '24 hours', '604800': '7 days', '0': 'At once: the o
 export function RotateSecret({ organization, webhook, onClose }: Props) {
   const [seconds, setSeconds] = useState<keyof typeof overlaps>('86400')
   const [secret, setSecret] = useState<string | null>(null)
+  const form = useForm()
   if (secret !== null) return <WebhookSecret title="New signing secret" secret={secret} onClose={onClose} />
   const rotate = async () => {
     const rotation = { overlap_seconds: Number(seconds) }
     const rotated = await client.webhooks.rotateSecret(webhook.id, rotation, { organization })
     setSecret(rotated.secret)
     await refreshWebhooks(organization)
-    return 'stay'
   }
   return (
-    <Confirm
+    <FormDialog
       title="Rotate the signing secret?"
       description="You get a new secret. While both are valid, deliveries carry a signature of each, so nothing is lost while you deploy the new one."
       action="Rotate secret"
       danger={seconds === '0'}
-      onConfirm={rotate}
+      form={form}
+      onSubmit={rotate}
       onClose={onClose}
     >
       <Select label="The old secret ends after" options={overlaps} value={seconds} onChange={setSeconds} />
-    </Confirm>
+    </FormDialog>
   )
 }
 

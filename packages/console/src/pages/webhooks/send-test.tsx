@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { useEventTypes } from '../../api/webhook-queries.ts'
 import { Json } from '../../components/code.tsx'
-import { Confirm } from '../../components/dialog.tsx'
+import { Confirm } from '../../components/confirm.tsx'
 import { Select } from '../../components/select.tsx'
 
 type Props = { organization: string; webhook: Webhook; onClose: () => void }
