@@ -1,7 +1,7 @@
 import { createClient } from '@keyhook/client'
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { expectAccessible, views } from './support/axe.ts'
+import { expectAccessible, widths } from './support/axe.ts'
 import { api, consoleUrl, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
 import { settled } from './support/settled.ts'
 
@@ -43,18 +43,18 @@ async function fill() {
 const click = (name: string | RegExp) => (page: Page) => page.getByRole('button', { name }).first().click()
 
 inBrowser('every page', () => {
-  test('is accessible and fits while empty', async () => {
+  test('is accessible and fits while empty', { timeout: 300_000 }, async () => {
     const page = await openAs(owner, '')
-    for (const { width, theme } of views) {
+    for (const width of widths) {
       await page.setViewportSize({ width, height: 800 })
       for (const path of paths) {
         await page.goto(consoleUrl(path))
-        await expectAccessible(page, `${path} at ${width}`, [theme])
+        await expectAccessible(page, `${path} at ${width}`)
       }
     }
   })
 
-  test('is accessible and fits with records, dialogs and menus', { timeout: 240_000 }, async () => {
+  test('is accessible and fits with records, dialogs and menus', { timeout: 600_000 }, async () => {
     const full = await fill()
     const opened: [string, (page: Page) => Promise<unknown>][] = [
       ['/keys#create', async () => {}],
@@ -71,7 +71,7 @@ inBrowser('every page', () => {
       ['', (page) => page.keyboard.press('Control+k')],
     ]
     const page = await openAs(owner, '')
-    for (const { width, theme } of views) {
+    for (const width of widths) {
       await page.setViewportSize({ width, height: 800 })
       for (const path of [...paths, ...Object.values(full)]) {
         await page.goto(consoleUrl(path))
@@ -84,7 +84,7 @@ inBrowser('every page', () => {
         await settled(page)
         await open(page)
         if (!path.includes('since=')) await page.getByRole('dialog').or(page.getByRole('menu')).first().waitFor()
-        await expectAccessible(page, `${path}, opened, at ${width}`, [theme])
+        await expectAccessible(page, `${path}, opened, at ${width}`)
       }
     }
     await page.goto(consoleUrl(''))
@@ -96,22 +96,22 @@ inBrowser('every page', () => {
     await expectAccessible(page, 'the menu of the account')
   })
 
-  test('of the operator is accessible too, and so are those before signing in', async () => {
+  test('of the operator is accessible too, and so are those before signing in', { timeout: 300_000 }, async () => {
     const guest = await newPage()
     await guest.goto(`${api.url}/console/`)
     const page = await newPage()
     await page.goto(await signInLink(null))
     await page.waitForURL('**/console/operator')
-    for (const { width, theme } of views) {
+    for (const width of widths) {
       for (const one of [guest, page]) await one.setViewportSize({ width, height: 800 })
-      await expectAccessible(guest, `sign-in at ${width}`, [theme])
+      await expectAccessible(guest, `sign-in at ${width}`)
       for (const path of ['', '/organizations', '/users', '/tokens']) {
         await page.goto(`${api.url}/console/operator${path}`)
-        await expectAccessible(page, `operator${path} at ${width}`, [theme])
+        await expectAccessible(page, `operator${path} at ${width}`)
       }
       await page.goto(consoleUrl('/webhooks'))
       await page.getByRole('heading', { name: 'Open “Acme” to read?' }).waitFor()
-      await expectAccessible(page, `opening an organization at ${width}`, [theme])
+      await expectAccessible(page, `opening an organization at ${width}`)
     }
     await guest.goto(`${api.url}/console/invitation#no-such-invitation`)
     await guest.getByRole('alert').or(guest.locator('.notice')).first().waitFor()

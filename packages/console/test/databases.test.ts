@@ -10,6 +10,7 @@ import { createPausedBackups } from '../../server/test/platform/support/paused-b
 import { startNode } from '../../server/test/platform/support/platform.ts'
 import { customerSqlForTest } from '../../server/test/support/customer-sql.ts'
 import { api, consoleUrl, inBrowser, member, openAs, orgId, owner } from './support/console-test.ts'
+import { addDatabase, addStorage } from './support/database-rows.ts'
 
 /** PostgreSQL servers are started here, which takes long on a busy machine. */
 const patient = { timeout: 60_000 }
@@ -46,7 +47,8 @@ async function runShown(page: Page): Promise<string> {
 inBrowser('databases', () => {
   test('a database is created, backed up, restored and deleted by its name', { timeout: 240_000 }, async () => {
     const backups = createPausedBackups()
-    await startNode(api, { around: backups.around })
+    // Without backups of its own accord, so that there is one in the list.
+    await startNode(api, { around: backups.around, environment: { KEYHOOK_POINT_IN_TIME_RESTORE: 'off' } })
     const page = await openAs(owner, '/databases')
     await page.getByRole('heading', { name: 'No databases yet' }).waitFor()
     await page.getByRole('button', { name: 'Create database' }).first().click()
@@ -69,7 +71,7 @@ inBrowser('databases', () => {
     await page.getByRole('link', { name: 'orders' }).click()
     await page.getByRole('heading', { name: 'orders', level: 1 }).waitFor()
     const state = page.getByRole('region', { name: 'State' })
-    await expect.poll(() => state.textContent(), patient).toMatch(/Size[\d.]+ MB.*Connections\d+ of \d+/)
+    await expect.poll(() => state.textContent(), patient).toMatch(/Size[\d.]+ MiB.*Connections\d+ of \d+/)
     expect(await page.content()).not.toContain(password)
 
     backups.pause()
@@ -77,7 +79,7 @@ inBrowser('databases', () => {
     const list = page.getByRole('table', { name: 'Backups' })
     const progress = list.getByRole('progressbar', { name: 'Progress of the backup' })
     await progress.waitFor(patient)
-    await expect.poll(() => list.textContent(), patient).toMatch(/Running.* of [\d.]+ MB/)
+    await expect.poll(() => list.textContent(), patient).toMatch(/Running.* of [\d.]+ MiB/)
     backups.resume()
     await list.getByText('Completed').waitFor(patient)
 
@@ -116,6 +118,25 @@ inBrowser('databases', () => {
     await dialog.getByRole('button', { name: 'Save' }).click()
     await page.getByText('Every day; the newest 14 are kept.').waitFor()
     expect(await client.backups.schedule(id)).toEqual({ every_hours: 24, keep: 14 })
+  })
+
+  test('a database near its storage limit says so, with the limit and what to do', async () => {
+    const nearly = await addDatabase('nearly full', 'available')
+    await addStorage(nearly, 'read_only', 95 * 1024 ** 2)
+    const over = await addDatabase('full', 'available')
+    await addStorage(over, 'stopped', 120 * 1024 ** 2)
+    const page = await openAs(owner, `/databases/${nearly}`)
+    await page.getByText('The database is read-only: it has nearly used its storage limit of 100 MiB.').waitFor()
+    const state = page.getByRole('region', { name: 'State' })
+    await state.getByText('95 MiB of 100 MiB on disk').waitFor()
+    expect(await state.getByRole('progressbar').getAttribute('value')).toBe(String(95 * 1024 ** 2))
+    await page.goto(consoleUrl('/databases'))
+    await page.getByRole('row', { name: /nearly full Read-only/ }).waitFor()
+    await page
+      .getByRole('row', { name: /^full Stopped/ })
+      .getByRole('link')
+      .click()
+    await page.getByText('Ask the operator for a higher limit.').waitFor()
   })
 
   test('a member reads them, and is offered no change', async () => {

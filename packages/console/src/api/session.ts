@@ -1,5 +1,6 @@
 import { KeyhookError } from '@keyhook/client'
 import { consolePath } from '../address.ts'
+import { onSessionChange, tellOtherTabs } from './other-tabs.ts'
 
 /** `operator`: opened by the operator of the installation, to read. */
 type Role = 'owner' | 'admin' | 'member' | 'operator'
@@ -43,11 +44,17 @@ function readProblem(text: string): Record<string, unknown> {
 }
 
 /** Exchanges the secret of a one-time link for the cookie. */
-export const signIn = (link: string): Promise<void> => call('POST', '/session', { link })
+export async function signIn(link: string): Promise<void> {
+  await call('POST', '/session', { link })
+  shownTo = undefined
+}
 
 export async function signOut(everywhere: boolean): Promise<void> {
   await call('DELETE', everywhere ? '/sessions' : '/session')
   forgetToken()
+  opened = null
+  shownTo = undefined
+  tellOtherTabs()
 }
 
 /** What an invitation is for, before it is accepted. */
@@ -55,8 +62,11 @@ export const fetchInvitation = (invitation: string): Promise<{ organization: str
   call('POST', '/invitation-preview', { invitation })
 
 /** Joins as the user who is signed in, or as a new one, who is signed in by it. */
-export const acceptInvitation = (invitation: string): Promise<{ organization_id: string }> =>
-  call('POST', '/invitation', { invitation })
+export async function acceptInvitation(invitation: string): Promise<{ organization_id: string }> {
+  const joined = await call<{ organization_id: string }>('POST', '/invitation', { invitation })
+  shownTo = undefined
+  return joined
+}
 
 /** Where to sign in at the OpenID issuer. `returnTo` is shown afterwards, with its query and its fragment. */
 export const startSingleSignOn = async (returnTo: string): Promise<string> =>
@@ -97,11 +107,30 @@ export async function currentToken(): Promise<string> {
   return (await answer).token
 }
 
+/** Whom this page shows; null for the operator, undefined for nobody yet. */
+let shownTo: string | null | undefined
+
+const idOf = ({ user }: Session): string | null => user?.id ?? null
+
 /** Who is signed in, and what each role allows now: it comes with a new token. */
 export async function fetchSession(): Promise<Session> {
-  const { user, operator, organizations } = await askForToken()
+  const session = await askForToken()
+  if (shownTo === undefined) tellOtherTabs()
+  // Somebody else signed in with this browser.
+  else if (shownTo !== idOf(session)) location.reload()
+  shownTo = idOf(session)
+  const { user, operator, organizations } = session
   return { user, operator, organizations: opened === null ? organizations : [opened.organization] }
 }
+
+// A page of somebody who has left is loaded again, so that nothing of it stays.
+onSessionChange(() =>
+  askForToken()
+    .then(idOf, (error) => (error instanceof KeyhookError && error.status === 401 ? undefined : shownTo))
+    .then((id) => {
+      if (id !== shownTo) location.reload()
+    }),
+)
 
 /** Called when the server refused the token. */
 export function forgetToken(): void {

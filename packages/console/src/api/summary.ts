@@ -10,8 +10,8 @@ export const summaryQuery = (organization: string, range: Range, webhookId?: str
   queryOptions({
     queryKey: [organization, 'summary', range, webhookId],
     queryFn: ({ signal }) => {
-      const step = bucketSeconds[range] * 1_000
-      const since = new Date(Math.floor((Date.now() - rangeMs(range)) / step) * step + step).toISOString()
+      // Exactly the range, so that the numbers are those of the list. The first bar is a part of its time, like the last.
+      const since = new Date(Date.now() - rangeMs(range)).toISOString()
       return client.deliveries.summary({ organization, since, bucketSeconds: bucketSeconds[range], webhookId, signal })
     },
     refetchInterval: isLive ? 10_000 : false,
@@ -37,7 +37,7 @@ export function barsOf(
         ? { format: (date: Date) => `${day.format(date)} ${hour.format(date)}` }
         : hour
   const bars: Bar[] = []
-  const first = Math.ceil(Date.parse(summary.since) / step) * step
+  const first = Math.floor(Date.parse(summary.since) / step) * step
   for (let at = first; at < Date.parse(summary.until); at += step) {
     bars.push({ at: String(at), label: format.format(new Date(at)), parts: parts(known.get(at)) })
   }

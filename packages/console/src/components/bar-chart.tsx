@@ -99,27 +99,30 @@ export function BarChart({
           </svg>
         )}
       </div>
-      <table className="visually-hidden">
-        <caption>{title}</caption>
-        <thead>
-          <tr>
-            <th>Time</th>
-            {names.map((name) => (
-              <th key={name}>{name}</th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {bars.map((bar) => (
-            <tr key={bar.at}>
-              <th>{bar.label}</th>
-              {bar.parts.map(({ value }, index) => (
-                <td key={names[index]}>{format(value)}</td>
+      {/* Not on the table itself, which would keep its height and make the page longer. */}
+      <div className="visually-hidden">
+        <table>
+          <caption>{title}</caption>
+          <thead>
+            <tr>
+              <th>Time</th>
+              {names.map((name) => (
+                <th key={name}>{name}</th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {bars.map((bar) => (
+              <tr key={bar.at}>
+                <th>{bar.label}</th>
+                {bar.parts.map(({ value }, index) => (
+                  <td key={names[index]}>{format(value)}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </figure>
   )
 }

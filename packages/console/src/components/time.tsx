@@ -58,10 +58,10 @@ export function RelativeTime({ at }: { at: string }) {
   )
 }
 
-/** "in 1:05", counting down. */
+/** "in 1:05", counting down; "in 6 days" where seconds say nothing. */
 export function Countdown({ to }: { to: string }) {
   const seconds = Math.max(0, Math.round((Date.parse(to) - useNow()) / 1_000))
-  const text = seconds === 0 ? 'now' : `in ${clock(seconds)}`
+  const text = seconds === 0 ? 'now' : seconds < 86_400 ? `in ${clock(seconds)}` : relativeText(to, Date.now())
   return (
     <time dateTime={to} title={exactText(to)} className="number">
       {text}

@@ -9,11 +9,14 @@ type Props = {
   attempts: readonly EventAttempt[]
   status: 'waiting' | 'sending' | 'succeeded' | 'failed' | 'expired'
   selected?: string
+  /** When the pause of the webhook ends; null if it is not paused. */
+  pausedUntil?: string | null
+  isDeleted?: boolean
   onOpen: (id: string) => void
 }
 
 /** All attempts of one event at one webhook, oldest first, and what comes next. */
-export function Timeline({ attempts, status, selected, onOpen }: Props) {
+export function Timeline({ attempts, status, selected, pausedUntil = null, isDeleted = false, onOpen }: Props) {
   const ordered = [...attempts].sort((a, b) => a.attempt - b.attempt)
   const next = ordered.at(-1)?.next_attempt_at ?? null
   return (
@@ -39,27 +42,39 @@ export function Timeline({ attempts, status, selected, onOpen }: Props) {
       ))}
       {status === 'waiting' && (
         <li data-status="next">
-          <span>
-            {next === null ? (
-              'Waiting to be sent'
-            ) : (
-              <>
-                Next attempt <Countdown to={next} />
-              </>
-            )}
-          </span>
+          <Waiting nextAt={next} pausedUntil={pausedUntil} />
         </li>
       )}
       {status === 'failed' && (
         <li data-status="next">
-          <span className="muted">No further attempts. Redeliver it when the endpoint works again.</span>
+          <span className="muted">
+            {isDeleted
+              ? 'No further attempts: the webhook was deleted.'
+              : 'No further attempts. Redeliver it when the endpoint works again.'}
+          </span>
         </li>
       )}
       {status === 'expired' && (
         <li data-status="next">
-          <span className="muted">Too old to be sent: no further attempts.</span>
+          <span className="muted">It is finished. Its attempts are too old to be kept.</span>
         </li>
       )}
     </ol>
+  )
+}
+
+function Waiting({ nextAt, pausedUntil }: { nextAt: string | null; pausedUntil: string | null }) {
+  if (pausedUntil !== null) {
+    return (
+      <span>
+        Waiting: the webhook is paused and resumes <RelativeTime at={pausedUntil} />.
+      </span>
+    )
+  }
+  if (nextAt === null) return <span>Waiting to be sent</span>
+  return (
+    <span>
+      Next attempt <Countdown to={nextAt} />
+    </span>
   )
 }

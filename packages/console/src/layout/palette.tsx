@@ -126,6 +126,11 @@ export default function Palette({ organization, onClose }: Props) {
                     </Item>
                   ))}
               </Command.Group>
+              {opened === null && isEventId(id) && (
+                <Item icon={Zap} value={id} onSelect={run(() => navigate(eventById(orgId, id)))}>
+                  Open the event with the id {id}
+                </Item>
+              )}
             </Command.List>
           </Command>
         </Base.Popup>
@@ -134,11 +139,15 @@ export default function Palette({ organization, onClose }: Props) {
   )
 }
 
+const eventById = (orgId: string, eventId: string): NavigateOptions => ({
+  to: '/$orgId/events/$eventId',
+  params: { orgId, eventId },
+})
+
 /** Where the record with this id is shown. Lists hold only the newest records, and an id reaches all. */
 function recordById(orgId: string, id: string): { what: string; target: NavigateOptions } | null {
   const kind = /^([a-z]+)_[0-9a-z]{20,}$/.exec(id)?.[1]
-  if (kind === 'evt')
-    return { what: 'event', target: { to: '/$orgId/events/$eventId', params: { orgId, eventId: id } } }
+  if (kind === 'evt') return { what: 'event', target: eventById(orgId, id) }
   if (kind === 'dlv')
     return { what: 'attempt', target: { to: '/$orgId/deliveries', params: { orgId }, search: { delivery: id } } }
   if (kind === 'wh')
@@ -149,6 +158,9 @@ function recordById(orgId: string, id: string): { what: string; target: Navigate
     return { what: 'invoice', target: { to: '/$orgId/invoices/$invoiceId', params: { orgId, invoiceId: id } } }
   return null
 }
+
+/** An event may have an id that its publisher chose. */
+const isEventId = (text: string): boolean => /^[A-Za-z0-9][\w:-]{2,127}$/.test(text)
 
 /** Every word occurs. The default also finds letters that are far apart, and so nearly everything by its id. */
 const matches = (value: string, search: string): number =>

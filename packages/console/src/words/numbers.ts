@@ -9,14 +9,15 @@ export function msText(ms: number | null): string {
   return ms < 1_000 ? `${short.format(ms)} ms` : `${short.format(ms / 1_000)} s`
 }
 
-const byteUnits = ['bytes', 'kB', 'MB', 'GB', 'TB']
+const byteUnits = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
 
+/** In the units of the server's own texts and settings, so that a limit is the same number everywhere. */
 export function bytesText(bytes: number | null): string {
   if (bytes === null) return '–'
   let size = bytes
   let unit = 0
-  while (size >= 1_000 && unit < byteUnits.length - 1) {
-    size /= 1_000
+  while (size >= 1_024 && unit < byteUnits.length - 1) {
+    size /= 1_024
     unit++
   }
   return `${short.format(size)} ${byteUnits[unit]}`

@@ -48,22 +48,27 @@ async function stop(): Promise<void> {
 export const signInLink = (userId: UserId | null): Promise<string> =>
   createSignInLink(api.db, userId).then((path) => `${api.url}${path}`)
 
-/** A page of a new browser session, closed with the test. It fails the test for any error in the console of the browser. */
+/**
+ * A page of a new browser session, closed with the test. Any error in the console of the browser fails the test, and so does
+ * anything that the Content-Security-Policy forbids; both in every tab of the session.
+ */
 export async function newPage(options: BrowserContextOptions = {}): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
-  const page = await context.newPage()
-  page.setDefaultTimeout(40_000)
+  context.setDefaultTimeout(40_000)
   const errors: string[] = []
-  page.on('pageerror', (error) => errors.push(error.message))
-  page.on('console', (message) => {
+  context.on('weberror', (error) => errors.push(error.error().message))
+  context.on('console', (message) => {
     // Chromium reports each answer of 4xx here; pages show those themselves.
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) errors.push(message.text())
   })
+  await context.exposeFunction('reportViolation', (text: string) => errors.push(text))
+  await context.addInitScript(`addEventListener('securitypolicyviolation', (event) =>
+    reportViolation(event.violatedDirective + ' forbids ' + event.blockedURI + ' at ' + location.href))`)
   onTestFinished(async () => {
     await context.close()
     expect(errors).toEqual([])
   })
-  return page
+  return context.newPage()
 }
 
 /** A page that is signed in, at a path below the organization. */

@@ -5,9 +5,9 @@ import { useState } from 'react'
 import { client, queryClient } from '../../api/client.ts'
 import type { CurrentOrganization } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
+import { Confirm } from '../../components/confirm.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
-import { Confirm } from '../../components/dialog.tsx'
 import { MenuItem, RowMenu } from '../../components/menu.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
@@ -15,6 +15,7 @@ import { showToast, toastError } from '../../components/toasts.tsx'
 import { bytesText } from '../../words/numbers.ts'
 import { BackupSchedule } from './backup-schedule.tsx'
 import { JobStatus } from './database-status.tsx'
+import { RecoveryWindow } from './recovery-window.tsx'
 import { RestoreBackup } from './restore-backup.tsx'
 
 export function Backups({ organization, database }: { organization: CurrentOrganization; database: Database }) {
@@ -85,6 +86,7 @@ export function Backups({ organization, database }: { organization: CurrentOrgan
         {start}
       </div>
       {database.status !== 'deleting' && <BackupSchedule organization={organization} databaseId={database.id} />}
+      {database.status !== 'deleting' && <RecoveryWindow organization={organization} database={database} />}
       <DataTable
         rows={backups.data}
         error={backups.error}

@@ -8,8 +8,8 @@ import { client } from '../../api/client.ts'
 import { databaseQuery, refreshDatabases } from '../../api/database-queries.ts'
 import { useMember } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
+import { Confirm } from '../../components/confirm.tsx'
 import { IdChip } from '../../components/copy.tsx'
-import { Confirm } from '../../components/dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { Stat } from '../../components/stat.tsx'
@@ -69,7 +69,7 @@ function LoadedDatabase({ database }: { database: Database }) {
         <section className="card" aria-label="State">
           <dl className="stat-grid">
             <Stat label="Status">
-              <DatabaseStatus status={database.status} />
+              <DatabaseStatus database={database} />
             </Stat>
             <Stat label="Size">
               <DatabaseSize organization={orgId} database={database} />

@@ -1,9 +1,14 @@
 import type { Backup, Database, Restore } from '@keyhook/client'
 import { Badge } from '../../components/badge.tsx'
 
-export function DatabaseStatus({ status }: { status: Database['status'] }) {
-  if (status === 'available') return <Badge tone="success">Available</Badge>
+/** Its status. At its storage limit a database is available, but does not take everything. */
+export function DatabaseStatus({ database: { status, storage } }: { database: Pick<Database, 'status' | 'storage'> }) {
   if (status === 'failed') return <Badge tone="danger">Failed</Badge>
+  if (status === 'available') {
+    if (storage?.state === 'stopped') return <Badge tone="danger">Stopped</Badge>
+    if (storage?.state === 'read_only') return <Badge tone="warning">Read-only</Badge>
+    return <Badge tone="success">Available</Badge>
+  }
   return (
     <Badge tone="info" busy>
       {status === 'provisioning' ? 'Creating' : 'Deleting'}

@@ -41,7 +41,7 @@ export function DatabasesPage() {
         </Link>
       ),
     },
-    { label: 'Status', cell: (database) => <DatabaseStatus status={database.status} /> },
+    { label: 'Status', cell: (database) => <DatabaseStatus database={database} /> },
     {
       label: 'Address',
       cell: (database) =>

@@ -1,10 +1,12 @@
 import '../../styles/deliveries.css'
 import '../../styles/webhooks.css'
-import type { ExplainedEvent } from '@keyhook/client'
+import type { ExplainedEvent, Webhook as WebhookRecord } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { Webhook } from 'lucide-react'
 import { eventQuery } from '../../api/event-queries.ts'
+import { useMember } from '../../api/organization.ts'
+import { webhooksQuery } from '../../api/webhook-queries.ts'
 import { Badge, type Tone } from '../../components/badge.tsx'
 import { Json } from '../../components/code.tsx'
 import { IdChip } from '../../components/copy.tsx'
@@ -30,7 +32,7 @@ const states: Record<ExplainedEvent['delivered_to'][number]['status'], { text: s
   sending: { text: 'Sending', tone: 'info' },
   succeeded: { text: 'Delivered', tone: 'success' },
   failed: { text: 'Not delivered', tone: 'danger' },
-  expired: { text: 'Expired', tone: 'danger' },
+  expired: { text: 'Finished', tone: 'neutral' },
 }
 
 const reasons: Record<ExplainedEvent['not_delivered_to'][number]['reason'], string> = {
@@ -42,7 +44,7 @@ const reasons: Record<ExplainedEvent['not_delivered_to'][number]['reason'], stri
 
 function LoadedEvent({ event }: { event: ExplainedEvent }) {
   const { orgId } = route.useParams()
-  const navigate = useNavigate()
+  const webhooks = useQuery({ ...webhooksQuery(orgId), enabled: useMember().can('webhooks:read') }).data
   return (
     <>
       <PageHeader
@@ -71,31 +73,7 @@ function LoadedEvent({ event }: { event: ExplainedEvent }) {
             </EmptyState>
           )}
           {event.delivered_to.map((lane) => (
-            <div key={lane.webhook_id} className="lane">
-              <div className="row">
-                <Link
-                  to="/$orgId/webhooks/$webhookId"
-                  params={{ orgId, webhookId: lane.webhook_id }}
-                  className="grow break cell-title"
-                >
-                  {lane.url}
-                </Link>
-                <Badge tone={states[lane.status].tone} busy={lane.status === 'sending'}>
-                  {states[lane.status].text}
-                </Badge>
-              </div>
-              <Timeline
-                attempts={lane.attempts}
-                status={lane.status}
-                onOpen={(delivery) =>
-                  navigate({
-                    to: '/$orgId/deliveries',
-                    params: { orgId },
-                    search: { webhook: lane.webhook_id, delivery },
-                  })
-                }
-              />
-            </div>
+            <Lane key={lane.webhook_id} orgId={orgId} lane={lane} webhooks={webhooks} />
           ))}
           {event.not_delivered_to.map((lane) => (
             <div key={lane.webhook_id} className="lane">
@@ -117,5 +95,48 @@ function LoadedEvent({ event }: { event: ExplainedEvent }) {
         </section>
       </div>
     </>
+  )
+}
+
+type LaneProps = {
+  orgId: string
+  lane: ExplainedEvent['delivered_to'][number]
+  /** Undefined until they are loaded. */
+  webhooks: readonly WebhookRecord[] | undefined
+}
+
+/** One webhook that the event goes to, with its attempts and what comes next. */
+function Lane({ orgId, lane, webhooks }: LaneProps) {
+  const navigate = useNavigate()
+  const webhook = webhooks?.find(({ id }) => id === lane.webhook_id)
+  const isDeleted = webhooks !== undefined && webhook === undefined
+  const open = (delivery: string) =>
+    navigate({ to: '/$orgId/deliveries', params: { orgId }, search: { webhook: lane.webhook_id, delivery } })
+  return (
+    <div className="lane">
+      <div className="row">
+        {isDeleted ? (
+          <span className="grow break muted">{lane.url}</span>
+        ) : (
+          <Link
+            to="/$orgId/webhooks/$webhookId"
+            params={{ orgId, webhookId: lane.webhook_id }}
+            className="grow break cell-title"
+          >
+            {lane.url}
+          </Link>
+        )}
+        <Badge tone={states[lane.status].tone} busy={lane.status === 'sending'}>
+          {states[lane.status].text}
+        </Badge>
+      </div>
+      <Timeline
+        attempts={lane.attempts}
+        status={lane.status}
+        pausedUntil={webhook?.paused_until ?? null}
+        isDeleted={isDeleted}
+        onOpen={open}
+      />
+    </div>
   )
 }

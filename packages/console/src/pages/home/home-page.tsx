@@ -1,26 +1,32 @@
 import '../../styles/webhooks.css'
 import '../../styles/home.css'
+import type { Database } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { databasesQuery } from '../../api/database-queries.ts'
-import { type CurrentOrganization, useMember } from '../../api/organization.ts'
+import { useMember } from '../../api/organization.ts'
 import { webhooksQuery } from '../../api/webhook-queries.ts'
 import { PageHeader } from '../../components/page.tsx'
-import { ErrorState, LoadingBlock, LoadingChart } from '../../components/states.tsx'
+import { LoadingChart } from '../../components/states.tsx'
+import { PageLoading } from '../../layout/fallbacks.tsx'
 import { DatabaseStatus } from '../databases/database-status.tsx'
 import { LastFailure, SuccessShare, WebhookStatus } from '../webhooks/health.tsx'
-import { NextSteps } from './next-steps.tsx'
+import { HomeList } from './home-list.tsx'
+import { NextSteps, useNextSteps } from './next-steps.tsx'
 
 const DayChart = lazy(() => import('./day-chart.tsx'))
 
 export function HomePage() {
   const organization = useMember()
+  const steps = useNextSteps(organization)
   return (
     <>
       <PageHeader title="Home" heading={organization.name} />
-      <div className="stack">
-        <NextSteps organization={organization} />
+      {steps === 'loading' && <PageLoading />}
+      {/* Hidden, and loading, until it is known whether steps stand above it: then nothing moves. */}
+      <div className="stack" hidden={steps === 'loading'}>
+        {steps !== 'loading' && steps.length > 0 && <NextSteps steps={steps} />}
         {organization.can('deliveries:read') && (
           <section className="card" aria-label="Deliveries of the last day">
             <Suspense
@@ -35,90 +41,79 @@ export function HomePage() {
           </section>
         )}
         <div className="two-columns">
-          {organization.can('webhooks:read') && <Endpoints organization={organization} />}
-          {organization.can('databases:read') && <Databases organization={organization} />}
+          {organization.can('webhooks:read') && <Endpoints orgId={organization.id} />}
+          {organization.can('databases:read') && <Databases orgId={organization.id} />}
         </div>
       </div>
     </>
   )
 }
 
-/** Failing ones first. */
-function Endpoints({ organization }: { organization: CurrentOrganization }) {
-  const webhooks = useQuery(webhooksQuery(organization.id))
-  const params = { orgId: organization.id }
-  const ordered = webhooks.data
-    ?.toSorted((a, b) => (a.health.success_share ?? 2) - (b.health.success_share ?? 2))
-    .slice(0, 6)
+function Endpoints({ orgId }: { orgId: string }) {
   return (
-    <section className="card" aria-label="Endpoints">
-      <div className="card-header">
-        <h2>Endpoints</h2>
-        <Link to="/$orgId/webhooks" params={params} className="button button-small">
+    <HomeList
+      title="Endpoints"
+      query={useQuery(webhooksQuery(orgId))}
+      urgency={(webhook) => webhook.health.success_share ?? 2}
+      empty="There is no webhook yet."
+      all={
+        <Link to="/$orgId/webhooks" params={{ orgId }} className="button button-small">
           All webhooks
         </Link>
-      </div>
-      {webhooks.error && !ordered && <ErrorState error={webhooks.error} retry={webhooks.refetch} what="The webhooks" />}
-      {!webhooks.error && !ordered && <LoadingBlock />}
-      {ordered?.length === 0 && <p className="card-body muted">There is no webhook yet.</p>}
-      <ul>
-        {ordered?.map((webhook) => (
-          <li key={webhook.id} className="home-row">
-            <div className="grow">
-              <div className="row">
-                <Link
-                  to="/$orgId/webhooks/$webhookId"
-                  params={{ ...params, webhookId: webhook.id }}
-                  className="truncate cell-title"
-                >
-                  {webhook.url.replace(/^https:\/\//, '')}
-                </Link>
-                <WebhookStatus webhook={webhook} />
-              </div>
-              {webhook.health.failed > 0 && <LastFailure health={webhook.health} />}
+      }
+      row={(webhook) => (
+        <>
+          <div className="grow">
+            <div className="row">
+              <Link
+                to="/$orgId/webhooks/$webhookId"
+                params={{ orgId, webhookId: webhook.id }}
+                className="truncate cell-title"
+              >
+                {webhook.url.replace(/^https:\/\//, '')}
+              </Link>
+              <WebhookStatus webhook={webhook} />
             </div>
-            <SuccessShare health={webhook.health} />
-          </li>
-        ))}
-      </ul>
-    </section>
+            {webhook.health.failed > 0 && <LastFailure health={webhook.health} />}
+          </div>
+          <SuccessShare health={webhook.health} />
+        </>
+      )}
+    />
   )
 }
 
-const order = { failed: 0, provisioning: 1, deleting: 2, available: 3 }
+const order = { failed: 0, provisioning: 3, deleting: 4, available: 5 }
+const storageOrder = { stopped: 1, read_only: 2, normal: 5 }
 
-/** Unhealthy ones first. */
-function Databases({ organization }: { organization: CurrentOrganization }) {
-  const databases = useQuery(databasesQuery(organization.id))
-  const params = { orgId: organization.id }
-  const ordered = databases.data?.toSorted((a, b) => order[a.status] - order[b.status]).slice(0, 6)
+/** A database that reached its storage limit is available, and still needs somebody. */
+const urgencyOf = ({ status, storage }: Database): number =>
+  Math.min(order[status], storageOrder[storage?.state ?? 'normal'])
+
+function Databases({ orgId }: { orgId: string }) {
   return (
-    <section className="card" aria-label="Databases">
-      <div className="card-header">
-        <h2>Databases</h2>
-        <Link to="/$orgId/databases" params={params} className="button button-small">
+    <HomeList
+      title="Databases"
+      query={useQuery(databasesQuery(orgId))}
+      urgency={urgencyOf}
+      empty="There is no database yet."
+      all={
+        <Link to="/$orgId/databases" params={{ orgId }} className="button button-small">
           All databases
         </Link>
-      </div>
-      {databases.error && !ordered && (
-        <ErrorState error={databases.error} retry={databases.refetch} what="The databases" />
+      }
+      row={(database) => (
+        <>
+          <Link
+            to="/$orgId/databases/$databaseId"
+            params={{ orgId, databaseId: database.id }}
+            className="grow truncate cell-title"
+          >
+            {database.name}
+          </Link>
+          <DatabaseStatus database={database} />
+        </>
       )}
-      {!databases.error && !ordered && <LoadingBlock />}
-      {ordered?.length === 0 && <p className="card-body muted">There is no database yet.</p>}
-      <ul>
-        {ordered?.map((database) => (
-          <li key={database.id} className="home-row">
-            <Link
-              to="/$orgId/databases/$databaseId"
-              params={{ ...params, databaseId: database.id }}
-              className="grow truncate cell-title"
-            >
-              {database.name}
-            </Link>
-            <DatabaseStatus status={database.status} />
-          </li>
-        ))}
-      </ul>
-    </section>
+    />
   )
 }

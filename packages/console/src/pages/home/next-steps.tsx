@@ -1,25 +1,28 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { Check, Database, KeyRound, Webhook } from 'lucide-react'
+import { Check, Database, KeyRound, type LucideIcon, Webhook } from 'lucide-react'
+import type { ReactNode } from 'react'
 import { client } from '../../api/client.ts'
 import { databasesQuery } from '../../api/database-queries.ts'
 import type { CurrentOrganization } from '../../api/organization.ts'
 import { webhooksQuery } from '../../api/webhook-queries.ts'
 
-/** What to do in a new organization; gone when all of it is done. */
-export function NextSteps({ organization }: { organization: CurrentOrganization }) {
+type Step = { isDone: boolean; icon: LucideIcon; title: string; text: string; link: ReactNode }
+
+/** What to do in a new organization; none when all of it is done, or the answers do not come. */
+export function useNextSteps(organization: CurrentOrganization): Step[] | 'loading' {
   const orgId = organization.id
-  const webhooks = useQuery(webhooksQuery(orgId)).data
-  const databases = useQuery(databasesQuery(orgId)).data
+  const webhooks = useQuery(webhooksQuery(orgId))
+  const databases = useQuery(databasesQuery(orgId))
   const keys = useQuery({
     queryKey: [orgId, 'keys', 'any'],
     queryFn: ({ signal }) => client.keys.list({ organization: orgId, limit: 1, signal }).page(),
-  }).data?.items
-  // Nothing moves below it while the answers arrive.
-  if (webhooks === undefined || databases === undefined || keys === undefined) return null
+  })
+  if (webhooks.isError || databases.isError || keys.isError) return []
+  if (!webhooks.data || !databases.data || !keys.data) return 'loading'
   const steps = [
     {
-      isDone: databases.length > 0,
+      isDone: databases.data.length > 0,
       isOffered: organization.can('databases:create'),
       icon: Database,
       title: 'Create a database',
@@ -31,7 +34,7 @@ export function NextSteps({ organization }: { organization: CurrentOrganization 
       ),
     },
     {
-      isDone: webhooks.length > 0,
+      isDone: webhooks.data.length > 0,
       isOffered: organization.can('webhooks:create'),
       icon: Webhook,
       title: 'Add a webhook',
@@ -43,7 +46,7 @@ export function NextSteps({ organization }: { organization: CurrentOrganization 
       ),
     },
     {
-      isDone: keys.length > 0,
+      isDone: keys.data.items.length > 0,
       isOffered: organization.can('keys:create'),
       icon: KeyRound,
       title: 'Create an API key',
@@ -55,7 +58,10 @@ export function NextSteps({ organization }: { organization: CurrentOrganization 
       ),
     },
   ].filter(({ isOffered }) => isOffered)
-  if (steps.every(({ isDone }) => isDone)) return null
+  return steps.every(({ isDone }) => isDone) ? [] : steps
+}
+
+export function NextSteps({ steps }: { steps: readonly Step[] }) {
   return (
     <section className="card" aria-label="Next steps">
       <div className="card-header">
