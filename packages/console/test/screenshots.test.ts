@@ -42,7 +42,12 @@ inBrowser('pictures', () => {
     await expect.poll(() => good.received.length + bad.received.length).toBeGreaterThanOrEqual(13)
     await addAttempts(orders.id, { count: 800, everySeconds: 100, failing: 41 })
     await addAttempts(billing.id, { count: 300, everySeconds: 270, failing: 3 })
-    const [failed] = (await client.deliveries.list({ webhookId: billing.id, status: 'failed' }).page()).items
+    const refused = async () =>
+      (await client.deliveries.list({ webhookId: billing.id }).page()).items.find(
+        ({ response }) => response?.status === 503,
+      )
+    await expect.poll(refused).toBeDefined()
+    const failed = await refused()
 
     await mkdir(folder, { recursive: true })
     onTestFinished(async () => {
