@@ -55,7 +55,6 @@ inBrowser('what others wrote', () => {
     await panel.getByRole('button', { name: 'Raw' }).click()
     await panel.getByRole('region', { name: 'Response' }).getByText(html).first().waitFor()
     expect(await page.evaluate('window.attacked')).toBeUndefined()
-    // A curl line is pasted into a shell: nothing of a body ends its quotes.
     await page.goto(consoleUrl('/keys'))
     await page.getByRole('row', { name: new RegExp(key.key_prefix) }).waitFor()
     await client.organizations.update(orgId, { name: 'Acme' })
@@ -84,8 +83,8 @@ inBrowser('what others wrote', () => {
 
 inBrowser('after signing out', () => {
   test('no other tab and no step back shows what was on the page', async () => {
-    const page = await openAs(owner, '/keys')
     await createClient({ url: api.url, token: owner.token, organization: orgId }).keys.create({ name: 'private name' })
+    const page = await openAs(owner, '/keys')
     await page.getByRole('row', { name: /private name/ }).waitFor()
     const other = await page.context().newPage()
     await other.goto(consoleUrl('/keys'))
