@@ -16,6 +16,7 @@ const longFiles = [
   'embedded/lifecycle.test.ts',
   'embedded/paths-and-accounts.test.ts',
   'failover/failover.test.ts',
+  'failover/patroni.test.ts',
   'http/event-stream-killed.test.ts',
   'package/installed.test.ts',
   'platform/activity.test.ts',

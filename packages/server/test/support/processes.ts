@@ -89,7 +89,7 @@ export async function serve(environment: Record<string, string>, args = ['--json
     await stop()
   })
   const isReady = () => (args.includes('--json') ? output().stdout.includes('\n') : output().stdout.includes('Ctrl-C'))
-  const deadline = Date.now() + 40_000
+  const deadline = Date.now() + 150_000
   while (!isReady()) {
     if (child.exitCode !== null) throw new Error(`serve ended with ${child.exitCode}: ${output().stderr}`)
     if (Date.now() > deadline) throw new Error(`serve did not get ready: ${output().stderr}`)

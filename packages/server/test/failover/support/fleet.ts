@@ -7,9 +7,10 @@ import { portRange } from '../../platform/support/platform.ts'
 import { call } from '../../support/client.ts'
 import { people } from '../../support/installation.ts'
 import { serve } from '../../support/processes.ts'
-import { deliveryEnvironment } from '../../webhooks/support/delivery-test.ts'
+import { deliveryEnvironment, until } from '../../webhooks/support/delivery-test.ts'
 import { eventIdOf, type Received, receiverFor } from '../../webhooks/support/receiver.ts'
 import { deliveryOf, emptyHistory } from './history.ts'
+import { whenAvailable } from './stored.ts'
 
 const webhooksPerOrganization = 2
 
@@ -38,7 +39,9 @@ export async function startFleet(databaseUrl: string) {
   const history = emptyHistory()
   const secrets = new Map<string, string>()
   const receiver = await receiverFor((request) => {
-    history.received.push(receivedRequest(request, secrets))
+    const webhook = request.path.split('webhook=')[1]!
+    const secret = secrets.get(webhook)
+    if (secret !== undefined) history.received.push(receivedRequest(request, webhook, secret))
     // Slow enough that requests are always in flight.
     return { delayMs: 60 }
   })
@@ -54,28 +57,34 @@ export async function startFleet(databaseUrl: string) {
   const db = connect(target, { name: 'test', connectionsMax: 2 })
   onTestFinished(() => db.end({ timeout: 5 }))
   const { organization, person, operatorToken } = people({ db, masterKeys: createMasterKeys([masterKey]) })
-  const operator = await operatorToken(3_600)
+  const operator = await whenAvailable(() => operatorToken(3_600))
+  let names = 0
+  /** Each try has a name of its own: one whose answer was lost may exist, and nobody knows its secret. */
+  const addWebhook = (orgId: OrgId, token: string): Promise<string> =>
+    until(async () => {
+      const name = `w${names++}`
+      const body = { url: `${receiver.url}?webhook=${name}`, event_types: ['database.created'] }
+      const made = await call<{ secret: string }>(`${first.url}/api/v1/organizations/${orgId}/webhooks`, {
+        token,
+        body,
+      })
+      if (made.status !== 201) return null
+      secrets.set(name, made.body.secret)
+      return name
+    }, 'a webhook')
   const organizations: Organization[] = []
   const webhooks: { orgId: string; name: string }[] = []
   for (const place of ['a', 'b']) {
-    const orgId = await organization(place)
-    const { token } = await person([{ orgId, role: 'owner' }])
+    const orgId = await whenAvailable(() => organization(place))
+    const { token } = await whenAvailable(() => person([{ orgId, role: 'owner' }]))
     organizations.push({ orgId, owner: token })
-    for (let i = 0; i < webhooksPerOrganization; i++) {
-      const name = `${place}${i}`
-      const body = { url: `${receiver.url}?webhook=${name}`, event_types: ['database.created'] }
-      const path = `${first.url}/api/v1/organizations/${orgId}/webhooks`
-      const made = await call<{ secret: string }>(path, { token, body })
-      secrets.set(name, made.body.secret)
-      webhooks.push({ orgId, name })
-    }
+    for (let i = 0; i < webhooksPerOrganization; i++) webhooks.push({ orgId, name: await addWebhook(orgId, token) })
   }
   return { apis: [first.url, others[0]!.url], processes, operator, organizations, webhooks, history, target }
 }
 
-function receivedRequest(request: Received, secrets: Map<string, string>) {
-  const webhook = request.path.split('webhook=')[1]!
-  const expected = createHmac('sha256', secrets.get(webhook)!).update(request.body).digest('hex')
+function receivedRequest(request: Received, webhook: string, secret: string) {
+  const expected = createHmac('sha256', secret).update(request.body).digest('hex')
   return {
     delivery: deliveryOf(webhook, eventIdOf(request)),
     signature: request.headers['webhook-signature']!,

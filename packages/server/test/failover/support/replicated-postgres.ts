@@ -122,7 +122,7 @@ async function asking<T>(target: ConnectionTarget, work: (db: Database) => Promi
 const hasEnded = (child: ChildProcess): boolean => child.exitCode !== null || child.signalCode !== null
 
 /** A process and its children, itself first: a postmaster that is alive would replace the children. */
-async function familyOf(pid: number): Promise<number[]> {
+export async function familyOf(pid: number): Promise<number[]> {
   const names = (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name))
   const children = await Promise.all(
     names.map(async (name) => {
@@ -133,7 +133,7 @@ async function familyOf(pid: number): Promise<number[]> {
   return [pid, ...children.flat()]
 }
 
-function sendSignal(pid: number, name: NodeJS.Signals): void {
+export function sendSignal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)
   } catch {

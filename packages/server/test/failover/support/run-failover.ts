@@ -5,7 +5,7 @@ import { until } from '../../webhooks/support/delivery-test.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 import { findViolations, type History } from './history.ts'
 import { startLoad } from './load.ts'
-import { readStored, untilSettled } from './stored.ts'
+import { readStored, untilSettled, whenAvailable } from './stored.ts'
 
 const eventsPerPhase = 100
 const revocationsPerPhase = 10
@@ -56,7 +56,7 @@ export async function runFailover(request: {
     await request.afterwards?.(history)
     // Connections are lost, processes are not.
     expect(processes.map(({ child }) => child.exitCode)).toEqual(processes.map(() => null))
-    const stored = await readStored(db, fleet.webhooks)
+    const stored = await whenAvailable(() => readStored(db, fleet.webhooks))
     report(request.name, history, promotedAtMs)
     return findViolations(history, stored)
   } finally {

@@ -1,19 +1,35 @@
-import type { Database } from '../../../src/db/database.ts'
+import { type Database, isUnavailable } from '../../../src/db/database.ts'
 import { readHeaders } from '../../../src/domain/recorded-headers.ts'
 import { until } from '../../webhooks/support/delivery-test.ts'
 import { deliveryOf, type Stored } from './history.ts'
+
+const patienceMs = 240_000
+
+/** On a slow machine Patroni may replace its primary once more, at any time. */
+export const whenAvailable = <T>(work: () => Promise<T>): Promise<T> =>
+  until(
+    () =>
+      work().catch((error: unknown) => {
+        if (isUnavailable(error)) return null
+        throw error
+      }),
+    'PostgreSQL',
+    patienceMs,
+  ) as Promise<T>
 
 /** Waits until nothing is in flight, waiting for a retry, or not yet begun. */
 export const untilSettled = (db: Database): Promise<boolean> =>
   until(
     async () => {
-      const left = await db`
-      select 1 from keyhook.in_flight union all select 1 from keyhook.retries
-      union all select 1 from keyhook.wakes union all select 1 from keyhook.lanes where cursor_seq < head_seq limit 1`
+      const left = await whenAvailable(
+        () => db`
+          select 1 from keyhook.in_flight union all select 1 from keyhook.retries
+          union all select 1 from keyhook.wakes union all select 1 from keyhook.lanes where cursor_seq < head_seq limit 1`,
+      )
       return left.length === 0
     },
     'every delivery to be settled',
-    240_000,
+    patienceMs,
   )
 
 /** What the tables say. */
