@@ -32,6 +32,7 @@ const longFiles = [
   'platform/killed.test.ts',
   'platform/kubernetes/kubernetes-driver.test.ts',
   'platform/kubernetes/kubernetes-faults.test.ts',
+  'platform/kubernetes/kubernetes-platform.test.ts',
   'platform/local-driver.test.ts',
   'platform/memory-limits.test.ts',
   'platform/nodes.test.ts',

@@ -82,7 +82,7 @@ export function kubernetesForFile() {
 
   async function setUp(more: Partial<KubernetesDriverOptions> = {}) {
     const namespace = await newNamespace()
-    const bucket = createDirectoryStore(join(folder, namespace))
+    const bucket = more.store ?? createDirectoryStore(join(folder, namespace))
     const instances = openInstances((await nodeOf(join(folder, 'data'))).dataDir)
     const controller = startSimulatedCloudNativePg({ server, namespace, instances, bucket })
     const config = await server.kubeconfig('keyhook')

@@ -31,7 +31,12 @@ export function startSimulatedCloudNativePg(deps: {
   let stuck: { phase: string; reason: string; message: string } | null = null
   let takesBackups = true
 
-  const verifierIn = (secret: AnyResource): string => Buffer.from(secret.data.password, 'base64').toString()
+  /** Of the cluster that is started next; the local instances are given it all alike. */
+  let certificate = { certificate: '', key: '' }
+  instances.useCertificates(async () => certificate)
+
+  const textIn = (secret: AnyResource, key: string) => Buffer.from(secret.data[key], 'base64').toString()
+  const verifierIn = (secret: AnyResource): string => textIn(secret, 'password')
   const status = (kind: string, name: string, fields: object) =>
     admin('PATCH', `${at(kind, name)}/status`, { status: fields })
 
@@ -53,6 +58,8 @@ export function startSimulatedCloudNativePg(deps: {
     const secret = await admin('GET', core('secrets', (initdb ?? recovery).secret.name))
     const secretVersion = secret.metadata.resourceVersion
     if (running.get(name)?.secretVersion === secretVersion) return
+    const tls = await admin('GET', core('secrets', cluster.spec.certificates.serverTLSSecret))
+    certificate = { certificate: textIn(tls, 'tls.crt'), key: textIn(tls, 'tls.key') }
     await status('clusters', name, { phase: 'Setting up primary' })
     const address =
       recovery === undefined || running.has(name)
