@@ -35,6 +35,7 @@ const longFiles = [
   'platform/kubernetes/kubernetes-platform.test.ts',
   'platform/local-driver.test.ts',
   'platform/memory-limits.test.ts',
+  'platform/moves.test.ts',
   'platform/nodes.test.ts',
   'platform/own-binaries.test.ts',
   'platform/ownership.test.ts',

@@ -486,7 +486,12 @@ create table keyhook.nodes (
   databases_max    integer not null,
   seen_at          timestamptz not null default clock_timestamp(),
   currency         text,
-  hour_price_minor bigint
+  hour_price_minor bigint,
+  -- draining: gets no databases and gives away those it has. forgotten: lost for good; it never runs a database again.
+  state            text not null default 'active' check (state in ('active', 'draining', 'forgotten')),
+  host             text,
+  -- Which store its archives are in, the same for nodes that share one; null: it archives no WAL.
+  store            text
 );
 
 -- The authority that signs the certificates of databases, one for all nodes. Its private key is sealed under a master key.
@@ -507,6 +512,8 @@ create table keyhook.databases (
   node              text collate "C",
   host              text,
   port              integer,
+  -- The node that it is leaving, until it is served again; then only `node` has or gets it.
+  moving_from       text collate "C",
   -- PostgreSQL's SCRAM verifier, until the instance has it. The password is stored nowhere.
   password_verifier text,
   failure           text,
@@ -524,6 +531,7 @@ create table keyhook.databases (
   check ((status = 'deleted') = (deleted_at is not null))
 );
 create index databases_existing on keyhook.databases (org_id, id) where status <> 'deleted';
+create index databases_moving on keyhook.databases (moving_from) where moving_from is not null;
 create index databases_of_node on keyhook.databases (node, id) where status <> 'deleted';
 
 -- What a node measured of each of its databases. Written by the node only, and often: nothing else is in the row.

@@ -158,6 +158,12 @@ export const commandTable: readonly CommandEntry[] = [
     summary: 'How much disk one database may use',
     add: operator(async () => (await import('./storage-limit-command.ts')).addStorageLimitCommand),
   },
+  {
+    name: 'node',
+    audience: 'operators',
+    summary: 'Nodes: list, drain, activate, forget',
+    add: operator(async () => (await import('./node-commands.ts')).addNodeCommands),
+  },
   { name: 'migrate', audience: 'operators', summary: 'Bring the database schema up to date', add: maintenance },
   { name: 'secrets', audience: 'operators', summary: 'Reseal secrets, or give up lost ones', add: maintenance },
 ]

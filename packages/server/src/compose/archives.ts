@@ -6,7 +6,7 @@ import { foreignOwnerOf } from '../embedded/ownership.ts'
 import type { MasterKeys } from '../kernel/master-keys.ts'
 import type { ArchiveStore } from '../platform/archive/archive-store.ts'
 import { type BackupArchives, createBackupArchives } from '../platform/archive/backup-archives.ts'
-import { checkArchiveDirectory, createDirectoryStore } from '../platform/archive/directory-store.ts'
+import { checkArchiveDirectory, createDirectoryStore, directoryIdentity } from '../platform/archive/directory-store.ts'
 import { createEncryption, type Encryption } from '../platform/archive/encryption.ts'
 
 export type Archives = {
@@ -40,6 +40,13 @@ export async function composeArchives(
   )
   const olderStores = hasDirectory ? [directory] : []
   return { backups: createBackupArchives({ store, olderStores, encryption, encrypts }), store, encryption, encrypts }
+}
+
+/** The same on all nodes that have the same store. A directory has a file that says so, because its path says nothing. */
+export async function storeIdentity(config: Config, dataDir: string): Promise<string> {
+  const { s3Bucket, s3Prefix, s3Endpoint, s3Region } = config
+  if (s3Bucket !== null) return `s3 ${s3Endpoint ?? s3Region} ${s3Bucket} ${s3Prefix}`
+  return `directory ${await directoryIdentity(config.archivesDir ?? join(dataDir, 'archives'))}`
 }
 
 /** Loads the SDK, which takes some hundred milliseconds, only where there is a bucket. */

@@ -15,7 +15,7 @@ import type { Installation } from '../startup/open.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Hints } from '../webhooks/hints.ts'
-import { composeArchives } from './archives.ts'
+import { composeArchives, storeIdentity } from './archives.ts'
 import { composeKubernetesDriver } from './kubernetes.ts'
 
 /** Jobs that this process hands out, and works on as well if it says so. Opened by the first who needs it. */
@@ -108,6 +108,8 @@ export async function composePlatformNode(installation: Installation, parts: Pla
     walEverySeconds: restoresToTime ? config.walEverySeconds : null,
     walBytesPerBaseMax: config.walBytesPerBaseMax,
     archivesAreLocal: config.s3Bucket === null,
+    store: isLocal && restoresToTime ? await storeIdentity(config, dataDir) : null,
+    host: isLocal ? publicHostOf(config) : null,
     onWalArchived: (id, until) => metrics?.walArchived(id, until),
     queue,
     ...(metrics && { observeJobs: { attempted: metrics.jobAttempted, failed: metrics.jobFailed } }),

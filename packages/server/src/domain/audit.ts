@@ -29,6 +29,8 @@ export const auditActions = [
   'database.schedule_changed',
   'database.storage_limit_changed',
   'database.deleted',
+  'database.moved',
+  'database.lost',
   'backup.created',
   'backup.deleted',
   'restore.created',

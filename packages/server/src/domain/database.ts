@@ -23,6 +23,9 @@ const table: Record<DatabaseStatus, Partial<Record<DatabaseMove, DatabaseStatus>
 export const moveDatabase = (status: DatabaseStatus, move: DatabaseMove): DatabaseStatus | null =>
   table[status][move] ?? null
 
+/** Of a database that moves to another node. It becomes `available` again without an event: it was provisioned before. */
+export const movingStatus: DatabaseStatus = 'provisioning'
+
 /** Why backups and restores of a deleted database failed. */
 export const databaseWasDeleted = 'The database was deleted.'
 

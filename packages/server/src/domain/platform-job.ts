@@ -11,6 +11,12 @@ export type PlatformJob =
   | { kind: 'database.remove'; orgId: OrgId; databaseId: DatabaseId; node: string }
   /** Files of a database that was moved to another node since. */
   | { kind: 'database.discard'; orgId: OrgId; databaseId: DatabaseId; node: string }
+  /** Closes it to clients, stores its log to the end and hands it to another node. */
+  | { kind: 'database.leave'; orgId: OrgId; databaseId: DatabaseId; node: string }
+  /** Restores it from the store on its new node. */
+  | { kind: 'database.arrive'; orgId: OrgId; databaseId: DatabaseId; node: string }
+  /** It could not arrive anywhere, and goes on where it was. */
+  | { kind: 'database.stay'; orgId: OrgId; databaseId: DatabaseId; node: string }
   | { kind: 'backup.take'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'backup.remove'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'restore.run'; orgId: OrgId; restoreId: RestoreId; node: string }

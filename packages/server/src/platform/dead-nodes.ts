@@ -3,11 +3,13 @@ import type { PgBoss } from 'pg-boss'
 import type { Database } from '../db/database.ts'
 import type { PlatformJob } from '../domain/platform-job.ts'
 import { lockDatabase, unplaceDatabase } from '../store/platform/databases.ts'
+import { handOverDatabase, nodesToMoveTo } from '../store/platform/moves.ts'
 import { silentNodes } from '../store/platform/nodes.ts'
 import { deadAfterSeconds, type Heartbeat } from './heartbeat.ts'
 import { anyNode, deadLetter, invoicing, nodeQueue } from './jobs/queue-names.ts'
 import { reclaimWithoutHeartbeat, type UnsettledJob, unsettledJobs } from './jobs/reclaim.ts'
 import { handlerOf, reasonFrom, type Settle, type WorkDeps } from './jobs/worker.ts'
+import { pickTarget } from './moves.ts'
 
 const checkMs = 1_000
 const deadNodeReason = 'The node that worked on it stopped and did not come back.'
@@ -69,6 +71,9 @@ export function takeoverAction(
     // It has no customer data yet, so any other node can start from scratch.
     case 'database.provision':
       return attemptsLeft ? 'place_again' : 'fail'
+    // The store has it.
+    case 'database.arrive':
+      return 'place_again'
     // These need files that only the dead node has.
     case 'backup.take':
     case 'restore.run':
@@ -77,6 +82,9 @@ export function takeoverAction(
     case 'database.remove':
     case 'database.discard':
     case 'backup.remove':
+    // Clients cannot reach it any more, and nobody else has the end of its log. The operator may forget the node.
+    case 'database.leave':
+    case 'database.stay':
     // Never in the queue of one node.
     case 'database.place':
       return 'wait'
@@ -92,8 +100,9 @@ async function takeOver(deps: Deps, job: UnsettledJob, from: DeadQueue): Promise
       await deps.queue.cancel(tx, job.queue, job.id)
     })
   }
-  if (action === 'place_again') await placeAgain(deps, job.data, from.node, settle)
-  else {
+  if (action === 'place_again') {
+    if (!(await placeAgain(deps, job.data, from.node, settle))) return
+  } else {
     const reason = from.attemptsLeft ? deadNodeReason : reasonFrom(job.sourceOutput)
     // No cleanup here: the dead node removes its files when it is back.
     await handlerOf(deps, job.data).fail(job.data, reason, settle, async () => {})
@@ -102,7 +111,9 @@ async function takeOver(deps: Deps, job: UnsettledJob, from: DeadQueue): Promise
   deps.log.warn({ ...job.data, action, node: from.node }, 'job.taken_over')
 }
 
-async function placeAgain({ queue }: Deps, job: PlatformJob, from: string, settle: Settle): Promise<void> {
+async function placeAgain(deps: Deps, job: PlatformJob, from: string, settle: Settle): Promise<boolean> {
+  if (job.kind === 'database.arrive') return arriveElsewhere(deps, job, from, settle)
+  const { queue } = deps
   if (job.kind !== 'database.provision') throw new Error(`${job.kind} cannot be placed again`)
   const { orgId, databaseId } = job
   await settle(async (tx) => {
@@ -113,4 +124,26 @@ async function placeAgain({ queue }: Deps, job: PlatformJob, from: string, settl
     // The dead node may have created files, which it removes when it is back.
     await queue.enqueue(tx, { kind: 'database.discard', orgId, databaseId, node: from })
   })
+  return true
+}
+
+/** False if no other node has room, or the database is not arriving there any more. */
+async function arriveElsewhere(
+  { db, queue }: Deps,
+  { orgId, databaseId }: Extract<PlatformJob, { kind: 'database.arrive' }>,
+  from: string,
+  settle: Settle,
+): Promise<boolean> {
+  const leaving = (await db.begin((tx) => lockDatabase(tx, orgId, databaseId)))?.moving_from
+  if (!leaving || (await nodesToMoveTo(db, leaving, deadAfterSeconds)).length === 0) return false
+  await settle(async (tx) => {
+    const database = await lockDatabase(tx, orgId, databaseId)
+    if (database?.status !== 'provisioning' || database.node !== from || database.moving_from !== leaving) return
+    const to = await pickTarget(tx, leaving)
+    if (to === null) throw new Error('no other node has room any more')
+    await handOverDatabase(tx, orgId, databaseId, to)
+    await queue.enqueue(tx, { kind: 'database.arrive', orgId, databaseId, node: to })
+    await queue.enqueue(tx, { kind: 'database.discard', orgId, databaseId, node: from })
+  })
+  return true
 }

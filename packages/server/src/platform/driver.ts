@@ -47,7 +47,25 @@ export type DatabaseDriver = {
   ): Promise<ArchivedWal & { bytes: number }>
   /** Removes the stored log before this position; null: everything. */
   removeWal(id: DatabaseId, before: string | null): Promise<void>
+  /** Null if databases are not on the disk of one node. */
+  moving: Moving | null
   close(): Promise<void>
+}
+
+/** How a database goes from one node to another: closed here, its log stored to the end, restored there. */
+export type Moving = {
+  /** Ends all sessions of clients and accepts no more, until `openToClients`. Starts the database if it does not run. */
+  closeToClients(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  openToClients(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  /** Restores it with all of its log and its own password, on a timeline of its own. */
+  restoreAll(
+    id: DatabaseId,
+    options: {
+      from: BackupOf & { sha256: string }
+      wal: { from: string; until: string }
+      signal: AbortSignal
+    },
+  ): Promise<Address>
 }
 
 export type NewDatabase = { orgId: OrgId; passwordVerifier: string; signal: AbortSignal }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
-import { announceNode, type Prices, withdrawNode } from '../store/platform/nodes.ts'
+import { type Announcement, announceNode, withdrawNode } from '../store/platform/nodes.ts'
 
 const heartbeatMs = 1_000
 /**
@@ -9,6 +9,10 @@ const heartbeatMs = 1_000
  * counts for jobs that others have taken over.
  */
 export const deadAfterSeconds = 5
+
+const forgottenNode =
+  'This node was given up with `keyhook node forget`: its databases run on other nodes, and it never starts its copies again. ' +
+  'They are in `databases` of its data directory. Use a new data directory for a new node.'
 
 /** A node without a heartbeat for a day is forgotten, if it has no files. */
 export const forgottenAfterSeconds = 86_400
@@ -26,10 +30,11 @@ export type Heartbeat = {
 export function createHeartbeat(deps: {
   db: Database
   node: string
-  databasesMax(): number
-  prices: Prices
+  announcement(): Announcement
   signal: AbortSignal
   onReturn(): void
+  /** It was given up while it was away, and its databases are elsewhere: nothing of it may run. */
+  onForgotten(): void
   log: Logger
 }): Heartbeat {
   let lastSentMs: number | undefined
@@ -37,7 +42,11 @@ export function createHeartbeat(deps: {
 
   async function send(): Promise<void> {
     const beforeMs = Date.now()
-    await announceNode(deps.db, deps.node, { databasesMax: deps.databasesMax(), prices: deps.prices })
+    if (!(await announceNode(deps.db, deps.node, deps.announcement()))) {
+      // Before the first one nothing runs yet.
+      if (lastSentMs !== undefined) deps.onForgotten()
+      throw new Error(forgottenNode)
+    }
     const isFirst = lastSentMs === undefined
     // From before the last one to after this one, so at least as long as the gap that others saw.
     const sinceMs = isFirst ? 0 : Date.now() - lastSentMs!

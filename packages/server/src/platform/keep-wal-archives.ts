@@ -96,7 +96,7 @@ async function archive(deps: Deps, { org_id: orgId, id, until_lsn: after }: Arch
   if (archived.until !== after) traceStep('wal.recording', id)
   // A gap: times before it cannot be restored any more, and a new backup is needed.
   if (archived.from !== null && after !== null) deps.log.error({ databaseId: id, ...archived }, 'wal.gap')
-  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, archived))
+  await deps.db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...archived, node: deps.node }))
   deps.onArchived(id, archived.at)
   if (!(await needsBase(deps.db, orgId, id, { hours: baseEveryHours, bytesMax: deps.bytesPerBaseMax }))) return
   try {

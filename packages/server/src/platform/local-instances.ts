@@ -26,9 +26,10 @@ export type LocalInstances = {
     id: DatabaseId,
     options: {
       archive: AsyncIterable<Uint8Array>
-      /** Replayed after the archive, up to the last commit that is not later than `to`. */
-      wal?: { files: readonly WalFile[]; to: Date }
-      passwordVerifier: string
+      /** Replayed after the archive, up to the last commit that is not later than `to`; null: to the end. */
+      wal?: { files: readonly WalFile[]; to: Date | null }
+      /** Null: the password stays as it is in the archive. */
+      passwordVerifier: string | null
       onProgress: (bytesDone: number) => void
       signal: AbortSignal
     },
@@ -60,6 +61,9 @@ export type LocalInstances = {
   isHeld(id: DatabaseId): boolean
   /** Starts an instance that was held. */
   release(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  /** Ends all sessions of clients and accepts no more, also after `resume`, until `openToClients`. Starts it if it does not run. */
+  closeToClients(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  openToClients(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
   /** Stops all instances; they can be resumed later. */
   close(): Promise<void>
 }

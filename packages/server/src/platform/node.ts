@@ -24,6 +24,7 @@ import { keepRemovingLeftovers, removeLeftoverFiles } from './leftover-files.ts'
 import type { CertificateSource, LocalInstances } from './local-instances.ts'
 import { resumeDatabases } from './resume-databases.ts'
 import { createBackingUp } from './steps/backing-up.ts'
+import { createMoving } from './steps/moving.ts'
 import { createProvisioning } from './steps/provisioning.ts'
 import { createRemoval } from './steps/removal.ts'
 import { createRestoring } from './steps/restoring.ts'
@@ -63,6 +64,10 @@ export type PlatformNodeOptions = {
   walBytesPerBaseMax: number
   /** Whether new archives are on a disk of this node. */
   archivesAreLocal: boolean
+  /** The same on all nodes that have the same store; null: its databases cannot move. */
+  store: string | null
+  /** The name under which clients find this node; null: databases have names of their own. */
+  host: string | null
   onWalArchived(id: DatabaseId, until: Date | null): void
   queue: JobQueue
   databasesPerNodeMax: number
@@ -112,12 +117,20 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     ...createBackingUp(common),
     ...createRestoring(common),
     ...createRemoval(common),
+    ...createMoving(common),
   }
   const onReturn = () =>
     void removeLeftoverFiles(common).catch((err) => log.warn({ err }, 'node.leftover_files_not_removed'))
   // A node whose disk is nearly full takes no new databases.
   const databasesMax = () => (storage.hasRoom() ? databasesPerNodeMax : 0)
-  const heartbeat = createHeartbeat({ db, node, databasesMax, prices, signal, onReturn, log })
+  const announcement = () => ({ databasesMax: databasesMax(), prices, host: options.host, store: options.store })
+  const onForgotten = () => {
+    log.fatal({ node }, 'node.forgotten')
+    closing.abort()
+    // Nobody may write to a copy that was given up.
+    void driver.close().catch((err) => log.error({ err }, 'node.databases_not_stopped'))
+  }
+  const heartbeat = createHeartbeat({ db, node, announcement, signal, onReturn, onForgotten, log })
   const work = { transact, queue, handlers, isStopping: () => signal.aborted, observe: options.observeJobs, log }
   const whenReachable = <T>(statement: () => Promise<T>) =>
     retryUntilAccepted(

@@ -5,12 +5,13 @@ import type { Database } from '../db/database.ts'
 import type { DatabaseId } from '../kernel/ids.ts'
 import type { KeyedQueue } from '../kernel/keyed-queue.ts'
 import { retryUntilAccepted } from '../kernel/retry.ts'
-import { correctDatabaseAddress, databaseStatuses } from '../store/platform/databases.ts'
+import { correctDatabaseAddress, mayRunDatabase } from '../store/platform/databases.ts'
 import { type DatabaseDriver, StepFailure } from './driver.ts'
 
 type Deps = {
   db: Database
   driver: DatabaseDriver
+  node: string
   databaseWork: KeyedQueue
   log: Logger
   signal: AbortSignal
@@ -48,8 +49,7 @@ function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<vo
     deps.databaseWork.run(id, async (signal) => {
       await Promise.race([mayStart, once(signal, 'abort')])
       signal.throwIfAborted()
-      const status = (await databaseStatuses(deps.db, [id])).get(id)
-      if (status !== 'available') return
+      if (!(await mayRunDatabase(deps.db, deps.node, id))) return
       const address = await deps.driver.resume(id, { signal })
       // The settings may have changed since the row was written.
       await correctDatabaseAddress(deps.db, id, address)

@@ -71,7 +71,12 @@ test('issuing twice creates one invoice; a month without usage has none', async 
 test('an invoice is issued only with the prices of the server', async () => {
   const orgId = await customer()
   const announce = (currency: string, hourPriceMinor: number) =>
-    announceNode(api.db, 'node', { databasesMax: 1, prices: { currency, hourPriceMinor } })
+    announceNode(api.db, 'node', {
+      databasesMax: 1,
+      prices: { currency, hourPriceMinor },
+      host: 'localhost',
+      store: null,
+    })
   onTestFinished(async () => void (await api.db`delete from keyhook.nodes`))
   for (const [currency, hourPriceMinor] of [['CHF', 5] as const, ['EUR', 7] as const]) {
     await announce(currency, hourPriceMinor)

@@ -3,7 +3,7 @@ import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { takeoverAction } from '../../src/platform/dead-nodes.ts'
-import { createInstallation } from '../support/installation.ts'
+import { createInstallation, withoutLog } from '../support/installation.ts'
 import { bridgeTo } from '../support/processes.ts'
 import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
 import { archivesIn, namesIn, portRange, postmastersIn, scratchFolder, serveCustomer } from './support/platform.ts'
@@ -30,6 +30,7 @@ async function startFleet() {
     DATABASE_URL: bridge.url,
     KEYHOOK_MASTER_KEY: masterKey,
     KEYHOOK_NODE_PATIENCE_SECONDS: '6',
+    ...withoutLog,
   }
   const nodes = await Promise.all([member(shared), member(shared)])
   await Promise.all(nodes.map(({ program }) => program.start()))
@@ -175,7 +176,9 @@ test('jobs that any node can do are taken over at once, jobs that need files wai
     expect(takeoverAction(kind, dead(61))).toBe('fail')
     expect(takeoverAction(kind, dead(5, false))).toBe('fail')
   }
-  for (const kind of ['database.remove', 'database.discard', 'backup.remove'] as const) {
+  expect(takeoverAction('database.arrive', dead(5))).toBe('place_again')
+  const onlyThere = ['database.leave', 'database.stay'] as const
+  for (const kind of ['database.remove', 'database.discard', 'backup.remove', ...onlyThere] as const) {
     expect(takeoverAction(kind, dead(1e9))).toBe('wait')
     expect(takeoverAction(kind, dead(1e9, false))).toBe('wait')
   }

@@ -14,10 +14,15 @@ test('a clock that was ahead and was set back does not stop the detection of dea
   const heartbeat = createHeartbeat({
     db: installation.db,
     node: 'a',
-    databasesMax: () => 1,
-    prices: { currency: 'EUR', hourPriceMinor: 1 },
+    announcement: () => ({
+      databasesMax: 1,
+      prices: { currency: 'EUR', hourPriceMinor: 1 },
+      host: 'localhost',
+      store: null,
+    }),
     signal: ending.signal,
     onReturn() {},
+    onForgotten() {},
     log: pino({ enabled: false }),
   })
   const seenAt = async () => (await installation.db`select seen_at from keyhook.nodes where id = 'a'`)[0]!.seen_at

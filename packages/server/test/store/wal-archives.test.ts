@@ -42,7 +42,7 @@ async function newBackup(databaseId: DatabaseId, hour: number, origin: BackupOri
 }
 
 const archived = (id: DatabaseId, wal: { from: string | null; until: string; at: Date; bytes?: number }) =>
-  installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, { bytes: 0, ...wal }))
+  installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, { bytes: 0, node: 'here', ...wal }))
 const needs = (id: DatabaseId) => needsBase(installation.db, orgId, id, { hours: 24, bytesMax: 1_000 })
 const baseFor = (id: DatabaseId, to: Date) => installation.db.begin((tx) => findBaseBackup(tx, orgId, id, to))
 const prune = (id: DatabaseId) => installation.db.begin((tx) => pruneWalArchive(tx, orgId, id))

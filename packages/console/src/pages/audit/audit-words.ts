@@ -29,6 +29,8 @@ export const actionTexts: Record<AuditAction, string> = {
   'database.schedule_changed': 'Backup schedule changed',
   'database.storage_limit_changed': 'Storage limit changed',
   'database.deleted': 'Database deleted',
+  'database.moved': 'Database moved to another node',
+  'database.lost': 'Database lost with its node',
   'backup.created': 'Backup started',
   'backup.deleted': 'Backup deleted',
   'restore.created': 'Restore started',

@@ -1,6 +1,6 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { access, lchown, mkdir, open, readdir, rename, rm, rmdir, stat } from 'node:fs/promises'
+import { access, lchown, mkdir, open, readdir, readFile, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { syncDirectory } from '../../embedded/data-directory.ts'
 import { DirectoryUnusable, ensureDirectory, unusable } from '../../embedded/ensure-directory.ts'
@@ -185,4 +185,14 @@ const namesIn = (path: string): Promise<string[]> => readdir(path).catch(missing
 function missingIsEmpty(error: NodeJS.ErrnoException): [] {
   if (error.code === 'ENOENT') return []
   throw error
+}
+
+/** A random name in a file of the directory: two nodes that read the same one share the directory. */
+export async function directoryIdentity(path: string): Promise<string> {
+  const file = join(path, 'store-id')
+  await mkdir(path, { recursive: true })
+  await writeFile(file, `${randomUUID()}\n`, { flag: 'wx', mode: 0o644 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
+  return (await readFile(file, 'utf8')).trim()
 }

@@ -30,21 +30,29 @@ const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelay
 export const priorities = { backup: 0, restore: 1, short: 2 } as const
 
 const priorityOf = (kind: PlatformJob['kind']): number =>
-  kind === 'backup.take' ? priorities.backup : kind === 'restore.run' ? priorities.restore : priorities.short
+  kind === 'backup.take'
+    ? priorities.backup
+    : kind === 'restore.run' || kind === 'database.leave' || kind === 'database.arrive'
+      ? priorities.restore
+      : priorities.short
 
 const isLong = (kind: PlatformJob['kind']): boolean => priorityOf(kind) < priorities.short
 
 const isRemoval = (kind: PlatformJob['kind']): boolean =>
   kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
 
-/** Removals are retried for ever, and placing is limited by `searching`. */
-export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => !isRemoval(kind) && kind !== 'database.place'
+/** Removals, and what a move has begun, are retried for ever. */
+const isPromised = (kind: PlatformJob['kind']): boolean =>
+  isRemoval(kind) || kind === 'database.arrive' || kind === 'database.stay'
+
+/** Placing is limited by `searching`. */
+export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => !isPromised(kind) && kind !== 'database.place'
 
 export function policyOf({ kind, orgId }: PlatformJob) {
-  // pg-boss deletes a job that has waited for so long. Removals are promised, and a node may be down for months.
-  const retentionSeconds = (isRemoval(kind) ? 3_650 : 30) * seconds.day
+  // pg-boss deletes a job that has waited for so long. Some are promised, and a node may be down for months.
+  const retentionSeconds = (isPromised(kind) ? 3_650 : 30) * seconds.day
   const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
-  const retries = isRemoval(kind) ? always : hasFailureLimit(kind) ? attempts : searching
+  const retries = isPromised(kind) ? always : hasFailureLimit(kind) ? attempts : searching
   // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
   const group = isLong(kind) ? { group: { id: orgId } } : {}
   return { ...common, ...retries, ...group, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }

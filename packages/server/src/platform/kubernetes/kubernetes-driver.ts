@@ -171,6 +171,7 @@ export function createKubernetesDriver(options: KubernetesDriverOptions): Databa
   return {
     ...backups.driver,
     existing,
+    moving: null,
 
     provision: (id, wanted) => create(id, cluster(id, wanted, settings), passwordSecret(id, wanted), wanted.signal),
 

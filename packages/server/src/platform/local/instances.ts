@@ -7,7 +7,7 @@ import { NotAClusterFile } from '../../embedded/untrusted-files.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
 import { type Address, StepFailure } from '../driver.ts'
-import { createLimiter, type InstanceLimits, type Limiter, type LimitReport } from '../limits/limiter.ts'
+import { createLimiter, type Limiter } from '../limits/limiter.ts'
 import type { LocalInstances } from '../local-instances.ts'
 import { traceStep } from '../steps/trace-step.ts'
 import { baseBackup } from './base-backup.ts'
@@ -27,7 +27,8 @@ import {
   removeDirectory,
 } from './instance-directory.ts'
 import type { InstanceTls } from './instance-files.ts'
-import { createPorts, type PortRange } from './ports.ts'
+import type { LocalInstancesOptions } from './instances-options.ts'
+import { createPorts } from './ports.ts'
 import { readActivity } from './read-activity.ts'
 import { prepareRecovery, recover } from './recovery.ts'
 import { createStorageControl } from './storage-control.ts'
@@ -35,32 +36,6 @@ import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
 import { archiveWalOf, forgetWal } from './wal-archiving.ts'
 import { watchPending } from './watch-pending.ts'
-
-export type LocalInstancesOptions = {
-  /** Called on first use, so that an installation without databases has no cost. */
-  home: () => Promise<Home>
-  host: string
-  /** The name under which clients find this node. */
-  publicHost: string
-  ports: PortRange
-  /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
-  storageLimitBytes: number
-  /** Memory, processes and processor time of each instance. */
-  limits: InstanceLimits
-  /** How they are enforced here. */
-  onLimits?: (report: LimitReport) => void
-  /** Whether clients may connect without TLS. Counts once there is a certificate. */
-  tlsAccept?: 'encrypted' | 'any'
-  onEvent: (id: DatabaseId, event: InstanceEvent) => void
-  onCertificateProblem?: (error: unknown) => void
-  certificateCheckMs?: number
-  /** Settings of PostgreSQL instead of the usual ones. */
-  settings?: Readonly<Record<string, string>>
-  /** False: `archiveWal` is never called. */
-  archivesWal?: boolean
-  /** Limit for each statement of a backup. */
-  backupStatementMsMax?: number
-}
 
 /** A host of null: no TCP. */
 type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
@@ -73,6 +48,8 @@ const noCheckpoint =
 export function createLocalInstances(options: LocalInstancesOptions): LocalInstances {
   const running = new Map<DatabaseId, Instance>()
   const held = new Map<DatabaseId, Promise<void>>()
+  /** These run without an address for clients. */
+  const closed = new Set<DatabaseId>()
   const closing = new AbortController()
   let limiter: Limiter | undefined
   let opened: ReturnType<typeof open> | undefined
@@ -158,13 +135,18 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     return { host: options.publicHost, port }
   }
 
-  const resume: LocalInstances['resume'] = async (id, { signal }) => {
-    const { home } = await parts()
-    const directory = instanceDirectory(home, id)
+  async function portOf(id: DatabaseId): Promise<number> {
+    const directory = instanceDirectory((await parts()).home, id)
     const port = await readPort(directory.path)
     if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
+    return port
+  }
+
+  const resume: LocalInstances['resume'] = async (id, { signal }) => {
+    const { home } = await parts()
+    const port = await portOf(id)
     const at = { host: options.publicHost, port }
-    if (held.has(id)) return at
+    if (held.has(id) || closed.has(id)) return at
     const instance = await run(home, id, { port }, signal)
     if (options.archivesWal === false) await forgetWal(instance, signal)
     return at
@@ -212,7 +194,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       const start = (settings: Readonly<Record<string, string>>) =>
         run(home, id, { port, host: null, settings }, signal)
       const instance = await (wal === undefined ? start({}) : recover(start, wal.to))
-      await setOwnerPassword(instance.control(), passwordVerifier, signal)
+      if (passwordVerifier !== null) await setOwnerPassword(instance.control(), passwordVerifier, signal)
       traceStep('restore.restarting', id)
       await halt(id)
       await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
@@ -261,6 +243,20 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       traceStep('remove.deleting_files', id)
       await removeDirectory(home, id)
       held.delete(id)
+      closed.delete(id)
+    },
+
+    async closeToClients(id, { signal }) {
+      const { home } = await parts()
+      if (!closed.has(id) || !running.has(id)) await halt(id)
+      closed.add(id)
+      await run(home, id, { port: await portOf(id), host: null }, signal)
+    },
+
+    async openToClients(id, { signal }) {
+      closed.delete(id)
+      await halt(id)
+      await resume(id, { signal })
     },
 
     async existing() {

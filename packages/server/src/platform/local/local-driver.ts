@@ -27,6 +27,20 @@ export function createLocalDriver(deps: {
     existingBackups: archives.existing,
     removeWal: wal.removeBefore,
 
+    moving: {
+      closeToClients: instances.closeToClients,
+      openToClients: instances.openToClients,
+      async restoreAll(id, { from, wal: range, signal }) {
+        return instances.restore(id, {
+          archive: archives.read(from, { sha256: from.sha256, signal }),
+          wal: { files: await wal.between(id, range), to: null },
+          passwordVerifier: null,
+          onProgress() {},
+          signal,
+        })
+      },
+    },
+
     provision: (id, { passwordVerifier, signal }) => instances.provision(id, { passwordVerifier, signal }),
 
     async restore(id, { orgId, from, to, passwordVerifier, onProgress, signal }) {

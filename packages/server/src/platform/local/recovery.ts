@@ -43,13 +43,14 @@ const targetNotReached = 'recovery ended before configured recovery target was r
 const everything = { restore_command: 'false', hot_standby: 'off' }
 
 /**
- * Starts the server with the settings of a recovery to `to`. PostgreSQL stops before the first commit that is later. If there is
+ * Starts the server with the settings of a recovery to `to`, or to the end of the WAL. PostgreSQL stops before the first commit that is later. If there is
  * none it refuses to start, and then the end of the WAL is the state at that time.
  */
 export async function recover<T>(
   start: (settings: Readonly<Record<string, string>>) => Promise<T>,
-  to: Date,
+  to: Date | null,
 ): Promise<T> {
+  if (to === null) return start(everything)
   // On the command line PostgreSQL knows no name of a time zone, not even Z.
   const time = to.toISOString().replace('Z', '+00')
   const target = { recovery_target_time: time, recovery_target_action: 'promote' }

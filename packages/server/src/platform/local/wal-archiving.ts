@@ -77,7 +77,7 @@ export async function forgetWal(instance: Instance, signal: AbortSignal): Promis
 
 /**
  * The slot, and the position from which on it has kept everything. It moves on to what the caller has recorded as archived, and
- * no further: a crash before the record must not cost a segment. A new one if a part is lost.
+ * no further: a crash before the record must not cost a segment. `isNew`: a part before it is lost.
  */
 async function openSlot(sql: Database, after: string | null): Promise<{ lsn: string; isNew: boolean }> {
   const [found] = await sql<{ lsn: string | null; usable: boolean }[]>`
@@ -91,5 +91,6 @@ async function openSlot(sql: Database, after: string | null): Promise<{ lsn: str
   if (found !== undefined) await sql`select pg_drop_replication_slot(${slot})`
   const [made] = await sql<[{ lsn: string }]>`
     select lsn::text from pg_create_physical_replication_slot(${slot}, true)`
-  return { lsn: made.lsn, isNew: true }
+  // After a move the instance goes on exactly where its old node stopped, and nothing is missing in between.
+  return { lsn: made.lsn, isNew: after === null || segmentOf(made.lsn) > segmentOf(after) }
 }

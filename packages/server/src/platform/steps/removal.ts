@@ -6,6 +6,7 @@ import { findBackup, lockBackup, runningBackupsOf, setBackupStatus } from '../..
 import { lockDatabase, markDatabaseCleared } from '../../store/platform/databases.ts'
 import { runningRestoreInto } from '../../store/platform/restores.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
+import type { JobQueue } from '../jobs/queue.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import { failBackup, failRestore } from './settle-failure.ts'
 import { traceStep } from './trace-step.ts'
@@ -15,6 +16,7 @@ export function createRemoval(deps: {
   db: Database
   driver: DatabaseDriver
   node: string
+  queue: Pick<JobQueue, 'enqueue'>
   databaseWork: KeyedQueue
 }): Pick<Handlers, 'database.remove' | 'database.discard' | 'backup.remove'> {
   const never = async (_job: unknown, reason: string) => {
@@ -33,6 +35,9 @@ export function createRemoval(deps: {
             const next = database && moveDatabase(database.status, 'clear')
             if (next === null) return
             await markDatabaseCleared(tx, orgId, databaseId, next)
+            const from = database!.moving_from
+            if (from !== null && from !== deps.node)
+              await deps.queue.enqueue(tx, { kind: 'database.discard', orgId, databaseId, node: from })
             const restoreId = await runningRestoreInto(tx, orgId, databaseId)
             if (restoreId !== null) await failRestore(tx, orgId, restoreId, databaseWasDeleted)
             for (const backupId of await runningBackupsOf(tx, orgId, databaseId)) {

@@ -89,12 +89,12 @@ const recoveryWindow = (db: Executor) => db`
   where a.org_id = d.org_id and a.database_id = d.id and b.status = 'completed'
     and b.stop_lsn >= a.from_lsn and b.stopped_at < a.archived_until`
 
-export type LockedDatabase = DatabaseRow & { password_verifier: string | null }
+export type LockedDatabase = DatabaseRow & { password_verifier: string | null; moving_from: string | null }
 
 /** Deleted ones too: a step that runs twice has to see the current state of its row. */
 export const lockDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<LockedDatabase | null> => {
   const [row] = await tx<LockedDatabase[]>`
-    select id, name, status, node, host, port, failure, created_at, password_verifier
+    select id, name, status, node, host, port, failure, created_at, password_verifier, moving_from
     from keyhook.databases
     where org_id = ${orgId} and id = ${id}
     for update`
@@ -183,6 +183,12 @@ export const markDatabaseCleared = async (
   await tx`
     update keyhook.databases set status = ${status}, deleted_at = clock_timestamp(), host = null, port = null
     where org_id = ${orgId} and id = ${id}`
+}
+
+/** Whether this node may run it. Another one has it, if it moved while this one was away. */
+export const mayRunDatabase = async (db: Executor, node: string, id: DatabaseId): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.databases where node = ${node} and id = ${id} and status = 'available'`
+  return rows.length > 0
 }
 
 /** The status of databases whose files were found on a node. */

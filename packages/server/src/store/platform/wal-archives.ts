@@ -22,17 +22,19 @@ export const recordArchivedWal = async (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
-  wal: { from: Lsn | null; until: Lsn; at: Date; bytes: number },
+  wal: { from: Lsn | null; until: Lsn; at: Date; bytes: number; node: string },
 ): Promise<void> => {
   await tx`select set_config('synchronous_commit', 'off', true)`
   await tx`
     insert into keyhook.wal_archives as w (org_id, database_id, from_lsn, until_lsn, archived_until, stored_bytes)
     select d.org_id, d.id, coalesce(${wal.from}::pg_lsn, ${wal.until}::pg_lsn), ${wal.until}::pg_lsn, ${wal.at},
       ${wal.bytes}
-    from keyhook.databases d where d.org_id = ${orgId} and d.id = ${id} and d.status = 'available'
+    -- A late record of a node that the database has left, or an earlier one of the same node, changes nothing.
+    from keyhook.databases d
+    where d.org_id = ${orgId} and d.id = ${id} and d.node = ${wal.node} and d.status in ('available', 'provisioning')
     on conflict (org_id, database_id) do update
-      set from_lsn = coalesce(${wal.from}::pg_lsn, w.from_lsn), until_lsn = excluded.until_lsn,
-        archived_until = excluded.archived_until, stored_bytes = w.stored_bytes + excluded.stored_bytes`
+      set from_lsn = coalesce(${wal.from}::pg_lsn, w.from_lsn), until_lsn = greatest(w.until_lsn, excluded.until_lsn),
+        archived_until = greatest(w.archived_until, excluded.archived_until), stored_bytes = w.stored_bytes + excluded.stored_bytes`
 }
 
 /** Keeps the WAL from being pruned until the transaction ends. */
@@ -119,14 +121,15 @@ export const resetStoredBytes = async (db: Executor, orgId: OrgId, id: DatabaseI
   await db`update keyhook.wal_archives set stored_bytes = 0 where org_id = ${orgId} and database_id = ${id}`
 }
 
-/** Null: none of its log was stored yet. */
+/** How far the log is stored; null: not at all. */
 export const findWalArchive = async (
   db: Executor,
   orgId: OrgId,
   id: DatabaseId,
-): Promise<{ archived_until: Date } | null> => {
-  const [row] = await db<{ archived_until: Date }[]>`
-    select archived_until from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id}`
+): Promise<{ until_lsn: Lsn; archived_until: Date } | null> => {
+  const [row] = await db<{ until_lsn: Lsn; archived_until: Date }[]>`
+    select until_lsn::text as until_lsn, archived_until from keyhook.wal_archives
+    where org_id = ${orgId} and database_id = ${id}`
   return row ?? null
 }
 

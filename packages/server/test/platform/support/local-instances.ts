@@ -1,5 +1,6 @@
 import { openHome } from '../../../src/platform/local/home.ts'
-import { createLocalInstances, type LocalInstancesOptions } from '../../../src/platform/local/instances.ts'
+import { createLocalInstances } from '../../../src/platform/local/instances.ts'
+import type { LocalInstancesOptions } from '../../../src/platform/local/instances-options.ts'
 import { portRange } from './platform.ts'
 
 /** One range for the test file, so that a directory that is opened again has the same ports. */

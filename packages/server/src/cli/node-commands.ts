@@ -1,0 +1,220 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Command } from 'commander'
+import { pino } from 'pino'
+import { composeJobQueue } from '../compose/platform.ts'
+import { deadAfterSeconds } from '../platform/heartbeat.ts'
+import { handOverRest, remainingOn, requestLeaving, rescue } from '../platform/moves.ts'
+import type { Installation } from '../startup/open.ts'
+import { listNodes, type NodeRow, setNodeState } from '../store/platform/nodes.ts'
+import { createTransact } from '../store/publishing-transaction.ts'
+import { examples } from '../terminal/examples.ts'
+import { OperationFailed } from '../terminal/explain-client-error.ts'
+import { type Output, UsageError } from '../terminal/output.ts'
+import { type Column, tableLines } from '../terminal/table.ts'
+import { createHints } from '../webhooks/hints.ts'
+import type { Environment } from './environment.ts'
+import { withInstallation } from './with-installation.ts'
+
+const json = ['--json', 'Print one line of JSON'] as const
+const checkMs = 1_000
+/** A node that is only restarting is back by then. */
+const lostAfterSeconds = 60
+
+export function addNodeCommands(program: Command, environment: Environment): void {
+  const node = program.command('node').description('Nodes: the machines that run databases')
+  node
+    .command('list')
+    .description('Every node, with its state, its databases and where its archives are')
+    .addHelpText(...examples('npx keyhook node list'))
+    .option(...json)
+    .action((options: { json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const nodes = await listNodes(db)
+        output.result(
+          nodes.map(facts),
+          nodes.length === 0 ? 'There are no nodes.' : tableLines(columns, nodes).join('\n'),
+        )
+      }),
+    )
+  node
+    .command('drain')
+    .description('Move every database of a running node to other nodes, and place no new ones there')
+    .addHelpText(...examples('npx keyhook node drain node-1a2b3c'))
+    .argument('<node>', 'The node, as node list shows it')
+    .option(...json)
+    .action((id: string, options: { json?: boolean }) =>
+      withInstallation(environment, options, (installation, output) => drain(installation, id, output)),
+    )
+  node
+    .command('activate')
+    .description('Place databases on a drained node again')
+    .addHelpText(...examples('npx keyhook node activate node-1a2b3c'))
+    .argument('<node>', 'The node')
+    .option(...json)
+    .action((id: string, options: { json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        checkKnown(id, await findNode(db, id))
+        if (!(await setNodeState(db, id, 'active'))) throw new UsageError(`${id} was forgotten, which is final.`)
+        output.result({ node: id, state: 'active' }, `${id} takes databases again.`)
+      }),
+    )
+  node
+    .command('forget')
+    .description('Give up a node that is lost for good, and restore its databases on other nodes from the store')
+    .addHelpText(...examples('npx keyhook node forget node-1a2b3c'))
+    .argument('<node>', 'The node')
+    .option('--force', 'Although it was seen less than a minute ago. If it runs, what it still accepts is lost')
+    .option(...json)
+    .action((id: string, options: { force?: true; json?: boolean }) =>
+      withInstallation(environment, options, (installation, output) => forget(installation, id, options, output)),
+    )
+}
+
+async function drain(installation: Installation, id: string, output: Output): Promise<void> {
+  const { db } = installation
+  const node = checkKnown(id, await findNode(db, id))
+  if (node.state === 'forgotten') throw new UsageError(`${id} was forgotten; it has nothing to drain.`)
+  await checkStore(db, node)
+  await withQueue(installation, async (deps) => {
+    await setNodeState(db, id, 'draining')
+    const requested = new Set<string>()
+    const progress = createProgress(output, id)
+    for (;;) {
+      const left = await remainingOn(db, id)
+      // Requested, and here without a request again: the node could not give it away.
+      const stayed = left.filter((one) => requested.has(one.id) && one.node === id && one.moving_from === null)
+      progress(left)
+      if (left.length === stayed.length) {
+        if (stayed.length > 0)
+          throw new OperationFailed(
+            `${stayed.length} databases could not leave and go on there: ${stayed.map((one) => one.id).join(', ')}. ` +
+              `job.failed in the log of ${id} says why. Run the command again to try again.`,
+          )
+        break
+      }
+      if (isSilent((await findNode(db, id))!))
+        output.note(`${id} has no heartbeat. Start it, or give it up with keyhook node forget.`)
+      for (const one of await requestLeaving(deps, id, [...requested])) requested.add(one)
+      await sleep(checkMs)
+    }
+    await handOverRest(db, id)
+  })
+  output.result({ node: id, state: 'draining', databases: 0 }, `${id} has no databases any more, and gets no new ones.`)
+}
+
+async function forget(
+  installation: Installation,
+  id: string,
+  { force = false }: { force?: boolean },
+  output: Output,
+): Promise<void> {
+  const { db } = installation
+  const node = checkKnown(id, await findNode(db, id))
+  if (node.silent_seconds < lostAfterSeconds && node.state !== 'forgotten' && !force) {
+    throw new UsageError(
+      `${id} was seen ${Math.round(node.silent_seconds)} seconds ago. A node is given up after ${lostAfterSeconds} seconds without ` +
+        'a heartbeat. Stop it and wait, or drain it; --force gives it up now, and what it still accepts is lost.',
+    )
+  }
+  await checkStore(db, node)
+  const lost: { id: string; archived_until: string | null }[] = []
+  await withQueue(installation, async (deps) => {
+    // Final: this node never starts a database again, also if it comes back.
+    await setNodeState(db, id, 'forgotten')
+    const progress = createProgress(output, id)
+    for (;;) {
+      const left = await remainingOn(db, id)
+      for (const one of left.filter(({ node: at }) => at === id)) {
+        const rescued = await rescue(deps, id, one.org_id, one.id)
+        if (rescued.kind === 'no_room') output.note(`${one.id}: no node has room for it; waiting.`)
+        if (rescued.kind === 'lost') {
+          output.note(`${one.id} (${one.name}): no backup of it is in the store. It is lost.`)
+          lost.push({ id: one.id, archived_until: null })
+        }
+        if (rescued.kind !== 'restoring') continue
+        const until = rescued.archivedUntil.toISOString()
+        output.note(`${one.id} (${one.name}): what was committed after ${until} is lost.`)
+        lost.push({ id: one.id, archived_until: until })
+      }
+      progress(left)
+      if (left.length === 0) break
+      await sleep(checkMs)
+    }
+    await handOverRest(db, id)
+  })
+  output.result({ node: id, state: 'forgotten', lost }, `${id} is forgotten. Its databases are on other nodes.`)
+}
+
+type Deps = Parameters<typeof requestLeaving>[0]
+
+async function withQueue(installation: Installation, work: (deps: Deps) => Promise<void>): Promise<void> {
+  const { db } = installation
+  const queue = composeJobQueue(installation, { log: pino({ level: 'silent' }), worksOnJobs: false })
+  const transact = createTransact(db, createHints({ db, onError() {} }).give)
+  try {
+    await work({ db, transact, queue })
+  } finally {
+    await queue.close()
+  }
+}
+
+const findNode = async (db: Installation['db'], id: string): Promise<NodeRow | undefined> =>
+  (await listNodes(db)).find((node) => node.id === id)
+
+function checkKnown(id: string, node: NodeRow | undefined): NodeRow {
+  if (node === undefined) throw new UsageError(`There is no node ${id}. keyhook node list shows all of them.`)
+  return node
+}
+
+/** Databases move through the store. */
+async function checkStore(db: Installation['db'], node: NodeRow): Promise<void> {
+  if (node.store === null) {
+    throw new UsageError(`${node.id} does not archive the log of its databases (KEYHOOK_POINT_IN_TIME_RESTORE=off).`)
+  }
+  const nodes = await listNodes(db)
+  const isShared = nodes.some(({ id, store, state }) => id !== node.id && store === node.store && state === 'active')
+  if (isShared) return
+  throw new UsageError(
+    `No other active node has the archives of ${node.id}. Keep them in a bucket (KEYHOOK_S3_BUCKET), or in a directory that ` +
+      'all nodes mount (KEYHOOK_ARCHIVES_DIR); see docs/nodes.md.',
+  )
+}
+
+/** Says what has changed since the last call. */
+function createProgress(output: Output, node: string) {
+  let before = new Map<string, string>()
+  return (left: Awaited<ReturnType<typeof remainingOn>>) => {
+    const now = new Map(left.map((one) => [one.id as string, stepOf(one, node)]))
+    for (const [id, step] of now) if (before.get(id) !== step) output.note(`${id}: ${step}`)
+    for (const id of before.keys()) if (!now.has(id)) output.note(`${id}: done`)
+    before = now
+  }
+}
+
+function stepOf(one: { status: string; node: string; moving_from: string | null }, node: string): string {
+  if (one.node !== node) return `being restored on ${one.node}`
+  if (one.status === 'deleting') return 'being deleted'
+  if (one.moving_from === null) return one.status === 'available' ? 'runs there' : 'being created'
+  return one.status === 'available' ? 'waits for its turn' : 'closed to clients, its log is being stored'
+}
+
+const isSilent = ({ silent_seconds }: NodeRow): boolean => silent_seconds > deadAfterSeconds
+
+const facts = (row: NodeRow) => ({
+  id: row.id,
+  state: row.state,
+  host: row.host,
+  databases: row.databases,
+  databases_max: row.databases_max,
+  seen_seconds_ago: Math.round(row.silent_seconds),
+  store: row.store,
+})
+
+const columns: readonly Column<NodeRow>[] = [
+  { title: 'Node', of: ({ id }) => id },
+  { title: 'State', of: (row) => (row.state === 'active' && isSilent(row) ? 'no heartbeat' : row.state) },
+  { title: 'Host', of: ({ host }) => host },
+  { title: 'Databases', of: (row) => `${row.databases} of ${row.databases_max}` },
+  { title: 'Seen', of: (row) => `${Math.round(row.silent_seconds)} s ago` },
+  { title: 'Archives', of: ({ store }) => store ?? 'no log', mayShrink: true },
+]

@@ -1,0 +1,31 @@
+import type { DatabaseId } from '../../kernel/ids.ts'
+import type { InstanceLimits, LimitReport } from '../limits/limiter.ts'
+import type { Home } from './home.ts'
+import type { InstanceEvent } from './instance.ts'
+import type { PortRange } from './ports.ts'
+
+export type LocalInstancesOptions = {
+  /** Called on first use, so that an installation without databases has no cost. */
+  home: () => Promise<Home>
+  host: string
+  /** The name under which clients find this node. */
+  publicHost: string
+  ports: PortRange
+  /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
+  storageLimitBytes: number
+  /** Memory, processes and processor time of each instance. */
+  limits: InstanceLimits
+  /** How they are enforced here. */
+  onLimits?: (report: LimitReport) => void
+  /** Whether clients may connect without TLS. Counts once there is a certificate. */
+  tlsAccept?: 'encrypted' | 'any'
+  onEvent: (id: DatabaseId, event: InstanceEvent) => void
+  onCertificateProblem?: (error: unknown) => void
+  certificateCheckMs?: number
+  /** Settings of PostgreSQL instead of the usual ones. */
+  settings?: Readonly<Record<string, string>>
+  /** False: `archiveWal` is never called. */
+  archivesWal?: boolean
+  /** Limit for each statement of a backup. */
+  backupStatementMsMax?: number
+}
