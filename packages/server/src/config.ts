@@ -2,6 +2,7 @@ import { archiveSettings } from './settings/archive-settings.ts'
 import { deliverySettings } from './settings/delivery-settings.ts'
 import { kubernetesSettings } from './settings/kubernetes-settings.ts'
 import { platformSettings } from './settings/platform-settings.ts'
+import { readSecretFiles } from './settings/secret-files.ts'
 import { serverSettings } from './settings/server-settings.ts'
 import { InvalidValue, type Setting } from './settings/setting.ts'
 
@@ -29,12 +30,11 @@ export class ConfigProblems extends Error {
   }
 }
 
-export function readConfig(environment: Record<string, string | undefined>): Config {
-  const problems: string[] = []
+export function readConfig(given: Record<string, string | undefined>): Config {
+  const { environment, problems } = readSecretFiles(Object.values(settings), given)
   const values: Record<string, unknown> = {}
   for (const [name, setting] of Object.entries(settings) as [string, Setting<unknown>][]) {
-    const given = environment[setting.variable]
-    const text = given === undefined || given.trim() === '' ? setting.fallback : given.trim()
+    const text = environment[setting.variable]?.trim() || setting.fallback
     try {
       values[name] = text === null ? null : setting.parse(text, environment)
     } catch (error) {
@@ -48,7 +48,7 @@ export function readConfig(environment: Record<string, string | undefined>): Con
 }
 
 /** Settings that depend on each other. A second node with a master key of its own could read no secret. */
-function crossCheck(environment: Record<string, string | undefined>): string[] {
+function crossCheck(environment: Readonly<Record<string, string | undefined>>): string[] {
   const has = (setting: Setting<unknown>) => (environment[setting.variable] ?? '').trim() !== ''
   const problems: string[] = []
   if (has(settings.database) && !has(settings.masterKeys)) {

@@ -30,7 +30,7 @@ export function explainInstallationError(error: unknown): Explained {
   if (isLoginRejected(error)) return { text: `DATABASE_URL: ${error.message}`, code: 2 }
   if (isTlsFailure(error)) return { text: `DATABASE_URL: ${tlsFailureText(error)}`, code: 2 }
   if (isUnavailable(error)) {
-    const where = process.env.DATABASE_URL ? ' (DATABASE_URL)' : ''
+    const where = process.env.DATABASE_URL || process.env.DATABASE_URL_FILE ? ' (DATABASE_URL)' : ''
     const { message, code } = error as NodeJS.ErrnoException
     return { text: `PostgreSQL cannot be reached${where}: ${message || code}`, code: 1 }
   }

@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { expect, test } from 'vitest'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
 import { ConfigProblems, readConfig, settings } from '../../src/config.ts'
 
 const key = () => randomBytes(32).toString('base64')
@@ -144,6 +146,34 @@ test('an invalid secret is not repeated in the message', () => {
   const problems = problemsOf(environment)
   expect(problems).toHaveLength(2)
   expect(problems.join()).not.toContain('hunter2')
+})
+
+test('a secret can be in a file, and the message about one that cannot be used does not show it', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'keyhook-secrets-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const masterKey = key()
+  const [keyFile, url, empty] = ['key', 'url', 'empty'].map((name) => join(folder, name)) as [string, string, string]
+  writeFileSync(keyFile, `${masterKey}\n`)
+  writeFileSync(url, 'postgresql://u:hunter2@db/x')
+  writeFileSync(empty, '\n')
+  const config = readConfig({ DATABASE_URL_FILE: url, KEYHOOK_MASTER_KEY_FILE: keyFile })
+  expect(config.masterKeys![0].toString('base64')).toBe(masterKey)
+  expect(config.database).toMatchObject({ password: 'hunter2', database: 'x' })
+  const secrets = Object.values(settings).filter((one) => 'secret' in one)
+  const page = readFileSync(new URL('../../../../docs/settings.md', import.meta.url), 'utf8')
+  for (const { variable } of secrets) expect(page).toContain(`\`${variable}_FILE\``)
+  expect(
+    problemsOf({
+      DATABASE_URL: 'postgresql://u:hunter2@db/x',
+      DATABASE_URL_FILE: url,
+      KEYHOOK_MASTER_KEY_FILE: `${keyFile}s`,
+    }),
+  ).toEqual([
+    'DATABASE_URL_FILE: DATABASE_URL is set too, and only one of them may be',
+    `KEYHOOK_MASTER_KEY_FILE: "${keyFile}s" cannot be read (ENOENT)`,
+    expect.stringContaining('KEYHOOK_MASTER_KEY: is required'),
+  ])
+  expect(problemsOf({ KEYHOOK_METRICS_TOKEN_FILE: empty })).toEqual([`KEYHOOK_METRICS_TOKEN_FILE: "${empty}" is empty`])
 })
 
 test('docs/settings.md has the same table of settings as the code', () => {

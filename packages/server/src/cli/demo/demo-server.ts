@@ -51,7 +51,7 @@ export function startDemoServer(options: { folder: string; certificatePath: stri
 
 const otherVariables = (): NodeJS.ProcessEnv =>
   Object.fromEntries(
-    Object.entries(process.env).filter(([name]) => !/^(KEYHOOK_|DATABASE_URL$|HOST$|PORT$)/.test(name)),
+    Object.entries(process.env).filter(([name]) => !/^(KEYHOOK_|DATABASE_URL(_FILE)?$|HOST$|PORT$)/.test(name)),
   )
 
 type Ready = { url: string; organization_id: string; owner_id: string }
