@@ -42,6 +42,17 @@ test.each([
   expect(stdout).toBe('the one that npm installed\n')
 })
 
+test('a Node that does not start is reported with what to install', async () => {
+  const project = await scratchDirectory()
+  const node = join(project, 'node_modules/node-any-os/bin')
+  for (const folder of [join(project, 'bin'), node]) await mkdir(folder, { recursive: true })
+  await copyFile(join(bin, 'with-node'), join(project, 'bin/with-node'))
+  await writeFile(join(node, 'node'), '#!/bin/sh\necho libatomic.so.1: cannot open >&2\nexit 127\n', { mode: 0o755 })
+  const ended = await run(join(project, 'bin/with-node'), ['node']).catch((error) => error)
+  expect(ended).toMatchObject({ code: 2, stdout: '' })
+  expect(ended.stderr).toMatch(/^libatomic\.so\.1: cannot open\n.*apt-get install libatomic1\n$/s)
+})
+
 test('npx keyhook is found through a link, as npm makes one', async () => {
   const env = await environmentWithOldNode()
   const link = join(await scratchDirectory(), 'keyhook')
