@@ -14,11 +14,16 @@ const pages = [
 ]
 const whole = await createWholeProgram()
 
+/** A container, a namespace or a release that is called like the program. */
+const nameOfSomethingElse = /(?:exec|install|-n) keyhook\b/g
+
 /** Every documented command line: what follows `keyhook` in a code span or a block. */
 function documentedLines(text: string): string[] {
   const code = [...text.matchAll(/```[\s\S]*?```|`[^`\n]+`/g)].map(([found]) => found)
   return code.flatMap((found) =>
-    [...found.matchAll(/\bkeyhook ((?:[a-z][a-z-]* ?)+)/g)].map(([, words]) => words!.trim()),
+    [...found.replace(nameOfSomethingElse, '').matchAll(/\bkeyhook ((?:[a-z][a-z-]* ?)+)/g)].map(([, words]) =>
+      words!.trim(),
+    ),
   )
 }
 
