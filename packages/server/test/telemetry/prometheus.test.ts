@@ -80,6 +80,9 @@ test.skipIf(!hasPrometheus)(`every query of the dashboard has data, and shows wh
   const bridge = await bridgeTo(installation.target)
   const server = await serve({ ...environment, DATABASE_URL: bridge.url, KEYHOOK_LOG_LEVEL: 'error' })
   const prometheus = await startPrometheus(new URL(server.url).host)
+  // A rate needs a sample from before the job, which may take less than a scrape interval.
+  const scraped = () => prometheus.query('keyhook_job_duration_seconds_count')
+  await until(async () => (await scraped()).length > 0, 'the first scrape')
 
   const hung = await receiverFor(() => new Promise(() => {}))
   const fast = await receiverFor()
