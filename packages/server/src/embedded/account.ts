@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { MachineUnfit } from './machine-problem.ts'
 import type { Account } from './permissions.ts'
 
 const name = 'keyhook'
@@ -30,28 +31,38 @@ export function parseAccount(passwd: string, wanted: string): Account | undefine
 async function findAccount(): Promise<Account | undefined> {
   const account = parseAccount(await readFile('/etc/passwd', 'utf8').catch(() => ''), name)
   if (account?.uid === 0)
-    throw new Error(`The user ${name} is root under another name; PostgreSQL refuses to run as root.`)
+    throw new MachineUnfit(`The user ${name} is root under another name; PostgreSQL refuses to run as root.`)
   return account
 }
+
+/**
+ * `useradd` looks for the name before it locks /etc/passwd, so of two that run at once the second replaces the entry of the first, with
+ * another uid. The lock is of the file and not of this process: other processes respect it, and a `useradd` that outlives us keeps it.
+ */
+const createOnce = `
+umask 077
+exec 9>> /run/keyhook-account.lock
+flock 9
+grep -q '^${name}:' /etc/passwd || exec useradd --system --user-group --no-create-home --shell /usr/sbin/nologin ${name}`
 
 async function createAccount(): Promise<Account> {
   // A root shell made by plain `su` has no sbin in its PATH.
   const env = { PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin:/usr/bin:/bin` }
-  const args = ['--system', '--user-group', '--no-create-home', '--shell', '/usr/sbin/nologin', name]
   for (let attempt = 1; ; attempt++) {
-    const problem = await promisify(execFile)('useradd', args, { env }).then(
+    const problem = await promisify(execFile)('sh', ['-c', createOnce, 'keyhook'], { env }).then(
       () => undefined,
       (error: { stderr?: string; message: string }) => error.stderr?.trim() || error.message,
     )
     const account = await findAccount()
     if (account !== undefined) return account
-    // Another Keyhook that starts at the same time may have locked /etc/passwd. Any other reason is permanent.
-    if (attempt === createAttemptsMax || !/lock/.test(problem ?? '')) throw new Error(cannotCreate(problem))
+    // Another program may have locked /etc/passwd. Any other reason is permanent.
+    if (attempt === createAttemptsMax || !/cannot lock/.test(problem ?? ''))
+      throw new MachineUnfit(cannotCreate(problem))
     await sleep(100)
   }
 }
 
 const cannotCreate = (problem: string | undefined): string =>
   `PostgreSQL refuses to run as root, and the system user "${name}" that would run it cannot be created ` +
-  `(useradd: ${problem ?? 'no such user afterwards'}). Create that user, start Keyhook as an ordinary user, ` +
+  `(${problem ?? 'useradd made none'}). Create that user, start Keyhook as an ordinary user, ` +
   'or set DATABASE_URL to a PostgreSQL server of your own.'

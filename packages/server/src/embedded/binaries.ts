@@ -88,8 +88,17 @@ async function canRun(native: string, account: Account): Promise<boolean> {
   return true
 }
 
-/** Copies to a temporary name and renames, so that a copy that exists is complete. */
-async function copyOnce(native: string, home: string): Promise<string> {
+const copying = new Map<string, Promise<string>>()
+
+/** At a first start our own server and the databases ask at the same time, and a copy takes 60 MB. */
+function copyOnce(native: string, home: string): Promise<string> {
+  const copy = copying.get(home) ?? makeCopy(native, home).finally(() => copying.delete(home))
+  copying.set(home, copy)
+  return copy
+}
+
+/** Copies to a temporary name and renames, so that a copy that exists is complete. Another process may do the same. */
+async function makeCopy(native: string, home: string): Promise<string> {
   const { version } = JSON.parse(await readFile(join(native, '../package.json'), 'utf8')) as { version: string }
   const finished = join(home, `postgresql-${version}-${process.arch}`)
   if (await stat(finished).catch(() => undefined)) return join(finished, 'native')

@@ -1,5 +1,10 @@
+/** This machine or user cannot run PostgreSQL. The message is for the operator. */
+export class MachineUnfit extends Error {
+  override readonly name = 'MachineUnfit'
+}
+
 /** A problem of the machine, and not of Keyhook, that keeps PostgreSQL from running. */
-export type MachineProblem = 'no-room' | 'read-only' | 'nameless-user' | 'few-files'
+export type MachineProblem = 'no-room' | 'read-only' | 'nameless-user' | 'only-root' | 'few-files'
 
 const signs: { problem: MachineProblem; codes: string[]; message: RegExp }[] = [
   {
@@ -9,6 +14,12 @@ const signs: { problem: MachineProblem; codes: string[]; message: RegExp }[] = [
   },
   { problem: 'read-only', codes: ['EROFS'], message: /Read-only file system/ },
   { problem: 'nameless-user', codes: [], message: /could not look up effective user ID/ },
+  {
+    problem: 'only-root',
+    codes: [],
+    message:
+      /\b(EPERM|EINVAL)\b[^\n]* l?chown\b|\bspawn\b[^\n]* (EPERM|EINVAL)\b|chown: .*(Operation not permitted|Invalid argument)/,
+  },
   { problem: 'few-files', codes: ['EMFILE'], message: /\bEMFILE\b|insufficient file descriptors|Too many open files/ },
 ]
 

@@ -2,14 +2,9 @@ import { statfs } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { Config } from '../config.ts'
 import { unusable } from '../embedded/ensure-directory.ts'
-import { machineProblem } from '../embedded/machine-problem.ts'
+import { MachineUnfit, machineProblem } from '../embedded/machine-problem.ts'
 import { pathsFromRoot } from '../embedded/permissions.ts'
 import { openFilesMax } from './open-files.ts'
-
-/** This machine or user cannot run PostgreSQL. The message is for the operator. */
-export class MachineUnfit extends Error {
-  override readonly name = 'MachineUnfit'
-}
 
 /** Replaces an error that the machine causes, such as a full disk, by one whose message says in one line what to do. */
 export async function explainError(config: Pick<Config, 'database' | 'dataDir'>, error: unknown): Promise<unknown> {
@@ -24,6 +19,8 @@ export async function explainError(config: Pick<Config, 'database' | 'dataDir'>,
       return unusable(directory, readOnly, error)
     case 'nameless-user':
       return new MachineUnfit(userWithoutName(error as Error), { cause: error })
+    case 'only-root':
+      return new MachineUnfit(onlyRoot(error as Error), { cause: error })
     case 'few-files':
       return new MachineUnfit(tooFewFiles(), { cause: error })
     case null:
@@ -45,6 +42,12 @@ function userWithoutName({ message }: Error): string {
     `useradd --uid ${id} NAME), run Keyhook as another user, or set DATABASE_URL to a PostgreSQL server of your own.`
   )
 }
+
+/** Root of a user namespace with one id, or without the capabilities. */
+const onlyRoot = ({ message }: Error): string =>
+  `PostgreSQL refuses to run as root, and this process may not run it as another user (${message.split('\n').at(-1)}): start ` +
+  'Keyhook as an ordinary user; or give it CAP_CHOWN, CAP_SETUID and CAP_SETGID, and in a user namespace more than one user id; ' +
+  'or set DATABASE_URL to a PostgreSQL server of your own.'
 
 /** What a disk has left. `files` is null where the file system has no fixed number of inodes. */
 type Free = { bytes: number; files: number | null }

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { unusable } from '../../src/embedded/ensure-directory.ts'
-import { diskFull, explainError, MachineUnfit } from '../../src/startup/explain-error.ts'
+import { MachineUnfit } from '../../src/embedded/machine-problem.ts'
+import { diskFull, explainError } from '../../src/startup/explain-error.ts'
 
 const here = { database: null, dataDir: '/data' }
 const system = (code: string) => Object.assign(new Error(`${code}: open '/data/postgres.log'`), { code })
