@@ -13,31 +13,35 @@ const chunkBytes = 64 * 1024
 /** A page ends at this size, because it is built in memory. */
 const pageBytesMax = 1024 * 1024
 const limitMax = 1_000
-const limitWithCursorOnly = 100
+const limitDefault = 100
 
-export const pageQuery = {
-  limit: Type.Optional(
-    mark(
-      chosen(3),
-      Type.Integer({
-        minimum: 1,
-        maximum: limitMax,
-        description: 'Answer one page of at most so many records; of large ones, fewer.',
-      }),
-    ),
+const limit = (options: { default?: number; description: string }) =>
+  Type.Optional(mark(chosen(3), Type.Integer({ minimum: 1, maximum: limitMax, ...options })))
+
+const cursor = Type.Optional(
+  mark(
+    chosen(3),
+    Type.String({
+      maxLength: 200,
+      description: 'Where the page starts: taken from the Link header of the page before.',
+    }),
   ),
-  cursor: Type.Optional(
-    mark(
-      chosen(3),
-      Type.String({
-        maxLength: 200,
-        description: 'Where the page starts: taken from the Link header of the page before.',
-      }),
-    ),
-  ),
+)
+
+/** For a list of the published interface, which promises all records: without parameters it is sent whole. */
+export const wholeListQuery = {
+  limit: limit({ description: 'Answer one page of at most so many records; of large ones, fewer.' }),
+  cursor,
 }
 
-/** For a list without filters. */
+/** For our own lists: always a page. The validator fills in the default. */
+export const pageQuery = {
+  limit: limit({ default: limitDefault, description: 'The most records of a page; of large ones, it has fewer.' }),
+  cursor,
+}
+
+/** For a list without other parameters. */
+export const onlyWholeListQuery = Type.Object(wholeListQuery, { additionalProperties: false })
 export const onlyPageQuery = Type.Object(pageQuery, { additionalProperties: false })
 
 /** A list in the order of ids, newest first. */
@@ -64,8 +68,8 @@ function decodeCursor(cursor: string, isKey: (text: string) => boolean): string 
 type WholeList = { recheckAccess(): Promise<void>; onAborted(error: unknown): void }
 
 /**
- * Without parameters: the whole list, streamed. With them: one page, and a Link header to the next. An error before the first
- * page is thrown; a later one can no longer be answered and goes to `onAborted`.
+ * With a limit or cursor: one page, and a Link header to the next. Without them: the whole list, streamed. An error before the
+ * first page is thrown; a later one can no longer be answered and goes to `onAborted`.
  */
 export async function sendList<Row>(
   reply: FastifyReply,
@@ -79,7 +83,7 @@ export async function sendList<Row>(
 }
 
 async function sendPage<Row>(reply: FastifyReply, listing: Listing<Row>, query: PageQuery): Promise<FastifyReply> {
-  const limit = query.limit ?? limitWithCursorOnly
+  const limit = query.limit ?? limitDefault
   const before = query.cursor === undefined ? null : decodeCursor(query.cursor, listing.isKey)
   const { records, next } = await gather(listing, before, limit)
   if (next !== null) {

@@ -120,7 +120,7 @@ test('a list in ascending order ends at the event that was the newest when it wa
       )
   })()
   const [before] = await api.db`select last_sequence::int as last from keyhook.event_counters where org_id = ${orgId}`
-  const { body } = await list('?order=asc', orgId, token)
+  const { body } = await list('?order=asc&limit=1000', orgId, token)
   const [after] = await api.db`select last_sequence::int as last from keyhook.event_counters where org_id = ${orgId}`
   over = true
   await busy

@@ -72,6 +72,26 @@ test('the last page has no Link, even when it is exactly full', async () => {
   expect((await call(`${list}?limit=4`, { token })).headers.get('link')).toBeNull()
 })
 
+test('a list outside of /api/v1 is a page of 100 unless a limit is given', async () => {
+  const mine = await api.organization()
+  const { token } = await api.person([{ orgId: mine, role: 'owner' }])
+  await api.db`
+    insert into keyhook.events (org_id, seq, id, type, body, sequence)
+    select ${mine}, n, 'evt_' || lpad(n::text, 26, '0'), 'backup.failed', '{}', n from generate_series(1, 150) n`
+  await api.db`insert into keyhook.event_counters (org_id, last_seq, last_sequence) values (${mine}, 150, 150)`
+  const first = await call<object[]>(`${api.url}/platform/v1/organizations/${mine}/events`, { token })
+  const second = await call<object[]>(api.url + /<(.+)>/.exec(first.headers.get('link')!)![1], { token })
+  expect([first.body.length, second.body.length, second.headers.get('link')]).toEqual([100, 50, null])
+  const { body: document } = await call<{ paths: Record<string, { get?: Operation }> }>(`${api.url}/openapi.json`, {})
+  for (const [path, { get }] of Object.entries(document.paths)) {
+    const limit = get?.parameters?.find(({ name }) => name === 'limit')
+    if (limit !== undefined)
+      expect([path, limit.schema.default]).toEqual([path, path.startsWith('/api/v1') ? undefined : 100])
+  }
+})
+
+type Operation = { parameters?: { name: string; schema: { default?: number } }[] }
+
 test('keys that are created between two pages do not shift the next page', async () => {
   const first = await call<Key[]>(`${keys}?status=all&limit=10`, { token: owner.token })
   const made = await call<Key>(keys, { token: owner.token, body: { name: 'newer' } })

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { choice, chosen, mark, specified } from '../basis.ts'
-import { pageQuery } from '../lists.ts'
+import { wholeListQuery } from '../lists.ts'
 import { createdAt, id, label, moment } from '../schemas.ts'
 
 const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
@@ -68,7 +68,7 @@ export const apiKeyList = Type.Array(
 
 export const apiKeyQuery = Type.Object(
   {
-    ...pageQuery,
+    ...wholeListQuery,
     status: Type.Optional(
       mark(
         chosen(9),

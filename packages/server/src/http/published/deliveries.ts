@@ -4,7 +4,7 @@ import { notFound } from '../../kernel/faults.ts'
 import { attemptIdOf, attemptUuid, isId } from '../../kernel/ids.ts'
 import { findLane, type HistoryRow, listAttempts } from '../../store/delivery/history.ts'
 import { choice, specified } from '../basis.ts'
-import { onlyPageQuery } from '../lists.ts'
+import { onlyWholeListQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { deliveryRecord, deliveryRecordOf } from './delivery-schemas.ts'
 
@@ -23,7 +23,7 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       tag: 'Webhooks',
       summary: 'List delivery attempts',
       description: 'Every attempt to deliver an event to this webhook, with its status and the response.',
-      query: onlyPageQuery,
+      query: onlyWholeListQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },
       async handler({ orgId, params: { webhookId: id } }) {

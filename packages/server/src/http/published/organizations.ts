@@ -3,7 +3,7 @@ import type { Database } from '../../db/database.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
 import { choice, chosen, mark, specified } from '../basis.ts'
-import { listById, onlyPageQuery } from '../lists.ts'
+import { listById, onlyWholeListQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdAt, id } from '../schemas.ts'
 
@@ -39,7 +39,7 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
       tag: 'Organizations',
       summary: 'List organizations',
       description: 'The organizations that the caller can reach.',
-      query: onlyPageQuery,
+      query: onlyWholeListQuery,
       success: { status: 200, description: 'The organizations, newest first.', schema: Type.Array(organization) },
       handler({ access, query }) {
         // Authentication has already read the one organization of a key.

@@ -10,7 +10,7 @@ import { deleteWebhook, insertWebhook, listWebhooks, type WebhookRow } from '../
 import { choice, specified } from '../basis.ts'
 import { keepDeclared } from '../declared-event-types.ts'
 import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
-import { listById, onlyPageQuery } from '../lists.ts'
+import { listById, onlyWholeListQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdWebhook, newWebhook, webhookList } from './webhook-schemas.ts'
 
@@ -72,7 +72,7 @@ export function webhookRoutes(deps: {
       summary: 'List webhooks',
       choices: [choice(2, 'Newest first.')],
       description: 'The webhooks of the organization.',
-      query: onlyPageQuery,
+      query: onlyWholeListQuery,
       faults: ['not_found'],
       success: { status: 200, description: 'The webhooks. Never `secret`.', schema: webhookList },
       async handler({ orgId }) {
