@@ -21,12 +21,16 @@ export type PlatformJob =
   | { kind: 'backup.remove'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'restore.run'; orgId: OrgId; restoreId: RestoreId; node: string }
 
-export const jobKinds = [
-  'database.place',
-  'database.provision',
-  'database.remove',
-  'database.discard',
-  'backup.take',
-  'backup.remove',
-  'restore.run',
-] as const satisfies readonly PlatformJob['kind'][]
+/** The keys of a record, so that a kind that is missing here is a type error. */
+export const jobKinds = Object.keys({
+  'database.place': null,
+  'database.provision': null,
+  'database.remove': null,
+  'database.discard': null,
+  'database.leave': null,
+  'database.arrive': null,
+  'database.stay': null,
+  'backup.take': null,
+  'backup.remove': null,
+  'restore.run': null,
+} satisfies Record<PlatformJob['kind'], null>)

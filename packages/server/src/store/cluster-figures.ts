@@ -121,7 +121,7 @@ export const readClusterFigures = async (
           'stopped', count(*) filter (where silent and databases_max = 0)
         ) from (
           select databases_max, seen_at < clock_timestamp() - make_interval(secs => ${deadAfterSeconds}) as silent
-          from keyhook.nodes
+          from keyhook.nodes where state <> 'forgotten'
         ) n
       ) as nodes`
   return row!

@@ -19,6 +19,7 @@ export function createMetrics() {
     name: 'keyhook_delivery_attempts_total',
     help: 'Delivery attempts by outcome; for failures with the error code.',
     labelNames: ['status', 'error'],
+    initial: ['failed timeout', 'failed connect_timeout', 'failed tls_timeout'],
   })
   const finished = createTally(registry, {
     name: 'keyhook_deliveries_finished_total',
@@ -45,7 +46,10 @@ export function createMetrics() {
   const lag = createHistogram({
     name: 'keyhook_delivery_lag_seconds',
     help: 'From the publishing of an event to the start of its first attempt.',
-    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600],
+    buckets: [
+      0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 1200, 1800, 2400, 3000, 3600,
+    ],
+    initial: [''],
   })
   const duration = createHistogram({
     name: 'keyhook_delivery_duration_seconds',

@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client'
 import { expect, test } from 'vitest'
 import { composeProbes } from '../../src/compose/probes.ts'
+import { readClusterFigures } from '../../src/store/cluster-figures.ts'
 import { type ClusterReading, createClusterGauges } from '../../src/telemetry/cluster-gauges.ts'
 import { createHistogram } from '../../src/telemetry/histogram.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
@@ -101,6 +102,24 @@ test('waiting deliveries, their age and their lanes are measured before, while a
   expect(after('deliveries_waiting')).toBe(0)
   expect(after('deliveries_oldest_waiting_seconds')).toBe(0)
   expect(after('lanes_late')).toBe(0)
+})
+
+test('a node that was forgotten is not silent', async () => {
+  const add = (id: string, state: string) => api.db`
+    insert into keyhook.nodes (id, state, databases_max, seen_at) values (${id}, ${state}, 10, now() - interval '1 hour')`
+  await add('node-lost', 'active')
+  await add('node-given-up', 'forgotten')
+  const { nodes } = await readClusterFigures(api.db, { deadAfterSeconds: 5 })
+  expect(nodes).toMatchObject({ silent: 1, stopped: 0 })
+})
+
+test('a lag between 10 and 60 minutes is told within 10 minutes', async () => {
+  const { samples } = readMetrics(await createMetrics().text())
+  const bounds = samples
+    .filter(({ name }) => name === 'keyhook_delivery_lag_seconds_bucket')
+    .map(({ labels }) => Number(labels.le?.replace('+Inf', 'Infinity')))
+    .filter((bound) => bound >= 600 && bound <= 3_600)
+  expect(bounds.slice(1).map((bound, i) => bound - bounds[i]!)).toEqual([600, 600, 600, 600, 600])
 })
 
 const reading: ClusterReading = {
