@@ -1,10 +1,10 @@
-import { execFileSync } from 'node:child_process'
-import { readdirSync, statSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants, existsSync, readdirSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 /*
- * `npm start` in a checkout: builds the console if there is none, or if its sources are newer. It takes a few seconds and downloads
- * nothing. A failure is no reason not to start: everything else works without the console.
+ * `keyhook serve` and `demo` in a checkout: builds the console if there is none, or if its sources are newer. It takes a few seconds and
+ * downloads nothing. A failure is no reason not to start: everything else works without the console.
  */
 const at = (path) => fileURLToPath(new URL(path, import.meta.url))
 
@@ -23,12 +23,37 @@ function isCurrent() {
   return sources.every((path) => (statSync(path).isDirectory() ? newest(path) : statSync(path).mtimeMs) < built.mtimeMs)
 }
 
-if (!isCurrent()) {
-  console.error('Building the console (a few seconds, after changes only).')
+/** Why it cannot be built, and what to do; null if it was built. */
+function build() {
+  let vite
   try {
-    const vite = fileURLToPath(import.meta.resolve('vite/package.json')).replace(/package\.json$/, 'bin/vite.js')
-    execFileSync(process.execPath, [vite, 'build', at('..'), '--logLevel', 'error'], { stdio: 'inherit' })
+    vite = fileURLToPath(import.meta.resolve('vite/package.json')).replace(/package\.json$/, 'bin/vite.js')
+    accessSync(vite)
   } catch {
-    console.error('The console could not be built. Keyhook starts without it.')
+    return 'the packages that build it are not installed: run "npm ci" without --omit=dev'
   }
+  try {
+    accessSync(at('..'), constants.W_OK)
+  } catch {
+    return `this user may not write to ${at('..')}: run "npm run build -w packages/console" as the owner of the checkout`
+  }
+  console.error('Building the console (a few seconds, after changes only).')
+  const options = { encoding: 'utf8', stdio: ['ignore', 'inherit', 'pipe'] }
+  const { status, stderr } = spawnSync(process.execPath, [vite, 'build', at('..'), '--logLevel', 'error'], options)
+  if (status === 0) return null
+  if (stderr.includes('native binding'))
+    return 'an optional package that builds it is not installed: run "npm ci" without --omit=optional'
+  const [reason] = stderr.split('\n').filter((line) => /error/i.test(line))
+  return `${reason?.trim() ?? 'the build failed'}: "npm run build -w packages/console" shows the whole reason`
+}
+
+// An older Node is reported by Keyhook itself, and some roles and the help need no console.
+const isOld = Number(process.versions.node.split('.')[0]) < 26
+const isUnneeded = process.argv.some((word) => /^(--help|-h|(--role=)?(dispatcher|jobs))$/.test(word))
+if (!isOld && !isUnneeded && !isCurrent()) {
+  const problem = build()
+  const rest = existsSync(at('../dist/index.html'))
+    ? 'The console that was built before is used'
+    : 'Keyhook starts without it'
+  if (problem !== null) console.error(`The console could not be built, because ${problem}. ${rest}.`)
 }

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 const major = Number(process.versions.node.split('.')[0])
 if (major < 26) {
   console.error(
-    `Keyhook needs Node 26, and this is Node ${process.versions.node}. npm installs it with Keyhook for Linux and macOS (x64 and arm64), as an optional dependency; "npx keyhook" and "npm start" use it.`,
+    `Keyhook runs on Node 26, and this is Node ${process.versions.node}. npm installs Node 26 with Keyhook on Linux and macOS (x64 and arm64), as an optional dependency that "npx keyhook" and "npm start" use: run "npm ci" without --omit=optional.`,
   )
   process.exit(2)
 }

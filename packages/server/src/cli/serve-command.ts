@@ -90,6 +90,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     node.ready.catch((error: unknown) => stopped.now(error instanceof Error ? error.message : String(error)))
     if (options.role === 'jobs') await Promise.race([node.ready, stopped.promise])
   } else parts.defer(() => queue.close())
+  const consoleFiles = consoleDirectory()
   let url: string | null = null
   let metricsUrl: string | null = null
   if (options.role === 'all' || options.role === 'api') {
@@ -100,7 +101,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       metrics,
       pools,
       storage,
-      consoleDirectory: consoleDirectory(),
+      consoleDirectory: consoleFiles,
     })
     parts.defer(async () => {
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
@@ -116,14 +117,14 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     metricsUrl = `${await listen(probes, where)}/metrics`
   }
   const ids = { organization_id: first?.orgId ?? null, owner_id: first?.ownerId ?? null }
-  const consoleUrl = url === null ? null : await consoleAddress(installation, url, first)
+  const consoleUrl = url === null || consoleFiles === null ? null : await consoleAddress(installation, url, first)
   // With port 0 this is the only place that shows the port.
   const metricsAt = metricsUrl === null ? '' : ` Metrics: ${metricsUrl}`
   output.result(
     { url, ...ids, console_url: consoleUrl, metrics_url: metricsUrl },
     url === null
       ? `Keyhook is running (${options.role}).${metricsAt} Ctrl-C stops it.`
-      : welcome(config, url, first, consoleUrl!),
+      : welcome(config, url, first, consoleUrl),
   )
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')

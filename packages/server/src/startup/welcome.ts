@@ -3,13 +3,18 @@ import { settings } from '../config.ts'
 import type { FirstOrganization } from './first-start.ts'
 
 /** Printed when the server is ready. The lines below "Try it" work when pasted into another terminal in the same folder. */
-export function welcome(config: Config, url: string, first: FirstOrganization | null, consoleUrl: string): string {
+export function welcome(
+  config: Config,
+  url: string,
+  first: FirstOrganization | null,
+  consoleUrl: string | null,
+): string {
   const here = sameDataDir(config)
   const lines = [
     '',
     `  Keyhook is ready at ${url}`,
     `  Reference: ${url}/docs`,
-    `  Console: ${consoleUrl}${onceOnly(consoleUrl)}`,
+    ...(consoleUrl === null ? [] : [`  Console: ${consoleUrl}${onceOnly(consoleUrl)}`]),
     '',
   ]
   if (first === null) {

@@ -14,6 +14,7 @@ export const masked = (output: string): string =>
   output
     .replace(/\b([a-z]{2,3})_[0-7][0-9a-hjkmnp-tv-z]{25}\b/g, '$1_…')
     .replace(/kh_[0-9A-Za-z]{8}(_[0-9A-Za-z]{32})?/g, 'kh_…')
+    .replace(/sign-in#[\w-]{43}/g, 'sign-in#…')
     .replace(/whsec_[A-Za-z0-9+/]{43}=/g, 'whsec_…')
     .replace(/"password":"\w{32}"/g, '"password":"…"')
     .replace(/\b\d\d:\d\d:\d\d(?= )/g, '<clock>')

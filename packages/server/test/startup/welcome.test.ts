@@ -28,3 +28,8 @@ test.each<[has: string, environment: Record<string, string>, says: RegExp]>([
     }
   },
 )
+
+test('without a console there is no line about it', () => {
+  const first = { orgId: newId('org'), ownerId: newId('usr'), isNew: true }
+  expect(welcome(readConfig({}), 'http://127.0.0.1:8080', first, null)).not.toContain('Console')
+})

@@ -14,6 +14,8 @@ export type Started = {
   orgId: string
   /** A login token of the owner that the first start creates. */
   ownerToken: string
+  /** A link that signs in once; null where there is no console. */
+  consoleUrl: string | null
 }
 
 export type DemoServer = { started(): Promise<Started>; close(): Promise<void> }
@@ -40,7 +42,7 @@ export function startDemoServer(options: { folder: string; certificatePath: stri
       const issue = ['token', 'issue', '--user', ready.owner_id, '--json']
       const { stdout } = await promisify(execFile)(process.execPath, [program, ...issue], { env })
       const { token } = JSON.parse(stdout) as { token: string }
-      return { url: ready.url, orgId: ready.organization_id, ownerToken: token }
+      return { url: ready.url, orgId: ready.organization_id, ownerToken: token, consoleUrl: ready.console_url }
     },
     async close() {
       if (server.exitCode === null && server.signalCode === null) server.kill('SIGTERM')
@@ -54,7 +56,7 @@ const otherVariables = (): NodeJS.ProcessEnv =>
     Object.entries(process.env).filter(([name]) => !/^(KEYHOOK_|DATABASE_URL(_FILE)?$|HOST$|PORT$)/.test(name)),
   )
 
-type Ready = { url: string; organization_id: string; owner_id: string }
+type Ready = { url: string; organization_id: string; owner_id: string; console_url: string | null }
 
 async function firstLine(server: ChildProcess, logFile: string): Promise<Ready> {
   const lines = createInterface({ input: server.stdout! })

@@ -60,8 +60,9 @@ export async function runDemo(deps: {
       webhook_id: webhook.id,
       backup_id: backup.id,
       database_ids: [orders.id, copied.id],
+      console_url: server.consoleUrl,
     },
-    deps.isLast ? 'Done.' : nextSteps(url, key.api_key, webhook.id),
+    deps.isLast ? 'Done.' : nextSteps(server, key.api_key, webhook.id),
   )
 }
 
@@ -77,7 +78,7 @@ async function untilAvailable(client: Client, { id }: Database): Promise<Databas
 }
 
 const nextSteps = (
-  url: string,
+  { url, consoleUrl }: Started,
   apiKey: string,
   webhookId: string,
 ): string => `${heading('It keeps running until Ctrl-C.')} In another terminal:
@@ -88,5 +89,5 @@ const nextSteps = (
    npx keyhook events tail --after 0
    npx keyhook webhooks test ${webhookId}
    npx keyhook listen --forward-to http://localhost:3000/hooks
-
+${consoleUrl === null ? '' : `\n   The console (the link works once, for 10 minutes): ${consoleUrl}`}
    The reference of everything: ${url}/docs`
