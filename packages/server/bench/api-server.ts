@@ -1,5 +1,5 @@
 import { composeApi } from '../src/compose/api.ts'
-import { composeHints } from '../src/compose/dispatcher.ts'
+import { composeDispatcher, composeHints } from '../src/compose/dispatcher.ts'
 import { composeJobQueue } from '../src/compose/platform.ts'
 import { readConfig } from '../src/config.ts'
 import { type ConnectionTarget, connect } from '../src/db/database.ts'
@@ -7,21 +7,25 @@ import { createMasterKeys } from '../src/kernel/master-keys.ts'
 import { createLog } from '../src/log.ts'
 import { keepHeapSmall } from '../src/startup/heap.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
+import { caFile } from '../test/webhooks/support/receiver.ts'
 
-/** Keyhook's API as `serve` composes it, on a database that the bench has filled. */
+/** Keyhook's API as `serve` composes it, on a database that the bench has filled; with `delivers`, the dispatcher too. */
 keepHeapSmall()
-const { target } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget }
-const config = readConfig({})
+const { target, delivers = false } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget; delivers?: boolean }
+const config = readConfig({ KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8', KEYHOOK_DELIVERY_CA_FILE: caFile })
 const db = connect(target, { name: 'bench api', connectionsMax: config.databaseConnections })
 const masterKeys = createMasterKeys([Buffer.alloc(32)])
 const installation = { config, db, target, masterKeys, applied: [], isShared: false, announce() {}, async close() {} }
-const { log } = await createLog(config)
+const { log, lines } = await createLog(config)
 const queue = composeJobQueue(installation, { log, worksOnJobs: false })
 const hints = composeHints(installation, log)
-const api = composeApi(installation, { log, queue, hints, metrics: createMetrics(), pools: [], consoleDirectory: null })
+const metrics = createMetrics()
+const engine = delivers ? await composeDispatcher(installation, { log, lines, hints, metrics }) : null
+const api = composeApi(installation, { log, queue, hints, metrics, pools: [], consoleDirectory: null })
 process.send!(await api.app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', async () => {
   await api.close()
+  await engine?.stop()
   await queue.close()
   process.exit(0)
 })

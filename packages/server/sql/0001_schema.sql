@@ -397,54 +397,45 @@ create table keyhook.recoveries (
 create index recoveries_open on keyhook.recoveries (org_id, id) where finished_at is null;
 create index recoveries_stepped on keyhook.recoveries (org_id, stepped_at);
 
--- Publishes events of one organization. A function, because the next publisher of the organization waits until this one commits:
--- three statements from Node would hold the lock for two more round trips. Statements of a function see what was committed before
--- each of them, so deliveries go to the webhooks that exist once the lock is held.
+-- Publishes events of one or several organizations. Functions, because the next publisher of an organization waits until this one
+-- commits: statements from Node would hold the locks for more round trips. Statements of a function see what was committed before
+-- each of them, so deliveries go to the webhooks that exist once the locks are held.
 --
--- Returns null for an unknown organization. `named` are ids that the caller chose: those that exist already are returned, and then
--- nothing is written. `traces` is empty, or has one for each event.
-create function keyhook.publish(for_org text, ids text[], types text[], bodies text[], named text[], traces text[] default '{}')
-returns text[]
+-- `orgs` are in the order of their ids, so that two publishers never wait for each other. Event n belongs to `orgs[places[n]]`,
+-- whose event number `turns[n]` it is. `traces` is empty, or has one for each event. Subscripts instead of joins: the planner does
+-- not know how long the arrays are, and would compare each event with each organization.
+--
+-- This part writes. `before_seqs` and `before_sequences` are the counters, which the caller has locked; null where it has not, and
+-- then nothing is written for that organization.
+create function keyhook.publish_locked(
+  orgs text[], counts int[], before_seqs bigint[], before_sequences bigint[],
+  places int[], turns int[], ids text[], types text[], bodies text[], traces text[]
+) returns void
 language plpgsql as $$
-declare
-  before_seq      bigint;
-  before_sequence bigint;
-  taken           text[];
 begin
-  insert into keyhook.event_counters as c (org_id, last_seq, last_sequence)
-  select o.id, cardinality(ids), cardinality(ids) from keyhook.organizations o where o.id = for_org
-  on conflict (org_id) do update
-    set last_seq = c.last_seq + excluded.last_seq, last_sequence = c.last_sequence + excluded.last_sequence
-  returning c.last_seq - cardinality(ids), c.last_sequence - cardinality(ids) into before_seq, before_sequence;
-  if not found then
-    return null;
-  end if;
-  if named <> '{}' then
-    -- `offset 0`: one index look-up for each name, never a scan of the organization's history.
-    taken := array(
-      select e.id from unnest(named) as n (id)
-      cross join lateral (select e.id from keyhook.events e where e.org_id = for_org and e.id = n.id offset 0) as e
-    );
-    if taken <> '{}' then
-      update keyhook.event_counters c set last_seq = before_seq, last_sequence = before_sequence where c.org_id = for_org;
-      return taken;
-    end if;
-  end if;
-  if cardinality(ids) = 0 then
-    return '{}';
-  end if;
+  update keyhook.event_counters c set last_seq = c.last_seq + o.events, last_sequence = c.last_sequence + o.events
+  from unnest(orgs, counts, before_seqs) as o (id, events, before_seq)
+  where c.org_id = o.id and o.before_seq is not null;
   insert into keyhook.events (org_id, seq, id, type, body, sequence, traceparent)
-  select for_org, before_seq + e.n, e.id, e.type, e.body, before_sequence + e.n, e.traceparent
-  from unnest(ids, types, bodies, traces) with ordinality as e (id, type, body, traceparent, n);
-  insert into keyhook.wakes (org_id, first_seq, last_seq) values (for_org, before_seq + 1, before_seq + cardinality(ids));
+  select orgs[e.place], before_seqs[e.place] + e.turn, e.id, e.type, e.body, before_sequences[e.place] + e.turn, e.traceparent
+  from unnest(places, turns, ids, types, bodies, traces) as e (place, turn, id, type, body, traceparent)
+  where before_seqs[e.place] is not null;
+  insert into keyhook.wakes (org_id, first_seq, last_seq)
+  select o.id, o.before_seq + 1, o.before_seq + o.events from unnest(orgs, counts, before_seqs) as o (id, events, before_seq)
+  where o.before_seq is not null and o.events > 0;
   with addressed as materialized (
-    select w.lane_id, e.n, lag(e.n) over (partition by w.lane_id order by e.n) as previous_n
-    from unnest(types) with ordinality as e (type, n)
-    join keyhook.webhooks w on w.org_id = for_org and w.deleted_at is null and e.type = any (w.event_types)
+    select w.lane_id, e.place, e.turn, lag(e.turn) over (partition by w.lane_id order by e.turn) as previous_turn
+    from unnest(places, turns, types) as e (place, turn, type)
+    -- `offset 0`: one look-up in the index for each event, whatever the planner expects of the arrays.
+    cross join lateral (
+      select w.lane_id from keyhook.webhooks w
+      where w.org_id = orgs[e.place] and w.deleted_at is null and e.type = any (w.event_types) offset 0
+    ) as w
+    where before_seqs[e.place] is not null
   )
   insert into keyhook.deliveries (org_id, event_seq, lane_id, sequence, previous_sequence)
-  select for_org, before_seq + a.n, a.lane_id, before_sequence + a.n, case
-    when a.previous_n is not null then before_sequence + a.previous_n
+  select orgs[a.place], before_seqs[a.place] + a.turn, a.lane_id, before_sequences[a.place] + a.turn, case
+    when a.previous_turn is not null then before_sequences[a.place] + a.previous_turn
     -- For the first of each lane alone: one look-up in the index.
     else (
       select coalesce(d.sequence, d.previous_sequence) from keyhook.deliveries d
@@ -452,7 +443,83 @@ begin
     )
   end
   from addressed a;
-  return '{}';
+end
+$$;
+
+-- Waits for the other publishers of the organizations, `lock_ms` for each of them if it is not null.
+--
+-- Returns null if one of the organizations is unknown. `named` is empty, or says of each event whether the caller chose its id: the
+-- positions of those that exist already are returned, and then nothing is written.
+create function keyhook.publish(
+  orgs text[], counts int[], places int[], turns int[], ids text[], types text[], bodies text[], traces text[],
+  named boolean[], lock_ms int
+) returns int[]
+language plpgsql as $$
+declare
+  before_seqs      bigint[];
+  before_sequences bigint[];
+  taken            int[] := '{}';
+begin
+  if lock_ms is not null then
+    perform set_config('lock_timeout', lock_ms::text, true);
+  end if;
+  for attempt in 1..2 loop
+    select array_agg(c.last_seq order by o.n), array_agg(c.last_sequence order by o.n) into before_seqs, before_sequences
+    from unnest(orgs) with ordinality as o (id, n)
+    left join lateral (
+      select c.last_seq, c.last_sequence from keyhook.event_counters c where c.org_id = o.id offset 0 for update
+    ) as c on true;
+    exit when array_position(before_seqs, null) is null;
+    if attempt = 2 then
+      return null;
+    end if;
+    -- Organizations that have never published have no counter.
+    insert into keyhook.event_counters (org_id)
+    select o.id from keyhook.organizations o where o.id = any (orgs) order by o.id
+    on conflict (org_id) do nothing;
+  end loop;
+  if named <> '{}' then
+    -- `offset 0`: one index look-up for each name, never a scan of the organization's history.
+    taken := array(
+      select e.n from unnest(places, ids, named) with ordinality as e (place, id, is_named, n)
+      cross join lateral (select from keyhook.events s where s.org_id = orgs[e.place] and s.id = e.id offset 0) as s
+      where e.is_named
+    );
+  end if;
+  if taken = '{}' then
+    perform keyhook.publish_locked(orgs, counts, before_seqs, before_sequences, places, turns, ids, types, bodies, traces);
+  end if;
+  return taken;
+end
+$$;
+
+-- Waits for nobody: leaves out organizations that another session holds or that have never published, and those with so many
+-- webhooks that the others would wait for their deliveries. Returns those that were left out.
+create function keyhook.publish_where_free(
+  orgs text[], counts int[], places int[], turns int[], ids text[], types text[], bodies text[], traces text[]
+) returns text[]
+language plpgsql as $$
+declare
+  before_seqs      bigint[];
+  before_sequences bigint[];
+  left_out         text[];
+begin
+  select array_agg(c.last_seq order by o.n), array_agg(c.last_sequence order by o.n), array_agg(o.id) filter (where c.last_seq is null)
+  into before_seqs, before_sequences, left_out
+  from unnest(orgs) with ordinality as o (id, n)
+  left join lateral (
+    select c.last_seq, c.last_sequence
+    from keyhook.event_counters c
+    -- The organization too: its audit entry refers to it.
+    join keyhook.organizations g on g.id = c.org_id
+    where c.org_id = o.id and (
+      select count(*) from (select from keyhook.webhooks w where w.org_id = o.id and w.deleted_at is null limit 101) as w
+    ) <= 100
+    offset 0
+    for update of c skip locked for key share of g skip locked
+  ) as c on true;
+  perform keyhook.publish_locked(orgs, counts, before_seqs, before_sequences, places, turns, ids, types, bodies, traces);
+  return coalesce(left_out, '{}');
 end
 $$;
 

@@ -1,19 +1,33 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isDeepStrictEqual } from 'node:util'
 import { type Database, isLockTimeout, isTransient, isUnavailable, wasRejected } from '../db/database.ts'
-import type { Actor, AuditEntry } from '../domain/audit.ts'
-import { eventBody, type IntakeEvent } from '../domain/events.ts'
-import { parseExactly } from '../kernel/exact-json.ts'
-import { Fault } from '../kernel/faults.ts'
-import { newId, type OrgId } from '../kernel/ids.ts'
-import { activeTraceparent, inSpan } from '../kernel/tracing.ts'
+import type { Actor } from '../domain/audit.ts'
+import type { IntakeEvent } from '../domain/events.ts'
+import type { OrgId } from '../kernel/ids.ts'
+import { inSpan } from '../kernel/tracing.ts'
 import { createTurns } from '../kernel/turns.ts'
-import { findEventsById, type PublishedEvent, type StoredEvent } from '../store/delivery/events.ts'
+import { findEventsById } from '../store/delivery/events.ts'
 import { createTransact, type PublishingTransaction } from '../store/publishing-transaction.ts'
-import { type IntakeBatch, lockCounters, publishBatch } from './sql/publish.ts'
+import {
+  batchLength,
+  batchMax,
+  batchOf,
+  batchOfNew,
+  type Conflict,
+  eventsOf,
+  fits,
+  hasNoNames,
+  orgOf,
+  orgsOf,
+  type Request,
+  sizeOf,
+} from './intake-batch.ts'
+import { publishBatch, publishWhereFree } from './sql/publish.ts'
 
-const batchMax = { events: 1_000, bytes: 1_024 * 1_024 }
-/** While another session holds the organization's counter. In between, the connection is free for others. */
+/** What one organization adds to a statement with others. With more it gains nothing, and the others would wait for it. */
+const shareMax = { events: 16, bytes: 64 * 1_024 }
+/** While one waits for the disk, the next one is written. */
+const sharedStatementsMax = 2
+/** While another session holds an organization's counter. In between, the connection is free for others. */
 const lockedRetryMs = 100
 const lockedMsMax = 3_000
 
@@ -30,137 +44,192 @@ export type Intake = {
   ): Promise<T>
 }
 
-type Content = { type: string; data: unknown }
-type Event = PublishedEvent & Content & { orgId: OrgId; isNamed: boolean }
-type Request = { actor: Actor; events: readonly Event[] }
 type Waiting = Request & { resolve(): void; reject(error: unknown): void }
-type Conflict = Fault | null
 
 /**
- * Accepts events of other platforms. Each organization has one batch in progress; what arrives meanwhile becomes the next batch,
- * because one commit per event would wait for the disk each time. Organizations do not wait for each other.
+ * Accepts events of other platforms. There are two ways into the database:
+ *
+ * - Requests for one organization wait in its queue. At most two statements write them, each for many organizations, because a
+ *   commit for each costs three times as much. Such a statement waits for no lock.
+ * - Written on their own, for one organization or for those of one request, are: what such a statement left out, what is too large
+ *   for it, ids that the caller chose, and requests for several organizations. There the counters may be waited for.
+ *
+ * An organization has at most one of its queued requests' batches in progress, so they are written in order of arrival.
  */
 export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]): void }): Intake {
   const { db, hint } = deps
   const transact = createTransact(db, hint)
-  /** For transactions of their own: many that wait for one counter would take all connections, and most of them give up. */
+  /** For requests outside of the queues: many that wait for one counter would take all connections. */
   const inTurn = createTurns<OrgId>((error) => isUnavailable(error) || isTransient(error))
-  /** Organizations with a batch in progress, and the requests that wait for it to end. */
   const queues = new Map<OrgId, Waiting[]>()
+  /** How many writes are in progress for an organization. Its queue waits for them, because it would find the counter locked. */
+  const writes = new Map<OrgId, number>()
+  let sharedStatements = 0
+  let isScheduled = false
 
   function enqueue(orgId: OrgId, waiting: Waiting): void {
     const queue = queues.get(orgId)
-    if (queue !== undefined) return void queue.push(waiting)
-    const started = [waiting]
-    queues.set(orgId, started)
-    // Requests that arrived in the same tick go into the first batch.
-    setImmediate(() => void drain(orgId, started))
+    if (queue === undefined) queues.set(orgId, [waiting])
+    else queue.push(waiting)
+    schedule()
   }
 
-  async function drain(orgId: OrgId, queue: Waiting[]): Promise<void> {
-    while (queue.length > 0) {
-      const batch = queue.splice(0, batchLength(queue))
-      await write(orgId, batch).catch((error) => {
-        // The counter stayed locked. Requests behind are refused too, or each batch would wait as long again.
-        for (const { reject } of [...batch, ...queue.splice(0)]) reject(error)
-      })
+  /** Requests that arrive in the same tick go into the same statement. */
+  function schedule(): void {
+    if (isScheduled) return
+    isScheduled = true
+    setImmediate(() => {
+      isScheduled = false
+      startWrites()
+    })
+  }
+
+  function startWrites(): void {
+    const batch: Waiting[] = []
+    let room = batchMax
+    for (const [orgId, queue] of queues) {
+      if (writes.has(orgId)) continue
+      const size = sizeOf(queue)
+      const isShared = fits(size, shareMax) && queue.every(hasNoNames)
+      if (isShared && (sharedStatements === sharedStatementsMax || !fits(size, room))) continue
+      const requests = isShared ? queue : queue.splice(0, batchLength(queue))
+      if (isShared || queue.length === 0) queues.delete(orgId)
+      begin([orgId])
+      if (isShared) {
+        batch.push(...requests)
+        room = { events: room.events - size.events, bytes: room.bytes - size.bytes }
+      } else void writeAlone(orgId, requests)
     }
-    queues.delete(orgId)
+    if (batch.length > 0) void writeShared(batch)
+  }
+
+  const begin = (orgIds: Iterable<OrgId>): void => {
+    for (const orgId of orgIds) writes.set(orgId, (writes.get(orgId) ?? 0) + 1)
+  }
+
+  function end(orgIds: Iterable<OrgId>): void {
+    for (const orgId of orgIds) {
+      const others = writes.get(orgId)! - 1
+      if (others > 0) writes.set(orgId, others)
+      else writes.delete(orgId)
+    }
+    if (queues.size > 0) schedule()
+  }
+
+  /** What is left out or rejected is written by organization. After a lost connection nothing is: it may be on disk. */
+  async function writeShared(batch: readonly Waiting[]): Promise<void> {
+    const byOrganization = Map.groupBy(batch, orgOf)
+    sharedStatements += 1
+    try {
+      const leftOut = await publishWhereFree(db, batchOfNew(batch))
+      const written = [...byOrganization.keys()].filter((orgId) => !leftOut.has(orgId))
+      for (const orgId of leftOut) void writeAlone(orgId, byOrganization.get(orgId)!)
+      for (const orgId of written) for (const { resolve } of byOrganization.get(orgId)!) resolve()
+      if (written.length > 0) hint(written)
+      end(written)
+    } catch (error) {
+      if (wasRejected(error)) for (const [orgId, requests] of byOrganization) void writeAlone(orgId, requests)
+      else {
+        for (const { reject } of batch) reject(error)
+        end(byOrganization.keys())
+      }
+    } finally {
+      sharedStatements -= 1
+    }
+  }
+
+  /** Requests of one organization. Those behind them are refused with them, or each batch would wait for the counter as long. */
+  async function writeAlone(orgId: OrgId, batch: readonly Waiting[]): Promise<void> {
+    await writeOrHalve(batch).catch((error) => {
+      for (const { reject } of [...batch, ...(queues.get(orgId) ?? [])]) reject(error)
+      queues.delete(orgId)
+    })
+    end([orgId])
   }
 
   /**
    * A batch that PostgreSQL rejects is halved until the request that causes it is alone. After a lost connection nothing is
    * written again, because it may be on disk.
    */
-  async function write(orgId: OrgId, batch: readonly Waiting[]): Promise<void> {
+  async function writeOrHalve(batch: readonly Waiting[]): Promise<void> {
     try {
-      const conflicts = await retryWhileLocked(() => publishRequests(orgId, batch))
+      const conflicts = await retryWhileLocked(() => publishRequests(batch))
       batch.forEach(({ resolve, reject }, i) => void (conflicts[i] === null ? resolve() : reject(conflicts[i])))
     } catch (error) {
       if (isLockTimeout(error)) throw error
       if (batch.length > 1 && wasRejected(error)) {
         const middle = batch.length >> 1
-        await write(orgId, batch.slice(0, middle))
-        await write(orgId, batch.slice(middle))
+        await writeOrHalve(batch.slice(0, middle))
+        await writeOrHalve(batch.slice(middle))
       } else for (const { reject } of batch) reject(error)
     }
   }
 
   /** One statement where no id is taken. Returns for each request why it is refused, or null. */
-  async function publishRequests(orgId: OrgId, requests: readonly Request[]): Promise<Conflict[]> {
-    const { conflicts, ...batch } = batchOf(orgId, requests)
+  async function publishRequests(requests: readonly Request[]): Promise<Conflict[]> {
+    const { conflicts, ...batch } = batchOf(requests)
+    if (batch.events.length === 0) return conflicts
     const taken = await publishBatch(db, batch)
-    if (taken.length > 0) return transact((tx) => publishInTransaction(tx, orgId, requests))
-    if (batch.events.length > 0) hint([orgId])
+    if (taken.length > 0) return transact((tx) => publishInTransaction(tx, requests))
+    hint([...new Set(batch.events.map(({ orgId }) => orgId))])
     return conflicts
   }
 
-  async function publishInTransaction(
-    tx: PublishingTransaction,
-    orgId: OrgId,
-    requests: readonly Request[],
-  ): Promise<Conflict[]> {
-    let batch = batchOf(orgId, requests)
+  async function publishInTransaction(tx: PublishingTransaction, requests: readonly Request[]): Promise<Conflict[]> {
+    let batch = batchOf(requests)
     const taken = await publishBatch(tx, batch)
     if (taken.length > 0) {
-      // The counter is locked now, so no other session adds events with these ids.
-      batch = batchOf(orgId, requests, await findEventsById(tx, orgId, taken))
-      await publishBatch(tx, { ...batch, named: [] })
+      // The counters are locked now, so no other session adds events with these ids.
+      batch = batchOf(requests, await findEventsById(tx, taken))
+      await publishBatch(tx, { ...batch, events: batch.events.map((event) => ({ ...event, isNamed: false })) })
     }
-    if (batch.events.length > 0) tx.hintAfterCommit(orgId)
+    for (const { orgId } of batch.events) tx.hintAfterCommit(orgId)
     return batch.conflicts
   }
 
-  async function publishForSeveral(
-    tx: PublishingTransaction,
-    actor: Actor,
-    byOrganization: Map<OrgId, Event[]>,
-  ): Promise<void> {
-    await lockCounters(tx, [...byOrganization.keys()])
-    for (const [orgId, events] of byOrganization) {
-      const [conflict] = await publishInTransaction(tx, orgId, [{ actor, events }])
-      if (conflict) throw conflict
-    }
-  }
+  /** Between two tries the organizations are free for others. */
+  const writeInTurn = async <T>(orgIds: readonly OrgId[], work: () => Promise<T>): Promise<T> =>
+    retryWhileLocked(() =>
+      inTurn(orgIds, async () => {
+        begin(orgIds)
+        try {
+          return await work()
+        } finally {
+          end(orgIds)
+        }
+      }),
+    )
+
+  const traced = <T>({ actor, events: given }: IntakeRequest, work: (request: Request) => Promise<T>): Promise<T> =>
+    inSpan('publish', { kind: 'producer', attributes: { 'keyhook.events': given.length } }, async () =>
+      work({ actor, events: eventsOf(given) }),
+    )
 
   return {
-    accept: async ({ actor, events: given }) =>
-      inSpan('publish', { kind: 'producer', attributes: { 'keyhook.events': given.length } }, async () => {
-        const events = eventsOf(given)
-        const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
-        if (byOrganization.size > 1) {
-          await retryWhileLocked(() => transact((tx) => publishForSeveral(tx, actor, byOrganization)))
+    accept: (given) =>
+      traced(given, async (request) => {
+        const orgIds = orgsOf(request)
+        if (orgIds.length > 1) {
+          const [conflict] = await writeInTurn(orgIds, () => publishRequests([request]))
+          if (conflict) throw conflict
         } else {
-          const { orgId } = events[0]!
-          await new Promise<void>((resolve, reject) => enqueue(orgId, { actor, events, resolve, reject }))
+          await new Promise<void>((resolve, reject) => enqueue(orgIds[0]!, { ...request, resolve, reject }))
         }
-        return events.map(({ id }) => id)
+        return request.events.map(({ id }) => id)
       }),
-    acceptWithin: async ({ actor, events: given }, within) =>
-      inSpan('publish', { kind: 'producer', attributes: { 'keyhook.events': given.length } }, async () => {
-        const events = eventsOf(given)
-        const byOrganization = Map.groupBy(events, ({ orgId }) => orgId)
+    acceptWithin: (given, within) =>
+      traced(given, async (request) => {
         const publish = async (tx: PublishingTransaction): Promise<string[]> => {
-          await publishForSeveral(tx, actor, byOrganization)
-          return events.map(({ id }) => id)
+          const [conflict] = await publishInTransaction(tx, [request])
+          if (conflict) throw conflict
+          return request.events.map(({ id }) => id)
         }
-        return inTurn([...byOrganization.keys()], () =>
-          retryWhileLocked(() => transact((tx) => within(tx, () => publish(tx)))),
-        )
+        return writeInTurn(orgsOf(request), () => transact((tx) => within(tx, () => publish(tx))))
       }),
   }
 }
 
-/** A batch has events of several requests, so each takes the trace of its own with it. */
-function eventsOf(given: readonly IntakeEvent[]): Event[] {
-  const traceparent = activeTraceparent()
-  return given.map(({ orgId, id: name, type, data }) => {
-    const id = name ?? newId('evt')
-    const body = eventBody({ id, type, at: new Date(), data })
-    return { orgId, id, isNamed: name !== null, type, data, body, traceparent }
-  })
-}
-
+/** At different times, so that those that failed together do not meet again. */
 async function retryWhileLocked<T>(work: () => Promise<T>): Promise<T> {
   const giveUpAt = performance.now() + lockedMsMax
   for (;;) {
@@ -169,52 +238,6 @@ async function retryWhileLocked<T>(work: () => Promise<T>): Promise<T> {
     } catch (error) {
       if (!isLockTimeout(error) || performance.now() > giveUpAt) throw error
     }
-    await sleep(lockedRetryMs)
+    await sleep(lockedRetryMs * (0.5 + Math.random()))
   }
-}
-
-/** How many requests fit into a batch, one at least. */
-function batchLength(queue: readonly Request[]): number {
-  let events = 0
-  let bytes = 0
-  const end = queue.findIndex((request, i) => {
-    events += request.events.length
-    for (const { body } of request.events) bytes += body.length
-    return i > 0 && (events > batchMax.events || bytes > batchMax.bytes)
-  })
-  return end === -1 ? queue.length : end
-}
-
-/**
- * What is new in the requests, with one audit entry for each that adds something. An id that exists with the same content is the
- * same event; with other content, that request is refused as a whole.
- */
-function batchOf(
-  orgId: OrgId,
-  requests: readonly Request[],
-  existing: readonly StoredEvent[] = [],
-): IntakeBatch & { conflicts: Conflict[] } {
-  const known = new Map<string, Content>()
-  for (const { id, type, body } of existing) known.set(id, { type, data: (parseExactly(body) as Content).data })
-  const events: Event[] = []
-  const entries: AuditEntry[] = []
-  const conflicts = requests.map((request): Conflict => {
-    const added = new Map<string, Event>()
-    for (const event of request.events) {
-      const before = added.get(event.id) ?? known.get(event.id)
-      if (before === undefined) added.set(event.id, event)
-      else if (before.type !== event.type || !isDeepStrictEqual(before.data, event.data)) {
-        return new Fault('conflict', { public: `There is an event ${event.id} already, with other content.` })
-      }
-    }
-    const [first] = added.keys()
-    if (first === undefined) return null
-    for (const event of added.values()) known.set(event.id, event)
-    events.push(...added.values())
-    const details = { events: added.size }
-    entries.push({ orgId, action: 'event.reported', actor: request.actor, targetId: first, details })
-    return null
-  })
-  const named = requests.flatMap((request) => request.events.filter((event) => event.isNamed).map(({ id }) => id))
-  return { orgId, events, named, entries, conflicts }
 }

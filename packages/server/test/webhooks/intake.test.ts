@@ -63,13 +63,63 @@ test('requests that arrive while a batch commits become the next batch, in the o
   expect(hinted.length).toBeLessThan(5)
 })
 
-test('each batch has one wake and one delivery per event and subscribed webhook', async () => {
-  const orgId = await api.organization()
+/** Organizations that have published before, each with one webhook. */
+async function organizations(count: number): Promise<OrgId[]> {
+  const orgs: OrgId[] = []
+  for (let i = 0; i < count; i++) orgs.push(await api.organization())
+  await api.db`insert into keyhook.event_counters (org_id) select unnest(${orgs}::text[])`
+  return orgs
+}
+
+const addWebhooks = async (orgId: OrgId, count: number) => {
   const { userId } = await api.person([{ orgId, role: 'owner' }])
   await api.db`
     insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
     select ${orgId}, 'wh_' || n, 'https://example.com', '{invoice.paid}', 'k', '\\x00', ${userId}
-    from generate_series(1, 3) n`
+    from generate_series(1, ${count}::int) n`
+}
+
+const transactionsOf = async (orgs: readonly OrgId[]): Promise<Set<string>> =>
+  new Set((await Promise.all(orgs.map(eventsOf))).flat().map(({ written }) => written))
+
+// Seen to fail with a batch for each organization: 64 commits.
+test('requests of many organizations share a commit', async () => {
+  const orgs = await organizations(64)
+  hinted = []
+  await Promise.all(orgs.map((orgId) => accept(orgId, {})))
+  expect((await transactionsOf(orgs)).size).toBeLessThan(5)
+  expect(hinted.length).toBeLessThan(5)
+  expect(new Set(hinted.flat())).toEqual(new Set(orgs))
+  expect((await Promise.all(orgs.map(auditOf))).map((entries) => entries.length)).toEqual(orgs.map(() => 1))
+})
+
+// Seen to fail without the limit in publish_where_free: all in one transaction.
+test('an organization with many webhooks, or with many events, is written by itself', async () => {
+  const orgs = await organizations(4)
+  const [small, , manyWebhooks, manyEvents] = orgs as [OrgId, OrgId, OrgId, OrgId]
+  await addWebhooks(small, 1)
+  await addWebhooks(manyWebhooks, 101)
+  await Promise.all(orgs.map((orgId) => accept(orgId, ...Array(orgId === manyEvents ? 17 : 1).fill({}))))
+  expect(await transactionsOf(orgs.slice(0, 2))).toHaveLength(1)
+  expect((await transactionsOf(orgs)).size).toBe(3)
+  const deliveries = await api.db`select from keyhook.deliveries where org_id = ${manyWebhooks}`
+  expect(deliveries.count).toBe(101)
+})
+
+// Seen to fail when each organization has a statement: requests that wait for the locks of others are refused after three seconds.
+test('requests for the same hundreds of organizations are all accepted, in one statement each', async () => {
+  const orgs = await organizations(300)
+  const send = () => accept(orgs[0]!, ...orgs.map((orgId) => ({ orgId })))
+  await Promise.all(Array.from({ length: 12 }, send))
+  expect((await transactionsOf(orgs)).size).toBe(12)
+  const [row] = await api.db`
+    select count(*)::int as events, max(seq)::int as last from keyhook.events where org_id = any (${orgs})`
+  expect(row).toEqual({ events: 3_600, last: 12 })
+})
+
+test('each batch has one wake and one delivery per event and subscribed webhook', async () => {
+  const orgId = await api.organization()
+  await addWebhooks(orgId, 3)
   await Promise.all([accept(orgId, {}, {}), accept(orgId, { type: 'database.created' })])
   expect(await api.db`select first_seq, last_seq from keyhook.wakes where org_id = ${orgId}`).toEqual([
     { first_seq: '1', last_seq: '3' },
@@ -295,11 +345,7 @@ test('two nodes that accept events of the same organizations lose none, write no
   const orgs: OrgId[] = []
   for (const webhooks of [1, 2, 1, 250, 0]) {
     const orgId = await api.organization()
-    const { userId } = await api.person([{ orgId, role: 'owner' }])
-    await api.db`
-      insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
-      select ${orgId}, 'wh_' || n, 'https://example.com', '{invoice.paid}', 'k', '\\x00', ${userId}
-      from generate_series(1, ${webhooks}::int) n`
+    await addWebhooks(orgId, webhooks)
     orgs.push(orgId)
   }
   const nodes = [1, 2].map((n) => {

@@ -39,9 +39,9 @@ test('events are numbered without a gap, and test events have no number', async 
   })
   await expect(rolledBack).rejects.toThrow('not this one')
   await transact((tx) => publish(tx, paid(world)))
-  const taken = { orgId, events: [{ id: 'a', type: 'invoice.paid', body: '{}' }], named: ['a'], entries: [] } as const
-  expect(await publishBatch(world.db, taken)).toEqual([])
-  expect(await publishBatch(world.db, taken)).toEqual(['a'])
+  const named = { orgId, id: 'a', isNamed: true, type: 'invoice.paid', body: '{}' } as const
+  expect(await publishBatch(world.db, { events: [named], entries: [] })).toEqual([])
+  expect(await publishBatch(world.db, { events: [named], entries: [] })).toEqual([named])
   await transact((tx) => publish(tx, created(world)))
   expect(await sequences(world)).toEqual([1, null, 2, 3, 4])
 })
@@ -60,8 +60,8 @@ test('a delivery names the event that was published to its webhook before it, pa
   await transact((tx) => publishSample(tx, { orgId, webhookId: few.id }, { type: 'invoice.paid', data: {} }))
   // Three in one batch: of one webhook the first and the last.
   const types = ['invoice.paid', 'database.created', 'invoice.paid'] as const
-  const events = types.map((type, i) => ({ id: `batch-${i}`, type, body: '{}' }))
-  await publishBatch(world.db, { orgId, events, named: [], entries: [] })
+  const events = types.map((type, i) => ({ orgId, id: `batch-${i}`, isNamed: false, type, body: '{}' }))
+  await publishBatch(world.db, { events, entries: [] })
   expect(await numbersOf(world, all.id)).toEqual([
     { sequence: 1, previous: null },
     ...[2, 3, 4, 5, 6].map((sequence) => ({ sequence, previous: sequence - 1 })),

@@ -8,16 +8,18 @@ export type StoredEvent = { id: string; type: string; body: string }
 export type PublishedEvent = StoredEvent & { traceparent?: string | null }
 
 export class UnknownOrganization extends Error {
-  constructor(orgId: OrgId) {
-    super(`there is no organization ${orgId}`)
+  constructor() {
+    super('one of the organizations does not exist')
   }
 }
 
-/** `offset 0`: one index look-up for each id, never a scan of the organization's history. */
-export const findEventsById = (db: Executor, orgId: OrgId, ids: readonly string[]) => db<StoredEvent[]>`
-  select e.id, e.type, e.body from unnest(${[...new Set(ids)]}::text[]) as n (id)
+/** `offset 0`: one index look-up for each id, never a scan of an organization's history. */
+export const findEventsById = (db: Executor, events: readonly { orgId: OrgId; id: string }[]) =>
+  db<(StoredEvent & { orgId: OrgId })[]>`
+  select n.org_id as "orgId", e.id, e.type, e.body
+  from unnest(${events.map(({ orgId }) => orgId)}::text[], ${events.map(({ id }) => id)}::text[]) as n (org_id, id)
   cross join lateral (
-    select e.id, e.type, e.body from keyhook.events e where e.org_id = ${orgId} and e.id = n.id offset 0
+    select e.id, e.type, e.body from keyhook.events e where e.org_id = n.org_id and e.id = n.id offset 0
   ) as e`
 
 export const existingOrganizations = async (db: Executor, ids: readonly OrgId[]): Promise<Set<OrgId>> => {

@@ -6,70 +6,83 @@ import { type PublishedEvent, UnknownOrganization } from '../../store/delivery/e
 
 /*
  * Everything that publishes locks the organization's counter until it commits. So sequence numbers have no gaps and become visible
- * in order, and the next publisher of the organization waits. The work under the lock is one SQL function, `keyhook.publish`:
- * events, one delivery per subscribed webhook, and the wake, without a round trip between them.
+ * in order, and the next publisher of the organization waits. The work under the lock is one SQL function, `keyhook.publish` or
+ * `keyhook.publish_where_free`: events, one delivery per subscribed webhook, and the wakes, without a round trip between them.
  */
-
-/** Empty unless traces are exported. */
-const tracesOf = (events: readonly PublishedEvent[]): (string | null)[] =>
-  events.some(({ traceparent }) => traceparent) ? events.map(({ traceparent = null }) => traceparent) : []
 
 /** Publishes in the caller's transaction. Waits for the organization's other publishers. */
 export const publishEvents = async (tx: Executor, orgId: OrgId, events: readonly PublishedEvent[]): Promise<void> => {
-  const [row] = await tx<{ taken: string[] | null }[]>`
-    select keyhook.publish(
-      ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
-      ${events.map((event) => event.body)}::text[], '{}', ${tracesOf(events)}::text[]
-    ) as taken`
-  if (row!.taken === null) throw new UnknownOrganization(orgId)
+  const [row] = await tx<{ taken: number[] | null }[]>`
+    select keyhook.publish(${argumentsOf(tx, ofOne(orgId, events))}, '{}', null) as taken`
+  if (row!.taken === null) throw new UnknownOrganization()
 }
 
-/** `named`: those of the events' ids that the caller chose. `entries` are written to the audit log with the events. */
-export type IntakeBatch = {
-  orgId: OrgId
-  events: readonly PublishedEvent[]
-  named: readonly string[]
-  entries: readonly AuditEntry[]
+const ofOne = (orgId: OrgId, events: readonly PublishedEvent[]): BatchEvent[] =>
+  events.map((event) => ({ ...event, orgId, isNamed: false }))
+
+/** `isNamed`: the caller chose the id. */
+export type BatchEvent = PublishedEvent & { orgId: OrgId; isNamed: boolean }
+
+/** `entries` are written to the audit log with the events. */
+export type IntakeBatch = { events: readonly BatchEvent[]; entries: readonly AuditEntry[] }
+
+/**
+ * Publishes where no other session publishes, in one statement, which is a transaction by itself. Returns the organizations that
+ * were left out: nothing was written for them.
+ */
+export const publishWhereFree = async (db: Executor, { events, entries }: IntakeBatch): Promise<Set<OrgId>> => {
+  const [row] = await db<{ left_out: OrgId[] }[]>`
+    with published as materialized (
+      select keyhook.publish_where_free(${argumentsOf(db, events)}) as left_out
+    ), audited as (
+      ${insertAudits(db, entries)} where org_id <> all ((select left_out from published)::text[])
+    )
+    select left_out from published`
+  return new Set(row!.left_out)
 }
+
+/** A waiting publisher must not keep a connection for longer, nor the locks of other organizations. */
+const lockMsMax = 20
 
 /**
  * Publishes a batch with its audit entries in one statement, which is a transaction by itself where the caller has none. Returns
- * the named ids that exist already: then nothing was written, and in a transaction the counter is locked.
+ * those of the named events that exist already: then nothing was written, and in a transaction the counters are locked.
  *
- * Fails after 20 ms when another session holds the counter (`isLockTimeout`): a waiting publisher must not keep a connection.
- * `offset 0` makes PostgreSQL set the limit before it calls the function.
+ * Fails after 20 ms when another session holds a counter (`isLockTimeout`).
  */
-export const publishBatch = async (db: Executor, batch: IntakeBatch): Promise<string[]> => {
-  const { orgId, events, named, entries } = batch
-  const [row] = await db<{ taken: string[] | null }[]>`
+export const publishBatch = async (db: Executor, { events, entries }: IntakeBatch): Promise<BatchEvent[]> => {
+  const named = events.some(({ isNamed }) => isNamed) ? events.map(({ isNamed }) => isNamed) : []
+  const [row] = await db<{ taken: number[] | null }[]>`
     with published as materialized (
-      select keyhook.publish(
-        ${orgId}, ${events.map((event) => event.id)}::text[], ${events.map((event) => event.type)}::text[],
-        ${events.map((event) => event.body)}::text[], ${named}::text[], ${tracesOf(events)}::text[]
-      ) as taken
-      from (select set_config('lock_timeout', '20ms', true) offset 0) as limited
+      select keyhook.publish(${argumentsOf(db, events)}, ${named}::boolean[], ${lockMsMax}) as taken
     ), audited as (
       ${insertAudits(db, entries)} where (select taken = '{}' from published)
     )
     select taken from published`
-  if (row!.taken === null) throw new UnknownOrganization(orgId)
-  return row!.taken
+  if (row!.taken === null) throw new UnknownOrganization()
+  return row!.taken.map((position) => events[position - 1]!)
 }
 
-/**
- * Locks the counters of several organizations, with the same limit of 20 ms each. In the order of their ids everywhere, so that
- * two transactions never wait for each other.
- */
-export const lockCounters = async (tx: Executor, orgIds: readonly OrgId[]): Promise<void> => {
-  const locked = await tx<{ org_id: OrgId }[]>`
-    insert into keyhook.event_counters as c (org_id, last_seq)
-    select o.id, 0 from (select set_config('lock_timeout', '20ms', true) offset 0) as limited
-    cross join keyhook.organizations o where o.id = any (${orgIds}::text[]) order by o.id
-    on conflict (org_id) do update set last_seq = c.last_seq
-    returning c.org_id`
-  const unknown = new Set(orgIds).difference(new Set(locked.map((row) => row.org_id)))
-  for (const orgId of unknown) throw new UnknownOrganization(orgId)
+/** The arguments that the functions share. Organizations are in the order of their ids, which is the order of the locks. */
+function argumentsOf(db: Executor, events: readonly BatchEvent[]) {
+  const counts = new Map<OrgId, number>()
+  const turns = events.map(({ orgId }) => {
+    const turn = (counts.get(orgId) ?? 0) + 1
+    counts.set(orgId, turn)
+    return turn
+  })
+  const orgs = [...counts.keys()].sort()
+  const placeOf = new Map(orgs.map((orgId, i) => [orgId, i + 1]))
+  return db`
+    ${orgs}::text[], ${orgs.map((orgId) => counts.get(orgId)!)}::int[],
+    ${events.map(({ orgId }) => placeOf.get(orgId)!)}::int[], ${turns}::int[],
+    ${events.map(({ id }) => id)}::text[], ${events.map(({ type }) => type)}::text[],
+    ${events.map(({ body }) => body)}::text[], ${tracesOf(events)}::text[]`
 }
+
+/** Empty unless traces are exported. */
+const tracesOf = (events: readonly PublishedEvent[]): (string | null)[] =>
+  events.some(({ traceparent }) => traceparent) ? events.map(({ traceparent = null }) => traceparent) : []
 
 /**
  * A test event: it goes to one webhook, subscribed or not, and has no sequence number. The counter is locked by a statement of its
