@@ -29,8 +29,8 @@ export function createRequestLog(log: Logger, onAnswer: (answer: Answered) => vo
       const quiet = status < 400 && isRead
       const level = status >= 500 ? 'error' : quiet ? 'debug' : 'info'
       if (!log.isLevelEnabled(level)) return
-      // Why a token was refused: callers all get the same answer.
-      const why = status === 401 ? fault?.internal : undefined
+      // Why a token was refused, or what failed: callers all get the same answer.
+      const why = status === 401 || status >= 500 ? fault?.internal : undefined
       log[level]({ ...lineOf(reply), ...(why && { why }) }, 'request.answered')
     },
 

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Database, isLockTimeout, isTransient, isUnavailable, wasRejected } from '../db/database.ts'
 import type { Actor } from '../domain/audit.ts'
 import type { IntakeEvent } from '../domain/events.ts'
+import { Fault } from '../kernel/faults.ts'
 import type { OrgId } from '../kernel/ids.ts'
 import { inSpan } from '../kernel/tracing.ts'
 import { createTurns } from '../kernel/turns.ts'
@@ -153,10 +154,10 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
    */
   async function writeOrHalve(batch: readonly Waiting[]): Promise<void> {
     try {
-      const conflicts = await retryWhileLocked(() => publishRequests(batch))
+      const conflicts = await retryWhileLocked([orgOf(batch[0]!)], () => publishRequests(batch))
       batch.forEach(({ resolve, reject }, i) => void (conflicts[i] === null ? resolve() : reject(conflicts[i])))
     } catch (error) {
-      if (isLockTimeout(error)) throw error
+      if (error instanceof Fault) throw error
       if (batch.length > 1 && wasRejected(error)) {
         const middle = batch.length >> 1
         await writeOrHalve(batch.slice(0, middle))
@@ -189,7 +190,7 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
 
   /** Between two tries the organizations are free for others. */
   const writeInTurn = async <T>(orgIds: readonly OrgId[], work: () => Promise<T>): Promise<T> =>
-    retryWhileLocked(() =>
+    retryWhileLocked(orgIds, () =>
       inTurn(orgIds, async () => {
         begin(orgIds)
         try {
@@ -230,14 +231,24 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
 }
 
 /** At different times, so that those that failed together do not meet again. */
-async function retryWhileLocked<T>(work: () => Promise<T>): Promise<T> {
+async function retryWhileLocked<T>(orgIds: readonly OrgId[], work: () => Promise<T>): Promise<T> {
   const giveUpAt = performance.now() + lockedMsMax
   for (;;) {
     try {
       return await work()
     } catch (error) {
-      if (!isLockTimeout(error) || performance.now() > giveUpAt) throw error
+      if (!isLockTimeout(error)) throw error
+      if (performance.now() > giveUpAt) throw countersHeld(orgIds, error)
     }
     await sleep(lockedRetryMs * (0.5 + Math.random()))
   }
 }
+
+const countersHeld = (orgIds: readonly OrgId[], cause: unknown): Fault =>
+  new Fault('service.unavailable', {
+    public:
+      'Other events of the organization are being published. Nothing was published by this request; try again shortly.',
+    internal: `for ${lockedMsMax} ms, other sessions held an event counter of ${orgIds.slice(0, 10).join(', ')}${orgIds.length > 10 ? ` or ${orgIds.length - 10} more` : ''}`,
+    headers: { 'retry-after': '2' },
+    cause,
+  })

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
@@ -8,7 +9,9 @@ import { startApiForTest } from '../support/installation.ts'
 
 /** An API with four connections, and organizations in which a publisher of another node never ends. */
 async function heldOrganizations(count: number) {
-  const api = await startApiForTest({ KEYHOOK_DATABASE_CONNECTIONS: '4' })
+  const lines: { msg: string; status?: number; why?: string }[] = []
+  const log = pino({ level: 'info' }, { write: (line) => void lines.push(JSON.parse(line)) })
+  const api = await startApiForTest({ KEYHOOK_DATABASE_CONNECTIONS: '4' }, log)
   const elsewhere = connect(api.target, { name: 'elsewhere', connectionsMax: count })
   onTestFinished(() => elsewhere.end({ timeout: 1 }))
   const operator = await api.operatorToken()
@@ -22,6 +25,7 @@ async function heldOrganizations(count: number) {
     })
   return {
     api,
+    lines,
     orgs,
     release,
     releaseAll: () => Promise.all(release.map((one) => one())),
@@ -46,7 +50,7 @@ async function sendToHeld({ orgs, send }: Awaited<ReturnType<typeof heldOrganiza
 // Seen to fail when waiting publishers use the API's connections: the list is answered after three seconds.
 test('requests wait for held publishers without the API’s connections, and are refused with 503 after 3 seconds', async () => {
   const held = await heldOrganizations(6)
-  const { api, orgs, release, releaseAll } = held
+  const { api, lines, orgs, release, releaseAll } = held
   const other = await api.organization()
   const { token } = await api.person([{ orgId: other, role: 'owner' }])
   const { requests, answered } = await sendToHeld(held)
@@ -63,6 +67,14 @@ test('requests wait for held publishers without the API’s connections, and are
     expect(reply.headers.get('retry-after')).not.toBeNull()
     expect(reply.ms).toBeGreaterThan(2_500)
   }
+  // The log names the organization and the cause of each.
+  const reasons = lines.filter(({ msg, status }) => msg === 'request.answered' && status === 503).map(({ why }) => why)
+  expect(reasons.sort()).toEqual(
+    orgs
+      .slice(3)
+      .map((orgId) => `for 3000 ms, other sessions held an event counter of ${orgId}`)
+      .sort(),
+  )
   await releaseAll()
   const events = await api.db`select org_id from keyhook.events`
   expect(events).toHaveLength(3)
