@@ -1,11 +1,15 @@
 import type { DatabaseId } from '../kernel/ids.ts'
 import type { Address, ArchivedWal, Progress } from './driver.ts'
+import type { Certificate } from './tls/issue-certificate.ts'
 
 /** What a running instance says about itself. */
 export type Activity = { sizeBytes: number; connections: number; connectionsMax: number }
 
-/** The certificate and key, in PEM, that databases show to clients now. Another one after a renewal. */
-export type CertificateSource = () => Promise<{ certificate: string; key: string }>
+/**
+ * The certificate and key, in PEM, that a database shows to clients from now on: the one that it has (`current`) for as long as that is
+ * good. Every database asks for its own.
+ */
+export type CertificateSource = (current?: Certificate) => Promise<Certificate>
 
 /**
  * PostgreSQL servers of this machine, one for each database, and what only their own machine can do with them. The local driver is

@@ -167,8 +167,9 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     if (count > 0) log.info({ count }, 'jobs.reclaimed')
     if (local !== null && local.certificates !== null) {
       // A certificate that cannot be used is reported now, and not by every database.
-      await whenReachable(local.certificates)
-      local.instances.useCertificates(local.certificates)
+      const { certificates } = local
+      await whenReachable(() => certificates())
+      local.instances.useCertificates(certificates)
     }
     const available = await whenReachable(() => availableDatabasesOfNode(db, node))
     resuming = resumeDatabases(common, available)

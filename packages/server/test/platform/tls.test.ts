@@ -157,6 +157,21 @@ test('the key of an instance is readable by its own account only, and the author
   expect(rows[0]!.row).not.toContain(secret)
 })
 
+test('each database has a TLS key of its own', async () => {
+  const another = await platform.createDatabase('other')
+  const publicKeyOf = async ({ port }: { port: number | null }) => {
+    const shown = await shownCertificate(port!)
+    expect(shown.verify(new X509Certificate(await readFile(caFile)).publicKey)).toBe(true)
+    return shown.publicKey.export({ format: 'pem', type: 'spki' })
+  }
+  const own = await publicKeyOf(database)
+  expect(await publicKeyOf(another)).not.toBe(own)
+  expect(await readFile(join(platform.home, another.id, 'server.key'), 'utf8')).not.toBe(
+    await readFile(join(platform.home, database.id, 'server.key'), 'utf8'),
+  )
+  await platform.removeDatabase(another.id)
+})
+
 test('a renewed file of the operator is shown without a restart, and sessions go on', async () => {
   const folder = await scratchForTest()
   const authority = await createAuthority(new Date())
@@ -224,9 +239,9 @@ test('a certificate that Keyhook issued is replaced when two thirds of its time 
   const source = issuedCertificate({ authority: async () => authority, names: ['db.example.com'], now: () => now })
   const first = await source()
   now = new Date(now.getTime() + 59 * 86_400_000)
-  expect(await source()).toBe(first)
+  expect(await source(first)).toBe(first)
   now = new Date(now.getTime() + 2 * 86_400_000)
-  const second = new X509Certificate((await source()).certificate)
+  const second = new X509Certificate((await source(first)).certificate)
   expect(second.serialNumber).not.toBe(new X509Certificate(first.certificate).serialNumber)
   expect(second.verify(new X509Certificate(authority.certificate).publicKey)).toBe(true)
 })

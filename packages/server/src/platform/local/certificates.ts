@@ -1,3 +1,4 @@
+import type { DatabaseId } from '../../kernel/ids.ts'
 import type { CertificateSource } from '../local-instances.ts'
 import type { Certificate } from '../tls/issue-certificate.ts'
 
@@ -6,36 +7,44 @@ const checkMs = 60_000
 
 export type Certificates = {
   use(source: CertificateSource): void
-  /** Undefined while databases have no TLS. */
-  current(): Promise<Certificate | undefined>
+  /** Of one database; undefined while databases have no TLS. */
+  of(id: DatabaseId): Promise<Certificate | undefined>
+  forget(id: DatabaseId): void
   close(): void
 }
 
-/** The certificate of this node's databases. `onRenewal` hands a new one to the servers that run. */
+/** The certificates of this node's databases, which are in memory only. `onRenewal` hands a new one to a server that runs. */
 export function createCertificates(deps: {
-  onRenewal: (certificate: Certificate) => Promise<void>
+  onRenewal: (id: DatabaseId, certificate: Certificate) => Promise<void>
   onProblem: (error: unknown) => void
   checkMs?: number | undefined
 }): Certificates {
+  const known = new Map<DatabaseId, Certificate>()
   let source: CertificateSource | undefined
-  let last: Certificate | undefined
   let timer: NodeJS.Timeout | undefined
 
-  async function current(): Promise<Certificate | undefined> {
+  async function of(id: DatabaseId): Promise<Certificate | undefined> {
+    const before = known.get(id)
     try {
-      last = await source?.()
+      const now = await source?.(before)
+      if (now !== undefined) known.set(id, now)
+      return now
     } catch (error) {
       // A server that restarts meanwhile gets the one that was good before.
-      if (last === undefined) throw error
+      if (before === undefined) throw error
       deps.onProblem(error)
+      return before
     }
-    return last
   }
 
   async function check(): Promise<void> {
-    const before = last
-    const now = await current()
-    if (now !== undefined && now.certificate !== before?.certificate) await deps.onRenewal(now)
+    for (const [id, before] of known) {
+      // The first problem ends the check: it is the same for all of them.
+      const now = await source!(before)
+      if (now.certificate === before.certificate || !known.has(id)) continue
+      known.set(id, now)
+      await deps.onRenewal(id, now)
+    }
   }
 
   return {
@@ -44,7 +53,8 @@ export function createCertificates(deps: {
       clearInterval(timer)
       timer = setInterval(() => void check().catch(deps.onProblem), deps.checkMs ?? checkMs).unref()
     },
-    current,
+    of,
+    forget: (id) => void known.delete(id),
     close: () => clearInterval(timer),
   }
 }

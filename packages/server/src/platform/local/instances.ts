@@ -71,14 +71,12 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
   }
 
   const certificates = createCertificates({
-    async onRenewal(certificate) {
-      for (const instance of running.values()) await instance.renewCertificate(certificate)
-    },
+    onRenewal: async (id, certificate) => running.get(id)?.renewCertificate(certificate),
     onProblem: options.onCertificateProblem ?? (() => {}),
     checkMs: options.certificateCheckMs,
   })
-  const tls = async (): Promise<InstanceTls> => {
-    const certificate = await certificates.current()
+  const tlsOf = async (id: DatabaseId): Promise<InstanceTls> => {
+    const certificate = await certificates.of(id)
     return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
   }
 
@@ -93,6 +91,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     const limit = (runAs: RunAs) => limiter?.limit(id, runAs) ?? runAs
     const all = { ...options.settings, ...settings }
     const { storageLimitBytes } = options
+    const tls = () => tlsOf(id)
     const known = { home, id, directory, host, port, storageLimitBytes, limit, tls }
     const instance = runInstance({ ...known, settings: all, onEvent })
     running.set(id, instance)
@@ -244,6 +243,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       await removeDirectory(home, id)
       held.delete(id)
       closed.delete(id)
+      certificates.forget(id)
     },
 
     async closeToClients(id, { signal }) {

@@ -5,24 +5,13 @@ import { createSecureContext } from 'node:tls'
 import type { CertificateSource } from '../local-instances.ts'
 import { type Certificate, issueCertificate } from './issue-certificate.ts'
 
-/** Issued by the authority of the installation, kept in memory, and replaced when two thirds of its time have passed. */
-export function issuedCertificate(deps: {
-  authority: () => Promise<Certificate>
-  names: readonly string[]
-  now: () => Date
-}): CertificateSource {
-  let current: Promise<Certificate> | undefined
-  const issue = async () => issueCertificate(await deps.authority(), deps.names, deps.now())
-  return async () => {
-    if (current === undefined || isDueForRenewal((await current).certificate, deps.now())) {
-      current = issue().catch((error: unknown) => {
-        current = undefined
-        throw error
-      })
-    }
-    return current
-  }
-}
+/** Issued by the authority of the installation, with a key of its own, and replaced when two thirds of its time have passed. */
+export const issuedCertificate =
+  (deps: { authority: () => Promise<Certificate>; names: readonly string[]; now: () => Date }): CertificateSource =>
+  async (current) =>
+    current === undefined || isDueForRenewal(current.certificate, deps.now())
+      ? issueCertificate(await deps.authority(), deps.names, deps.now())
+      : current
 
 export function isDueForRenewal(certificate: string, now: Date): boolean {
   const { validFromDate, validToDate } = new X509Certificate(certificate)
