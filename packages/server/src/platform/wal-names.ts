@@ -31,8 +31,9 @@ export const lsnOf = (position: number): string =>
     .toString(16)
     .toUpperCase()}/${((position % segmentsPerFile) * segmentBytes).toString(16).toUpperCase()}`
 
-/** `end` is not in it. */
-export const positionsBetween = (first: number, end: number): number[] =>
-  Array.from({ length: Math.max(0, end - first) }, (_, i) => first + i)
+/** `end` is not in it. One at a time: a hostile server may claim any position. */
+export function* positionsBetween(first: number, end: number): Generator<number> {
+  for (let position = first; position < end; position++) yield position
+}
 
 const hex = (value: number): string => value.toString(16).toUpperCase().padStart(8, '0')

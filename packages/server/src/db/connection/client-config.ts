@@ -1,15 +1,17 @@
 import type { ClientConfig } from 'pg'
+import { CheckedStream } from './checked-stream.ts'
 import { tlsOptions } from './connection-tls.ts'
 import type { ConnectionTarget } from './connection-url.ts'
+import type { ReplyLimits } from './reply-check.ts'
 
 /**
  * `silentMsMax`: how long an answer may take before the connection counts as dead. `statementMsMax`: how long before PostgreSQL
- * itself ends the statement. Without them there is no limit.
+ * itself ends the statement. Without them there is no limit. `replies`: the server is on a socket of this machine, and not trusted.
  */
-export type ConnectOptions = { name: string; silentMsMax?: number; statementMsMax?: number }
+export type ConnectOptions = { name: string; silentMsMax?: number; statementMsMax?: number; replies?: ReplyLimits }
 
 /** What `pg` needs to connect. Everything is given: what is missing, it would read from the environment. */
-export function clientConfig(target: ConnectionTarget, { name, statementMsMax, silentMsMax }: ConnectOptions) {
+export function clientConfig(target: ConnectionTarget, { name, statementMsMax, silentMsMax, replies }: ConnectOptions) {
   const { host, port, user, password, database, settings = {}, connectSeconds = 10 } = target
   const { application_name = name, options: sessionOptions, ...rest } = settings
   const all = { ...(statementMsMax !== undefined && { statement_timeout: String(statementMsMax) }), ...rest }
@@ -26,6 +28,7 @@ export function clientConfig(target: ConnectionTarget, { name, statementMsMax, s
     application_name,
     ...(options !== '' && { options }),
     ...(silentMsMax !== undefined && { query_timeout: silentMsMax }),
+    ...(replies !== undefined && { stream: () => new CheckedStream(replies) }),
     ssl: tlsOptions(target),
     sslnegotiation: 'postgres',
     connectionTimeoutMillis: connectSeconds * 1_000,

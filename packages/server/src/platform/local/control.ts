@@ -12,6 +12,8 @@ const statementMsMax = 5 * 60_000
 const silentMsMore = 30_000
 /** Several times the authentication timeout of 10 s, after which connections without a password are closed. */
 const connectMsMax = 60_000
+/** More than any session of ours is answered. The longest answer lists WAL segments, with 50 bytes for each 16 MB. */
+const replies = { bytesMax: 1024 ** 2, rowsMax: 20_000 }
 
 export type ControlOptions = { name: string; signal: AbortSignal; statementMsMax?: number | undefined }
 
@@ -19,13 +21,15 @@ type ControlSession = { sql: Database; close(): Promise<void> }
 
 /**
  * A session as superuser, which the caller closes. A customer's session may block it, so every wait is limited: the signal
- * ends the session, a slow statement is cancelled, and if that does not help the connection is closed.
+ * ends the session, a slow statement is cancelled, and if that does not help the connection is closed. The account of the server can put
+ * another program in the place of the socket, so answers are limited and checked too.
  */
 export async function openControl(control: Control, options: ControlOptions): Promise<ControlSession> {
   const { name, signal } = options
   signal.throwIfAborted()
   const ms = options.statementMsMax ?? statementMsMax
-  const sql = connect(control, { name, connectionsMax: 1, statementMsMax: ms, silentMsMax: ms + silentMsMore })
+  const limits = { statementMsMax: ms, silentMsMax: ms + silentMsMore, replies }
+  const sql = connect(control, { name, connectionsMax: 1, ...limits })
   const end = () => void sql.end({ timeout: 0 })
   signal.addEventListener('abort', end, { once: true })
   const close = async () => {
