@@ -42,7 +42,7 @@ export type Api = {
   /** A deletion that answers with the record. */
   remove<T>(path: string, options: CallOptions): Promise<T>
   /** A deletion that answers nothing. */
-  erase(path: string, options: CallOptions): Promise<void>
+  erase(path: string, options: CallOptions, query?: Query): Promise<void>
 }
 
 export function createApi(transport: Transport, organization?: string): Api {
@@ -73,8 +73,8 @@ export function createApi(transport: Transport, organization?: string): Api {
       read(transport.send({ method: 'POST', path, body, isRepeatable: true }, options)),
     change: (method, path, body, options) => read(transport.send({ method, path, body, isRepeatable: false }, options)),
     remove: (path, options) => read(transport.send({ method: 'DELETE', path, isRepeatable: true }, options)),
-    async erase(path, options) {
-      await transport.send({ method: 'DELETE', path, isRepeatable: true, absentIsDone: true }, options)
+    async erase(path, options, query) {
+      await transport.send({ method: 'DELETE', path, query, isRepeatable: true, absentIsDone: true }, options)
     },
   }
 }

@@ -7,6 +7,7 @@ export type ProblemCode =
   | 'auth.login_required'
   | 'console.session_required'
   | 'console.origin_refused'
+  | 'user.unverified'
   | 'console.link_invalid'
   | 'not_found'
   | 'request.method_not_allowed'

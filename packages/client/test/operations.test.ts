@@ -93,6 +93,7 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'POST /operator/v1/users': (_, { users }) => users.create({ email: 'a@example.com' }),
   'GET /operator/v1/users': (_, { users }) => users.list().page(),
   'GET /operator/v1/users/{user_id}': (_, { users }) => users.get('{user_id}'),
+  'POST /operator/v1/users/{user_id}/verify': (_, { users }) => users.verify('{user_id}'),
   'DELETE /operator/v1/users/{user_id}': (_, { users }) => users.delete('{user_id}'),
   'GET /operator/v1/members': (_, { members }) => members.list().page(),
   'PUT /operator/v1/members/{org_id}/{user_id}': (_, { members }) =>

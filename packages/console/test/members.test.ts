@@ -27,11 +27,13 @@ inBrowser('members', () => {
     await late.getByText('The invitation was accepted or withdrawn').waitFor()
 
     await page.reload()
+    await page.getByRole('row', { name: /grace@example.com Unverified/ }).waitFor()
     await page.getByLabel('Role of grace@example.com').selectOption('Admin')
     await page.getByText('grace@example.com is now admin').waitFor()
     await guest.goto(consoleUrl('/audit'))
     await guest.getByRole('row', { name: /Role changed/ }).waitFor()
     await page.getByRole('button', { name: 'Remove grace@example.com' }).click()
+    expect(await dialog.getByRole('checkbox', { name: 'Revoke their API keys' }).isChecked()).toBe(true)
     await dialog.getByRole('button', { name: 'Remove member' }).click()
     await page.getByRole('dialog', { name: /^Remove/ }).waitFor({ state: 'detached' })
     await page.getByRole('row', { name: /grace@example.com/ }).waitFor({ state: 'detached' })

@@ -21,13 +21,21 @@ create table keyhook.users (
   name       text,
   -- The `sub` of the operator's OpenID issuer, where there is one.
   subject    text collate "C",
+  -- Who confirmed that the address is theirs. Null: nobody has. Such a user came by an invitation, and belongs to no other
+  -- organization than `invited_to`.
+  verified_by text check (verified_by in ('operator', 'openid', 'email')),
+  invited_to text collate "C" references keyhook.organizations,
   created_at timestamptz not null default now(),
   removed_at timestamptz,
   present    boolean not null generated always as (removed_at is null) stored,
-  unique (id, present)
+  unique (id, present),
+  check (verified_by is not null or (invited_to is not null and subject is null))
 );
 -- Only A to Z are folded: by Unicode rules a Kelvin sign is a k, and its owner could log in as the user with the k.
-create unique index users_email on keyhook.users (lower(email collate "C")) where removed_at is null;
+create unique index users_email on keyhook.users (lower(email collate "C")) where removed_at is null and verified_by is not null;
+-- An address that nobody confirmed is taken in one organization only: otherwise whoever invites could keep its owner out of others.
+create unique index users_unverified_email on keyhook.users (lower(email collate "C"), invited_to)
+  where removed_at is null and verified_by is null;
 create unique index users_subject on keyhook.users (subject) where removed_at is null;
 
 -- Who belongs to which organization, with which role.

@@ -19,6 +19,10 @@ export const members = (api: Api) => ({
   set: async (organizationId: string, userId: string, member: NewMember, options: CallOptions = {}): Promise<Member> =>
     api.change('PUT', pathOf(path, organizationId, userId), member, options),
 
-  remove: async (organizationId: string, userId: string, options: CallOptions = {}): Promise<void> =>
-    api.erase(pathOf(path, organizationId, userId), options),
+  /** `revokeKeys`: the keys of the user stay refused, also if the user becomes a member again. */
+  remove: async (
+    organizationId: string,
+    userId: string,
+    { revokeKeys, ...options }: CallOptions & { revokeKeys?: boolean } = {},
+  ): Promise<void> => api.erase(pathOf(path, organizationId, userId), options, { revoke_keys: revokeKeys }),
 })

@@ -10,7 +10,15 @@ export type NewUser = {
   subject?: string
 }
 
-export type User = { id: string; email: string; name: string | null; subject: string | null; created_at: string }
+export type User = {
+  id: string
+  email: string
+  name: string | null
+  subject: string | null
+  /** False for a user who joined with an invitation link, until the address is confirmed. */
+  verified: boolean
+  created_at: string
+}
 
 const path = '/operator/v1/users'
 
@@ -22,6 +30,10 @@ export const users = (api: Api) => ({
     api.list(path, options, { email }),
 
   get: async (id: string, options: CallOptions = {}): Promise<User> => api.get(pathOf(path, id), options),
+
+  /** Confirms that the address is theirs: the user may then belong to other organizations too. */
+  verify: async (id: string, options: CallOptions = {}): Promise<User> =>
+    api.idempotent(pathOf(path, id, 'verify'), undefined, options),
 
   /** The user leaves all organizations, and the user's keys are refused from now on. */
   delete: async (id: string, options: CallOptions = {}): Promise<void> => api.erase(pathOf(path, id), options),

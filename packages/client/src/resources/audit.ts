@@ -12,6 +12,7 @@ export type AuditAction =
   | 'member.removed'
   | 'user.removed'
   | 'user.subject_pinned'
+  | 'user.verified'
   | 'key.created'
   | 'key.revoked'
   | 'webhook.created'

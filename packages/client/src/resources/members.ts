@@ -7,6 +7,8 @@ export type OrganizationMember = {
   user_id: string
   email: string
   name: string | null
+  /** Whether the operator or an OpenID login has confirmed the address. */
+  verified: boolean
   role: MemberRole
   created_at: string
 }
@@ -32,8 +34,11 @@ export const members = (api: Api) => ({
   update: async (userId: string, changes: NewRole, options: OrganizationOptions = {}): Promise<OrganizationMember> =>
     api.change('PUT', api.platform(options, 'members', userId), changes, options),
 
-  remove: async (userId: string, options: OrganizationOptions = {}): Promise<void> =>
-    api.erase(api.platform(options, 'members', userId), options),
+  /** `revokeKeys`: the keys of the user stay refused, also if the user becomes a member again. */
+  remove: async (
+    userId: string,
+    { revokeKeys, ...options }: OrganizationOptions & { revokeKeys?: boolean } = {},
+  ): Promise<void> => api.erase(api.platform(options, 'members', userId), options, { revoke_keys: revokeKeys }),
 })
 
 export const invitations = (api: Api) => ({

@@ -106,6 +106,7 @@ export type Offered = {
   'POST /operator/v1/users': Call<Operator['users']['create'], 0>
   'GET /operator/v1/users': Call<Operator['users']['list']>
   'GET /operator/v1/users/{user_id}': Call<Operator['users']['get']>
+  'POST /operator/v1/users/{user_id}/verify': Call<Operator['users']['verify']>
   'DELETE /operator/v1/users/{user_id}': Call<Operator['users']['delete']>
   'GET /operator/v1/members': Call<Operator['members']['list']>
   'PUT /operator/v1/members/{org_id}/{user_id}': Call<Operator['members']['set'], 2>

@@ -15,11 +15,15 @@ export function useMembers(): OrganizationMember[] | undefined {
   }).data
 }
 
+/** An address that nobody has confirmed must not pass for the person who has it. */
+export const nameOf = ({ name, email, verified }: OrganizationMember): string =>
+  `${name ?? email}${verified ? '' : ' (unverified)'}`
+
 /** A user: "You", the name of a member, or the id of somebody who has left. */
 export function PersonName({ id }: { id: string }) {
   const { user } = useSession()
   const members = useMembers()
   if (id === user?.id) return <span title={id}>You</span>
   const member = members?.find(({ user_id }) => user_id === id)
-  return member === undefined ? <IdChip id={id} short /> : <span title={id}>{member.name ?? member.email}</span>
+  return member === undefined ? <IdChip id={id} short /> : <span title={id}>{nameOf(member)}</span>
 }

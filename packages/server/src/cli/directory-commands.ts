@@ -3,7 +3,15 @@ import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
 import { isRole, roles } from '../domain/roles.ts'
 import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
-import { createOrganization, createUser, noSuch, removeMember, removeUser, setMember } from '../operator/directory.ts'
+import {
+  createOrganization,
+  createUser,
+  noSuch,
+  removeMember,
+  removeUser,
+  setMember,
+  verifyUser,
+} from '../operator/directory.ts'
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
 import { forgetSubject, listUsers, type UserRow } from '../store/users.ts'
 import { examples } from '../terminal/examples.ts'
@@ -60,6 +68,18 @@ export function addDirectoryCommands(program: Command, environment: Environment)
       }),
     )
   user
+    .command('verify')
+    .description('Confirm that the address of a user is theirs, after an invitation')
+    .addHelpText(...examples('npx keyhook user verify --user usr_…'))
+    .requiredOption('--user <usr>', 'The user')
+    .option(...json)
+    .action((options: { user: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const { id, email } = await verifyUser(db, operator, { userId: idOption('usr', '--user', options.user) })
+        output.result({ verified: id, email }, `${email} is the confirmed address of ${id}.`)
+      }),
+    )
+  user
     .command('unlink')
     .description('Forget the subject of a user; the next login records its own')
     .addHelpText(...examples('npx keyhook user unlink --user usr_…'))
@@ -105,11 +125,12 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     .addHelpText(...examples('npx keyhook member remove --org org_… --user usr_…'))
     .requiredOption('--org <org>', 'The organization')
     .requiredOption('--user <usr>', 'The user')
+    .option('--revoke-keys', 'Also revoke the API keys of the user in this organization')
     .option(...json)
-    .action((options: { org: string; user: string; json?: boolean }) =>
+    .action((options: { org: string; user: string; revokeKeys?: boolean; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const member = { orgId: idOption('org', '--org', options.org), userId: idOption('usr', '--user', options.user) }
-        await removeMember(db, operator, member)
+        await removeMember(db, operator, { ...member, revokesKeys: options.revokeKeys === true })
         output.result({ org: member.orgId, user: member.userId }, `${member.userId} is no longer in ${member.orgId}.`)
       }),
     )
@@ -168,5 +189,5 @@ const day = (time: Date): string => time.toISOString().slice(0, 10)
 
 const organizationLine = ({ id, created_at, name }: OrganizationRow): string => `${id}  ${day(created_at)}  ${name}`
 
-const userLine = ({ id, created_at, email, name }: UserRow, width: number): string =>
-  `${id}  ${day(created_at)}  ${email.padEnd(width)}  ${name ?? ''}`.trimEnd()
+const userLine = ({ id, created_at, email, name, verified_by }: UserRow, width: number): string =>
+  `${id}  ${day(created_at)}  ${email.padEnd(width)}  ${verified_by === null ? '(unverified)' : (name ?? '')}`.trimEnd()

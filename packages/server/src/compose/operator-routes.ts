@@ -8,7 +8,14 @@ import { operatorTokenRoutes } from '../http/operator/tokens.ts'
 import { operatorUserRoutes } from '../http/operator/users.ts'
 import type { Route } from '../http/route.ts'
 import { createLocalIssuer } from '../login/local-issuer.ts'
-import { createOrganization, createUser, ensureNoMember, ensureNoUser, setMember } from '../operator/directory.ts'
+import {
+  createOrganization,
+  createUser,
+  ensureNoMember,
+  ensureNoUser,
+  setMember,
+  verifyUser,
+} from '../operator/directory.ts'
 import { issueOperatorToken, type SignOperatorToken } from '../operator/tokens.ts'
 import type { Installation } from '../startup/open.ts'
 import type { KeyUses } from '../store/key-uses.ts'
@@ -46,6 +53,7 @@ export function composeOperatorRoutes(
       db,
       create: createUser,
       remove: (actor, userId) => ensureNoUser(db, actor, { userId }),
+      verify: (actor, userId) => verifyUser(db, actor, { userId }),
     }),
     ...operatorMemberRoutes({
       db,

@@ -12,6 +12,7 @@ export const auditActions = [
   'member.removed',
   'user.removed',
   'user.subject_pinned',
+  'user.verified',
   'key.created',
   'key.revoked',
   'webhook.created',

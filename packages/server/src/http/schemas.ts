@@ -31,3 +31,10 @@ export const createdAt = () => moment('When it was made.')
 
 export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
   Type.Union([schema, Type.Null()])
+
+/** Of a user, wherever one is shown. */
+export const verified = () =>
+  Type.Boolean({
+    description:
+      'Whether the address was confirmed: by the operator, or by a login at the OpenID issuer. A user who joined with an invitation link belongs to that organization only until then.',
+  })

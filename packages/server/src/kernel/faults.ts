@@ -12,6 +12,7 @@ export const faultCatalogue = {
   not_found: { status: 404, title: 'Not found' },
   'request.method_not_allowed': { status: 405, title: 'Method not allowed' },
   conflict: { status: 409, title: 'The request conflicts with what is stored' },
+  'user.unverified': { status: 409, title: 'The e-mail address of the user is not confirmed' },
   'console.origin_refused': { status: 403, title: 'The request comes from another site' },
   'console.link_invalid': { status: 410, title: 'The link is used, expired or unknown' },
   'events.expired': { status: 410, title: 'Events after this position are no longer kept' },

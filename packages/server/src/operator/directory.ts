@@ -2,19 +2,24 @@ import { type Database, isUniqueViolation, type Transaction } from '../db/databa
 import type { Actor } from '../domain/audit.ts'
 import { labelProblem } from '../domain/label.ts'
 import type { Role } from '../domain/roles.ts'
+import { checkMayJoin } from '../domain/user.ts'
 import { Fault, invalid } from '../kernel/faults.ts'
 import { newId, type OrgId, type UserId } from '../kernel/ids.ts'
+import { revokeKeysOf } from '../store/api-keys.ts'
 import { recordAudit } from '../store/audit.ts'
-import { deleteMembership, setMembership } from '../store/memberships.ts'
+import { deleteMembership, organizationsOfUser, setMembership } from '../store/memberships.ts'
 import { findOrganization, insertOrganization, lockOrganization } from '../store/organizations.ts'
 import {
+  findUser,
   findUserByEmail,
   findUserBySubject,
   insertUser,
   lockUser,
+  recordVerified,
   removeUser as removeUserRow,
   type UserRow,
   userExisted,
+  type VerifiedBy,
 } from '../store/users.ts'
 
 /*
@@ -47,6 +52,7 @@ export async function createOrganization(tx: Transaction, actor: Actor, request:
 export async function createUser(
   tx: Transaction,
   request: { email: string; name: string | null; subject: string | null },
+  verifiedBy: VerifiedBy = 'operator',
 ): Promise<UserRow> {
   checkLabel('/email', request.email)
   if (!/^[^\s@]+@[^\s@]+$/.test(request.email))
@@ -56,13 +62,40 @@ export async function createUser(
   const id = newId('usr')
   try {
     // A savepoint, so that the caller's transaction can go on after the error.
-    return await tx.savepoint((inner) => insertUser(inner, { id, ...request }))
+    return await tx.savepoint((inner) =>
+      insertUser(inner, { id, ...request, verified_by: verifiedBy, invited_to: null }),
+    )
   } catch (error) {
     if (isUniqueViolation(error, 'users_email'))
       throw taken(`the e-mail address ${request.email}`, await findUserByEmail(tx, request.email))
     if (isUniqueViolation(error, 'users_subject'))
       throw taken(`the subject ${request.subject}`, await findUserBySubject(tx, request.subject!))
     throw error
+  }
+}
+
+/** Confirms that the address belongs to the user, who may then belong to any organization. Does nothing if it is confirmed. */
+export async function verifyUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<UserRow> {
+  return db.begin(async (tx) => {
+    const user = await lockUser(tx, userId)
+    if (user === null) throw noSuch('user', userId)
+    if (user.verified_by === null) {
+      const other = await findUserByEmail(tx, user.email)
+      if (other !== null) throw taken(`the e-mail address ${user.email}`, other)
+      await verifyIn(tx, actor, { userId, verifiedBy: 'operator' })
+    }
+    return (await findUser(tx, userId))!
+  })
+}
+
+export async function verifyIn(
+  tx: Transaction,
+  actor: Actor,
+  { userId, verifiedBy }: { userId: UserId; verifiedBy: VerifiedBy },
+): Promise<void> {
+  await recordVerified(tx, userId, verifiedBy)
+  for (const orgId of await organizationsOfUser(tx, userId)) {
+    await recordAudit(tx, { orgId, action: 'user.verified', actor, targetId: userId, details: { by: verifiedBy } })
   }
 }
 
@@ -84,19 +117,20 @@ export async function setMemberIn(
   { orgId, userId, role }: { orgId: OrgId; userId: UserId; role: Role },
 ): Promise<void> {
   if (!(await lockOrganization(tx, orgId))) throw noSuch('organization', orgId)
-  if (!(await lockUser(tx, userId))) throw noSuch('user', userId)
+  const user = await lockUser(tx, userId)
+  if (user === null) throw noSuch('user', userId)
+  checkMayJoin(user, orgId)
   const before = await setMembership(tx, orgId, userId, role)
   if (before === role) return
   const action = before === null ? 'member.added' : 'member.role_changed'
   await recordAudit(tx, { orgId, action, actor, targetId: userId, details: { from: before, to: role } })
 }
 
-export async function removeMember(
-  db: Database,
-  actor: Actor,
-  { orgId, userId }: { orgId: OrgId; userId: UserId },
-): Promise<void> {
-  if (!(await ensureNoMember(db, actor, { orgId, userId }))) {
+type Removal = { orgId: OrgId; userId: UserId; revokesKeys?: boolean }
+
+export async function removeMember(db: Database, actor: Actor, removal: Removal): Promise<void> {
+  const { orgId, userId } = removal
+  if (!(await ensureNoMember(db, actor, removal))) {
     throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
   }
 }
@@ -105,17 +139,18 @@ export async function removeMember(
 export async function ensureNoMember(
   db: Database,
   actor: Actor,
-  { orgId, userId }: { orgId: OrgId; userId: UserId },
+  { orgId, userId, revokesKeys = false }: Removal,
 ): Promise<boolean> {
   return db.begin(async (tx) => {
     const role = await deleteMembership(tx, orgId, userId)
     if (role === null) {
       if ((await findOrganization(tx, orgId)) === null) throw noSuch('organization', orgId)
       if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
-      return false
+    } else {
+      await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details: { role } })
     }
-    await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details: { role } })
-    return true
+    if (revokesKeys) await revokeKeysOf(tx, orgId, userId, actor)
+    return role !== null
   })
 }
 

@@ -3,17 +3,25 @@ import type { Actor } from '../domain/audit.ts'
 import { Fault } from '../kernel/faults.ts'
 import type { UserId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
+import { endSessionsOf } from '../store/console-sessions.ts'
 import { organizationsOfUser } from '../store/memberships.ts'
-import { recordSubject, wasRemoved } from '../store/users.ts'
-import { createUser } from './directory.ts'
+import { lockUser, recordSubject, wasRemoved } from '../store/users.ts'
+import { createUser, verifyIn } from './directory.ts'
 
 /**
  * Records the subject of a user who was found by e-mail: from then on only this subject is the user, even if the address is given to
- * somebody else. False if another login was first.
+ * somebody else. It also confirms the address of a user who came by an invitation. False if another login was first.
  */
 export async function pinSubject(db: Database, userId: UserId, subject: string, actor: Actor): Promise<boolean> {
   try {
     return await db.begin(async (tx) => {
+      const user = await lockUser(tx, userId)
+      if (user === null) return false
+      if (user.verified_by === null) {
+        await verifyIn(tx, actor, { userId, verifiedBy: 'openid' })
+        // Whoever used the invitation may be somebody else than the owner of the address.
+        await endSessionsOf(tx, userId)
+      }
       if (!(await recordSubject(tx, userId, subject))) return false
       for (const orgId of await organizationsOfUser(tx, userId)) {
         await recordAudit(tx, { orgId, action: 'user.subject_pinned', actor, targetId: userId, details: { subject } })
@@ -21,7 +29,7 @@ export async function pinSubject(db: Database, userId: UserId, subject: string, 
       return true
     })
   } catch (error) {
-    if (isUniqueViolation(error, 'users_subject')) return false
+    if (isUniqueViolation(error, 'users_subject') || isUniqueViolation(error, 'users_email')) return false
     throw error
   }
 }
@@ -37,7 +45,7 @@ export async function createFromLogin(
   try {
     return await db.begin(async (tx) => {
       if (await wasRemoved(tx, { subject, email })) return null
-      return (await createUser(tx, { email, name: null, subject })).id
+      return (await createUser(tx, { email, name: null, subject }, 'openid')).id
     })
   } catch (error) {
     // Another request created it, or the address belongs to a user with another subject, or is not one.

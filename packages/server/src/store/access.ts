@@ -112,7 +112,7 @@ type LoginRow = {
 /**
  * A login of the local issuer is matched by our user id, and one of a console session only while that session lasts. One of an
  * OpenID issuer is matched by the subject that is recorded for a user, or, for a user without one, by an e-mail address that the
- * issuer has verified.
+ * issuer has verified. That may be a user who came by an invitation, the oldest one, if no verified user has the address.
  */
 async function findLogins(db: Database, logins: readonly LoginPresented[], onFound: Found): Promise<void> {
   const rows = await db<(LoginRow & { standby: boolean })[]>`
@@ -136,8 +136,17 @@ async function findLogins(db: Database, logins: readonly LoginPresented[], onFou
         select id, 2 from keyhook.users where subject = p.subject and removed_at is null
         union all
         select id, 3 from keyhook.users
-        where lower(email collate "C") = lower(p.email collate "C") and subject is null and removed_at is null
-      ) c order by c.preference limit 1
+        where lower(email collate "C") = lower(p.email collate "C") and subject is null
+          and removed_at is null and verified_by is not null
+        union all
+        select id, 4 from keyhook.users u
+        where lower(email collate "C") = lower(p.email collate "C") and removed_at is null and verified_by is null
+          and not exists (
+            select from keyhook.users v
+            where lower(v.email collate "C") = lower(u.email collate "C") and v.removed_at is null
+              and v.verified_by is not null
+          )
+      ) c order by c.preference, c.id limit 1
     ) u on true
     left join keyhook.memberships m on m.org_id = p.org_id and m.user_id = u.id
     left join keyhook.organizations o on o.id = m.org_id`
@@ -145,6 +154,6 @@ async function findLogins(db: Database, logins: readonly LoginPresented[], onFou
   for (const { n, user_id: userId, preference, role, id, name, created_at } of rows) {
     if (userId === null) continue
     const membership = role === null ? null : { role, organization: { id, name, created_at } }
-    onFound(n, { kind: 'login', userId, membership, isByEmail: preference === 3 })
+    onFound(n, { kind: 'login', userId, membership, isByEmail: preference >= 3 })
   }
 }

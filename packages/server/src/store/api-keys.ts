@@ -1,5 +1,8 @@
 import type { Database, Transaction } from '../db/database.ts'
+import type { Actor } from '../domain/audit.ts'
+import type { Role } from '../domain/roles.ts'
 import type { KeyId, OrgId, UserId } from '../kernel/ids.ts'
+import { insertAudits } from './audit.ts'
 import type { PageRequest } from './page.ts'
 
 export type NewApiKey = {
@@ -26,14 +29,17 @@ export type ApiKeyRow = {
 
 export type KeyStatus = 'active' | 'revoked' | 'all'
 
-/** Inserts unless the organization already has `keysMax` active keys. Call it with the organization locked. */
+/**
+ * Inserts unless the organization already has `keysMax` active keys. Call it with the organization locked. The role is null if the
+ * user is no member any more.
+ */
 export const insertApiKey = async (
   tx: Transaction,
   orgId: OrgId,
   key: NewApiKey,
   keysMax: number,
-): Promise<boolean> => {
-  const inserted = await tx`
+): Promise<{ role: Role | null } | null> => {
+  const [inserted] = await tx<{ role: Role | null }[]>`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, created_by_key, role)
     select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy},
       ${key.createdByKey},
@@ -42,8 +48,9 @@ export const insertApiKey = async (
       select count(*) from (
         select from keyhook.api_keys where org_id = ${orgId} and revoked_at is null limit ${keysMax}
       ) k
-    )`
-  return inserted.count === 1
+    )
+    returning role`
+  return inserted ?? null
 }
 
 /** True if the key is active; it stays so until the transaction ends. */
@@ -126,6 +133,20 @@ export const revokeWithDescendants = async (
     where k.org_id = ${orgId} and k.id = any (array(select tree.id from tree)) and k.revoked_at is null
     returning k.id`
   return revoked.map((row) => row.id).sort()
+}
+
+/** Revokes every key that acts as a removed member, with an audit entry for each. Call it after the membership was deleted. */
+export const revokeKeysOf = async (tx: Transaction, orgId: OrgId, userId: UserId, actor: Actor): Promise<void> => {
+  const revoked = await tx<{ id: KeyId }[]>`
+    update keyhook.api_keys set revoked_at = clock_timestamp()
+    where org_id = ${orgId} and created_by = ${userId} and revoked_at is null
+    returning id`
+  const entry = { orgId, action: 'key.revoked', actor, details: { member_removed: userId } } as const
+  if (revoked.length > 0)
+    await insertAudits(
+      tx,
+      revoked.map(({ id }) => ({ ...entry, targetId: id })),
+    )
 }
 
 export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }

@@ -66,6 +66,10 @@ export const endAllSessions = (db: Executor, hash: Buffer) => db<SessionRow[]>`
   where s.user_id is not distinct from mine.user_id
   returning s.id, s.user_id`
 
+export const endSessionsOf = async (tx: Transaction, userId: UserId): Promise<void> => {
+  await tx`delete from keyhook.console_sessions where user_id = ${userId}`
+}
+
 /** For tokens of the operator, which belong to no user. */
 export const isOperatorSession = async (db: Database, id: string): Promise<boolean> => {
   const [row] = await db<{ standby: boolean }[]>`

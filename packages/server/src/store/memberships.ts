@@ -61,14 +61,21 @@ export const organizationsOfUser = async (tx: Transaction, userId: UserId): Prom
   return rows.map((row) => row.org_id)
 }
 
-export type MemberRow = { user_id: UserId; email: string; name: string | null; role: Role; created_at: Date }
+export type MemberRow = {
+  user_id: UserId
+  email: string
+  name: string | null
+  verified: boolean
+  role: Role
+  created_at: Date
+}
 
 export const listMembersOf = (
   db: Database | Transaction,
   orgId: OrgId,
   { before, limit, userId = null }: { before: string | null; limit: number; userId?: UserId | null },
 ) => db<MemberRow[]>`
-  select m.user_id, u.email, u.name, m.role, m.created_at
+  select m.user_id, u.email, u.name, u.verified_by is not null as verified, m.role, m.created_at
   from keyhook.memberships m join keyhook.users u on u.id = m.user_id
   where m.org_id = ${orgId} and (${before}::text is null or m.user_id < ${before})
     and (${userId}::text is null or m.user_id = ${userId})

@@ -35,7 +35,12 @@ test('an organization is created, read and listed newest first, by pages', async
 test('a user is created, found by the address, removed, and removed again with the same answer', async () => {
   const body = { email: 'Hank@example.com', name: 'Hank', subject: 'auth0|hank' }
   const made = await send<Record>('POST', 'users', undefined, body)
-  expect(made.body).toEqual({ ...body, id: expect.stringMatching(/^usr_/), created_at: expect.any(String) })
+  expect(made.body).toEqual({
+    ...body,
+    verified: true,
+    id: expect.stringMatching(/^usr_/),
+    created_at: expect.any(String),
+  })
   const user = (id: string) => send<Record>('GET', 'users/{user_id}', `users/${id}`)
   expect((await user(made.body.id)).body).toEqual(made.body)
   expect((await send<Record[]>('GET', 'users', 'users?email=hank@EXAMPLE.com')).body).toEqual([made.body])

@@ -1,7 +1,9 @@
+import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import type { OrgId } from '../../src/kernel/ids.ts'
+import { newId, type OrgId } from '../../src/kernel/ids.ts'
 import { createUser, removeUser, setMember } from '../../src/operator/directory.ts'
-import { forgetSubject } from '../../src/store/users.ts'
+import { insertSession } from '../../src/store/console-sessions.ts'
+import { forgetSubject, insertUser } from '../../src/store/users.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { call } from '../support/client.ts'
 import { startApi, type TestApi, testOperator } from '../support/installation.ts'
@@ -65,6 +67,42 @@ describe('the first login by e-mail', () => {
     const answers = await Promise.all(Array.from({ length: 10 }, (_, n) => organizations(api, tokens[n % 2]!)))
     expect(new Set(answers.map(({ status }, n) => `${n % 2} ${status}`)).size).toBe(2)
     expect([...new Set(answers.map(({ status }) => status))].sort()).toEqual([200, 401])
+  })
+
+  test('confirms the address of a user who came by an invitation, and ends the sessions of whoever used it', async () => {
+    const { api } = await start()
+    const orgId = await api.organization()
+    const email = 'invited@example.com'
+    const userId = newId('usr')
+    const unverified = { id: userId, email, name: null, subject: null, verified_by: null, invited_to: orgId }
+    await api.db.begin((tx) => insertUser(tx, unverified))
+    await setMember(api.db, testOperator, { orgId, userId, role: 'member' })
+    await api.db.begin((tx) => insertSession(tx, { hash: randomBytes(32), userId }))
+
+    const token = await tokenOf('owner-of-the-address', email)
+    expect((await organizations(api, token)).body.map(({ id }) => id)).toEqual([orgId])
+    const [row] = await api.db`select subject, verified_by from keyhook.users where id = ${userId}`
+    expect(row).toEqual({ subject: 'owner-of-the-address', verified_by: 'openid' })
+    expect(await api.db`select 1 from keyhook.console_sessions where user_id = ${userId}`).toHaveLength(0)
+    const entries = await api.db`select details from keyhook.audit_entries where action = 'user.verified'`
+    expect([...entries]).toEqual([{ details: { by: 'openid' } }])
+  })
+
+  test('never makes somebody the user of an invitation if a verified user has the address', async () => {
+    const { api } = await start()
+    const orgId = await api.organization()
+    const email = 'known@example.com'
+    const known = await userWith(api, email, orgId)
+    const other = { id: newId('usr'), email, name: null, subject: null, verified_by: null, invited_to: orgId }
+    await api.db.begin((tx) => insertUser(tx, other))
+    expect((await organizations(api, await tokenOf('first', email))).status).toBe(200)
+    // The verified user has a subject now, so this login is nobody.
+    expect((await organizations(api, await tokenOf('second', email))).status).toBe(401)
+    const rows = await api.db`select id, subject, verified_by from keyhook.users order by id`
+    expect([...rows]).toEqual([
+      { id: known, subject: 'first', verified_by: 'operator' },
+      { id: other.id, subject: null, verified_by: null },
+    ])
   })
 
   test('does nothing with an address that is not verified', async () => {

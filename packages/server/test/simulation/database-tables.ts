@@ -19,7 +19,7 @@ export async function createDatabaseTables() {
   const admin = connect(server, { name: 'test admin', connectionsMax: 1 })
   await admin.unsafe(`create database ${name} template ${templateDatabase}`)
   const db = connect({ ...server, database: name }, { name: 'test', connectionsMax: 4 })
-  await db`insert into keyhook.users (id, email) values ('user_a', 'a@example.com')`
+  await db`insert into keyhook.users (id, email, verified_by) values ('user_a', 'a@example.com', 'operator')`
   await ensurePartitions(db, Date.now())
   const orgOf = new Map<number, OrgId>()
   const webhookOf = (laneId: number) => `wh_${laneId}` as WebhookId

@@ -1,4 +1,4 @@
-import { useMembers } from '../../components/person.tsx'
+import { nameOf, useMembers } from '../../components/person.tsx'
 import { Select } from '../../components/select.tsx'
 import type { AuditSearch, Range } from '../../search.ts'
 import { rangeTexts } from '../../words/ranges.ts'
@@ -10,7 +10,7 @@ const given = <T extends string>(value: T | 'any'): T | undefined => (value === 
 
 /** What, who and when. */
 export function AuditFilters({ search, onChange }: Props) {
-  const members = useMembers()?.map(({ user_id, name, email }) => [user_id, name ?? email]) ?? []
+  const members = useMembers()?.map((member) => [member.user_id, nameOf(member)]) ?? []
   const people: Record<string, string> = { any: 'Anyone', ...Object.fromEntries(members), operator: 'The operator' }
   // Somebody who has left, or a key: the address names them.
   if (search.actor !== undefined && !(search.actor in people)) people[search.actor] = search.actor

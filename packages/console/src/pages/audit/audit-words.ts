@@ -12,6 +12,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'member.removed': 'Member removed',
   'user.removed': 'User removed',
   'user.subject_pinned': 'Sign-in of a user pinned',
+  'user.verified': 'Address of a user confirmed',
   'key.created': 'API key created',
   'key.revoked': 'API key revoked',
   'webhook.created': 'Webhook created',

@@ -7,14 +7,15 @@ import { useList } from '../../api/lists.ts'
 import { useMember, useSession } from '../../api/organization.ts'
 import { Badge } from '../../components/badge.tsx'
 import { Button } from '../../components/button.tsx'
-import { Confirm } from '../../components/confirm.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { Select } from '../../components/select.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
+import { Unverified } from '../../components/unverified.tsx'
 import { Invite } from './invite.tsx'
+import { RemoveMember } from './remove-member.tsx'
 import { roleNames, rolesOffered } from './roles.ts'
 
 export function MembersPage() {
@@ -49,7 +50,7 @@ export function MembersPage() {
       cell: (member) => (
         <div>
           <span className="cell-title break">{member.name ?? member.email}</span>{' '}
-          {member.user_id === user?.id && <Badge>You</Badge>}
+          {member.user_id === user?.id && <Badge>You</Badge>} <Unverified of={member} />
           {member.name !== null && <div className="small muted break">{member.email}</div>}
         </div>
       ),
@@ -116,17 +117,7 @@ export function MembersPage() {
         <Invite organization={orgId} roles={offered} onClose={() => setInviting(false)} />
       )}
       {removing && (
-        <Confirm
-          title={`Remove ${removing.name ?? removing.email}?`}
-          description="From this moment on, this person and the API keys that they created have no access to the organization."
-          action="Remove member"
-          onConfirm={async () => {
-            await client.members.remove(removing.user_id, { organization: orgId })
-            await refresh()
-            showToast({ title: `${removing.name ?? removing.email} is no longer a member` })
-          }}
-          onClose={() => setRemoving(null)}
-        />
+        <RemoveMember member={removing} organization={orgId} onRemoved={refresh} onClose={() => setRemoving(null)} />
       )}
     </>
   )

@@ -1,19 +1,27 @@
 import type { User } from '@keyhook/client/operator'
 import { Users } from 'lucide-react'
+import { useState } from 'react'
+import { queryClient } from '../../api/client.ts'
 import { useList } from '../../api/lists.ts'
 import { operatorClient } from '../../api/operator.ts'
+import { Button } from '../../components/button.tsx'
+import { Confirm } from '../../components/confirm.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
+import { showToast } from '../../components/toasts.tsx'
+import { Unverified } from '../../components/unverified.tsx'
 
-const columns: Column<User>[] = [
+const queryKey = ['operator', 'users']
+
+const columns = (onVerify: (user: User) => void): Column<User>[] => [
   {
     label: 'User',
     cell: (user) => (
       <div>
-        <span className="cell-title break">{user.name ?? user.email}</span>
+        <span className="cell-title break">{user.name ?? user.email}</span> <Unverified of={user} />
         {user.name !== null && <div className="small muted break">{user.email}</div>}
       </div>
     ),
@@ -21,10 +29,22 @@ const columns: Column<User>[] = [
   { label: 'Id', cell: (user) => <IdChip id={user.id} /> },
   { label: 'Subject', cell: (user) => <span className="mono break">{user.subject ?? '–'}</span> },
   { label: 'Created', cell: (user) => <RelativeTime at={user.created_at} /> },
+  {
+    label: 'Actions',
+    quiet: true,
+    className: 'cell-end cell-actions',
+    cell: (user) =>
+      !user.verified && (
+        <Button small onClick={() => onVerify(user)} aria-label={`Confirm ${user.email}`}>
+          Confirm address
+        </Button>
+      ),
+  },
 ]
 
 export function UsersPage() {
-  const users = useList(['operator', 'users'], (options) => operatorClient.users.list(options))
+  const [verifying, setVerifying] = useState<User | null>(null)
+  const users = useList(queryKey, (options) => operatorClient.users.list(options))
   return (
     <>
       <PageHeader title="Users" description="Everybody who can sign in, in any organization." />
@@ -32,7 +52,7 @@ export function UsersPage() {
         <DataTable
           {...users}
           label="Users"
-          columns={columns}
+          columns={columns(setVerifying)}
           rowKey={({ id }) => id}
           empty={
             <EmptyState icon={Users} title="No users yet">
@@ -41,6 +61,20 @@ export function UsersPage() {
           }
         />
       </section>
+      {verifying && (
+        <Confirm
+          title={`Confirm ${verifying.email}?`}
+          description="Do this only if you know that the person who uses this account owns the address. They can then join other organizations too."
+          action="Confirm address"
+          danger={false}
+          onConfirm={async () => {
+            await operatorClient.users.verify(verifying.id)
+            await queryClient.invalidateQueries({ queryKey })
+            showToast({ title: `${verifying.email} is confirmed` })
+          }}
+          onClose={() => setVerifying(null)}
+        />
+      )}
     </>
   )
 }

@@ -1,12 +1,13 @@
 import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
+import { checkMayJoin } from '../../domain/user.ts'
 import { Fault } from '../../kernel/faults.ts'
 import { newId, type UserId } from '../../kernel/ids.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { deleteInvitation, type FoundInvitation, findInvitation } from '../../store/invitations.ts'
 import { listMembersOf, setMembership } from '../../store/memberships.ts'
 import { lockOrganization } from '../../store/organizations.ts'
-import { findUserByEmail, insertUser } from '../../store/users.ts'
+import { findUserByEmail, insertUser, isUnverifiedIn, lockUser } from '../../store/users.ts'
 import { sessionRequired } from './faults.ts'
 import { openSession, secretHash } from './sign-in.ts'
 
@@ -47,16 +48,25 @@ async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitatio
   const { userId } = actor
   const [already] = await listMembersOf(tx, orgId, { before: null, limit: 1, userId })
   if (already !== undefined) throw new Fault('conflict', { public: 'You are a member of this organization already.' })
+  const user = await lockUser(tx, userId)
+  if (user === null) throw signInFirst()
+  checkMayJoin(user, orgId)
   await setMembership(tx, orgId, userId, role)
   const details = { from: null, to: role, invitation: id }
   await recordAudit(tx, { orgId, action: 'member.added', actor, targetId: userId, details })
 }
 
-async function newUser(tx: Transaction, { email }: FoundInvitation, { mayCreateUser }: Accepting): Promise<UserId> {
-  if (!mayCreateUser || (await findUserByEmail(tx, email)) !== null) {
-    throw sessionRequired('Sign in first, and then open the link again.')
-  }
+/** Whoever made the link could have opened it: the address is not verified, and counts in this organization only. */
+async function newUser(
+  tx: Transaction,
+  { email, org_id: orgId }: FoundInvitation,
+  { mayCreateUser }: Accepting,
+): Promise<UserId> {
+  const isTaken = (await findUserByEmail(tx, email)) !== null || (await isUnverifiedIn(tx, orgId, email))
+  if (!mayCreateUser || isTaken) throw signInFirst()
   const id = newId('usr')
-  await insertUser(tx, { id, email, name: null, subject: null })
+  await insertUser(tx, { id, email, name: null, subject: null, verified_by: null, invited_to: orgId })
   return id
 }
+
+const signInFirst = () => sessionRequired('Sign in first, and then open the link again.')

@@ -6,6 +6,7 @@ import { isId, type OrgId, type UserId } from '../../kernel/ids.ts'
 import { listMembers, type UserRole } from '../../store/memberships.ts'
 import { chosen, mark } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
+import { removalQuery } from '../platform/member-schemas.ts'
 import { type Listing, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
 
@@ -42,7 +43,7 @@ type Named = { orgId: OrgId; userId: UserId }
 export function operatorMemberRoutes(deps: {
   db: Database
   set(actor: Actor, member: Named & { role: Role }): Promise<unknown>
-  remove(actor: Actor, member: Named): Promise<unknown>
+  remove(actor: Actor, member: Named & { revokesKeys: boolean }): Promise<unknown>
 }): Route[] {
   return [
     operatorRoute({
@@ -82,7 +83,7 @@ export function operatorMemberRoutes(deps: {
       description:
         'Adds the user to the organization, or changes the role (`member.role_changed` in the audit log). It takes effect on every request that starts after the answer. The same role again changes nothing.',
       body: newMember,
-      faults: ['not_found'],
+      faults: ['not_found', 'user.unverified'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ actor, params: { orgId, userId }, body }) {
         const { role } = body as { role: Role }
@@ -98,11 +99,13 @@ export function operatorMemberRoutes(deps: {
       basis: here,
       tag: 'Operator',
       summary: 'Remove a member',
-      description: 'Their keys in the organization stop at once. A second call is answered like the first.',
+      description:
+        'Their keys in the organization stop at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. A second call is answered like the first.',
+      query: removalQuery,
       faults: ['not_found'],
       success: { status: 204, description: 'The user is no member.' },
-      async handler({ actor, params: { orgId, userId } }) {
-        await deps.remove(actor, { orgId, userId })
+      async handler({ actor, params: { orgId, userId }, query }) {
+        await deps.remove(actor, { orgId, userId, revokesKeys: query.revoke_keys === 'true' })
         return { status: 204 }
       },
     }),

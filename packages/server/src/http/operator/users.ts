@@ -8,9 +8,10 @@ import { findUser, pageOfUsers, type UserRow } from '../../store/users.ts'
 import { chosen, mark } from '../basis.ts'
 import { listById, pageQuery } from '../lists.ts'
 import { conflict, operatorRoute, type Route } from '../route.ts'
-import { createdAt, id, label } from '../schemas.ts'
+import { createdAt, id, label, verified } from '../schemas.ts'
 
 const here = chosen(95)
+const verification = chosen(163)
 const path = '/operator/v1/users'
 
 const subject = () => label('The `sub` of this person at your OpenID issuer.', 'auth0|64f1c2a9')
@@ -33,6 +34,7 @@ const user = Type.Object(
       here,
       Type.Union([Type.String(), Type.Null()], { description: 'The `sub` that logs in as this user, if one does.' }),
     ),
+    verified: mark(verification, verified()),
     created_at: mark(here, createdAt()),
   },
   { $id: 'User', additionalProperties: false },
@@ -42,20 +44,18 @@ const userQuery = Type.Object(
   {
     ...pageQuery,
     email: Type.Optional(
-      mark(
-        here,
-        Type.String({ maxLength: 255, description: 'Only the user with this address, in any case of A to Z.' }),
-      ),
+      mark(here, Type.String({ maxLength: 255, description: 'Only users with this address, in any case of A to Z.' })),
     ),
   },
   { additionalProperties: false },
 )
 
-const userOf = ({ id, email, name, subject, created_at }: UserRow) => ({
+const userOf = ({ id, email, name, subject, verified_by, created_at }: UserRow) => ({
   id,
   email,
   name,
   subject,
+  verified: verified_by !== null,
   created_at: isoTime(created_at),
 })
 
@@ -64,6 +64,7 @@ export function operatorUserRoutes(deps: {
   db: Database
   create(tx: Transaction, request: { email: string; name: string | null; subject: string | null }): Promise<UserRow>
   remove(actor: Actor, userId: UserId): Promise<unknown>
+  verify(actor: Actor, userId: UserId): Promise<UserRow>
 }): Route[] {
   return [
     operatorRoute({
@@ -96,7 +97,8 @@ export function operatorUserRoutes(deps: {
       basis: here,
       tag: 'Operator',
       summary: 'List users',
-      description: 'Every user of the installation, or the one with an address.',
+      description:
+        'Every user of the installation, or those with an address: one verified user at most, and one unverified user in each organization that invited it.',
       query: userQuery,
       success: { status: 200, description: 'The users.', schema: Type.Array(user) },
       async handler({ query }) {
@@ -118,6 +120,22 @@ export function operatorUserRoutes(deps: {
         const row = await findUser(deps.db, userId)
         if (row === null) throw notFound(`there is no user ${userId}`)
         return { status: 200, body: userOf(row) }
+      },
+    }),
+    operatorRoute({
+      method: 'POST',
+      path: `${path}/:userId/verify`,
+      needs: 'operator',
+      audit: 'user.verified',
+      basis: verification,
+      tag: 'Operator',
+      summary: 'Confirm the address of a user',
+      description:
+        'For a user who joined with an invitation link, once you know that the address is theirs. The user may then belong to other organizations too. A second call is answered like the first.',
+      faults: ['not_found', conflict(163, 'if another verified user has the address')],
+      success: { status: 200, description: 'The user.', schema: user },
+      async handler({ actor, params: { userId } }) {
+        return { status: 200, body: userOf(await deps.verify(actor, userId)) }
       },
     }),
     operatorRoute({

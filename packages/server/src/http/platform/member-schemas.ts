@@ -4,7 +4,7 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import type { InvitationRow } from '../../store/invitations.ts'
 import type { MemberRow } from '../../store/memberships.ts'
 import { chosen, mark } from '../basis.ts'
-import { createdAt, id, moment, nullable } from '../schemas.ts'
+import { createdAt, id, moment, nullable, verified } from '../schemas.ts'
 
 export const here = chosen(106)
 
@@ -15,19 +15,36 @@ export const member = Type.Object(
     user_id: mark(here, id('usr', 'The user.')),
     email: mark(here, Type.String({ description: 'The e-mail address of the user.' })),
     name: mark(here, nullable(Type.String({ description: 'The name of the user.' }))),
+    verified: mark(chosen(163), verified()),
     role: role(),
     created_at: mark(here, moment('Since when the user belongs to the organization.')),
   },
   { $id: 'OrganizationMember', additionalProperties: false },
 )
 
-export const memberOf = ({ user_id, email, name, role, created_at }: MemberRow) => ({
+export const memberOf = ({ user_id, email, name, verified, role, created_at }: MemberRow) => ({
   user_id,
   email,
   name,
+  verified,
   role,
   created_at: isoTime(created_at),
 })
+
+/** Of both removals: that of a member and that of an operator. */
+export const removalQuery = Type.Object(
+  {
+    revoke_keys: Type.Optional(
+      mark(
+        chosen(164),
+        Type.Enum(['true', 'false'], {
+          description: 'Also revoke every API key that acts as the user in the organization. `false` when absent.',
+        }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)
 
 export const newRole = Type.Object({ role: role() }, { $id: 'NewRole', additionalProperties: false })
 

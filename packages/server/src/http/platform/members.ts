@@ -3,6 +3,7 @@ import type { Database, Transaction } from '../../db/database.ts'
 import type { Role } from '../../domain/roles.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import { isId, type OrgId, type UserId } from '../../kernel/ids.ts'
+import { revokeKeysOf } from '../../store/api-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import {
@@ -14,7 +15,7 @@ import {
 } from '../../store/memberships.ts'
 import { onlyPageQuery } from '../lists.ts'
 import { type Call, conflict, type Listing, type Route, route } from '../route.ts'
-import { here, member, memberOf, newRole } from './member-schemas.ts'
+import { here, member, memberOf, newRole, removalQuery } from './member-schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/members'
 const lastOwner = conflict(106, 'the organization would have no owner')
@@ -85,10 +86,12 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       basis: here,
       tag: 'Members',
       summary: 'Remove a member from the organization',
-      description: 'Keys of the user stop working at once. Only an owner removes an owner.',
+      description:
+        'Keys of the user stop working at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. Only an owner removes an owner.',
+      query: removalQuery,
       faults: ['not_found', lastOwner],
       success: { status: 204, description: 'The user is no member any more.' },
-      async handler({ orgId, params: { userId }, ...caller }) {
+      async handler({ orgId, params: { userId }, query, ...caller }) {
         await holdOrganization(orgId, async (tx) => {
           const before = await findMember(tx, orgId, userId)
           checkOwners(caller, before.role)
@@ -96,6 +99,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
           await deleteMembership(tx, orgId, userId)
           const details = { role: before.role }
           await recordAudit(tx, { orgId, action: 'member.removed', actor: caller.actor, targetId: userId, details })
+          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, caller.actor)
         })
         return { status: 204 }
       },

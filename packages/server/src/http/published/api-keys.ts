@@ -34,8 +34,10 @@ export function apiKeyRoutes(deps: {
     const stored = { id, name: body.name, keyPrefix: key.keyPrefix, hash: key.hash, createdBy: userId, createdByKey }
     const details = { name: body.name, key_prefix: key.keyPrefix }
     await deps.holdOrganization(orgId, async (tx) => {
-      if (!(await insertApiKey(tx, orgId, stored, deps.keysPerOrgMax))) throw tooManyKeys(deps.keysPerOrgMax)
-      // A key that was revoked since the request was authenticated must leave no other behind.
+      const inserted = await insertApiKey(tx, orgId, stored, deps.keysPerOrgMax)
+      if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
+      // A member or key that was removed since the request was authenticated must leave no key behind.
+      if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
       if (createdByKey !== null && !(await keepApiKey(tx, orgId, createdByKey))) {
         throw invalidToken(`${createdByKey} was revoked while it created a key`)
       }
