@@ -37,5 +37,5 @@ export const keys = (api: Api) => ({
 
   /** Revokes the key, all keys that were created with it, and so on, in one transaction. For a key that has leaked. */
   revokeWithDescendants: async (id: string, options: OrganizationOptions = {}): Promise<RevokedKeys> =>
-    api.change('POST', api.platform(options, 'api-keys', id, 'revoke'), { descendants: true }, options),
+    api.change('POST', api.platform(options, 'api-keys', id, 'revoke'), undefined, options),
 })

@@ -25,12 +25,12 @@ const list = async (token: string, orgId: string = api.orgId): Promise<Listed[]>
 const statusWith = async (token: string, url: string = api.url): Promise<number> =>
   (await call(`${url}/api/v1/organizations`, { token })).status
 
-const revoke = (key: string, token: string, body: object = { descendants: true }, url: string = api.url) =>
+const revoke = (key: string, token: string, body: object | undefined = undefined, url: string = api.url) =>
   api.documented.call<{ revoked: KeyId[] }>(
     'POST',
     revokePath,
     `${url}${revokePath.replace('{org_id}', api.orgId).replace('{api_key_id}', key)}`,
-    { token, body },
+    { token, method: 'POST', ...(body && { body }) },
   )
 
 /** A key of the owner with two children and a grandchild, and a key beside it. */
@@ -97,9 +97,9 @@ test('descendants of a key that is revoked already are still found', async () =>
   expect(await statusWith(grandchild.api_key)).toBe(401)
 })
 
-test('without descendants only the key itself is revoked', async () => {
+test('only the key itself is revoked if descendants are to stay', async () => {
   const { root, first } = await family()
-  expect((await revoke(root.id, api.owner.token, {})).body).toEqual({ revoked: [root.id] })
+  expect((await revoke(root.id, api.owner.token, { descendants: false })).body).toEqual({ revoked: [root.id] })
   expect((await revoke(root.id, api.owner.token, { descendants: false })).body).toEqual({ revoked: [] })
   expect(await statusWith(root.api_key)).toBe(401)
   expect(await statusWith(first.api_key)).toBe(200)

@@ -16,13 +16,14 @@ const revocation = Type.Object(
       mark(
         here,
         Type.Boolean({
-          description: 'Also revoke every key that was created with it, directly or through others. False when absent.',
-          examples: [true],
+          description:
+            'Whether every key that was created with it ends too, directly or through others. True when absent.',
+          examples: [false],
         }),
       ),
     ),
   },
-  { $id: 'NewRevocation', additionalProperties: false, examples: [{ descendants: true }] },
+  { $id: 'NewRevocation', additionalProperties: false, examples: [{ descendants: false }] },
 )
 
 const revoked = Type.Object(
@@ -54,16 +55,17 @@ export function keyRevocationRoutes(deps: {
       tag: 'API keys',
       summary: 'Revoke an API key and its descendants',
       description:
-        'For a leaked key: it can have created others, which outlive it. All of them stop working at once, and a key that one of them is creating meanwhile is not created.',
+        'For a leaked key: it can have created others, which outlive it. All of them stop working at once, unless `descendants` is false, and a key that one of them is creating meanwhile is not created.',
       body: revocation,
       faults: ['not_found', 'auth.login_required'],
       success: { status: 200, description: 'The keys are revoked.', schema: revoked },
       async handler({ orgId, userId, actor, reach, params: { keyId }, body }) {
         const createdBy = reach === 'own' ? userId : null
         const keys = await deps.holdOrganization(orgId, async (tx) => {
-          const ended = body.descendants
-            ? await revokeWithDescendants(tx, orgId, keyId, createdBy)
-            : idsOf(await revokeApiKey(tx, orgId, keyId, createdBy), keyId)
+          const ended =
+            (body.descendants ?? true)
+              ? await revokeWithDescendants(tx, orgId, keyId, createdBy)
+              : idsOf(await revokeApiKey(tx, orgId, keyId, createdBy), keyId)
           if (ended === null) throw notFound(`${keyId} is not in ${orgId}, or not the caller's`)
           const entry = (targetId: KeyId) => ({
             orgId,

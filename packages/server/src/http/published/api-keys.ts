@@ -100,7 +100,7 @@ export function apiKeyRoutes(deps: {
       basis: specified,
       choices: [
         choice(12, 'Revoking a revoked key is answered like the first time.'),
-        choice(91, 'Keys that were created with it stay; `POST /platform/v1/…/revoke` can end them too.'),
+        choice(91, 'Keys that were created with it stay; `POST /platform/v1/…/revoke` ends them too.'),
       ],
       tag: 'API keys',
       summary: 'Revoke an API key',
