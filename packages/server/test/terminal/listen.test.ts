@@ -26,7 +26,9 @@ test('events reach a local program with the headers of a delivery and valid sign
   await happen('before it was started')
   const { posts, url } = await localProgram(() => 204)
   const secret = mintWebhookSecret()
-  const listen = await startListen(terminal.env, '--forward-to', url, '--secret', secret)
+  const environment = { ...terminal.env, KEYHOOK_WEBHOOK_SECRET: secret }
+  const listen = await startListen(environment, '--forward-to', url)
+  expect(listen.stderr()).not.toContain(secret)
   const ids = [await happen('one'), await happen('two')]
   await expect.poll(() => namesOf(posts)).toEqual(['one', 'two'])
   for (const [i, { headers, body }] of posts.entries()) {
@@ -150,7 +152,11 @@ test('a revoked key ends it with exit code 3 and advice', async () => {
 
 test.each([
   [['--forward-to', 'localhost:3000'], '--forward-to: "localhost:3000" is not an address'],
-  [['--forward-to', 'http://localhost', '--secret', 'hunter2'], '--secret: a secret is whsec_'],
+  [['--forward-to', 'http://localhost', '--secret-file', '/dev/null'], '--secret-file: /dev/null has no secret'],
+  [
+    ['--forward-to', 'http://localhost', '--secret-file', '/missing'],
+    '--secret-file: /missing cannot be read (ENOENT)',
+  ],
   [['--forward-to', 'http://localhost', '--after', 'x'], '--after: "x" is not a sequence number'],
   [['--forward-to', 'http://localhost', '--attempts', '0'], 'a number from 1 on'],
 ])('wrong input %j exits with 2', async (args, text) => {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { type Client, KeyhookError } from '@keyhook/client'
 import { type Command, InvalidArgumentError } from 'commander'
 import { customerCommand, inSession } from '../customer-command.ts'
@@ -11,10 +12,12 @@ import { type Attempt, createForwarder } from './forwarder.ts'
 import { createPositionFile, type Position, type PositionFile } from './position-file.ts'
 import { readServiceName } from './service-name.ts'
 
+const secretVariable = 'KEYHOOK_WEBHOOK_SECRET'
+
 type Options = SessionOptions & {
   forwardTo: string
   events?: string
-  secret?: string
+  secretFile?: string
   after?: string
   fromNow?: true
   attempts: number
@@ -31,7 +34,10 @@ export function addListenCommand(program: Command): void {
   )
     .requiredOption('--forward-to <url>', 'Address of your program, http:// or https://')
     .option('--events <types>', 'Only these event types, separated by commas')
-    .option('--secret <secret>', 'Sign with this secret (whsec_…); without it, a new one is made and printed')
+    .option(
+      '--secret-file <file>',
+      `Sign with the secret (whsec_…) in this file, or in ${secretVariable}; without both, a new one is made and printed`,
+    )
     .option('--after <sequence>', 'Start after this sequence number, 0 for everything that is stored')
     .option('--from-now', 'Skip what happened since this command last ran')
     .option('--attempts <n>', 'How often to try each event before the next one', attemptsOption, 5)
@@ -42,7 +48,8 @@ async function listen(session: Session, options: Options): Promise<void> {
   const { client, url, orgId, output } = session
   const target = targetOption(options.forwardTo)
   const eventTypes = options.events === undefined ? undefined : typesOf(options.events)
-  const secret = secretOption(options.secret)
+  const given = await givenSecret(options.secretFile)
+  const secret = given ?? `whsec_${randomBytes(32).toString('base64')}`
   const file = createPositionFile({ url, orgId, target, events: (eventTypes ?? []).join() })
   let position = await startAt(client, file, options)
   await file.write(position)
@@ -55,7 +62,7 @@ async function listen(session: Session, options: Options): Promise<void> {
     onWaiting: ({ sequence }) => note(`#${sequence} waits: nothing listens at ${target}.`),
   })
   note(`Forwarding events of ${orgId} to\n${target}, from number ${position.sequence + 1} on. Ctrl-C stops.`)
-  note(`Secret: ${styled('bold', secret, process.stderr)}`)
+  if (given === null) note(`Secret: ${styled('bold', secret, process.stderr)}`)
   for (;;) {
     try {
       for await (const event of client.events.stream({
@@ -116,11 +123,21 @@ function targetOption(text: string): string {
   return url.href
 }
 
-function secretOption(text: string | undefined): string {
-  if (text === undefined) return `whsec_${randomBytes(32).toString('base64')}`
-  if (/^whsec_[A-Za-z0-9+/]{32,}={0,2}$/.test(text)) return text
-  throw new UsageError('--secret: a secret is whsec_ and at least 24 bytes in base64, as the ones of webhooks are')
+/** Never an argument: every user of the machine sees those in the list of processes. Null if there is none. */
+async function givenSecret(file: string | undefined): Promise<string | null> {
+  const text = file === undefined ? process.env[secretVariable] : await readSecretFile(file)
+  if (text === undefined || (file === undefined && text.trim() === '')) return null
+  if (/^whsec_[A-Za-z0-9+/]{32,}={0,2}$/.test(text.trim())) return text.trim()
+  const where = file === undefined ? secretVariable : `--secret-file: ${file}`
+  throw new UsageError(
+    `${where} has no secret: that is whsec_ and at least 24 bytes in base64, as the ones of webhooks are.`,
+  )
 }
+
+const readSecretFile = (file: string): Promise<string> =>
+  readFile(file, 'utf8').catch(({ code }: NodeJS.ErrnoException) => {
+    throw new UsageError(`--secret-file: ${file} cannot be read (${code}).`)
+  })
 
 function attemptsOption(text: string): number {
   const value = /^\d{1,4}$/.test(text) ? Number(text) : 0
