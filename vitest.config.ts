@@ -7,6 +7,7 @@ const longFiles = [
   'cli/lost-key.test.ts',
   'cli/self-backup.test.ts',
   'cli/serve.test.ts',
+  'cli/shared-disk.test.ts',
   'cli/signals.test.ts',
   'cli/tenant-fills-disk.test.ts',
   'cli/two-roles.test.ts',

@@ -5,8 +5,12 @@
 export const storageStates = ['normal', 'read_only', 'stopped'] as const
 export type StorageState = (typeof storageStates)[number]
 
-/** `low`: below the floor, so databases must not grow. `critical`: below half of it, so none runs. */
-export type DiskLevel = 'ok' | 'low' | 'critical'
+/**
+ * `low`: below the floor, so the databases that it is due to must not grow. `very_low`: below half of it, so none may. `critical`: below
+ * a quarter, so none runs.
+ */
+export const diskLevels = ['ok', 'low', 'very_low', 'critical'] as const
+export type DiskLevel = (typeof diskLevels)[number]
 
 /** What a node knows of its disk and its databases. */
 export type StorageReport = {
@@ -45,17 +49,35 @@ export type StorageView = {
   /** Since its sessions were told that it is read-only. */
   grownReadOnlyBytes: number
   disk: DiskLevel
+  /** Whether it is due to this database that the disk is short of space. */
+  isBlamed: boolean
 }
 
 /** The state by the database's own limit, or the stricter one by the free space of the disk that it shares. */
 export function storageState(view: StorageView): { state: StorageState; because: 'limit' | 'disk' | null } {
   const own = ownState(view)
   if (own === 'stopped') return { state: own, because: 'limit' }
-  const wrote = view.before === 'stopped' || view.grownBytes >= grownBytesMin
-  if (view.disk === 'critical' || (view.disk === 'low' && wrote)) return { state: 'stopped', because: 'disk' }
+  if (view.disk === 'critical') return { state: 'stopped', because: 'disk' }
+  const mustNotGrow = view.disk === 'very_low' || (view.disk === 'low' && view.isBlamed)
+  const wrote = Math.max(view.grownBytes, view.grownReadOnlyBytes) >= grownBytesMin
+  if (mustNotGrow && (wrote || view.before === 'stopped')) return { state: 'stopped', because: 'disk' }
   if (own === 'read_only') return { state: own, because: 'limit' }
-  if (view.disk === 'low') return { state: 'read_only', because: 'disk' }
-  return { state: 'normal', because: null }
+  return mustNotGrow ? { state: 'read_only', because: 'disk' } : { state: 'normal', because: null }
+}
+
+/** `grownBytes`: in the last minutes. */
+export type Usage = { usedBytes: number; limitBytes: number; grownBytes: number }
+
+/**
+ * Which databases it is due to that their disk is short of space: those that grew most in the last minutes, and those that use most
+ * beyond their share of the disk. Who has at least half as much as the first counts too. Shares are as their limits.
+ */
+export function blame<T extends Usage>(databases: readonly T[], diskBytes: number): T[] {
+  const limits = databases.reduce((sum, { limitBytes }) => sum + limitBytes, 0)
+  const excess = ({ usedBytes, limitBytes }: T): number => usedBytes - (diskBytes * limitBytes) / limits
+  const most = (of: (one: T) => number): number => Math.max(grownBytesMin, ...databases.map((one) => of(one) / 2))
+  const [grownMin, excessMin] = [most(({ grownBytes }) => grownBytes), most(excess)]
+  return databases.filter((one) => one.grownBytes >= grownMin || excess(one) >= excessMin)
 }
 
 function ownState({ before, usedBytes, limitBytes, grownReadOnlyBytes }: StorageView): StorageState {
@@ -67,10 +89,15 @@ function ownState({ before, usedBytes, limitBytes, grownReadOnlyBytes }: Storage
   return usedBytes >= (before === 'normal' ? readOnlyBytes : normalAgainBytes) ? 'read_only' : 'normal'
 }
 
-/** Returns to `ok` a tenth above the floor, so that it does not switch with every file. */
+/** The part of the floor below which each level begins. */
+const levelShares = { critical: 1 / 4, very_low: 1 / 2, low: 1 } as const
+
+/** Gets better a tenth above where it got worse, so that it does not switch with every file. */
 export function diskLevel(before: DiskLevel, freeBytes: number, floorBytes: number): DiskLevel {
-  if (freeBytes < floorBytes / 2) return 'critical'
-  if (freeBytes < (before === 'ok' ? floorBytes : floorBytes * 1.1)) return 'low'
+  for (const level of ['critical', 'very_low', 'low'] as const) {
+    const wasAtLeast = diskLevels.indexOf(before) >= diskLevels.indexOf(level)
+    if (freeBytes < floorBytes * levelShares[level] * (wasAtLeast ? 1.1 : 1)) return level
+  }
   return 'ok'
 }
 
@@ -87,8 +114,8 @@ export function storageMessage(
   const limit = inMegabytes(limitBytes)
   if (because === 'disk') {
     return state === 'stopped'
-      ? 'The database was stopped: the disk of its node is nearly full, and it was writing. It starts by itself when there is room.'
-      : 'The database is read-only until there is room again: the disk of its node is nearly full.'
+      ? 'The database was stopped: the disk of its node is nearly full. It starts by itself when there is room.'
+      : `The database is read-only until there is room again: the disk of its node is nearly full. ${makeRoom}`
   }
   return state === 'stopped'
     ? `The database was stopped: it uses more than its storage limit of ${limit} allows. Ask the operator for a higher limit.`

@@ -114,7 +114,7 @@ export const platformSettings = {
     'KEYHOOK_DISK_FREE_MIN',
     '2GB',
     bytes('16MB', '1000TB'),
-    'Free space of the disk with the databases below which none may grow; at most a quarter of the disk. Below half of it, all are stopped.',
+    'Free space of the disk with the databases; at most a quarter of the disk. Below it, the databases that fill the disk become read-only; below half of it all do, and below a quarter all are stopped.',
   ),
   diskReserve: setting(
     'KEYHOOK_DISK_RESERVE',

@@ -1,5 +1,5 @@
 import { statfsSync } from 'node:fs'
-import { type DiskLevel, diskLevel } from '../../domain/storage.ts'
+import { type DiskLevel, diskLevel, diskLevels } from '../../domain/storage.ts'
 
 /** What is free for ordinary users: blocks that are reserved for root do not count. */
 export type DiskSpace = { freeBytes: number; sizeBytes: number; freeFiles: number; files: number }
@@ -30,6 +30,5 @@ export const reserveOf = ({ sizeBytes }: DiskSpace, wantedBytes: number): number
 export function levelOf(before: DiskLevel, space: DiskSpace, floorBytes: number): DiskLevel {
   const byBytes = diskLevel(before, space.freeBytes, floorBytes)
   const byFiles = diskLevel(before, space.freeFiles, Math.min(freeFilesMin, space.files * freeFilesShare))
-  if (byBytes === 'critical' || byFiles === 'critical') return 'critical'
-  return byBytes === 'low' || byFiles === 'low' ? 'low' : 'ok'
+  return diskLevels[Math.max(diskLevels.indexOf(byBytes), diskLevels.indexOf(byFiles))]!
 }

@@ -1,5 +1,12 @@
 import type { Logger } from 'pino'
-import { type DiskLevel, type StorageState, storageMessage, storageState, storageStates } from '../../domain/storage.ts'
+import {
+  blame,
+  type DiskLevel,
+  type StorageState,
+  storageMessage,
+  storageState,
+  storageStates,
+} from '../../domain/storage.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import type { StorageFigures } from '../../store/platform/figures.ts'
@@ -9,13 +16,21 @@ import type { LocalInstances } from '../local-instances.ts'
 const recordShare = 0.01
 const recordMs = 60_000
 const retryMs = 2_000
+/** How far back growth counts when the disk gets low, and how often sizes are kept for that. */
+const grownMs = 5 * 60_000
+const sampleMs = 10_000
 /** How long telling an instance may take. Longer means that its sessions keep us out. */
 const applyMsMax = 5_000
 
 type Watched = {
   id: DatabaseId
   usedBytes: number
+  /** Since the measurement before. */
   grownBytes: number
+  /** Sizes of the last minutes, the oldest first. */
+  sizes: { atMs: number; usedBytes: number }[]
+  /** Since the disk got low. Whoever filled it stays read-only until there is room, also when it no longer grows. */
+  isBlamed: boolean
   state: StorageState
   because: 'limit' | 'disk' | null
   /** What the instance was last told; undefined after a start, when its configuration may say anything. */
@@ -40,12 +55,35 @@ export function createEnforcer(deps: {
   const { instances, limitOf, log, signal } = deps
   const watched = new Map<DatabaseId, Watched>()
   const applying = new Map<DatabaseId, Promise<void>>()
-  let disk: DiskLevel = 'ok'
+  let disk: { level: DiskLevel; roomBytes: number } = { level: 'ok', roomBytes: 0 }
+
+  /** Decides for all, because who is to blame depends on what the others use. */
+  function decideAll(): void {
+    if (disk.level !== 'ok') {
+      const usages = [...watched.values()].map((one) => ({
+        one,
+        usedBytes: one.usedBytes,
+        limitBytes: limitOf(one.id),
+        grownBytes: one.usedBytes - Math.min(one.usedBytes, ...one.sizes.map(({ usedBytes }) => usedBytes)),
+      }))
+      for (const { one } of blame(usages, disk.roomBytes)) one.isBlamed = true
+    }
+    for (const one of watched.values()) {
+      if (disk.level === 'ok') one.isBlamed = false
+      decide(one)
+    }
+  }
 
   function decide(one: Watched): void {
     const limitBytes = limitOf(one.id)
     const grownReadOnlyBytes = one.usedBytes - (one.readOnly?.fromBytes ?? one.usedBytes)
-    const { state, because } = storageState({ ...one, before: one.state, limitBytes, disk, grownReadOnlyBytes })
+    const { state, because } = storageState({
+      ...one,
+      before: one.state,
+      limitBytes,
+      disk: disk.level,
+      grownReadOnlyBytes,
+    })
     one.because = because
     if (state !== one.state) {
       log.warn({ databaseId: one.id, state, because, usedBytes: one.usedBytes, limitBytes }, 'storage.state_changed')
@@ -63,6 +101,13 @@ export function createEnforcer(deps: {
       const done = apply(one).finally(() => applying.delete(one.id))
       applying.set(one.id, done)
     }
+  }
+
+  function noteSize({ sizes, usedBytes }: Watched): void {
+    const nowMs = Date.now()
+    while (sizes.length > 0 && nowMs - sizes[0]!.atMs > grownMs) sizes.shift()
+    const last = sizes.at(-1)
+    if (last === undefined || nowMs - last.atMs >= sampleMs) sizes.push({ atMs: nowMs, usedBytes })
   }
 
   /** Called with every measurement: the first one after it was told is what later ones are compared with. */
@@ -130,26 +175,24 @@ export function createEnforcer(deps: {
         one.grownBytes = usedBytes - one.usedBytes
         one.usedBytes = usedBytes
         watched.set(id, one)
+        noteSize(one)
         noteReadOnly(one)
-        decide(one)
-        if (one.state === 'read_only' && one.grownBytes < 0) trim(one)
       }
+      decideAll()
+      for (const one of watched.values()) if (one.state === 'read_only' && one.grownBytes < 0) trim(one)
     },
 
-    setDisk(level: DiskLevel): void {
-      if (level === disk) return
-      disk = level
-      for (const one of watched.values()) {
-        // Growth of the past; who grows now is known with the next measurement.
-        if (level === 'low') one.grownBytes = 0
-        decide(one)
-      }
+    /** `roomBytes`: what all databases may use together. */
+    setDisk(level: DiskLevel, roomBytes: number): void {
+      if (level === disk.level) return
+      disk = { level, roomBytes }
+      // Growth of the past; who grows now is known with the next measurement.
+      for (const one of watched.values()) one.grownBytes = 0
+      decideAll()
     },
 
     /** A limit may have changed. */
-    reconsider(): void {
-      for (const one of watched.values()) decide(one)
-    },
+    reconsider: decideAll,
 
     /** False while there is a running database whose figures nobody has read yet. */
     knowsAll: (): boolean =>
@@ -186,6 +229,8 @@ const newlySeen = (id: DatabaseId, usedBytes: number, state: StorageState): Watc
   id,
   usedBytes,
   grownBytes: 0,
+  sizes: [],
+  isBlamed: false,
   state,
   because: null,
   applied: undefined,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
-import { type DiskLevel, type StorageReport, thresholdsOf } from '../../domain/storage.ts'
+import { type DiskLevel, diskLevels, type StorageReport, thresholdsOf } from '../../domain/storage.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { recordFigures, type StorageFigures, storageOfNode } from '../../store/platform/figures.ts'
@@ -92,10 +92,10 @@ export function createStorageMonitor(deps: {
     space = readDisk(path)
     const before = level
     level = levelOf(before, space, floorBytes())
-    enforcer.setDisk(level)
+    enforcer.setDisk(level, space.sizeBytes - floorBytes())
     if (level !== before) onLevel(before)
     // Tenants are stopped by now, or something else fills the disk.
-    if (level === 'critical' && space.freeBytes < floorBytes() / 4) inBackground(releaseReserve())
+    if (level === 'critical' && space.freeBytes < floorBytes() / 8) inBackground(releaseReserve())
     if (isDue()) measuring ??= measure().finally(() => (measuring = undefined))
     if (Date.now() - limitsAtMs > limitsMs) {
       limitsAtMs = Date.now()
@@ -111,7 +111,7 @@ export function createStorageMonitor(deps: {
       inBackground(holdReserve())
       return
     }
-    if (before === 'ok' || level === 'critical') log.error(about, `disk.${level}`)
+    if (diskLevels.indexOf(level) > diskLevels.indexOf(before)) log.error(about, `disk.${level}`)
     room.abort(new StepFailure(noRoom))
     // Which ones grow decides who is stopped.
     measured.atMs = 0
@@ -120,7 +120,8 @@ export function createStorageMonitor(deps: {
   function isDue(): boolean {
     if (measuring !== undefined) return false
     const sinceMs = Date.now() - measured.atMs
-    if (sinceMs < Math.max(measureMsMin, measured.tookMs * restShare)) return false
+    const restMs = level === 'ok' ? measureMsMin : checkMsMin
+    if (sinceMs < Math.max(restMs, measured.tookMs * restShare)) return false
     return (
       sinceMs > (enforcer.knowsAll() ? measureMsMax : newMeasureMs) ||
       level !== 'ok' ||
@@ -128,9 +129,9 @@ export function createStorageMonitor(deps: {
     )
   }
 
-  /** A quarter of what the database nearest to a threshold has left. */
+  /** A quarter of what is left until the floor, or until the database nearest to a threshold reaches it. */
   function step(): number {
-    let left = Number.POSITIVE_INFINITY
+    let left = space!.freeBytes - floorBytes()
     for (const { id, usedBytes, state } of enforcer.all()) {
       const { readOnlyBytes, stopBytes } = thresholdsOf(limitOf(id))
       left = Math.min(left, (state === 'normal' ? readOnlyBytes : stopBytes) - usedBytes)
