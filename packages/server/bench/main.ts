@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isPostgresOn, readLockFile } from '../src/embedded/lock-file.ts'
 
 /*
- * npm run bench -- auth | introspect | report | deliver | capacity
+ * npm run bench -- auth | introspect | report | deliver | capacity | history
  * Every figure stands beside its limit, measured in the same run, in turns; medians are printed.
  */
 const benches: Record<string, () => Promise<void>> = {
@@ -14,6 +14,7 @@ const benches: Record<string, () => Promise<void>> = {
   report: async () => (await import('./report.ts')).benchReport(),
   deliver: async () => (await import('./deliver.ts')).benchDeliver(),
   capacity: async () => (await import('./capacity.ts')).benchCapacity(),
+  history: async () => (await import('./history.ts')).benchHistory(),
 }
 
 const bench = benches[process.argv[2] ?? '']

@@ -266,6 +266,8 @@ create table keyhook.events (
   check (sample = (sequence is null))
 );
 create index events_created on keyhook.events (org_id, created_at);
+-- A list of one type, or of the attempts of one, must not read all others.
+create index events_type on keyhook.events (org_id, type, seq);
 create unique index events_sequence on keyhook.events (org_id, sequence) where sequence is not null;
 
 -- The newest public number that retention has deleted, so that nobody takes what is left for everything. Not a column of the

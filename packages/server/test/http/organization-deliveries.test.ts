@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { compile } from '../../src/db/statement.ts'
 import { attemptIdOf, newId, type OrgId, type WebhookId } from '../../src/kernel/ids.ts'
 import { uuid7 } from '../../src/kernel/uuid7.ts'
+import { attemptsOfPage } from '../../src/store/delivery/organization-history.ts'
 import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
 import { summarizeAttempts } from '../../src/store/delivery/summary.ts'
 import { call } from '../support/client.ts'
@@ -41,12 +43,9 @@ beforeAll(async () => {
 })
 afterAll(() => api.close())
 
-async function webhook(): Promise<WebhookId> {
+async function webhook(inOrg = orgId, token = owner.token): Promise<WebhookId> {
   const body = { url: 'https://example.com/', event_types: ['database.created'] }
-  const made = await call<{ id: WebhookId }>(`${api.url}/api/v1/organizations/${orgId}/webhooks`, {
-    token: owner.token,
-    body,
-  })
+  const made = await call<{ id: WebhookId }>(`${api.url}/api/v1/organizations/${inOrg}/webhooks`, { token, body })
   return made.body.id
 }
 
@@ -126,6 +125,46 @@ describe('the list', () => {
     }
   })
 })
+
+test('what is rare in a long history is found by an index, and not by reading the history', async () => {
+  const long = await api.organization()
+  const { token } = await api.person([{ orgId: long, role: 'owner' }])
+  for (const id of [await webhook(long, token), await webhook(long, token)]) {
+    await api.db`
+      insert into keyhook.attempts (lane_id, id, org_id, event_seq, attempt, status, started_at, request_headers)
+      select w.lane_id, t.id, w.org_id, n, 1, case when n % 5000 = 0 then 'failed' else 'succeeded' end, now(), ''
+      from keyhook.webhooks w, unnest(${Array.from({ length: 20_000 }, (_, n) => uuid7(base + n))}::uuid[])
+        with ordinality as t (id, n)
+      where w.id = ${id}`
+  }
+  await api.db`
+    insert into keyhook.events (org_id, seq, id, type, body, sequence)
+    select ${long}, n, 'evt_' || lpad(n::text, 26, '0'), case when n % 10000 = 0 then 'invoice.paid' else 'backup.failed' end, '{}', n
+    from generate_series(1, 20000) n`
+  await api.db`analyze keyhook.attempts, keyhook.events`
+  const all = { webhookId: null, status: null, types: null, sinceMs: null, untilMs: null, isRare: false }
+  const rare: [query: string, found: number, filter: Partial<Parameters<typeof attemptsOfPage>[2]>][] = [
+    ['status=failed', 8, { status: 'failed' }],
+    ['status=interrupted', 0, { status: 'interrupted' }],
+    ['event_types=invoice.paid', 4, { types: ['invoice.paid'], isRare: true }],
+    ['event_types=invoice.paid&status=succeeded', 0, { types: ['invoice.paid'], status: 'succeeded', isRare: true }],
+    ['event_types=backup.failed&status=failed', 4, { types: ['backup.failed'], status: 'failed' }],
+  ]
+  for (const [query, found, filter] of rare) {
+    const { body } = await call<object[]>(`${api.url}/platform/v1/organizations/${long}/deliveries?${query}`, { token })
+    expect([query, body.length]).toEqual([query, found])
+    const statement = attemptsOfPage(api.db, long, { ...all, ...filter }, { before: null, limit: 50 })
+    const { text, values } = compile(statement)
+    const [row] = await api.db.unsafe(`explain (analyze, format json) ${text}`, values as string[])
+    expect([query, rowsRead(row!['QUERY PLAN'][0].Plan)]).toEqual([query, expect.toSatisfy((n: number) => n < 1_000)])
+  }
+})
+
+type Plan = { 'Actual Rows': number; 'Actual Loops': number; 'Rows Removed by Filter'?: number; Plans?: Plan[] }
+
+/** All rows that the nodes of a plan returned or left out. */
+const rowsRead = ({ 'Rows Removed by Filter': removed = 0, Plans = [], ...plan }: Plan): number =>
+  (plan['Actual Rows'] + removed) * plan['Actual Loops'] + Plans.reduce((sum, one) => sum + rowsRead(one), 0)
 
 test('one attempt is read by its id, and not from another organization', async () => {
   const other = await api.organization()

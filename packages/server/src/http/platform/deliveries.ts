@@ -8,6 +8,7 @@ import {
   findOrganizationAttempt,
   listOrganizationAttempts,
   type OrganizationAttemptRow,
+  rareEventsMax,
 } from '../../store/delivery/organization-history.ts'
 import { summarizeAttempts } from '../../store/delivery/summary.ts'
 import { chosen, mark } from '../basis.ts'
@@ -88,7 +89,7 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       basis: here,
       tag: 'Redelivery',
       summary: 'List attempts to all webhooks',
-      description: `Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it. With a status or types, the newest ${attemptsSearchedMax.toLocaleString('en')} attempts of each webhook in the time range are searched.`,
+      description: `Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it. Of a type with more than ${rareEventsMax.toLocaleString('en')} events, and of those that succeeded, the newest ${attemptsSearchedMax.toLocaleString('en')} attempts of each webhook in the time range are searched, or the newest that did not succeed.`,
       query: listQuery,
       success: { status: 200, description: 'The attempts.', schema: Type.Array(record) },
       async handler({ orgId, query }) {
