@@ -31,6 +31,7 @@ const longFiles = [
   'platform/databases.test.ts',
   'platform/dead-nodes.test.ts',
   'platform/extensions.test.ts',
+  'platform/forged-wal.test.ts',
   'platform/hostile-s3.test.ts',
   'platform/isolation-modes.test.ts',
   'platform/isolation.test.ts',

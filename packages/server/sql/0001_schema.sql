@@ -676,8 +676,11 @@ create table keyhook.wal_archives (
   database_id    text collate "C" not null,
   from_lsn       pg_lsn not null,
   until_lsn      pg_lsn not null,
-  -- Everything that was committed until then is in it, by the clock of the database.
+  -- Everything that was committed until then is in it, by the clock of the database, and before this position.
   archived_until timestamptz not null,
+  committed_lsn  pg_lsn not null,
+  -- What begins here or later is encrypted, whatever the setting is now, and a plain object in its place is forged. Null: nothing is.
+  encrypted_from pg_lsn,
   -- Stored bytes since a base was last begun because of them.
   stored_bytes   bigint not null default 0,
   primary key (org_id, database_id),

@@ -70,7 +70,7 @@ async function* filesOf(dataDir: string): AsyncGenerator<string> {
   }
   for (const name of await namesIn(join(dataDir, 'databases'))) {
     const path = join(dataDir, 'databases', name)
-    if (name.startsWith('template-')) yield path
+    if (name.startsWith('spare-')) yield path
     if (!name.startsWith('db_')) continue
     yield path
     for (const inner of ['cluster', 'port', 'postgres.log', 'server.key']) yield join(path, inner)

@@ -24,7 +24,7 @@ export type DatabaseDriver = {
   restore(
     id: DatabaseId,
     options: NewDatabase & {
-      from: BackupOf & { sha256: string | null }
+      from: BackupOf & { sha256: string | null; keyId: string | null }
       to: Date | null
       onProgress: (bytesDone: number) => void
     },
@@ -40,11 +40,14 @@ export type DatabaseDriver = {
   removeBackup(of: BackupOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
   existingBackups(): Promise<BackupId[]>
-  /** Has the log of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store. */
+  /**
+   * Has the log of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store.
+   * `isEncrypted`: whether what was stored earlier is encrypted, and what this call has stored.
+   */
   archiveWal(
     id: DatabaseId,
-    options: { after: string | null; signal: AbortSignal },
-  ): Promise<ArchivedWal & { bytes: number }>
+    options: { after: string | null; isEncrypted: boolean; signal: AbortSignal },
+  ): Promise<ArchivedWal & { bytes: number; isEncrypted: boolean }>
   /** Removes the stored log before this position; null: everything. */
   removeWal(id: DatabaseId, before: string | null): Promise<void>
   /** Null if databases are not on the disk of one node. */
@@ -61,8 +64,8 @@ export type Moving = {
   restoreAll(
     id: DatabaseId,
     options: {
-      from: BackupOf & { sha256: string }
-      wal: { from: string; until: string }
+      from: BackupOf & { sha256: string; keyId: string | null }
+      wal: WalRange
       signal: AbortSignal
     },
   ): Promise<Address>
@@ -81,11 +84,18 @@ type StoredBackup = {
   wal: { start_lsn: string; stop_lsn: string; stopped_at: string | null }
 }
 
-/** `until` is the position up to which everything is stored; whatever was committed before `at` is in it. */
+/**
+ * Stored log to replay. A replay that ends before `committed` has lost commits. What begins at `encryptedFrom` or later is
+ * encrypted; null: nothing is.
+ */
+export type WalRange = { from: string; until: string; committed: string; encryptedFrom: string | null }
+
+/** `until` is the position up to which everything is stored; whatever was committed before `at` is before `committed`, and in it. */
 export type ArchivedWal = {
   /** The archive starts here: there was none, or a part before this position is lost. Null: it follows `after`. */
   from: string | null
   until: string
+  committed: string
   at: Date
 }
 

@@ -90,9 +90,10 @@ export async function keepWalArchives(deps: Deps): Promise<void> {
   await Promise.all(active.values())
 }
 
-async function archive(deps: Deps, { org_id: orgId, id, until_lsn: after }: ArchivedDatabase): Promise<void> {
+async function archive(deps: Deps, database: ArchivedDatabase): Promise<void> {
+  const { org_id: orgId, id, until_lsn: after, is_encrypted: isEncrypted } = database
   const signal = AbortSignal.any([deps.signal, deps.room(), AbortSignal.timeout(attemptMsMax)])
-  const archived = await deps.driver.archiveWal(id, { after, signal })
+  const archived = await deps.driver.archiveWal(id, { after, isEncrypted, signal })
   if (archived.until !== after) traceStep('wal.recording', id)
   // A gap: times before it cannot be restored any more, and a new backup is needed.
   if (archived.from !== null && after !== null) deps.log.error({ databaseId: id, ...archived }, 'wal.gap')

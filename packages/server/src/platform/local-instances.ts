@@ -30,8 +30,11 @@ export type LocalInstances = {
     id: DatabaseId,
     options: {
       archive: AsyncIterable<Uint8Array>
-      /** Replayed after the archive, up to the last commit that is not later than `to`; null: to the end. */
-      wal?: { files: readonly WalFile[]; to: Date | null }
+      /**
+       * Replayed after the archive, up to the last commit that is not later than `to`; null: to the end. Fails if the replay ends
+       * before `committed` without having reached that time.
+       */
+      wal?: { files: readonly WalFile[]; to: Date | null; committed: string }
       /** Null: the password stays as it is in the archive. */
       passwordVerifier: string | null
       onProgress: (bytesDone: number) => void

@@ -19,7 +19,7 @@ export const archiveSettings = {
     'KEYHOOK_ARCHIVES_ENCRYPTION',
     'master-key',
     oneOf('master-key', 'off'),
-    'Whether new archives are encrypted under the master key. Existing ones stay readable either way.',
+    'Whether new archives are encrypted under the master key. Existing ones stay readable either way, and the log of a database stays encrypted once it is.',
   ),
   s3Bucket: optional(
     'KEYHOOK_S3_BUCKET',

@@ -30,7 +30,7 @@ test('archives from before they were sorted by database are still read, listed a
   await writeFile(join(path, `${unfinished}.tar.zst.writing-abc`), 'half')
   expect((await archives.existing()).sort()).toEqual([backupId, unfinished].sort())
   const sha256 = createHash('sha256').update('old').digest('hex')
-  expect((await collect(archives.read({ databaseId, backupId }, { sha256 }))).toString()).toBe('old')
+  expect((await collect(archives.read({ databaseId, backupId }, { sha256, keyId: null }))).toString()).toBe('old')
   for (const id of [backupId, unfinished]) await archives.remove({ databaseId, backupId: id })
   expect(await readdir(path)).toEqual([])
 })
@@ -40,12 +40,14 @@ test('an archive that is missing, or is not the one that was stored, is reported
   const archives = createBackupArchives({ store, encryption, encrypts: false })
   const one = archive()
   const { sha256 } = await archives.write(one, stream(Buffer.from('one')))
-  expect((await collect(archives.read(one, { sha256 }))).toString()).toBe('one')
+  expect((await collect(archives.read(one, { sha256, keyId: null }))).toString()).toBe('one')
   const other = archive()
   await archives.write(other, stream(Buffer.from('two')))
-  await expect(collect(archives.read(other, { sha256 }))).rejects.toThrow('its checksum is not the stored one')
+  await expect(collect(archives.read(other, { sha256, keyId: null }))).rejects.toThrow(
+    'its checksum is not the stored one',
+  )
   await archives.remove(one)
-  await expect(collect(archives.read(one, { sha256 }))).rejects.toBeInstanceOf(DamagedArchive)
+  await expect(collect(archives.read(one, { sha256, keyId: null }))).rejects.toBeInstanceOf(DamagedArchive)
   expect(await archives.existing()).toEqual([other.backupId])
 })
 
@@ -64,6 +66,18 @@ test('new archives are encrypted, and both kinds stay readable when the setting 
     expect((await collect(archives.read(one, sealed))).toString()).toBe('the secret')
     expect((await collect(archives.read(other, open))).toString()).toBe('no secret')
   }
+})
+
+test('a plain archive in the place of an encrypted one is refused, whatever the setting is', async () => {
+  const store = createDirectoryStore(join(root, 'forged'))
+  const one = archive()
+  const encrypting = createBackupArchives({ store, encryption, encrypts: true })
+  const { keyId } = await encrypting.write(one, stream(Buffer.from('the rows')))
+  const plain = createBackupArchives({ store, encryption, encrypts: false })
+  const { sha256 } = await plain.write(one, stream(Buffer.from('other rows')))
+  await store.remove(`backups/${one.databaseId}/${one.backupId}.tar.zst.age`)
+  for (const archives of [encrypting, plain])
+    await expect(collect(archives.read(one, { sha256, keyId }))).rejects.toThrow(DamagedArchive)
 })
 
 test('archives of an older store are read and removed, and new ones are not written there', async () => {

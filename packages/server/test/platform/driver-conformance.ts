@@ -33,7 +33,7 @@ export function driverConformance(
     const stored = await driver.backup(of, { onProgress() {}, signal: never })
     return { ...of, ...stored }
   }
-  const restoring = async (from: BackupOf & { sha256: string | null }, password: string) => ({
+  const restoring = async (from: BackupOf & { sha256: string | null; keyId: string | null }, password: string) => ({
     ...(await newDatabase(password)),
     from,
     to: null,

@@ -99,14 +99,8 @@ asAttacker(`the account of an instance opens nothing of others, and not the mast
     `/proc/${(await readLockFile(join(dataDir, 'postgres')))!.pid}/environ`,
   ]
   for (const path of closed) expect(await attack(`fs.readFileSync(${JSON.stringify(path)})`), path).toBe('EACCES')
-  const template = (await readdir(join(dataDir, 'databases'))).find((name) => name.startsWith('template-'))!
-  for (const path of [
-    dataDir,
-    join(dataDir, 'databases'),
-    join(dataDir, 'databases', template),
-    at(victim),
-    at(attacker),
-  ])
+  const spare = (await readdir(join(dataDir, 'databases'))).find((name) => name.startsWith('spare-'))!
+  for (const path of [dataDir, join(dataDir, 'databases'), join(dataDir, 'databases', spare), at(victim), at(attacker)])
     expect(await attack(`fs.readdirSync(${JSON.stringify(path)})`), path).toBe('EACCES')
   for (const path of [at(attacker, 'uid'), at(victim, 'x'), join(dataDir, 'x')])
     expect(await attack(`fs.writeFileSync(${JSON.stringify(path)}, '1')`), path).toBe('EACCES')

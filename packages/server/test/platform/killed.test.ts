@@ -19,7 +19,7 @@ const timeoutMs = isLong ? 600_000 : 240_000
 const stepsOf = (short: string[], long: string[]): string[] => (isLong ? [...short, ...long] : short)
 
 const provisioningSteps = stepsOf(
-  ['provision.copying', 'provision.setting_password', 'provision.settled'],
+  ['provision.taking_cluster', 'provision.setting_password', 'provision.settled'],
   ['place.settling', 'provision.creating', 'provision.starting', 'provision.settling'],
 )
 const databaseRemovalSteps = stepsOf(
@@ -71,9 +71,9 @@ describe.concurrent('killed with kill -9', () => {
       const keyhook = await createKillable()
       onTestFinished(() => keyhook.remove())
       // Created during the first start, before there is any database.
-      await keyhook.killedAt('template.creating', keyhook.start)
+      await keyhook.killedAt('spare.creating', keyhook.start)
       await keyhook.start()
-      expect((await readdir(keyhook.home)).some((name) => name.startsWith('template-'))).toBe(true)
+      expect((await readdir(keyhook.home)).some((name) => name.startsWith('spare-'))).toBe(true)
       for (const [n, step] of provisioningSteps.entries()) {
         await killAndRestart(expect, keyhook, step, () => keyhook.askForDatabase(step))
         const made = (await databasesOf(keyhook)).filter((one) => one.name === step)

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { access, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { access, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
+import { connectionString } from '../../src/domain/database.ts'
 import { scramVerifier } from '../../src/domain/scram.ts'
 import { newId } from '../../src/kernel/ids.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
@@ -13,13 +14,14 @@ import { createEncryption } from '../../src/platform/archive/encryption.ts'
 import { createWalArchive } from '../../src/platform/archive/wal-archive.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
 import { createLocalDriver } from '../../src/platform/local/local-driver.ts'
+import { customerSql } from '../support/customer-sql.ts'
 import { createInstallation } from '../support/installation.ts'
 import { driverConformance } from './driver-conformance.ts'
 import { until } from './support/customer.ts'
 import { openInstances } from './support/local-instances.ts'
 import { archivePath, scratchFolder } from './support/platform.ts'
 
-// One folder for all tests: they share its template, and each removes its own databases.
+// One folder for all tests: they share its spare cluster, and each removes its own databases.
 const folder = scratchFolder()
 afterAll(async () => rm(await folder, { recursive: true, force: true }))
 
@@ -96,25 +98,52 @@ async function askedForPassword(host: string, port: number): Promise<void> {
   await once(socket, 'data')
 }
 
-test('the template of another PostgreSQL is removed when there is a new one, and its databases go on', async () => {
+test('a spare cluster of another PostgreSQL is removed, and the databases go on', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'data'))
   const home = join(dataDir, 'databases')
-  const templates = async () => (await readdir(home)).filter((name) => name.startsWith('template-'))
+  const spares = async () => (await readdir(home)).filter((name) => /^(spare|template)-/.test(name))
   const id = newId('db')
   const instances = openInstances(dataDir)
   const passwordVerifier = await scramVerifier('secret')
   await instances.provision(id, { passwordVerifier, signal: new AbortController().signal })
+  await instances.prepare()
   await instances.close()
-  const [current] = await templates()
-  await rename(join(home, current!), join(home, 'template-1-another'))
+  const [earlier, ...more] = await spares()
+  expect(more).toEqual([])
+  await rename(join(home, earlier!), join(home, 'spare-1-another'))
+  await mkdir(join(home, 'template-3-another'))
   const next = openInstances(dataDir)
   onTestFinished(() => next.remove(id).finally(next.close))
   await next.prepare()
-  expect(await templates()).toEqual([current])
+  const found = await spares()
+  expect([found.length, found.includes('spare-1-another')]).toEqual([1, false])
   await expect(next.resume(id, { signal: new AbortController().signal })).resolves.toBeDefined()
 })
 
-test('closing aborts the preparation of the template, and leaves no files', async () => {
+test('each database has a system identifier of its own, with a spare cluster and without', async () => {
+  const { dataDir } = await nodeOf(join(await folder, 'identifiers'))
+  const instances = openInstances(dataDir)
+  const ids = [newId('db'), newId('db'), newId('db')]
+  onTestFinished(async () => {
+    for (const id of ids) await instances.remove(id)
+    await instances.close()
+  })
+  const passwordVerifier = await scramVerifier('secret')
+  // One of them gets the spare cluster.
+  await instances.prepare()
+  const found = await Promise.all(
+    ids.map(async (id) => {
+      const { host, port } = await instances.provision(id, { passwordVerifier, signal: new AbortController().signal })
+      const sql = customerSql(connectionString(host, port, { hasTls: false }), 'secret')
+      const [row] = await sql<[{ id: string }]>`select system_identifier::text as id from pg_control_system()`
+      await sql.end({ timeout: 1 })
+      return row.id
+    }),
+  )
+  expect(new Set(found).size).toBe(ids.length)
+}, 60_000)
+
+test('closing aborts the preparation of a spare cluster, and leaves no files', async () => {
   const { dataDir } = await nodeOf(join(await folder, 'brief'))
   const home = join(dataDir, 'databases')
   const instances = openInstances(dataDir)

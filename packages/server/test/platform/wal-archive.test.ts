@@ -12,6 +12,8 @@ import { DamagedArchive } from '../../src/platform/driver.ts'
 import { lsnOf, positionOf, segmentAfter, segmentNamed, segmentOf } from '../../src/platform/wal-names.ts'
 
 const { signal } = new AbortController()
+const plainly = { isEncrypted: false, signal }
+const encrypted = { isEncrypted: true, signal }
 
 async function openArchive({ encrypts = false } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'keyhook-wal-'))
@@ -20,6 +22,7 @@ async function openArchive({ encrypts = false } = {}) {
   const id = newId('db')
   const encryption = createEncryption(createMasterKeys([randomBytes(32)]))
   const archive = createWalArchive({ store, encryption, encrypts })
+  expect([archive.encrypts(false), archive.encrypts(true)]).toEqual([encrypts, true])
   const names = async () => (await readdir(join(folder, 'wal', id))).sort()
   return { archive, store, folder, id, names }
 }
@@ -41,31 +44,35 @@ test('what follows a backup is returned, and a missing piece is noticed', async 
   for (const position of [2, 3, 4, 5]) {
     const name = segmentNamed('00000001', position)
     contents.set(name, randomBytes(1_000))
-    await archive.write(id, name, contents.get(name)!, { signal })
+    await archive.write(id, name, contents.get(name)!, plainly)
   }
-  await archive.write(id, '00000002.history', Buffer.from('1\t0/3000000'), { signal })
+  await archive.write(id, '00000002.history', Buffer.from('1\t0/3000000'), plainly)
   // The backup ended in segment 2, which its own archive has; 5 begins where the wanted WAL ends.
-  const files = await archive.between(id, { from: '0/2000100', until: '0/5000000' })
+  const files = await archive.between(id, { from: '0/2000100', until: '0/5000000', encryptedFrom: null })
   expect(files.map(({ name }) => name)).toEqual([
     segmentNamed('00000001', 3),
     segmentNamed('00000001', 4),
     '00000002.history',
   ])
   expect(await files[0]!.read()).toEqual(contents.get(segmentNamed('00000001', 3)))
-  expect(await archive.between(newId('db'), { from: '0/2000100', until: '0/3000000' })).toEqual([])
+  expect(await archive.between(newId('db'), { from: '0/2000100', until: '0/3000000', encryptedFrom: null })).toEqual([])
 
   await store.remove(`wal/${id}/${segmentNamed('00000001', 4)}.zst`)
-  await expect(archive.between(id, { from: '0/2000100', until: '0/5000000' })).rejects.toThrow(DamagedArchive)
-  await expect(archive.between(id, { from: '0/2000100', until: '0/4000000' })).resolves.toHaveLength(2)
+  await expect(archive.between(id, { from: '0/2000100', until: '0/5000000', encryptedFrom: null })).rejects.toThrow(
+    DamagedArchive,
+  )
+  await expect(
+    archive.between(id, { from: '0/2000100', until: '0/4000000', encryptedFrom: null }),
+  ).resolves.toHaveLength(2)
 })
 
 test('a segment is stored once, and never replaced by another', async () => {
   const { archive, id, folder } = await openArchive()
   const name = segmentNamed('00000001', 1)
-  await archive.write(id, name, Buffer.from('first'), { signal })
-  await archive.write(id, name, Buffer.from('first'), { signal })
-  await expect(archive.write(id, name, Buffer.from('other'), { signal })).rejects.toThrow(/with other content/)
-  const [file] = await archive.between(id, { from: '0/1000000', until: '0/2000000' })
+  await archive.write(id, name, Buffer.from('first'), plainly)
+  await archive.write(id, name, Buffer.from('first'), plainly)
+  await expect(archive.write(id, name, Buffer.from('other'), plainly)).rejects.toThrow(/with other content/)
+  const [file] = await archive.between(id, { from: '0/1000000', until: '0/2000000', encryptedFrom: null })
   expect(await file!.read()).toEqual(Buffer.from('first'))
   await writeFile(join(folder, 'wal', id, `${name}.zst`), 'damaged')
   await expect(file!.read()).rejects.toThrow(DamagedArchive)
@@ -74,8 +81,8 @@ test('a segment is stored once, and never replaced by another', async () => {
 test('only what is before a position is removed, and everything without one', async () => {
   const { archive, id, names } = await openArchive()
   for (const position of [1, 2, 3])
-    await archive.write(id, segmentNamed('00000001', position), Buffer.from('x'), { signal })
-  await archive.write(id, '00000002.history', Buffer.from('x'), { signal })
+    await archive.write(id, segmentNamed('00000001', position), Buffer.from('x'), plainly)
+  await archive.write(id, '00000002.history', Buffer.from('x'), plainly)
   await archive.removeBefore(id, '0/2000028')
   expect(await names()).toEqual([
     `${segmentNamed('00000001', 2)}.zst`,
@@ -83,21 +90,41 @@ test('only what is before a position is removed, and everything without one', as
     '00000002.history.zst',
   ])
   await archive.removeBefore(id, null)
-  expect(await archive.between(id, { from: '0/1000000', until: '0/1000000' })).toEqual([])
+  expect(await archive.between(id, { from: '0/1000000', until: '0/1000000', encryptedFrom: null })).toEqual([])
 })
 
 test('files are encrypted where backups are, each under its own name', async () => {
   const { archive, id, folder, names } = await openArchive({ encrypts: true })
   const [first, second] = [1, 2].map((position) => segmentNamed('00000001', position)) as [string, string]
   const secret = Buffer.alloc(1_000, 'a customer’s row ')
-  for (const name of [first, second]) await archive.write(id, name, secret, { signal })
-  await archive.write(id, first, secret, { signal })
-  await expect(archive.write(id, first, Buffer.from('other'), { signal })).rejects.toThrow(/with other content/)
+  for (const name of [first, second]) await archive.write(id, name, secret, encrypted)
+  await archive.write(id, first, secret, encrypted)
+  await expect(archive.write(id, first, Buffer.from('other'), encrypted)).rejects.toThrow(/with other content/)
   expect(await names()).toEqual([`${first}.zst.age`, `${second}.zst.age`])
   const file = join(folder, 'wal', id, `${first}.zst.age`)
   expect((await readFile(file)).includes('customer')).toBe(false)
-  const [found] = await archive.between(id, { from: '0/1000000', until: '0/2000000' })
+  const [found] = await archive.between(id, { from: '0/1000000', until: '0/2000000', encryptedFrom: null })
   expect(await found!.read()).toEqual(secret)
   await rename(join(folder, 'wal', id, `${second}.zst.age`), file)
   await expect(found!.read()).rejects.toThrow(DamagedArchive)
+})
+
+test('where files are encrypted by the record, a plain one beside them or in their place counts for nothing', async () => {
+  const { archive, store, id } = await openArchive()
+  const names = [1, 2, 3].map((position) => segmentNamed('00000001', position))
+  const contents = names.map(() => randomBytes(1_000))
+  const forged = randomBytes(1_000)
+  // Encryption was turned on before the second one was stored.
+  await archive.write(id, names[0]!, contents[0]!, plainly)
+  for (const n of [1, 2]) await archive.write(id, names[n]!, contents[n]!, encrypted)
+  for (const name of [names[1]!, names[2]!, '00000002.history']) await archive.write(id, name, forged, plainly)
+  const range = { from: '0/1000000', until: '0/4000000', encryptedFrom: '0/2000000' }
+  const files = await archive.between(id, range)
+  expect(files.map(({ name }) => name)).toEqual(names)
+  expect(await Promise.all(files.map(({ read }) => read()))).toEqual(contents)
+  await store.remove(`wal/${id}/${names[2]}.zst.age`)
+  await expect(archive.between(id, range)).rejects.toThrow(DamagedArchive)
+  // Writing compares with what counts, and not with the forged one.
+  await archive.write(id, names[2]!, contents[2]!, encrypted)
+  expect(await (await archive.between(id, range))[2]!.read()).toEqual(contents[2])
 })

@@ -41,8 +41,12 @@ async function newBackup(databaseId: DatabaseId, hour: number, origin: BackupOri
   return id
 }
 
-const archived = (id: DatabaseId, wal: { from: string | null; until: string; at: Date; bytes?: number }) =>
-  installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, { bytes: 0, node: 'here', ...wal }))
+type Wal = { from: string | null; until: string; at: Date; bytes?: number; committed?: string; isEncrypted?: boolean }
+
+const archived = (id: DatabaseId, wal: Wal) => {
+  const usual = { bytes: 0, node: 'here', committed: wal.until, isEncrypted: false }
+  return installation.db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...usual, ...wal }))
+}
 const needs = (id: DatabaseId) => needsBase(installation.db, orgId, id, { hours: 24, bytesMax: 1_000 })
 const baseFor = (id: DatabaseId, to: Date) => installation.db.begin((tx) => findBaseBackup(tx, orgId, id, to))
 const prune = (id: DatabaseId) => installation.db.begin((tx) => pruneWalArchive(tx, orgId, id))
@@ -51,19 +55,45 @@ test('the newest backup before the time is the base, and the log up to the next 
   const { db } = installation
   const id = await newDatabase()
   const [first, second] = [await newBackup(id, 2, 'scheduled'), await newBackup(id, 5, 'base')]
-  await archived(id, { from: '0/1000000', until: '0/7000000', at: at(7) })
+  await archived(id, { from: '0/1000000', until: '0/7000000', committed: '0/6000200', at: at(7) })
   expect(await baseFor(id, at(1))).toBeNull()
   expect(await baseFor(id, at(4))).toEqual({ id: first })
   expect(await baseFor(id, at(6))).toEqual({ id: second })
   expect(await baseFor(id, at(8))).toBeNull()
-  expect(await walToReplay(db, orgId, first, at(4))).toEqual({ from: '0/2000100', until: '0/5000100' })
-  expect(await walToReplay(db, orgId, second, at(6))).toEqual({ from: '0/5000100', until: '0/7000000' })
+  expect(await walToReplay(db, orgId, first, at(4))).toEqual({
+    from: '0/2000100',
+    until: '0/5000100',
+    committed: '0/5000100',
+    encryptedFrom: null,
+  })
+  expect(await walToReplay(db, orgId, second, at(6))).toEqual({
+    from: '0/5000100',
+    until: '0/7000000',
+    committed: '0/6000200',
+    encryptedFrom: null,
+  })
   expect(await needs(id)).toBe(false)
 
   // After a gap only what is behind it counts, and a new backup is needed.
   await archived(id, { from: '0/8000000', until: '0/9000000', at: at(9) })
   expect([await baseFor(id, at(6)), await walToReplay(db, orgId, first, at(4))]).toEqual([null, null])
   expect(await needs(id)).toBe(true)
+})
+
+test('the record says from where on the log is encrypted, and never takes that back', async () => {
+  const id = await newDatabase()
+  const base = await newBackup(id, 2, 'base')
+  const encryptedFrom = async () => (await walToReplay(installation.db, orgId, base, at(3)))?.encryptedFrom
+  await archived(id, { from: '0/1000000', until: '0/3000000', at: at(3) })
+  expect(await encryptedFrom()).toBeNull()
+  await archived(id, { from: null, until: '0/4000000', at: at(4), isEncrypted: true })
+  expect(await encryptedFrom()).toBe('0/3000000')
+  await archived(id, { from: null, until: '0/5000000', at: at(5), isEncrypted: false })
+  expect(await encryptedFrom()).toBe('0/3000000')
+  const other = await newDatabase()
+  const first = await newBackup(other, 2, 'base')
+  await archived(other, { from: '0/1000000', until: '0/3000000', at: at(3), isEncrypted: true })
+  expect((await walToReplay(installation.db, orgId, first, at(3)))?.encryptedFrom).toBe('0/1000000')
 })
 
 test('the log is kept from the oldest base on, and for a restore that reads an older one', async () => {

@@ -13,8 +13,11 @@ type Options = { signal?: AbortSignal }
 /** The archives of backups, in a store of named objects. */
 export type BackupArchives = {
   write(of: BackupOf, content: AsyncIterable<Uint8Array>, options?: Options): Promise<StoredArchive>
-  /** Throws `DamagedArchive` at the end if it is not what `write` stored, and at once if there is none. */
-  read(of: BackupOf, expected: Options & { sha256: string }): AsyncIterable<Uint8Array>
+  /**
+   * Throws `DamagedArchive` at the end if it is not what `write` stored, and at once if there is none. With a `keyId`, only an
+   * encrypted one counts, whatever the setting is now.
+   */
+  read(of: BackupOf, expected: Options & { sha256: string; keyId: string | null }): AsyncIterable<Uint8Array>
   /** Also removes what an interrupted `write` left. */
   remove(of: BackupOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
@@ -28,7 +31,6 @@ const encryptedName = (of: BackupOf) => `${plainName(of)}${encryptedSuffix}`
 /** Archives that were written before they were sorted by database. */
 const oldName = ({ backupId }: BackupOf) => `${backupId}${suffix}`
 
-/** Encrypted or not, whatever the setting is now. */
 const namesOf = (of: BackupOf) => [encryptedName(of), plainName(of), oldName(of)]
 
 const backupIn = (name: string): BackupId | null => {
@@ -50,9 +52,10 @@ export function createBackupArchives({ store, olderStores = [], encryption, encr
   // The directory first: it answers also while the bucket does not.
   const stores = [...olderStores, store]
 
-  async function find(of: BackupOf): Promise<{ in: ArchiveStore; name: string }> {
+  async function find(of: BackupOf, keyId: string | null): Promise<{ in: ArchiveStore; name: string }> {
+    const names = keyId === null ? [plainName(of), oldName(of)] : [encryptedName(of)]
     for (const one of stores) {
-      for (const name of namesOf(of)) if ((await one.head(name)) !== null) return { in: one, name }
+      for (const name of names) if ((await one.head(name)) !== null) return { in: one, name }
     }
     throw new DamagedArchive('it is missing')
   }
@@ -64,8 +67,8 @@ export function createBackupArchives({ store, olderStores = [], encryption, encr
       const stored = await store.put(name, encryption.encrypt(name, content), options)
       return { ...stored, keyId: encryption.currentKeyId }
     },
-    async *read(of, { sha256, signal }) {
-      const found = await find(of)
+    async *read(of, { sha256, keyId, signal }) {
+      const found = await find(of, keyId)
       const stored = verifyChecksum(found.in.get(found.name, signal ? { signal } : {}), sha256)
       yield* found.name.endsWith(encryptedSuffix) ? encryption.decrypt(found.name, stored) : stored
     },

@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { zstdCompress, zstdDecompress } from 'node:zlib'
 import type { DatabaseId } from '../../kernel/ids.ts'
-import { DamagedArchive } from '../driver.ts'
+import { DamagedArchive, type WalRange } from '../driver.ts'
 import type { WalFile } from '../local-instances.ts'
 import { isHistory, positionOf, positionsBetween, segmentAfter, segmentOf } from '../wal-names.ts'
 import type { ArchiveStore } from './archive-store.ts'
@@ -9,19 +9,28 @@ import { type Encryption, encryptedSuffix } from './encryption.ts'
 
 const [compress, decompress] = [promisify(zstdCompress), promisify(zstdDecompress)]
 
-/** The WAL of databases in a store: by database, because all instances have the same system identifier. */
+/** The WAL of databases in a store. */
 export type WalArchive = {
+  /** Whether files of a database are encrypted, of which earlier ones are or are not. Once they are, they stay so. */
+  encrypts(earlier: boolean): boolean
   /** A file that exists is compared and never replaced. Returns the bytes that were added. */
-  write(id: DatabaseId, name: string, content: Buffer, options: { signal: AbortSignal }): Promise<number>
-  /** What follows a backup that ended at `from`, up to `until`. Throws `DamagedArchive` if anything in between is missing. */
-  between(id: DatabaseId, range: { from: string; until: string }): Promise<WalFile[]>
+  write(
+    id: DatabaseId,
+    name: string,
+    content: Buffer,
+    options: { isEncrypted: boolean; signal: AbortSignal },
+  ): Promise<number>
+  /**
+   * What follows a backup that ended at `from`, up to `until`. Throws `DamagedArchive` if anything in between is missing, or is not
+   * encrypted and should be.
+   */
+  between(id: DatabaseId, range: Omit<WalRange, 'committed'>): Promise<WalFile[]>
   /** Removes the segments before this position; null: everything. */
   removeBefore(id: DatabaseId, lsn: string | null): Promise<void>
 }
 
 const suffix = '.zst'
 const prefixOf = (id: DatabaseId): string => `wal/${id}/`
-/** Encrypted or not, whatever the setting is now. */
 const isEncrypted = (object: string): boolean => object.endsWith(encryptedSuffix)
 const nameIn = (object: string): string => {
   const file = object.slice(object.lastIndexOf('/') + 1)
@@ -46,37 +55,39 @@ export function createWalArchive(deps: {
   }
 
   return {
-    async write(id, name, content, options) {
-      const plain = `${prefixOf(id)}${name}${suffix}`
-      const encrypted = `${plain}${encryptedSuffix}`
-      for (const object of [encrypted, plain]) {
-        if ((await store.head(object)) === null) continue
+    encrypts: (earlier) => deps.encrypts || earlier,
+
+    async write(id, name, content, { isEncrypted: encrypts, signal }) {
+      const object = `${prefixOf(id)}${name}${suffix}${encrypts ? encryptedSuffix : ''}`
+      if ((await store.head(object)) !== null) {
         // An earlier attempt stored it and could not record that. Anything else means two servers under one id.
         if ((await read(object)).equals(content)) return 0
         throw new Error(`${object} is stored already, with other content`)
       }
       const packed = once(await compress(content))
-      const stored = deps.encrypts
-        ? await store.put(encrypted, encryption.encrypt(encrypted, packed), options)
-        : await store.put(plain, packed, options)
+      const stored = await store.put(object, encrypts ? encryption.encrypt(object, packed) : packed, { signal })
       return stored.bytes
     },
 
-    async between(id, { from, until }) {
-      const files: WalFile[] = []
+    async between(id, { from, until, encryptedFrom }) {
+      const files = new Map<string, WalFile>()
       const found = new Set<number>()
+      const mayBePlain = (position: number | null): boolean =>
+        encryptedFrom === null || (position !== null && position < segmentOf(encryptedFrom))
       // The archive of the backup has the segment that it ended in.
       const [first, end] = [segmentAfter(from), segmentAfter(until)]
       for await (const { name: object } of store.list(prefixOf(id))) {
         const name = nameIn(object)
         const position = positionOf(name)
         if (position === null ? !isHistory(name) : position < first || position >= end) continue
+        if (!isEncrypted(object) && !mayBePlain(position)) continue
         if (position !== null) found.add(position)
-        files.push({ name, read: () => read(object) })
+        // Of two objects of one name the encrypted one comes last and counts: nobody else can make it.
+        files.set(name, { name, read: () => read(object) })
       }
       if (positionsBetween(first, end).some((position) => !found.has(position)))
         throw new DamagedArchive('a part of the log after the backup is missing')
-      return files
+      return [...files.values()]
     },
 
     async removeBefore(id, lsn) {

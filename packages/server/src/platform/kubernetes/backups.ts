@@ -83,7 +83,8 @@ export function createBackups(deps: { api: KubernetesApi; store: ArchiveStore; a
       }
       // What was written is closed after `archiveSeconds` and stored soon after that.
       const at = new Date(Date.now() - 2 * deps.archiveSeconds * 1_000)
-      return { from: after === null ? firstLsn : null, until: lastLsn, at, bytes: 0 }
+      const wal = { from: after === null ? firstLsn : null, until: lastLsn, committed: lastLsn, at }
+      return { ...wal, bytes: 0, isEncrypted: false }
     },
 
     async removeWal(id, before) {

@@ -14,7 +14,6 @@ import { baseBackup } from './base-backup.ts'
 import { createCertificates } from './certificates.ts'
 import { clusterTree } from './cluster-tree.ts'
 import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
-import { copyTemplate } from './copy-template.ts'
 import type { Home } from './home.ts'
 import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
 import {
@@ -30,9 +29,9 @@ import type { InstanceTls } from './instance-files.ts'
 import type { LocalInstancesOptions } from './instances-options.ts'
 import { createPorts } from './ports.ts'
 import { readActivity } from './read-activity.ts'
-import { prepareRecovery, recover } from './recovery.ts'
+import { checkReplayed, prepareRecovery, recover } from './recovery.ts'
+import { createSpareClusters } from './spare-clusters.ts'
 import { createStorageControl } from './storage-control.ts'
-import { createTemplate } from './template.ts'
 import { unpack } from './unpack.ts'
 import { archiveWalOf, forgetWal } from './wal-archiving.ts'
 import { watchPending } from './watch-pending.ts'
@@ -44,7 +43,7 @@ const listenersSpare = 20
 const noCheckpoint =
   'The database did not finish a checkpoint in time, which a backup starts with. One of its sessions may block it.'
 
-/** Databases as PostgreSQL servers of this machine, one each, started from a prepared template directory. */
+/** Databases as PostgreSQL servers of this machine, one each. */
 export function createLocalInstances(options: LocalInstancesOptions): LocalInstances {
   const running = new Map<DatabaseId, Instance>()
   const held = new Map<DatabaseId, Promise<void>>()
@@ -155,18 +154,18 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     ...createStorageControl({ home: async () => (await parts()).home, running, held, halt, resume }),
 
     async prepare() {
-      preparing = parts().then(({ template }) => template.path())
+      preparing = parts().then(({ spares }) => spares.prepare({ lowPriority: true }))
       await preparing
     },
 
     useCertificates: certificates.use,
 
     async provision(id, { passwordVerifier, signal }) {
-      const { home, template, ports } = await parts()
+      const { home, spares, ports } = await parts()
       const directory = instanceDirectory(home, id)
       await createCluster(home, directory, async (staging, runAs) => {
-        traceStep('provision.copying', id)
-        await copyTemplate(home, await template.path(), staging, runAs)
+        traceStep('provision.taking_cluster', id)
+        await spares.take(staging, runAs.account)
       })
       signal.throwIfAborted()
       traceStep('provision.starting', id)
@@ -174,7 +173,10 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       const instance = await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
       traceStep('provision.setting_password', id)
       await setOwnerPassword(instance.control(), passwordVerifier, signal)
-      return address(port, signal)
+      const at = await address(port, signal)
+      // For the next one, and not earlier: it would slow this one down.
+      preparing = spares.prepare().catch(() => {})
+      return at
     },
 
     async restore(id, { archive, wal, passwordVerifier, onProgress, signal }) {
@@ -193,6 +195,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       const start = (settings: Readonly<Record<string, string>>) =>
         run(home, id, { port, host: null, settings }, signal)
       const instance = await (wal === undefined ? start({}) : recover(start, wal.to))
+      if (wal !== undefined) await checkReplayed(instance.control(), wal.committed, signal)
       if (passwordVerifier !== null) await setOwnerPassword(instance.control(), passwordVerifier, signal)
       traceStep('restore.restarting', id)
       await halt(id)
@@ -292,7 +295,7 @@ async function open(options: LocalInstancesOptions, openLimits: (home: Home) => 
   openLimits(home)
   return {
     home,
-    template: createTemplate(home, signal),
+    spares: createSpareClusters(home, signal),
     ports: createPorts({ home, host: options.host, range: options.ports }),
   }
 }

@@ -32,8 +32,8 @@ export function createLocalDriver(deps: {
       openToClients: instances.openToClients,
       async restoreAll(id, { from, wal: range, signal }) {
         return instances.restore(id, {
-          archive: archives.read(from, { sha256: from.sha256, signal }),
-          wal: { files: await wal.between(id, range), to: null },
+          archive: archives.read(from, { ...from, signal }),
+          wal: { files: await wal.between(id, range), to: null, committed: range.committed },
           passwordVerifier: null,
           onProgress() {},
           signal,
@@ -44,14 +44,15 @@ export function createLocalDriver(deps: {
     provision: (id, { passwordVerifier, signal }) => instances.provision(id, { passwordVerifier, signal }),
 
     async restore(id, { orgId, from, to, passwordVerifier, onProgress, signal }) {
-      if (from.sha256 === null) throw new StepFailure('The backup is not an archive of this node.', { permanent: true })
+      const { sha256, keyId } = from
+      if (sha256 === null) throw new StepFailure('The backup is not an archive of this node.', { permanent: true })
       const replayed = async (until: Date) => {
         const range = await walToReplay(db, orgId, from.backupId, until)
         if (range === null) throw new StepFailure('The log of the database is gone.', { permanent: true })
-        return { files: await wal.between(from.databaseId, range), to: until }
+        return { files: await wal.between(from.databaseId, range), to: until, committed: range.committed }
       }
       return instances.restore(id, {
-        archive: archives.read(from, { sha256: from.sha256, signal }),
+        archive: archives.read(from, { sha256, keyId, signal }),
         ...(to !== null && { wal: await replayed(to) }),
         passwordVerifier,
         onProgress,
@@ -68,13 +69,14 @@ export function createLocalDriver(deps: {
       return { ...stored, ...contentsOf(await verify(archives, of, stored, signal)) }
     },
 
-    async archiveWal(id, { after, signal }) {
+    async archiveWal(id, { after, isEncrypted: earlier, signal }) {
       let bytes = 0
+      const isEncrypted = wal.encrypts(earlier)
       const store = async (name: string, content: Buffer) => {
-        bytes += await wal.write(id, name, content, { signal })
+        bytes += await wal.write(id, name, content, { isEncrypted, signal })
         traceStep('wal.stored', id)
       }
-      return { ...(await instances.archiveWal(id, { after, store, signal })), bytes }
+      return { ...(await instances.archiveWal(id, { after, store, signal })), bytes, isEncrypted }
     },
   }
 }
@@ -83,7 +85,7 @@ export function createLocalDriver(deps: {
 async function verify(
   archives: BackupArchives,
   of: BackupOf,
-  { sha256 }: StoredArchive,
+  { sha256, keyId }: StoredArchive,
   signal: AbortSignal,
 ): Promise<Manifest> {
   const receiver = {
@@ -92,7 +94,7 @@ async function verify(
       for await (const _part of body) signal.throwIfAborted()
     },
   }
-  return readArchive(archives.read(of, { sha256, signal }), receiver)
+  return readArchive(archives.read(of, { sha256, keyId, signal }), receiver)
 }
 
 const contentsOf = ({ files, start_lsn, stop_lsn, stopped_at }: Manifest) => ({

@@ -2,8 +2,11 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory } from '../../embedded/data-directory.ts'
 import type { Account } from '../../embedded/permissions.ts'
+import { StepFailure } from '../driver.ts'
 import type { WalFile } from '../local-instances.ts'
 import { isHistory, positionOf } from '../wal-names.ts'
+import { openControl } from './control.ts'
+import type { Control } from './instance.ts'
 
 /** Puts the WAL into an unpacked cluster, and the file that makes PostgreSQL replay it and start a new timeline. */
 export async function prepareRecovery(
@@ -59,5 +62,35 @@ export async function recover<T>(
   } catch (error) {
     if (!String(error).includes(targetNotReached)) throw error
     return start(everything)
+  }
+}
+
+/** A history is a line for each timeline. */
+const historyBytesMax = 64 * 1024
+
+/**
+ * PostgreSQL takes a segment that it cannot read, or that belongs to another system, for the end of the log. Throws if it ended
+ * so before `committed`. The history of the new timeline says where and why: "before …" is the time that was asked for.
+ */
+export async function checkReplayed(control: Control, committed: string, signal: AbortSignal): Promise<void> {
+  const { sql, close } = await openControl(control, { name: 'keyhook recovery', signal })
+  try {
+    const [ended] = await sql<{ lsn: string; isComplete: boolean }[]>`
+      select found.line[1] as lsn, found.line[1]::pg_lsn >= ${committed}::pg_lsn or found.line[2] like 'before %' as "isComplete"
+      from (
+        select regexp_match(pg_read_file('pg_wal/' || max(name), 0, ${historyBytesMax}), '\t([0-9A-F/]+)\t([^\n]*)\n*$') as line
+        from pg_ls_waldir() where name ~ '^[0-9A-F]{8}\\.history$'
+      ) found`
+    if (ended?.isComplete) return
+    const cause = new Error(`the replay ended at ${ended?.lsn ?? 'an unknown position'}, and ${committed} was stored`)
+    throw new StepFailure(
+      'The stored log cannot be read to the end: a part of it is damaged, or of another database.',
+      {
+        permanent: true,
+        cause,
+      },
+    )
+  } finally {
+    await close()
   }
 }

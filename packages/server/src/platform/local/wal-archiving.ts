@@ -9,8 +9,8 @@ import type { Instance } from './instance.ts'
 const slot = 'keyhook_wal'
 const historyBytesMax = 1024 * 1024
 
-/** What was committed last when everything was archived. Null: unknown. */
-type LastCommit = string | null
+/** What was committed last when everything was archived, and a position after it. */
+type LastCommit = { commit: string; position: string }
 
 const lastCommits = new WeakMap<Instance, LastCommit>()
 
@@ -22,9 +22,8 @@ export async function archiveWalOf(
 ): Promise<ArchivedWal> {
   const { sql, close } = await openControl(instance.control(), { name: 'keyhook wal', signal })
   try {
-    const last = lastCommits.get(instance) ?? null
-    const { covered, ...archived } = await archiveWal(sql, cluster, { ...options, covered: last })
-    lastCommits.set(instance, covered)
+    const { last, ...archived } = await archiveWal(sql, cluster, { ...options, last: lastCommits.get(instance) })
+    lastCommits.set(instance, last)
     return archived
   } finally {
     await close()
@@ -38,15 +37,16 @@ export async function archiveWalOf(
 async function archiveWal(
   sql: Database,
   cluster: UntrustedTree,
-  { after, store, covered }: Omit<ArchiveWalOptions, 'signal'> & { covered: LastCommit },
-): Promise<ArchivedWal & { covered: LastCommit }> {
-  const [seen] = await sql<[{ now: Date; commit: string; bytes: number }]>`
-    select clock_timestamp() as now, pg_size_bytes(current_setting('wal_segment_size'))::int as bytes,
+  { after, store, ...earlier }: Omit<ArchiveWalOptions, 'signal'> & { last: LastCommit | undefined },
+): Promise<ArchivedWal & { last: LastCommit }> {
+  const [seen] = await sql<[LastCommit & { now: Date; bytes: number }]>`
+    select clock_timestamp() as now, pg_current_wal_insert_lsn()::text as position, pg_size_bytes(current_setting('wal_segment_size'))::int as bytes,
       coalesce((pg_last_committed_xact()).xid::text, '') || ' ' || pg_postmaster_start_time() as commit`
   if (seen.bytes !== segmentBytes) throw new Error(`WAL segments of ${seen.bytes} bytes are not archived`)
   const kept = await openSlot(sql, after)
   // Without this an idle database would write 16 MB every time.
-  if (covered !== seen.commit) await sql`select pg_switch_wal()`
+  const last = earlier.last?.commit === seen.commit ? earlier.last : seen
+  if (last === seen) await sql`select pg_switch_wal()`
   const [flushed] = await sql<[{ lsn: string; timeline: string }]>`
     select pg_current_wal_flush_lsn()::text as lsn, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) as timeline`
   const end = segmentOf(flushed.lsn)
@@ -62,7 +62,9 @@ async function archiveWal(
     const content = await cluster.read(`pg_wal/${name}`, historyBytesMax)
     if (content !== undefined) await store(name, content)
   }
-  return { from: kept.isNew ? lsnOf(first) : null, until: lsnOf(end), at: seen.now, covered: seen.commit }
+  const { commit, position: committed } = last
+  const from = kept.isNew ? lsnOf(first) : null
+  return { from, until: lsnOf(end), committed, at: seen.now, last: { commit, position: committed } }
 }
 
 /** Nothing is archived any more, and an instance that was archived earlier must not keep its log for that. */

@@ -52,8 +52,9 @@ export function createMoving(deps: Deps): Pick<Handlers, 'database.leave' | 'dat
 
   /** Everything that was committed is in the store when it returns, because nobody can commit any more. */
   async function archiveRest(orgId: OrgId, id: DatabaseId, node: string, signal: AbortSignal): Promise<void> {
-    const after = (await findWalArchive(db, orgId, id))?.until_lsn ?? null
-    const archived = await driver.archiveWal(id, { after, signal })
+    const earlier = await findWalArchive(db, orgId, id)
+    const after = earlier?.until_lsn ?? null
+    const archived = await driver.archiveWal(id, { after, isEncrypted: earlier?.is_encrypted ?? false, signal })
     await db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...archived, node }))
     if ((await findStoredState(db, orgId, id)) !== null) return
     throw new StepFailure('There is no backup of it that the log follows yet.')
@@ -121,8 +122,13 @@ export function createMoving(deps: Deps): Pick<Handlers, 'database.leave' | 'dat
           await driver.remove(databaseId)
           traceStep('arrive.restoring', databaseId)
           const address = await moving().restoreAll(databaseId, {
-            from: { databaseId, backupId: stored.backup_id, sha256: stored.sha256 },
-            wal: { from: stored.stop_lsn, until: stored.until_lsn },
+            from: { databaseId, backupId: stored.backup_id, sha256: stored.sha256, keyId: stored.key_id },
+            wal: {
+              from: stored.stop_lsn,
+              until: stored.until_lsn,
+              committed: stored.committed_lsn,
+              encryptedFrom: stored.encrypted_from,
+            },
             signal: AbortSignal.any([signal, deps.storage.room()]),
           })
           traceStep('arrive.settling', databaseId)

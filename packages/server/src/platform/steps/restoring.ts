@@ -48,7 +48,12 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
           const progress = createProgressWriter((bytes) => recordRestoreProgress(db, orgId, restoreId, bytes))
           const address = await driver.restore(databaseId, {
             orgId,
-            from: { databaseId: backup.database_id, backupId: backup.id, sha256: backup.sha256 },
+            from: {
+              databaseId: backup.database_id,
+              backupId: backup.id,
+              sha256: backup.sha256,
+              keyId: backup.key_id,
+            },
             to: restore.recover_to,
             passwordVerifier: database.password_verifier,
             onProgress: (bytesDone) => progress.report({ bytesDone, bytesTotal: Math.max(bytesTotal, bytesDone) }),

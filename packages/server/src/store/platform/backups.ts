@@ -13,6 +13,7 @@ export type BackupRow = {
   bytes_total: number | null
   size_bytes: number | null
   sha256: string | null
+  key_id: string | null
   failure: string | null
   created_at: Date
   finished_at: Date | null
@@ -22,7 +23,7 @@ export const oneBackupAtATime = 'backups_one_at_a_time'
 
 const columns = (db: Executor) => db`
   id, database_id, node, origin, status, bytes_done::float8 as bytes_done, bytes_total::float8 as bytes_total,
-  size_bytes::float8 as size_bytes, sha256, failure, created_at, finished_at`
+  size_bytes::float8 as size_bytes, sha256, key_id, failure, created_at, finished_at`
 
 export const insertBackup = async (
   tx: Transaction,

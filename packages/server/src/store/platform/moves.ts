@@ -66,16 +66,20 @@ export const nodesToMoveTo = (db: Executor, from: string, silentSecondsMax: numb
 export type StoredState = {
   backup_id: BackupId
   sha256: string
+  key_id: string | null
   /** The WAL between these two is replayed after the backup. */
   stop_lsn: string
   until_lsn: string
+  committed_lsn: string
+  encrypted_from: string | null
   archived_until: Date
 }
 
 /** What the store has of a database: its newest backup that archived WAL follows. Null if there is none. */
 export const findStoredState = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<StoredState | null> => {
   const [row] = await db<StoredState[]>`
-    select b.id as backup_id, b.sha256, b.stop_lsn::text as stop_lsn, w.until_lsn::text as until_lsn, w.archived_until
+    select b.id as backup_id, b.sha256, b.key_id, b.stop_lsn::text as stop_lsn, w.until_lsn::text as until_lsn,
+      w.committed_lsn::text as committed_lsn, w.encrypted_from::text as encrypted_from, w.archived_until
     from keyhook.wal_archives w
     join keyhook.backups b on b.org_id = w.org_id and b.database_id = w.database_id
     where w.org_id = ${orgId} and w.database_id = ${id} and b.status = 'completed' and b.stop_lsn >= w.from_lsn

@@ -7,11 +7,17 @@ const segmentBytes = 16 * 1024 * 1024
 /** Positions in the WAL as PostgreSQL writes them: `0/1B81000`. */
 type Lsn = string
 
-export type ArchivedDatabase = { org_id: OrgId; id: DatabaseId; until_lsn: Lsn | null; archived_until: Date | null }
+export type ArchivedDatabase = {
+  org_id: OrgId
+  id: DatabaseId
+  until_lsn: Lsn | null
+  archived_until: Date | null
+  is_encrypted: boolean
+}
 
 /** The databases of a node whose WAL is to be archived, and how far it was. */
 export const databasesToArchive = (db: Executor, node: string) => db<ArchivedDatabase[]>`
-  select d.org_id, d.id, w.until_lsn::text as until_lsn, w.archived_until
+  select d.org_id, d.id, w.until_lsn::text as until_lsn, w.archived_until, w.encrypted_from is not null as is_encrypted
   from keyhook.databases d
   left join keyhook.wal_archives w on w.org_id = d.org_id and w.database_id = d.id
   where d.node = ${node} and d.status = 'available'
@@ -22,18 +28,24 @@ export const recordArchivedWal = async (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
-  wal: { from: Lsn | null; until: Lsn; at: Date; bytes: number; node: string },
+  wal: { from: Lsn | null; until: Lsn; committed: Lsn; at: Date; bytes: number; isEncrypted: boolean; node: string },
 ): Promise<void> => {
   await tx`select set_config('synchronous_commit', 'off', true)`
   await tx`
-    insert into keyhook.wal_archives as w (org_id, database_id, from_lsn, until_lsn, archived_until, stored_bytes)
-    select d.org_id, d.id, coalesce(${wal.from}::pg_lsn, ${wal.until}::pg_lsn), ${wal.until}::pg_lsn, ${wal.at},
-      ${wal.bytes}
+    insert into keyhook.wal_archives as w
+      (org_id, database_id, from_lsn, until_lsn, committed_lsn, encrypted_from, archived_until, stored_bytes)
+    select d.org_id, d.id, coalesce(${wal.from}::pg_lsn, ${wal.until}::pg_lsn), ${wal.until}::pg_lsn,
+      -- At the start of a segment PostgreSQL gives the position after its header.
+      least(${wal.committed}::pg_lsn, ${wal.until}::pg_lsn),
+      case when ${wal.isEncrypted} then coalesce(${wal.from}::pg_lsn, ${wal.until}::pg_lsn) end, ${wal.at}, ${wal.bytes}
     -- A late record of a node that the database has left, or an earlier one of the same node, changes nothing.
     from keyhook.databases d
     where d.org_id = ${orgId} and d.id = ${id} and d.node = ${wal.node} and d.status in ('available', 'provisioning')
     on conflict (org_id, database_id) do update
       set from_lsn = coalesce(${wal.from}::pg_lsn, w.from_lsn), until_lsn = greatest(w.until_lsn, excluded.until_lsn),
+        committed_lsn = greatest(w.committed_lsn, excluded.committed_lsn),
+        encrypted_from = coalesce(w.encrypted_from,
+          case when ${wal.isEncrypted} then coalesce(${wal.from}::pg_lsn, w.until_lsn) end),
         archived_until = greatest(w.archived_until, excluded.archived_until), stored_bytes = w.stored_bytes + excluded.stored_bytes`
 }
 
@@ -60,6 +72,9 @@ export const findBaseBackup = async (
   return row ?? null
 }
 
+/** `committed`: a replay of all of it ends there or later. What begins at `encryptedFrom` or later is encrypted. */
+type StoredWal = { from: Lsn; until: Lsn; committed: Lsn; encryptedFrom: Lsn | null }
+
 /**
  * The WAL that a restore of this backup to `to` needs: from the end of the backup to the end of the next one, or to the end of
  * the archive. Null if it is not there any more.
@@ -69,14 +84,16 @@ export const walToReplay = async (
   orgId: OrgId,
   backupId: BackupId,
   to: Date,
-): Promise<{ from: Lsn; until: Lsn } | null> => {
-  const [row] = await db<{ from: Lsn; until: Lsn }[]>`
-    select b.stop_lsn::text as from, least(w.until_lsn, (
-      select min(n.stop_lsn) from keyhook.backups n
-      where n.org_id = b.org_id and n.database_id = b.database_id and n.stop_lsn > b.stop_lsn and n.stopped_at > ${to}
-    ))::text as until
+): Promise<StoredWal | null> => {
+  const [row] = await db<StoredWal[]>`
+    select b.stop_lsn::text as from, least(w.until_lsn, next.stop_lsn)::text as until,
+      least(w.committed_lsn, next.stop_lsn)::text as committed, w.encrypted_from::text as "encryptedFrom"
     from keyhook.backups b
     join keyhook.wal_archives w on w.org_id = b.org_id and w.database_id = b.database_id
+    cross join lateral (
+      select min(n.stop_lsn) as stop_lsn from keyhook.backups n
+      where n.org_id = b.org_id and n.database_id = b.database_id and n.stop_lsn > b.stop_lsn and n.stopped_at > ${to}
+    ) next
     where b.org_id = ${orgId} and b.id = ${backupId} and b.stop_lsn >= w.from_lsn and ${to} <= w.archived_until`
   return row ?? null
 }
@@ -126,9 +143,9 @@ export const findWalArchive = async (
   db: Executor,
   orgId: OrgId,
   id: DatabaseId,
-): Promise<{ until_lsn: Lsn; archived_until: Date } | null> => {
-  const [row] = await db<{ until_lsn: Lsn; archived_until: Date }[]>`
-    select until_lsn::text as until_lsn, archived_until from keyhook.wal_archives
+): Promise<{ until_lsn: Lsn; is_encrypted: boolean } | null> => {
+  const [row] = await db<{ until_lsn: Lsn; is_encrypted: boolean }[]>`
+    select until_lsn::text as until_lsn, encrypted_from is not null as is_encrypted from keyhook.wal_archives
     where org_id = ${orgId} and database_id = ${id}`
   return row ?? null
 }

@@ -61,13 +61,15 @@ describe.skipIf(kubernetesMissing !== null)(onKubernetes, () => {
     await driver.provision(databaseId, await newDatabase())
     const stored = await driver.backup({ databaseId, backupId }, { onProgress() {}, signal: never })
     expect(stored.wal).toMatchObject({ start_lsn: '0/2000028', stop_lsn: '0/2000120' })
-    expect(await driver.archiveWal(databaseId, { after: null, signal: never })).toMatchObject({ from: '0/0' })
+    expect(await driver.archiveWal(databaseId, { after: null, isEncrypted: false, signal: never })).toMatchObject({
+      from: '0/0',
+    })
     controller.pause()
     const abort = new AbortController()
     const to = new Date('2026-11-17T10:00:00.250Z')
     const restoring = driver.restore(copy, {
       ...(await newDatabase(abort.signal)),
-      from: { databaseId, backupId, sha256: null },
+      from: { databaseId, backupId, sha256: null, keyId: null },
       to,
       onProgress() {},
     })

@@ -145,9 +145,9 @@ export async function postmastersIn(home: string): Promise<{ pid: number; cluste
   return found.filter((one) => !pids.has(one.parent))
 }
 
-/** The names in a directory, without templates, extensions and the number of the next uid. */
+/** The names in a directory, without spare clusters, extensions and the number of the next uid. */
 export const namesIn = async (path: string): Promise<string[]> =>
-  (await readdir(path).catch(() => [])).filter((name) => !/^(template-|extensions-|next-uid)/.test(name)).sort()
+  (await readdir(path).catch(() => [])).filter((name) => !/^(spare-|extensions-|next-uid)/.test(name)).sort()
 
 /** The backups whose archives are in a directory, sorted. A file that is not a complete archive is in it by its whole name. */
 export async function archivesIn(path: string): Promise<string[]> {
