@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { zstdCompressSync } from 'node:zlib'
 import { expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/kernel/ids.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
@@ -127,4 +128,21 @@ test('where files are encrypted by the record, a plain one beside them or in the
   // Writing compares with what counts, and not with the forged one.
   await archive.write(id, names[2]!, contents[2]!, encrypted)
   expect(await (await archive.between(id, range))[2]!.read()).toEqual(contents[2])
+})
+
+test('an object that becomes more than a segment, or is larger than one, is refused without unpacking it', async () => {
+  const { archive, store, id } = await openArchive()
+  const stored = async (name: string, content: Buffer) => {
+    async function* once() {
+      yield content
+    }
+    await store.put(`wal/${id}/${name}.zst`, once())
+  }
+  await stored(segmentNamed('00000001', 1), zstdCompressSync(Buffer.alloc(16 * 1024 * 1024 + 1)))
+  await stored(segmentNamed('00000001', 2), zstdCompressSync(Buffer.alloc(256 * 1024 * 1024)))
+  await stored(segmentNamed('00000001', 3), randomBytes(18 * 1024 * 1024))
+  await stored(segmentNamed('00000001', 4), zstdCompressSync(randomBytes(16 * 1024 * 1024)))
+  const files = await archive.between(id, { from: '0/1000000', until: '0/5000000', encryptedFrom: null })
+  for (const file of files.slice(0, 3)) await expect(file.read()).rejects.toThrow(DamagedArchive)
+  expect(await files[3]!.read()).toHaveLength(16 * 1024 * 1024)
 })

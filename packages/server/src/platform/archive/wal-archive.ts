@@ -3,7 +3,7 @@ import { zstdCompress, zstdDecompress } from 'node:zlib'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { DamagedArchive, type WalRange } from '../driver.ts'
 import type { WalFile } from '../local-instances.ts'
-import { isHistory, positionOf, positionsBetween, segmentAfter, segmentOf } from '../wal-names.ts'
+import { isHistory, positionOf, positionsBetween, segmentAfter, segmentBytes, segmentOf } from '../wal-names.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { type Encryption, encryptedSuffix } from './encryption.ts'
 
@@ -30,6 +30,8 @@ export type WalArchive = {
 }
 
 const suffix = '.zst'
+/** zstd adds a few bytes to what it cannot compress. */
+const packedBytesMax = segmentBytes + 1024 * 1024
 const prefixOf = (id: DatabaseId): string => `wal/${id}/`
 const isEncrypted = (object: string): boolean => object.endsWith(encryptedSuffix)
 const nameIn = (object: string): string => {
@@ -47,9 +49,15 @@ export function createWalArchive(deps: {
 
   const read = async (object: string): Promise<Buffer> => {
     const parts: Uint8Array[] = []
+    let bytes = 0
     const stored = store.get(object)
-    for await (const part of isEncrypted(object) ? encryption.decrypt(object, stored) : stored) parts.push(part)
-    return decompress(Buffer.concat(parts)).catch((error) => {
+    for await (const part of isEncrypted(object) ? encryption.decrypt(object, stored) : stored) {
+      bytes += part.length
+      if (bytes > packedBytesMax) throw new DamagedArchive(`${nameIn(object)} is too large`)
+      parts.push(part)
+    }
+    // No file of WAL is larger than a segment. Without a limit, 62 KB can become 2 GB in memory.
+    return decompress(Buffer.concat(parts), { maxOutputLength: segmentBytes }).catch((error) => {
       throw new DamagedArchive(`${nameIn(object)} cannot be unpacked`, error)
     })
   }
