@@ -53,6 +53,7 @@ const longFiles = [
   'platform/silent-clients.test.ts',
   'platform/storage-limits.test.ts',
   'platform/tls.test.ts',
+  'platform/unusual-files.test.ts',
   'platform/wal-archiving.test.ts',
   'store/lost-connections.test.ts',
   'telemetry/prometheus.test.ts',

@@ -77,6 +77,7 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
     backups.setSchedule('{database_id}', { every_hours: 24, keep: 7 }),
   'GET /platform/v1/organizations/{org_id}/backups': ({ backups }) => backups.list().page(),
   'GET /platform/v1/organizations/{org_id}/backups/{backup_id}': ({ backups }) => backups.get('{backup_id}'),
+  'POST /platform/v1/organizations/{org_id}/backups/{backup_id}/cancel': ({ backups }) => backups.cancel('{backup_id}'),
   'DELETE /platform/v1/organizations/{org_id}/backups/{backup_id}': ({ backups }) => backups.delete('{backup_id}'),
   'POST /platform/v1/organizations/{org_id}/backups/{backup_id}/restore': ({ restores }) =>
     restores.create('{backup_id}', { name: 'copy' }),

@@ -33,6 +33,7 @@ export type AuditAction =
   | 'database.moved'
   | 'database.lost'
   | 'backup.created'
+  | 'backup.cancelled'
   | 'backup.deleted'
   | 'restore.created'
   | 'invoice.issued'

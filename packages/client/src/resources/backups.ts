@@ -29,6 +29,10 @@ export const backups = (api: Api) => ({
   get: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
     api.get(api.platform(options, 'backups', id), options),
 
+  /** Ends a backup that is running; it is `failed` then. */
+  cancel: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
+    api.change('POST', api.platform(options, 'backups', id, 'cancel'), undefined, options),
+
   delete: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
     api.remove(api.platform(options, 'backups', id), options),
 

@@ -91,6 +91,7 @@ export type Offered = {
   >
   'GET /platform/v1/organizations/{org_id}/backups': Call<Api['backups']['list']>
   'GET /platform/v1/organizations/{org_id}/backups/{backup_id}': Call<Api['backups']['get']>
+  'POST /platform/v1/organizations/{org_id}/backups/{backup_id}/cancel': Call<Api['backups']['cancel']>
   'DELETE /platform/v1/organizations/{org_id}/backups/{backup_id}': Call<Api['backups']['delete']>
   'POST /platform/v1/organizations/{org_id}/backups/{backup_id}/restore': Call<Api['restores']['create'], 1>
   'GET /platform/v1/organizations/{org_id}/restores': Call<Api['restores']['list']>

@@ -25,7 +25,7 @@ import { deliveryRoutes } from '../http/published/deliveries.ts'
 import { organizationRoutes } from '../http/published/organizations.ts'
 import { webhookRoutes } from '../http/published/webhooks.ts'
 import type { Route } from '../http/route.ts'
-import { beginBackupWithin, removeBackup } from '../platform/backups.ts'
+import { beginBackupWithin, cancelBackup, removeBackup } from '../platform/backups.ts'
 import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
 import type { Installation } from '../startup/open.ts'
@@ -91,6 +91,7 @@ export function composeRoutes(
     ...backupRoutes({
       db,
       begin: (asked, within) => beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, within),
+      cancel: (asked) => cancelBackup(transact, asked),
       remove: (asked) => removeBackup({ db, queue }, asked),
     }),
     ...backupScheduleRoutes({ db }),

@@ -33,6 +33,7 @@ export const auditActions = [
   'database.moved',
   'database.lost',
   'backup.created',
+  'backup.cancelled',
   'backup.deleted',
   'restore.created',
   'invoice.issued',

@@ -21,3 +21,5 @@ export const moveBackup = (status: BackupStatus, move: BackupMove): BackupStatus
 export type BackupOrigin = 'requested' | 'scheduled' | 'base'
 
 export const isListed = ({ origin }: { origin: BackupOrigin }): boolean => origin !== 'base'
+
+export const wasCancelled = 'The backup was cancelled.'

@@ -122,4 +122,4 @@ export function storageMessage(
     : `The database is read-only: it has nearly used its storage limit of ${limit}. ${makeRoom}`
 }
 
-const inMegabytes = (bytes: number): string => `${Math.round(bytes / 1024 ** 2).toLocaleString('en')} MiB`
+export const inMegabytes = (bytes: number): string => `${Math.round(bytes / 1024 ** 2).toLocaleString('en')} MiB`

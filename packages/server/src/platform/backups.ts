@@ -1,6 +1,6 @@
 import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
 import type { Actor, AuditEntry } from '../domain/audit.ts'
-import { type BackupOrigin, isListed, moveBackup } from '../domain/backup.ts'
+import { type BackupOrigin, isListed, moveBackup, wasCancelled } from '../domain/backup.ts'
 import { Fault, notFound } from '../kernel/faults.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../kernel/ids.ts'
 import { recordAudit } from '../store/audit.ts'
@@ -13,7 +13,9 @@ import {
 } from '../store/platform/backups.ts'
 import { lockDatabase } from '../store/platform/databases.ts'
 import { restoresReading } from '../store/platform/restores.ts'
+import type { Transact } from '../store/publishing-transaction.ts'
 import type { JobQueue } from './jobs/queue.ts'
+import { failBackup } from './steps/settle-failure.ts'
 
 /*
  * Starts and removes backups, for a person or for the schedule. A request that is not possible now throws a fault, which a
@@ -67,6 +69,24 @@ export async function beginBackupWithin<T>(
       throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
     })
 }
+
+/** It is failed when this returns; the node that takes it notices within a second, and removes what it has stored. */
+export const cancelBackup = (
+  transact: Transact,
+  { orgId, backupId, actor }: { orgId: OrgId; backupId: BackupId; actor: Actor },
+): Promise<BackupRow> =>
+  transact(async (tx) => {
+    const backup = await lockBackup(tx, orgId, backupId)
+    if (backup === null || !isListed(backup) || backup.status === 'deleted')
+      throw notFound(`${backupId} is not in ${orgId}`)
+    if (backup.status !== 'running')
+      throw new Fault('conflict', {
+        public: `The backup is ${backup.status}; only one that is running can be cancelled.`,
+      })
+    await recordAudit(tx, { orgId, action: 'backup.cancelled', actor, targetId: backupId })
+    await failBackup(tx, orgId, backupId, wasCancelled)
+    return (await lockBackup(tx, orgId, backupId))!
+  })
 
 /** `base`: the start of a log may be removed too, which nobody but the schedule asks for. */
 type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details; base?: boolean }

@@ -1,3 +1,4 @@
+import { inMegabytes } from '../domain/storage.ts'
 import type { BackupId, DatabaseId, OrgId } from '../kernel/ids.ts'
 
 /** Where clients connect to a database. */
@@ -19,13 +20,14 @@ export type DatabaseDriver = {
   provision(id: DatabaseId, options: NewDatabase): Promise<Address>
   /**
    * The same from a backup, with everything that was committed when that backup ended; with `to`, everything that was committed by
-   * then. Only the new password works. Throws a permanent `StepFailure` if the backup is damaged or gone.
+   * then. Only the new password works. Throws a permanent `StepFailure` if the backup is damaged, gone or larger than `bytesMax`.
    */
   restore(
     id: DatabaseId,
     options: NewDatabase & {
       from: BackupOf & { sha256: string | null; keyId: string | null }
       to: Date | null
+      bytesMax: number
       onProgress: (bytesDone: number) => void
     },
   ): Promise<Address>
@@ -35,8 +37,8 @@ export type DatabaseDriver = {
   existing(): Promise<DatabaseId[]>
   /** After a start of Keyhook: makes a database available that was provisioned earlier. */
   resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<Address>
-  /** Returns when the backup is stored, while clients go on writing. */
-  backup(of: BackupOf, options: { onProgress: Progress; signal: AbortSignal }): Promise<StoredBackup>
+  /** Returns when the backup is stored, while clients go on writing. Throws a permanent `StepFailure` beyond `bytesMax`. */
+  backup(of: BackupOf, options: { bytesMax: number; onProgress: Progress; signal: AbortSignal }): Promise<StoredBackup>
   removeBackup(of: BackupOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
   existingBackups(): Promise<BackupId[]>
@@ -115,3 +117,9 @@ export class DamagedArchive extends StepFailure {
     this.name = 'DamagedArchive'
   }
 }
+
+/** For a backup or a restore: as much as a database may have before it is stopped. */
+export const tooLarge = (bytesMax: number): StepFailure =>
+  new StepFailure(`Its files have more than ${inMegabytes(bytesMax)}, which is beyond the storage limit.`, {
+    permanent: true,
+  })

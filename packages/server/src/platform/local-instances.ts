@@ -37,12 +37,17 @@ export type LocalInstances = {
       wal?: { files: readonly WalFile[]; to: Date | null; committed: string }
       /** Null: the password stays as it is in the archive. */
       passwordVerifier: string | null
+      /** Of the archive's files. More of them is `tooLarge`. */
+      bytesMax: number
       onProgress: (bytesDone: number) => void
       signal: AbortSignal
     },
   ): Promise<Address>
-  /** The instance as a stream of archive bytes, while clients go on writing. */
-  backup(id: DatabaseId, options: { onProgress: Progress; signal: AbortSignal }): AsyncIterable<Uint8Array>
+  /** The instance as a stream of archive bytes, while clients go on writing. More than `bytesMax` in its files is `tooLarge`. */
+  backup(
+    id: DatabaseId,
+    options: { bytesMax: number; onProgress: Progress; signal: AbortSignal },
+  ): AsyncIterable<Uint8Array>
   /** Stores the log of the instance, so that `restore` can replay it. May run beside `backup`. */
   archiveWal(id: DatabaseId, options: ArchiveWalOptions): Promise<ArchivedWal>
   /** Stops the instance and removes its files, if there are any. */

@@ -106,6 +106,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     driver,
     node,
     databasesPerNodeMax,
+    storageLimitBytes: local?.storage.limitBytes ?? Number.POSITIVE_INFINITY,
     queue,
     databaseWork,
     storage,

@@ -5,6 +5,7 @@ import { dirname, join, resolve } from 'node:path'
 import { type ConnectionTarget, connect } from '../db/database.ts'
 import { syncDirectory } from '../embedded/data-directory.ts'
 import { restoreCluster } from '../embedded/restore-cluster.ts'
+import { socketName } from '../embedded/socket-directory.ts'
 import { untrustedTree } from '../embedded/untrusted-files.ts'
 import type { Manifest } from './archive/manifest.ts'
 import { readArchive } from './archive/read-archive.ts'
@@ -15,6 +16,8 @@ import { unpack } from './local/unpack.ts'
 /** In the place of a database's id: tells our own backup from a customer's. */
 const ourOwn = 'keyhook'
 const minutes = 60_000
+/** Our own database has no storage limit. */
+const bytesMax = Number.POSITIVE_INFINITY
 
 export type SelfBackup = { file: string; bytes: number; files: number }
 
@@ -37,7 +40,7 @@ export async function backUpSelf(
   const { signal } = new AbortController()
   try {
     const content = writeArchive((archive) =>
-      baseBackup(archive, { id: ourOwn, cluster, sql, onProgress() {}, signal }),
+      baseBackup(archive, { id: ourOwn, cluster, socket: socketName, sql, bytesMax, onProgress() {}, signal }),
     )
     return await writeOnce(file, content)
   } finally {
@@ -62,7 +65,7 @@ async function writeOnce(file: string, content: AsyncIterable<Uint8Array>): Prom
     } finally {
       await opened.close()
     }
-    const manifest = await readArchive(createReadStream(draft), discard)
+    const manifest = await readArchive(createReadStream(draft), discard, { bytesMax })
     // A hard link, unlike a rename, does not replace a file.
     await link(draft, file).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error
@@ -88,7 +91,7 @@ type Place = { dataDir: string; postgresBin: string | null }
 export async function restoreSelf(place: Place, from: string, note: (text: string) => void): Promise<string> {
   const file = resolve(from)
   await checkReadable(file)
-  const options = { onProgress() {}, signal: new AbortController().signal }
+  const options = { bytesMax, onProgress() {}, signal: new AbortController().signal }
   return restoreCluster({
     dataDir: place.dataDir,
     postgresBin: place.postgresBin,

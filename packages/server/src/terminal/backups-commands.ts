@@ -63,6 +63,11 @@ export function addBackupsCommands(program: Command): void {
         await showRestore(client, output, await client.restores.create(id, { name: options.name }), options)
       }),
     )
+  customerCommand(backups, 'cancel <backup>', 'Cancel a running backup', 'npx keyhook backups cancel bak_…').action(
+    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
+      output.result(await client.backups.cancel(id), `The backup ${id} is cancelled.`)
+    }),
+  )
   customerCommand(backups, 'delete <backup>', 'Delete a backup', 'npx keyhook backups delete bak_… --yes')
     .option('--yes', 'Do not ask')
     .action(

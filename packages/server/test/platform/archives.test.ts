@@ -49,14 +49,20 @@ async function craftedArchive(entries: TarEntry[], listed: Files = {}): Promise<
   return zstdCompressSync(await collect(tar as AsyncIterable<Uint8Array>))
 }
 
-async function readBack(archive: Buffer): Promise<Files> {
+const everything = { bytesMax: Number.POSITIVE_INFINITY }
+
+async function readBack(archive: Buffer, limit = everything): Promise<Files> {
   const files: [string, Buffer][] = []
-  await readArchive(stream([archive]), {
-    async directory() {},
-    async file(path, body) {
-      files.push([path, await collect(body)])
+  await readArchive(
+    stream([archive]),
+    {
+      async directory() {},
+      async file(path, body) {
+        files.push([path, await collect(body)])
+      },
     },
-  })
+    limit,
+  )
   // Not by assignment: a file may be called __proto__.
   return Object.fromEntries(files)
 }
@@ -162,15 +168,19 @@ test('a large file is written and read with little memory', async () => {
     await writer.file('large', parts * part.length, content())
     return info
   })
-  await readArchive(archive, {
-    async directory() {},
-    async file(_path, body) {
-      for await (const chunk of body) {
-        bytes += chunk.length
-        measure()
-      }
+  await readArchive(
+    archive,
+    {
+      async directory() {},
+      async file(_path, body) {
+        for await (const chunk of body) {
+          bytes += chunk.length
+          measure()
+        }
+      },
     },
-  })
+    everything,
+  )
   expect(bytes).toBe(parts * part.length)
   expect(bytesMax - before).toBeLessThan(60 * 1024 * 1024)
 }, 60_000)
@@ -187,14 +197,14 @@ test('errors of the source and of the receiver are passed on, and not reported a
       for await (const _part of body);
     },
   }
-  await expect(readArchive(failing(), receiver)).rejects.toThrow('the disk failed')
+  await expect(readArchive(failing(), receiver, everything)).rejects.toThrow('the disk failed')
   const full = {
     ...receiver,
     async file() {
       throw new Error('the disk is full')
     },
   }
-  await expect(readArchive(stream([archive]), full)).rejects.toThrow('the disk is full')
+  await expect(readArchive(stream([archive]), full, everything)).rejects.toThrow('the disk is full')
 })
 
 test('an archive whose writer fails, fails its reader', async () => {
@@ -234,4 +244,11 @@ test('a writer starts with the first read, and has ended when its reader stops e
   expect(stage).toBe('not started')
   for await (const _part of endless()) break
   expect(stage).toBe('ended')
+})
+
+test('no more is unpacked than allowed, however small the archive is', async () => {
+  const archive = await archiveOf({ 'base/1': Buffer.alloc(40_000_000), 'base/2': Buffer.alloc(40_000_000) })
+  expect(archive.length).toBeLessThan(20_000)
+  await expect(readBack(archive, { bytesMax: 79_999_999 })).rejects.toThrow('beyond the storage limit')
+  expect(Object.keys(await readBack(archive, { bytesMax: 80_000_000 }))).toHaveLength(2)
 })

@@ -51,6 +51,34 @@ test('a second backup of a database is rejected while the first one runs', async
   expect(await platform.settledBackup(started.id)).toMatchObject({ status: 'completed' })
 })
 
+test('a running backup can be cancelled: it fails with that reason, leaves no archive, and another one can start', async () => {
+  backups.pause()
+  onTestFinished(() => backups.resume())
+  const { body: started } = await platform.request<BackupBody>(`/databases/${source.id}/backups`, { method: 'POST' })
+  await until(
+    async () => backups.paused.has(source.id),
+    (paused) => paused,
+  )
+  const cancel = () => platform.request<BackupBody>(`/backups/${started.id}/cancel`, { method: 'POST' })
+  const another = await platform.another()
+  expect((await another.request(`/backups/${started.id}/cancel`, { method: 'POST' })).status).toBe(404)
+  const { status, body } = await cancel()
+  const failure = 'The backup was cancelled.'
+  expect([status, body.status, body.failure]).toEqual([200, 'failed', failure])
+  await until(
+    async () => backups.paused.has(source.id),
+    (paused) => !paused,
+  )
+  expect((await cancel()).status).toBe(409)
+  const data = { backup_id: started.id, database_id: source.id, reason: failure }
+  expect(await platform.eventsAbout('backup_id', started.id)).toEqual([{ type: 'backup.failed', data }])
+  backups.resume()
+  const next = await platform.takeBackup(source.id)
+  expect(next.status).toBe('completed')
+  expect(await archivesIn(platform.archives)).not.toContain(started.id)
+  expect((await platform.get<BackupBody>(`/backups/${started.id}`)).status).toBe('failed')
+})
+
 test('a restore from a damaged archive fails, and leaves no files of the new database', async () => {
   const backup = await platform.takeBackup(source.id)
   const path = await archivePath(platform.archives, backup.id)

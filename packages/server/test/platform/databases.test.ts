@@ -11,7 +11,7 @@ import { namesIn, type Platform, postmastersIn, startPlatform } from './support/
 let platform: Platform
 beforeAll(async () => {
   platform = await startPlatform({ KEYHOOK_DATABASES_PER_ORG_MAX: '6' })
-  // The first database creates the template; the others are timed without it.
+  // The first start makes a spare cluster, which the first database takes; the others are timed without it.
   const first = await platform.createDatabase('first')
   await platform.removeDatabase(first.id)
 })

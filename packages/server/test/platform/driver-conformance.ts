@@ -30,13 +30,14 @@ export function driverConformance(
     driver.provision(id, await newDatabase(password))
   const backUp = async (driver: DatabaseDriver, databaseId: DatabaseId) => {
     const of = { databaseId, backupId: newId('bak') }
-    const stored = await driver.backup(of, { onProgress() {}, signal: never })
+    const stored = await driver.backup(of, { bytesMax: Number.POSITIVE_INFINITY, onProgress() {}, signal: never })
     return { ...of, ...stored }
   }
   const restoring = async (from: BackupOf & { sha256: string | null; keyId: string | null }, password: string) => ({
     ...(await newDatabase(password)),
     from,
     to: null,
+    bytesMax: Number.POSITIVE_INFINITY,
     onProgress() {},
   })
 
@@ -128,7 +129,11 @@ export function driverConformance(
     const address = await provision(driver, databaseId, 'secret')
     const controller = new AbortController()
     const of = { databaseId, backupId: newId('bak') }
-    const aborted = driver.backup(of, { onProgress: () => controller.abort(), signal: controller.signal })
+    const aborted = driver.backup(of, {
+      bytesMax: Number.POSITIVE_INFINITY,
+      onProgress: () => controller.abort(),
+      signal: controller.signal,
+    })
     await expect(aborted).rejects.toThrow(/abort/i)
     await driver.removeBackup(of)
     expect(await driver.existingBackups()).toEqual([])

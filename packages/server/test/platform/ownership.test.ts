@@ -73,7 +73,11 @@ test.skipIf(!asRoot)("root runs an ordinary user's databases as that user, and g
   await chmod(dataDir, 0o700)
   await withInstances(dataDir, async (instances) => {
     await instances.resume(id, { signal: new AbortController().signal })
-    const backup = instances.backup(id, { onProgress() {}, signal: new AbortController().signal })
+    const backup = instances.backup(id, {
+      bytesMax: Number.POSITIVE_INFINITY,
+      onProgress() {},
+      signal: new AbortController().signal,
+    })
     const store = createDirectoryStore(join(dataDir, 'archives'), await foreignOwnerOf(dataDir))
     await store.put(`backups/${id}/${newId('bak')}.tar.zst`, backup)
     await provision(instances)

@@ -33,6 +33,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'database.moved': 'Database moved to another node',
   'database.lost': 'Database lost with its node',
   'backup.created': 'Backup started',
+  'backup.cancelled': 'Backup cancelled',
   'backup.deleted': 'Backup deleted',
   'restore.created': 'Restore started',
   'invoice.issued': 'Invoice issued',

@@ -38,6 +38,8 @@ export function Backups({ organization, database }: { organization: CurrentOrgan
       .then(refresh, toastError('The backup was not started'))
       .finally(() => setStarting(false))
   }
+  const cancel = (backup: Backup) =>
+    void client.backups.cancel(backup.id, options).then(refresh, toastError('The backup was not cancelled'))
   const start = organization.can('backups:create') && database.status === 'available' && (
     <Button small busy={isStarting} onClick={backUp}>
       Back up now
@@ -64,19 +66,24 @@ export function Backups({ organization, database }: { organization: CurrentOrgan
       className: 'cell-end cell-actions',
       cell: (backup) =>
         backup.status !== 'deleting' &&
-        backup.status !== 'running' &&
-        (organization.can('backups:restore') || organization.can('backups:delete')) && (
-          <RowMenu label="Actions of this backup">
-            {backup.status === 'completed' && organization.can('backups:restore') && (
-              <MenuItem onSelect={() => setRestoring(backup)}>Restore into a new database</MenuItem>
-            )}
-            {organization.can('backups:delete') && (
-              <MenuItem danger onSelect={() => setRemoving(backup)}>
-                Delete
-              </MenuItem>
-            )}
-          </RowMenu>
-        ),
+        (backup.status === 'running'
+          ? organization.can('backups:create') && (
+              <Button small onClick={() => cancel(backup)}>
+                Cancel
+              </Button>
+            )
+          : (organization.can('backups:restore') || organization.can('backups:delete')) && (
+              <RowMenu label="Actions of this backup">
+                {backup.status === 'completed' && organization.can('backups:restore') && (
+                  <MenuItem onSelect={() => setRestoring(backup)}>Restore into a new database</MenuItem>
+                )}
+                {organization.can('backups:delete') && (
+                  <MenuItem danger onSelect={() => setRemoving(backup)}>
+                    Delete
+                  </MenuItem>
+                )}
+              </RowMenu>
+            )),
     },
   ]
   return (

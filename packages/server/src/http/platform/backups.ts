@@ -22,6 +22,7 @@ export function backupRoutes(deps: {
     change: Change & { userId: UserId; databaseId: DatabaseId },
     within: (tx: Transaction, create: () => Promise<BackupRow>) => Promise<T>,
   ): Promise<T>
+  cancel(change: Change & { backupId: BackupId }): Promise<BackupRow>
   remove(change: Change & { backupId: BackupId }): Promise<BackupRow>
 }): Route[] {
   return [
@@ -79,6 +80,23 @@ export function backupRoutes(deps: {
       async handler({ orgId, params: { backupId: id } }) {
         const row = await findBackup(deps.db, orgId, id)
         if (row === null || !isListed(row)) throw notFound(`${id} is not in ${orgId}`)
+        return { status: 200, body: backupOf(row) }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: `${path}/:backupId/cancel`,
+      needs: 'backups:create',
+      audit: 'backup.cancelled',
+      basis: chosen(158),
+      tag: 'Backups',
+      summary: 'Cancel a backup',
+      description:
+        'Ends a backup that is being taken. It is `failed` in the answer, and `backup.failed` follows; the archive is removed.',
+      faults: ['not_found', conflict(158, 'unless the backup is running')],
+      success: { status: 200, description: 'The backup, failed.', schema: backupRecord },
+      async handler({ orgId, actor, params: { backupId } }) {
+        const row = await deps.cancel({ orgId, actor, backupId })
         return { status: 200, body: backupOf(row) }
       },
     }),

@@ -38,7 +38,7 @@ export async function beginRestore(
   const { orgId, userId, actor, name, backup, to, secret } = asked
   const { node } = backup
   const { password, passwordVerifier } = secret
-  const wanted = { id: newId('db'), name, passwordVerifier, node, createdBy: userId }
+  const wanted = { id: newId('db'), name, passwordVerifier, node, createdBy: userId, copyOf: backup.database_id }
   const database = await insertDatabase(tx, orgId, wanted, deps.databasesPerOrgMax)
   if (database === null) throw tooManyDatabases(deps.databasesPerOrgMax)
   const id = newId('rst')

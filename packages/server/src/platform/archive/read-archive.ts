@@ -2,10 +2,12 @@ import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { createZstdDecompress } from 'node:zlib'
 import { extract, type Header } from 'tar-stream'
-import { DamagedArchive } from '../driver.ts'
+import { DamagedArchive, tooLarge } from '../driver.ts'
 import { decodeManifest, type Manifest, manifestPath } from './manifest.ts'
 
 const manifestBytesMax = 256 * 1024 * 1024
+/** A manifest of that size lists fewer. */
+const entriesMax = 4_000_000
 
 /** Gets every entry as it is read. Nothing is verified before `readArchive` has returned. */
 export type Receiver = {
@@ -17,18 +19,31 @@ type FoundFile = { bytes: number; sha256: string }
 
 /**
  * Reads an archive to its end and compares every file with the manifest.
- * Any difference throws `DamagedArchive`. Errors of the source and of the receiver are passed on as they are.
+ * Any difference throws `DamagedArchive`, and more than `bytesMax` in files `tooLarge`: a small archive can become any number of bytes.
+ * Errors of the source and of the receiver are passed on as they are.
  */
-export async function readArchive(archive: AsyncIterable<Uint8Array>, receiver: Receiver): Promise<Manifest> {
+export async function readArchive(
+  archive: AsyncIterable<Uint8Array>,
+  receiver: Receiver,
+  { bytesMax }: { bytesMax: number },
+): Promise<Manifest> {
   const found = new Map<string, FoundFile>()
   let manifest: Manifest | null = null
+  let entries = 0
+  let bytes = 0
   for await (const { path, type, size, body } of entriesOf(archive)) {
+    entries += 1
+    if (entries > entriesMax) throw new DamagedArchive('it has too many entries')
     if (manifest !== null) throw new DamagedArchive('something follows the manifest')
     if (!isInside(path)) throw new DamagedArchive('an entry points outside')
     if (type === 'directory' && size === 0) await receiver.directory(path)
     else if (type !== 'file') throw new DamagedArchive('an entry is neither a file nor a directory')
     else if (path === manifestPath) manifest = await readManifest(size, body)
-    else found.set(path, await readFile(path, body, receiver))
+    else {
+      bytes += size
+      if (bytes > bytesMax) throw tooLarge(bytesMax)
+      found.set(path, await readFile(path, body, receiver))
+    }
   }
   if (manifest === null) throw new DamagedArchive('it has no manifest')
   compare(manifest, found)

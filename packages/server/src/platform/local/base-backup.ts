@@ -1,15 +1,19 @@
-import type { Database } from '../../db/database.ts'
-import type { UntrustedTree } from '../../embedded/untrusted-files.ts'
+import { type Database, isStatementTimeout } from '../../db/database.ts'
+import { NotAClusterFile, type UntrustedTree } from '../../embedded/untrusted-files.ts'
 import type { ArchiveInfo, ArchiveWriter } from '../archive/write-archive.ts'
-import type { Progress } from '../driver.ts'
+import { type Progress, StepFailure, tooLarge } from '../driver.ts'
 import { traceStep } from '../steps/trace-step.ts'
-import { controlFile, listCluster, readControlFile, readExactly } from './cluster-files.ts'
+import { checkSize, controlFile, listCluster, readControlFile, readExactly } from './cluster-files.ts'
 
 export type BaseBackupOptions = {
   id: string
   cluster: UntrustedTree
+  /** The name of the server's own socket, which may be among its files. */
+  socket: string
   /** A pool of one connection: the backup ends with its session. */
   sql: Database
+  /** Of all files, with the WAL of the backup. */
+  bytesMax: number
   onProgress: Progress
   signal: AbortSignal
 }
@@ -31,7 +35,8 @@ export async function baseBackup(archive: ArchiveWriter, options: BaseBackupOpti
       select lsn::text, pg_walfile_name(lsn) as segment, current_setting('server_version') as version
       from pg_backup_start('keyhook', fast => true) as lsn`
     traceStep('backup.copying', id)
-    const listed = await listCluster(cluster)
+    const listed = await listCluster(cluster, options.socket)
+    if (listed.bytes > options.bytesMax) throw tooLarge(options.bytesMax)
     const copy = createCopy(archive, { ...options, bytesTotal: listed.bytes })
     for (const path of listed.directories) await archive.directory(path)
     for (const path of listed.files) await copy.file(path)
@@ -59,6 +64,17 @@ export async function baseBackup(archive: ArchiveWriter, options: BaseBackupOpti
   }
 }
 
+const noCheckpoint =
+  'The database did not finish a checkpoint in time, which a backup starts with. One of its sessions may block it.'
+
+/** What the owner can do something about. */
+export function explainBackupError(error: unknown): unknown {
+  const how = { cause: error, permanent: true }
+  if (error instanceof NotAClusterFile)
+    return new StepFailure(`The data directory has something that PostgreSQL did not make: ${error.message}.`, how)
+  return isStatementTimeout(error) ? new StepFailure(noCheckpoint, how) : error
+}
+
 type Stop = { lsn: string; segment: string; labelfile: string; spcmapfile: string; at: string }
 
 /** Copies files into the archive and reports the progress. */
@@ -70,6 +86,7 @@ function createCopy(archive: ArchiveWriter, deps: BaseBackupOptions & { bytesTot
     for await (const part of content) {
       deps.signal.throwIfAborted()
       bytesDone += part.length
+      if (bytesDone > deps.bytesMax) throw tooLarge(deps.bytesMax)
       // Files may have grown since they were counted.
       bytesTotal = Math.max(bytesTotal, bytesDone)
       deps.onProgress({ bytesDone, bytesTotal })
@@ -90,6 +107,7 @@ function createCopy(archive: ArchiveWriter, deps: BaseBackupOptions & { bytesTot
       }
       try {
         const { size } = await source.stat()
+        checkSize(path, size)
         await archive.file(path, size, counted(readExactly(source, size)))
       } finally {
         await source.close()

@@ -1,11 +1,13 @@
 import type { FileHandle } from 'node:fs/promises'
 import { isDeepStrictEqual } from 'node:util'
-import type { UntrustedTree } from '../../embedded/untrusted-files.ts'
+import { NotAClusterFile, type UntrustedTree } from '../../embedded/untrusted-files.ts'
 
 const chunkBytes = 256 * 1024
 /** PostgreSQL's is 8 KB. */
 const controlBytesMax = 64 * 1024
 const controlReadsMax = 1_000
+/** PostgreSQL splits tables into files of this size. A larger one is none of its own, and may be empty for 15 TB. */
+const relationBytesMax = 1024 ** 3
 
 /** Contents that the next start creates, or that must not be copied (PostgreSQL manual, "Backing Up The Data Directory"). */
 const emptied = new Set([
@@ -26,26 +28,37 @@ export const controlFile = 'global/pg_control'
 
 export type ClusterFiles = { directories: string[]; files: string[]; bytes: number }
 
-/** The files that belong in a backup. Files may appear and disappear meanwhile, which WAL replay corrects. */
-export async function listCluster(cluster: UntrustedTree): Promise<ClusterFiles> {
+export function checkSize(path: string, bytes: number): void {
+  if (bytes > relationBytesMax && /^(base|global)\//.test(path))
+    throw new NotAClusterFile(`${path} has more than 1 GiB, which no file of PostgreSQL has there`)
+}
+
+/**
+ * The files that belong in a backup. Files may appear and disappear meanwhile, which WAL replay corrects. Links, pipes and sockets
+ * are not PostgreSQL's, except the server's own socket, and wherever they are they fail the backup: nobody could restore them.
+ */
+export async function listCluster(cluster: UntrustedTree, socket: string): Promise<ClusterFiles> {
   const found: ClusterFiles = { directories: [], files: [], bytes: 0 }
-  async function walk(relative: string): Promise<void> {
+  async function walk(relative: string, isCopied: boolean): Promise<void> {
     for (const entry of await entriesOf(cluster, relative)) {
       const path = relative === '' ? entry.name : `${relative}/${entry.name}`
-      if (excludedAnywhere.test(entry.name) || (relative === '' && excluded.test(entry.name))) continue
+      const isExcluded = excludedAnywhere.test(entry.name) || (relative === '' && excluded.test(entry.name))
+      const belongs = isCopied && !isExcluded
       if (entry.isDirectory()) {
-        found.directories.push(path)
-        if (!emptied.has(path)) await walk(path)
-      } else if (entry.isFile() && path !== controlFile) {
+        if (belongs) found.directories.push(path)
+        await walk(path, belongs && !emptied.has(path))
+      } else if (!entry.isFile()) {
+        if (path === socket && entry.isSocket()) continue
+        throw new NotAClusterFile(`${path} is a link, a pipe or a socket, and not a file of PostgreSQL`)
+      } else if (belongs && path !== controlFile) {
+        const bytes = await cluster.sizeOf(path)
+        checkSize(path, bytes)
         found.files.push(path)
-        found.bytes += await cluster.sizeOf(path)
-      } else if (entry.isSymbolicLink()) {
-        // Only a superuser can create a tablespace, and customers are not superusers.
-        throw new Error(`${path} is a link to outside of the data directory, which a backup does not follow`)
+        found.bytes += bytes
       }
     }
   }
-  await walk('')
+  await walk('', true)
   found.directories.push('pg_wal/archive_status', 'pg_wal/summaries')
   return found
 }

@@ -1,4 +1,3 @@
-import { isStatementTimeout } from '../../db/database.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
@@ -10,7 +9,7 @@ import { type Address, StepFailure } from '../driver.ts'
 import { createLimiter, type Limiter } from '../limits/limiter.ts'
 import type { LocalInstances } from '../local-instances.ts'
 import { traceStep } from '../steps/trace-step.ts'
-import { baseBackup } from './base-backup.ts'
+import { baseBackup, explainBackupError } from './base-backup.ts'
 import { createCertificates } from './certificates.ts'
 import { clusterTree } from './cluster-tree.ts'
 import { openControl, setOwnerPassword, waitUntilAccepting } from './control.ts'
@@ -40,8 +39,6 @@ import { watchPending } from './watch-pending.ts'
 type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
 
 const listenersSpare = 20
-const noCheckpoint =
-  'The database did not finish a checkpoint in time, which a backup starts with. One of its sessions may block it.'
 
 /** Databases as PostgreSQL servers of this machine, one each. */
 export function createLocalInstances(options: LocalInstancesOptions): LocalInstances {
@@ -179,12 +176,12 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       return at
     },
 
-    async restore(id, { archive, wal, passwordVerifier, onProgress, signal }) {
+    async restore(id, { archive, wal, passwordVerifier, bytesMax, onProgress, signal }) {
       const { home, ports } = await parts()
       const directory = instanceDirectory(home, id)
       traceStep('restore.unpacking', id)
       await createCluster(home, directory, async (staging, runAs) => {
-        await unpack(home, runAs, archive, staging, { onProgress, signal })
+        await unpack(home, runAs, archive, staging, { bytesMax, onProgress, signal })
         if (wal !== undefined) await prepareRecovery(staging, wal.files, { ...runAs, signal })
       })
       signal.throwIfAborted()
@@ -203,19 +200,21 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       return address(port, signal)
     },
 
-    backup(id, { onProgress, signal }) {
+    backup(id, { bytesMax, onProgress, signal }) {
       const instance = running.get(id)
       if (instance === undefined) throw new StepFailure('The database is not running.')
       return writeArchive(async (archive) => {
         const cluster = await treeOf(id)
         const statementMsMax = options.backupStatementMsMax
-        const { sql, close } = await openControl(instance.control(), { name: 'keyhook backup', signal, statementMsMax })
+        const control = instance.control()
+        const { sql, close } = await openControl(control, { name: 'keyhook backup', signal, statementMsMax })
+        const socket = socketNameOf(control.port)
         try {
-          return await baseBackup(archive, { id, cluster, sql, onProgress, signal })
+          return await baseBackup(archive, { id, cluster, socket, sql, bytesMax, onProgress, signal })
         } catch (error) {
           // An aborted connection has an error of its own; the reason of the signal is the better one.
           signal.throwIfAborted()
-          throw isStatementTimeout(error) ? new StepFailure(noCheckpoint, { cause: error, permanent: true }) : error
+          throw explainBackupError(error)
         } finally {
           await close()
         }

@@ -35,6 +35,8 @@ export function createLocalDriver(deps: {
           archive: archives.read(from, { ...from, signal }),
           wal: { files: await wal.between(id, range), to: null, committed: range.committed },
           passwordVerifier: null,
+          // What it had on its old node, it has here.
+          bytesMax: Number.POSITIVE_INFINITY,
           onProgress() {},
           signal,
         })
@@ -43,7 +45,7 @@ export function createLocalDriver(deps: {
 
     provision: (id, { passwordVerifier, signal }) => instances.provision(id, { passwordVerifier, signal }),
 
-    async restore(id, { orgId, from, to, passwordVerifier, onProgress, signal }) {
+    async restore(id, { orgId, from, to, passwordVerifier, bytesMax, onProgress, signal }) {
       const { sha256, keyId } = from
       if (sha256 === null) throw new StepFailure('The backup is not an archive of this node.', { permanent: true })
       const replayed = async (until: Date) => {
@@ -55,18 +57,19 @@ export function createLocalDriver(deps: {
         archive: archives.read(from, { sha256, keyId, signal }),
         ...(to !== null && { wal: await replayed(to) }),
         passwordVerifier,
+        bytesMax,
         onProgress,
         signal,
       })
     },
 
-    async backup(of, { onProgress, signal }) {
+    async backup(of, { bytesMax, onProgress, signal }) {
       // Left by an interrupted attempt.
       await archives.remove(of)
-      const content = instances.backup(of.databaseId, { onProgress, signal })
+      const content = instances.backup(of.databaseId, { bytesMax, onProgress, signal })
       const stored = await archives.write(of, content, { signal })
       traceStep('backup.verifying', of.databaseId)
-      return { ...stored, ...contentsOf(await verify(archives, of, stored, signal)) }
+      return { ...stored, ...contentsOf(await verify(archives, of, stored, { bytesMax, signal })) }
     },
 
     async archiveWal(id, { after, isEncrypted: earlier, signal }) {
@@ -86,7 +89,7 @@ async function verify(
   archives: BackupArchives,
   of: BackupOf,
   { sha256, keyId }: StoredArchive,
-  signal: AbortSignal,
+  { bytesMax, signal }: { bytesMax: number; signal: AbortSignal },
 ): Promise<Manifest> {
   const receiver = {
     async directory() {},
@@ -94,7 +97,7 @@ async function verify(
       for await (const _part of body) signal.throwIfAborted()
     },
   }
-  return readArchive(archives.read(of, { sha256, keyId, signal }), receiver)
+  return readArchive(archives.read(of, { sha256, keyId, signal }), receiver, { bytesMax })
 }
 
 const contentsOf = ({ files, start_lsn, stop_lsn, stopped_at }: Manifest) => ({

@@ -13,7 +13,7 @@ export async function unpack(
   runAs: RunAs,
   archive: AsyncIterable<Uint8Array>,
   into: string,
-  options: { onProgress: (bytesDone: number) => void; signal: AbortSignal },
+  options: { bytesMax: number; onProgress: (bytesDone: number) => void; signal: AbortSignal },
 ): Promise<Manifest> {
   let bytesDone = 0
   const receiver = {
@@ -35,7 +35,7 @@ export async function unpack(
       }
     },
   }
-  const manifest = await readArchive(archive, receiver)
+  const manifest = await readArchive(archive, receiver, options)
   if (runAs.account) await giveClusterTo(runAs.account, into)
   await syncCluster(into, { binaries, ...runAs })
   return manifest

@@ -1,5 +1,6 @@
 import type { Database } from '../../db/database.ts'
-import { isListed, moveBackup } from '../../domain/backup.ts'
+import { isListed, moveBackup, wasCancelled } from '../../domain/backup.ts'
+import { thresholdsOf } from '../../domain/storage.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
@@ -16,7 +17,10 @@ type Deps = {
   driver: DatabaseDriver
   databaseWork: KeyedQueue
   storage: Pick<StorageMonitor, 'room'>
+  storageLimitBytes: number
 }
+
+const cancelledCheckMs = 1_000
 
 /** From a running database to a stored backup. */
 export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
@@ -37,11 +41,21 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           }
           const of = { databaseId, backupId }
           const progress = createProgressWriter((bytes) => recordBackupProgress(db, orgId, backupId, bytes))
-          const stored = await driver.backup(of, {
-            onProgress: progress.report,
-            // It may be stored on the same disk, and a backup keeps WAL that the database no longer needs.
-            signal: AbortSignal.any([signal, deps.storage.room()]),
-          })
+          const cancelled = watchCancelled(async () => (await findBackup(db, orgId, backupId))?.status === 'running')
+          const stored = await driver
+            .backup(of, {
+              bytesMax: thresholdsOf(database.storage_limit_bytes ?? deps.storageLimitBytes).stopBytes,
+              onProgress: progress.report,
+              // It may be stored on the same disk, and a backup keeps WAL that the database no longer needs.
+              signal: AbortSignal.any([signal, deps.storage.room(), cancelled.signal]),
+            })
+            .catch((error: unknown) => {
+              if (!cancelled.signal.aborted) throw error
+              return null
+            })
+            .finally(cancelled.stop)
+          // Its failure is recorded and published already.
+          if (stored === null) return driver.removeBackup(of)
           await progress.settle()
           traceStep('backup.settling', databaseId)
           let hasFailed = false
@@ -69,4 +83,14 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
       },
     },
   }
+}
+
+/** Aborts when the backup was cancelled, by a request to any process. A failed look is repeated. */
+function watchCancelled(isRunning: () => Promise<boolean>) {
+  const controller = new AbortController()
+  const look = async () => {
+    if (!(await isRunning().catch(() => true))) controller.abort(new StepFailure(wasCancelled, { permanent: true }))
+  }
+  const timer = setInterval(look, cancelledCheckMs)
+  return { signal: controller.signal, stop: () => clearInterval(timer) }
 }

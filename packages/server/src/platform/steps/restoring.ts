@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { moveDatabase } from '../../domain/database.ts'
 import { moveRestore } from '../../domain/restore.ts'
+import { thresholdsOf } from '../../domain/storage.ts'
 import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup } from '../../store/platform/backups.ts'
 import { countDatabasesOfNode, lockDatabase, markDatabaseServing } from '../../store/platform/databases.ts'
@@ -19,6 +20,7 @@ type Deps = {
   driver: DatabaseDriver
   node: string
   databasesPerNodeMax: number
+  storageLimitBytes: number
   databaseWork: KeyedQueue
   storage: Pick<StorageMonitor, 'room'>
 }
@@ -56,6 +58,7 @@ export function createRestoring(deps: Deps): Pick<Handlers, 'restore.run'> {
             },
             to: restore.recover_to,
             passwordVerifier: database.password_verifier,
+            bytesMax: thresholdsOf(database.storage_limit_bytes ?? deps.storageLimitBytes).stopBytes,
             onProgress: (bytesDone) => progress.report({ bytesDone, bytesTotal: Math.max(bytesTotal, bytesDone) }),
             signal: AbortSignal.any([signal, deps.storage.room()]),
           })

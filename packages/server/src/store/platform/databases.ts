@@ -33,6 +33,8 @@ export type NewDatabase = {
   passwordVerifier: string
   node: string | null
   createdBy: UserId
+  /** A restored copy has the storage limit of this one. */
+  copyOf?: DatabaseId
 }
 
 /** Inserts unless the organization already has `databasesMax`, failed ones included. Call it with the organization locked. */
@@ -43,9 +45,10 @@ export const insertDatabase = async (
   databasesMax: number,
 ): Promise<DatabaseRow | null> => {
   const [row] = await tx<DatabaseRow[]>`
-    insert into keyhook.databases (org_id, id, name, status, node, password_verifier, created_by)
+    insert into keyhook.databases (org_id, id, name, status, node, password_verifier, created_by, storage_limit_bytes)
     select ${orgId}, ${database.id}, ${database.name}, ${firstDatabaseStatus}, ${database.node},
-      ${database.passwordVerifier}, ${database.createdBy}
+      ${database.passwordVerifier}, ${database.createdBy},
+      (select storage_limit_bytes from keyhook.databases where org_id = ${orgId} and id = ${database.copyOf ?? null})
     where (select count(*) from keyhook.databases where org_id = ${orgId} and status <> 'deleted') < ${databasesMax}
     returning id, name, status, node, host, port, failure, created_at`
   return row ?? null
@@ -89,12 +92,18 @@ const recoveryWindow = (db: Executor) => db`
   where a.org_id = d.org_id and a.database_id = d.id and b.status = 'completed'
     and b.stop_lsn >= a.from_lsn and b.stopped_at < a.archived_until`
 
-export type LockedDatabase = DatabaseRow & { password_verifier: string | null; moving_from: string | null }
+export type LockedDatabase = DatabaseRow & {
+  password_verifier: string | null
+  moving_from: string | null
+  /** Null: the setting of its node. */
+  storage_limit_bytes: number | null
+}
 
 /** Deleted ones too: a step that runs twice has to see the current state of its row. */
 export const lockDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<LockedDatabase | null> => {
   const [row] = await tx<LockedDatabase[]>`
-    select id, name, status, node, host, port, failure, created_at, password_verifier, moving_from
+    select id, name, status, node, host, port, failure, created_at, password_verifier, moving_from,
+      storage_limit_bytes::float8
     from keyhook.databases
     where org_id = ${orgId} and id = ${id}
     for update`

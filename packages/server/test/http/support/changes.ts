@@ -214,6 +214,14 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: schedule }
       }
     },
+    'POST /platform/v1/organizations/:orgId/backups/:backupId/cancel': async (token) => {
+      const id = await backup()
+      await api.db`update keyhook.backups set status = 'running' where id = ${id}`
+      return async () => {
+        await call(`${platform()}/backups/${id}/cancel`, { token, method: 'POST' })
+        return { target: id, details: {} }
+      }
+    },
     'DELETE /platform/v1/organizations/:orgId/backups/:backupId': async (token) => {
       const id = await backup()
       return () => remove(`${platform()}/backups`, token, id)
@@ -225,8 +233,8 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         update keyhook.backups set start_lsn = '0/1', stop_lsn = '0/2', stopped_at = ${to}
         where org_id = ${api.orgId} and id = ${id} returning database_id`
       await api.db`
-        insert into keyhook.wal_archives (org_id, database_id, from_lsn, until_lsn, archived_until)
-        values (${api.orgId}, ${source.database_id}, '0/0', '0/3', ${to}::timestamptz + interval '1 hour')`
+        insert into keyhook.wal_archives (org_id, database_id, from_lsn, until_lsn, committed_lsn, archived_until)
+        values (${api.orgId}, ${source.database_id}, '0/0', '0/3', '0/3', ${to}::timestamptz + interval '1 hour')`
       return async () => {
         const asked = { name: 'then', to }
         const { body } = await post<{ restore?: Made; database?: Made }>(

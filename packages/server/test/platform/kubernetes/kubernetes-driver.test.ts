@@ -59,7 +59,10 @@ describe.skipIf(kubernetesMissing !== null)(onKubernetes, () => {
     const { driver, controller, resource } = await setUp()
     const [databaseId, backupId, copy] = [newId('db'), newId('bak'), newId('db')]
     await driver.provision(databaseId, await newDatabase())
-    const stored = await driver.backup({ databaseId, backupId }, { onProgress() {}, signal: never })
+    const stored = await driver.backup(
+      { databaseId, backupId },
+      { bytesMax: Number.POSITIVE_INFINITY, onProgress() {}, signal: never },
+    )
     expect(stored.wal).toMatchObject({ start_lsn: '0/2000028', stop_lsn: '0/2000120' })
     expect(await driver.archiveWal(databaseId, { after: null, isEncrypted: false, signal: never })).toMatchObject({
       from: '0/0',
@@ -71,6 +74,7 @@ describe.skipIf(kubernetesMissing !== null)(onKubernetes, () => {
       ...(await newDatabase(abort.signal)),
       from: { databaseId, backupId, sha256: null, keyId: null },
       to,
+      bytesMax: Number.POSITIVE_INFINITY,
       onProgress() {},
     })
     restoring.catch(() => {})
@@ -102,7 +106,10 @@ describe.skipIf(kubernetesMissing !== null)(onKubernetes, () => {
       return found.sort()
     }
     await driver.provision(databaseId, await newDatabase())
-    await driver.backup({ databaseId, backupId }, { onProgress() {}, signal: never })
+    await driver.backup(
+      { databaseId, backupId },
+      { bytesMax: Number.POSITIVE_INFINITY, onProgress() {}, signal: never },
+    )
     const old = `kubernetes/${nameOf(databaseId)}/wals/0000000100000000/000000010000000000000001.gz`
     await bucket.put(
       old,
@@ -122,12 +129,14 @@ describe.skipIf(kubernetesMissing !== null)(onKubernetes, () => {
     const of = { databaseId: newId('db'), backupId: newId('bak') }
     await driver.provision(of.databaseId, await newDatabase())
     controller.failBackups(true)
-    const failing = driver.backup(of, { onProgress() {}, signal: never })
+    const failing = driver.backup(of, { bytesMax: Number.POSITIVE_INFINITY, onProgress() {}, signal: never })
     await expect(failing).rejects.toMatchObject({
       message: 'CloudNativePG could not take the backup.',
       cause: new Error('the simulated store is full'),
     })
     controller.failBackups(false)
-    expect((await driver.backup(of, { onProgress() {}, signal: never })).bytes).toBeGreaterThan(0)
+    expect(
+      (await driver.backup(of, { bytesMax: Number.POSITIVE_INFINITY, onProgress() {}, signal: never })).bytes,
+    ).toBeGreaterThan(0)
   })
 })

@@ -4,6 +4,8 @@ import type { ArchiveStore } from '../../../src/platform/archive/archive-store.t
 import type { LocalInstances } from '../../../src/platform/local-instances.ts'
 import type { AnyResource, KubeApiServer } from '../../support/kube-apiserver.ts'
 
+const unlimited = { bytesMax: Number.POSITIVE_INFINITY }
+
 /*
  * A SIMULATED controller. No container runs in these tests: this stands for CloudNativePG and its Barman plugin. It sets the fields of the
  * status that they set, as read in their source, and backs every Cluster with a real PostgreSQL server of this machine, so that addresses,
@@ -82,7 +84,7 @@ export function startSimulatedCloudNativePg(deps: {
     const [{ plugin }] = cluster.spec.externalClusters
     const { backupID } = cluster.spec.bootstrap.recovery.recoveryTarget
     const archive = bucket.get(`kubernetes/${plugin.parameters.serverName}/base/${backupID}/data.tar.gz`)
-    return instances.restore(id, { archive, passwordVerifier, onProgress() {}, signal: never })
+    return instances.restore(id, { archive, passwordVerifier, ...unlimited, onProgress() {}, signal: never })
   }
 
   /** The ports differ because all databases are on this machine; CloudNativePG's are always 5432. */
@@ -121,7 +123,7 @@ export function startSimulatedCloudNativePg(deps: {
     }
     const barmanId = name.slice(-15)
     const base = `kubernetes/${server}/base/${barmanId}`
-    const content = instances.backup(labels['keyhook.io/database-id'], { onProgress() {}, signal: never })
+    const content = instances.backup(labels['keyhook.io/database-id'], { ...unlimited, onProgress() {}, signal: never })
     await bucket.put(`${base}/data.tar.gz`, content)
     await bucket.put(`kubernetes/${server}/wals/0000000100000000/000000010000000000000002.gz`, one('wal'))
     await bucket.put(`${base}/backup.info`, one('status=DONE'))
