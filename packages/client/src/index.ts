@@ -62,6 +62,7 @@ export type {
   Redelivery,
   RotatedSecret,
   SecretRotation,
+  SecretSwitch,
   StartedRecovery,
   TestEvent,
   Webhook,

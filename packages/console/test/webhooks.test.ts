@@ -1,10 +1,16 @@
-import { verifyWebhook } from '@keyhook/client'
+import { createClient, verifyWebhook } from '@keyhook/client'
 import { expect, test, vi } from 'vitest'
 import { call } from '../../server/test/support/client.ts'
 import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
 import { api, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
 
-type Webhook = { status: string; rate_limit: number | null; description: string | null }
+type Webhook = {
+  url: string
+  event_types: string[]
+  status: string
+  rate_limit: number | null
+  description: string | null
+}
 
 const read = async (id: string) =>
   (await call<Webhook>(`${api.url}/platform/v1/organizations/${orgId}/webhooks/${id}`, { token: owner.token })).body
@@ -58,22 +64,76 @@ inBrowser('webhooks', () => {
 
     await menu('Edit')
     await dialog.getByLabel('Description').fill('Billing')
+    await dialog.getByLabel('Rate limit').fill('5000')
+    await dialog.getByLabel('URL').fill('http://example.com/')
+    await dialog.getByRole('checkbox', { name: /backup.failed/ }).check()
+    await dialog.getByRole('button', { name: 'Save' }).click()
+    await dialog.getByText('The URL must start with https://.').waitFor()
+    await dialog.getByText('Enter a number from 0.1 to 1,000, or nothing.').waitFor()
+    await dialog.getByLabel('URL').fill(`${receiver.url}/new`)
     await dialog.getByLabel('Rate limit').fill('5')
     await dialog.getByRole('button', { name: 'Save' }).click()
     await page.getByText('5 per second').waitFor()
-    expect(await read(id)).toMatchObject({ status: 'active', description: 'Billing', rate_limit: 5 })
-
-    await menu('Rotate secret')
-    await dialog.getByRole('button', { name: 'Rotate secret' }).click()
-    const rotated = await dialog.getByLabel('Signing secret', { exact: true }).inputValue()
-    expect(rotated).not.toBe(secret)
-    await dialog.getByRole('button', { name: 'Done' }).click()
-    await page.getByRole('button', { name: 'Use the new secret' }).click()
-    await page.getByText('X-Service-Signature uses the new secret.').waitFor()
+    expect(await read(id)).toMatchObject({
+      url: `${receiver.url}/new`,
+      event_types: ['backup.failed', 'invoice.paid'],
+      status: 'active',
+      description: 'Billing',
+      rate_limit: 5,
+    })
 
     await menu('Delete')
     await dialog.getByRole('button', { name: 'Delete webhook' }).click()
     await page.getByRole('heading', { name: 'No webhooks yet' }).waitFor()
     await vi.waitFor(async () => expect(await read(id)).toMatchObject({ code: 'not_found' }))
+  })
+
+  test('a secret is rotated in three steps, and a test event shows whether the endpoint is ready', async () => {
+    const accepted: string[] = []
+    const receiver = await receiverFor(async ({ body, headers }) => {
+      const check = verifyWebhook({ body, headers, secret: accepted, signature: 'body' })
+      return {
+        status: await check.then(
+          () => 200,
+          () => 401,
+        ),
+      }
+    })
+    const client = createClient({ url: api.url, token: owner.token, organization: orgId })
+    const { id, secret } = await client.webhooks.create({ url: receiver.url, event_types: ['invoice.paid'] })
+    accepted.push(secret)
+    const page = await openAs(owner, `/webhooks/${id}`)
+    const dialog = page.getByRole('dialog')
+    await page.getByRole('button', { name: 'More actions' }).click()
+    await page.getByRole('menuitem', { name: 'Rotate secret' }).click()
+    await dialog.getByRole('button', { name: 'Create new secret' }).click()
+    const rotated = await dialog.getByLabel('New signing secret', { exact: true }).inputValue()
+    await dialog.getByRole('tab', { name: 'Rust' }).click()
+    await dialog.getByText('&[old_secret, new_secret]').waitFor()
+    await dialog.getByRole('button', { name: 'Send test event' }).click()
+    await dialog.getByText('HTTP 401').waitFor()
+    await dialog.getByText('A wrong secret is the usual reason').waitFor()
+
+    // Closed and opened again, it continues where it was.
+    await dialog.getByRole('button', { name: 'Close' }).click()
+    await page.getByRole('button', { name: 'Continue the rotation' }).click()
+    await dialog.getByRole('button', { name: 'Create another' }).click()
+    const another = await dialog.getByLabel('New signing secret', { exact: true }).inputValue()
+    expect(another).not.toBe(rotated)
+    accepted.push(another)
+    await dialog.getByRole('button', { name: 'Send test event' }).click()
+    await dialog.getByText('Your endpoint accepts the new secret.').waitFor()
+    await dialog.getByLabel('The old secret ends').selectOption('In 24 hours')
+    await dialog.getByRole('button', { name: 'Switch to the new secret' }).click()
+    await page.getByRole('note').getByText('The old one ends in 24 h').waitFor()
+    accepted.shift()
+    await client.webhooks.test(id, { event_type: 'invoice.paid' })
+    await expect.poll(async () => (await client.webhooks.get(id)).secret_rotation?.switched).toBe(true)
+
+    await page.getByRole('button', { name: 'Change the end' }).click()
+    await dialog.getByLabel('The old secret ends').selectOption('At once')
+    await dialog.getByRole('button', { name: 'Change the end' }).click()
+    await page.getByRole('note').waitFor({ state: 'detached' })
+    expect((await client.webhooks.get(id)).secret_rotation).toBeNull()
   })
 })

@@ -52,8 +52,11 @@ export type WebhookChanges = {
   rate_limit?: number | null
 }
 
-/** `overlap_seconds`: how long both secrets are valid; a day by default, 0 for at once. */
+/** `overlap_seconds`: how long both secrets are valid unless you switch; 30 days by default, 0 for not at all. */
 export type NewRotation = { overlap_seconds?: number }
+
+/** `overlap_seconds`: how long the old secret stays valid after the switch; a day by default, 0 for not at all. */
+export type SecretSwitch = { overlap_seconds?: number }
 
 /** `secret` is shown here and never again. */
 export type RotatedSecret = { secret: string; secret_rotation: SecretRotation | null }
@@ -105,14 +108,14 @@ export const webhooks = (api: Api) => {
       Omit<RotatedSecret, 'secret'> & { secret?: string }
     >,
 
-    /** `X-Service-Signature` uses the new secret from now on. */
-    switchSecret: async (id: string, options: OrganizationOptions = {}): Promise<Webhook> =>
-      api.change('POST', path(options, id, 'switch-secret'), undefined, options),
+    /** `X-Service-Signature` uses the new secret from now on. Another call changes when the old secret ends. */
+    switchSecret: async (id: string, change: SecretSwitch = {}, options: OrganizationOptions = {}): Promise<Webhook> =>
+      api.change('POST', path(options, id, 'switch-secret'), change, options),
 
     delete: async (id: string, options: OrganizationOptions = {}): Promise<void> =>
       api.erase(api.published(options, 'webhooks', id), options),
 
-    /** Sends a sample to this webhook alone. */
+    /** Sends a sample to this webhook alone, signed with the new secret while the secret is rotated. */
     test: async (id: string, event: NewTestEvent, options: CreationOptions = {}): Promise<TestEvent> =>
       api.create(path(options, id, 'test'), event, options),
 

@@ -12,6 +12,6 @@ func main() {
 	for lines := bufio.NewScanner(cases); lines.Scan(); {
 		parts := strings.Split(lines.Text(), "\t")
 		body, _ := os.ReadFile(parts[0])
-		fmt.Println(isFromKeyhook(body, parts[1], parts[2]))
+		fmt.Println(isFromKeyhook(body, parts[1], parts[2:]...))
 	}
 }

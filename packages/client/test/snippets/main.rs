@@ -5,6 +5,6 @@ fn main() {
     for line in cases.lines() {
         let parts: Vec<&str> = line.split('\t').collect();
         let body = std::fs::read(parts[0]).unwrap();
-        println!("{}", verify::is_from_keyhook(&body, parts[1], parts[2]));
+        println!("{}", verify::is_from_keyhook(&body, parts[1], &parts[2..]));
     }
 }

@@ -1,7 +1,7 @@
 . ./verify.sh
 
-tab=$(printf '\t')
-while IFS= read -r line; do
-  rest=${line#*"$tab"}
-  if is_from_keyhook "${line%%"$tab"*}" "${rest%"$tab"*}" "${rest#*"$tab"}"; then echo true; else echo false; fi
+IFS=$(printf '\t')
+while read -r file header secrets; do
+  # shellcheck disable=SC2086 # One argument per secret.
+  if is_from_keyhook "$file" "$header" $secrets; then echo true; else echo false; fi
 done <"$1"

@@ -52,7 +52,10 @@ export type Offered = {
     Api['webhooks']['rotateSecret'],
     1
   >
-  'POST /platform/v1/organizations/{org_id}/webhooks/{webhook_id}/switch-secret': Call<Api['webhooks']['switchSecret']>
+  'POST /platform/v1/organizations/{org_id}/webhooks/{webhook_id}/switch-secret': Call<
+    Api['webhooks']['switchSecret'],
+    1
+  >
   'POST /platform/v1/organizations/{org_id}/webhooks/{webhook_id}/test': Call<Api['webhooks']['test'], 1>
   'POST /platform/v1/organizations/{org_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver': Call<
     Api['webhooks']['redeliver']

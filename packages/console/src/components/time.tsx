@@ -27,20 +27,21 @@ const format = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'sh
 /** "5 min ago": the abbreviations without their full stops, which only make a table restless. */
 const relative = (value: number, unit: Intl.RelativeTimeFormatUnit): string =>
   format.format(value, unit).replace('.', '')
+/** Each unit up to a number; then the next one. */
 const units = [
-  ['day', 86_400],
-  ['hour', 3_600],
-  ['minute', 60],
+  ['second', 1, 59],
+  ['minute', 60, 59],
+  ['hour', 3_600, 24],
+  ['day', 86_400, Number.POSITIVE_INFINITY],
 ] as const
 
-/** Such as "5 min ago" or "in 2 days"; within a few seconds of now, "just now". */
+/** Such as "5 min ago" or "in 24 hr", to the nearest unit; within a few seconds of now, "just now". */
 function relativeText(moment: string, nowMs: number): string {
   const seconds = Math.round((Date.parse(moment) - nowMs) / 1_000)
-  for (const [unit, size] of units) {
-    if (Math.abs(seconds) >= size) return relative(Math.trunc(seconds / size), unit)
-  }
-  if (seconds > -10 && seconds <= 0) return 'just now'
-  return relative(seconds, 'second')
+  // The moment that is shown may be five seconds old.
+  if (seconds > -10 && seconds <= 5) return 'just now'
+  const [unit, size] = units.find(([, size, max]) => Math.round(Math.abs(seconds) / size) <= max)!
+  return relative(Math.round(seconds / size), unit)
 }
 
 const exact = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'long' })
@@ -49,11 +50,11 @@ export const exactText = (moment: string): string => exact.format(new Date(momen
 
 /** How long ago; the exact time on hover. */
 export function RelativeTime({ at }: { at: string }) {
-  // Renders again in steps of five seconds, with the time of that moment.
-  useNow(5_000)
+  // All rows of a list show the same moment: each with its own would put "12 sec ago" above "9 sec ago".
+  const nowMs = useNow(5_000)
   return (
     <time dateTime={at} title={exactText(at)} className="number">
-      {relativeText(at, Date.now())}
+      {relativeText(at, nowMs)}
     </time>
   )
 }

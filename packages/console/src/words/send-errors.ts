@@ -80,8 +80,8 @@ const explanations: Record<SendErrorCode, Explanation> = {
 const byStatus: Record<number, Explanation> = {
   400: { title: 'The endpoint found the request invalid', fix: 'Compare its parsing with the body and headers below.' },
   401: {
-    title: 'The endpoint asked for a login',
-    fix: 'Deliveries carry a signature, not a login. Leave this path out of the login check and verify the signature.',
+    title: 'The endpoint answered that this is not authorized',
+    fix: 'A wrong secret is the usual reason: verify with the secret of this webhook. If the path asks for a login, leave it out of that check.',
   },
   403: {
     title: 'The endpoint refused the request',

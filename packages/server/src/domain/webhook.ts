@@ -7,9 +7,9 @@ export const mintWebhookSecret = (): string => `whsec_${randomBytes(32).toString
 export const pauseMsDefault = 7 * 86_400_000
 export const pauseMsMax = 30 * 86_400_000
 
-/** How long two secrets are valid after a rotation, and at most. */
-export const overlapSecondsDefault = 86_400
+/** How long two secrets are valid: at most and before a switch, and after it. */
 export const overlapSecondsMax = 30 * 86_400
+export const afterSwitchSecondsDefault = 86_400
 
 /** Deliveries per second. */
 export const rateLimitMin = 0.1

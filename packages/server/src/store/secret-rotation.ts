@@ -17,7 +17,10 @@ export const lockRotation = async (tx: Transaction, orgId: OrgId, id: WebhookId)
   return row ?? null
 }
 
-/** The webhook gets a new secret. With an overlap of zero the old one is erased at once, and that of an earlier rotation too. */
+/**
+ * The webhook gets a new secret. Before the switch of a rotation it replaces the new one, and the old one stays. With an overlap of
+ * zero the old one is erased at once, and that of an earlier rotation too.
+ */
 export const rotateSecret = async (
   tx: Transaction,
   orgId: OrgId,
@@ -29,7 +32,8 @@ export const rotateSecret = async (
     with changed as (
       update keyhook.webhooks
       set secret_key_id = ${secret.keyId}, secret_box = ${secret.box}, switched = false, version = version + 1,
-        old_key_id = case when ${overlaps} then secret_key_id end, old_box = case when ${overlaps} then secret_box end,
+        old_key_id = case when ${overlaps} then case when overlap_until > now() then old_key_id else secret_key_id end end,
+        old_box = case when ${overlaps} then case when overlap_until > now() then old_box else secret_box end end,
         rotated_at = case when ${overlaps} then now() end,
         overlap_until = case when ${overlaps} then now() + ${overlapSeconds} * interval '1 second' end
       where org_id = ${orgId} and id = ${id}
@@ -38,10 +42,18 @@ export const rotateSecret = async (
     update keyhook.lanes l set version = c.version from changed c where l.id = c.lane_id`
 }
 
-export const switchSecret = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<void> => {
+/** The new secret signs from now on; the old one ends after `overlapSeconds`. */
+export const switchSecret = async (
+  tx: Transaction,
+  orgId: OrgId,
+  id: WebhookId,
+  overlapSeconds: number,
+): Promise<void> => {
   await tx`
     with changed as (
-      update keyhook.webhooks set switched = true, version = version + 1 where org_id = ${orgId} and id = ${id}
+      update keyhook.webhooks
+      set switched = true, version = version + 1, overlap_until = now() + ${overlapSeconds} * interval '1 second'
+      where org_id = ${orgId} and id = ${id}
       returning lane_id, version
     )
     update keyhook.lanes l set version = c.version from changed c where l.id = c.lane_id`

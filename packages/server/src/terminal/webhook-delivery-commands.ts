@@ -23,14 +23,24 @@ export function addWebhookDeliveryCommands(webhooks: Command): void {
     webhooks,
     'test <webhook>',
     'Send a sample event to this webhook alone',
-    'npx keyhook webhooks test wh_… --event database.created',
+    'npx keyhook webhooks test wh_… --event database.created --wait',
   )
     .option('--event <type>', 'Which sample; the first type of the webhook without it')
+    .option('--wait', 'Wait for the first answer; a failure is exit code 1')
     .action(
-      inSession(async ({ client, output }, options: SessionOptions & { event?: string }, id: string) => {
+      inSession(async ({ client, output }, options: SessionOptions & { event?: string; wait?: true }, id: string) => {
         const event_type = options.event ?? (await client.webhooks.get(id)).event_types[0]!
         const sent = await client.webhooks.test(id, { event_type })
-        output.result(sent, `Sent ${sent.event_id}. What came of it: npx keyhook webhooks deliveries ${id}`)
+        if (!options.wait)
+          return output.result(sent, `Sent ${sent.event_id}. What came of it: npx keyhook webhooks deliveries ${id}`)
+        const event = await waitFor(
+          () => client.events.get(sent.event_id),
+          (one) => one.delivered_to[0]?.attempts.some(({ status }) => status !== 'sending') ?? false,
+          () => ({ label: 'Waiting for the endpoint' }),
+        )
+        const { status, response_status, error_code } = event.delivered_to[0]!.attempts[0]!
+        if (status !== 'succeeded') process.exitCode = 1
+        output.result(event, `The endpoint ${answerText(status, response_status, error_code)}.`)
       }),
     )
   customerCommand(
@@ -57,6 +67,13 @@ export function addWebhookDeliveryCommands(webhooks: Command): void {
     }),
   )
   addRecover(webhooks)
+}
+
+function answerText(status: string, code: number | null, error: string | null): string {
+  if (status === 'succeeded') return `accepted the test event (${code})`
+  if (code === 401 || code === 403)
+    return `refused the test event (${code}). A wrong secret is the usual reason: verify with the secret of this webhook`
+  return `did not accept the test event (${code ?? error ?? status})`
 }
 
 type RecoverOptions = SessionOptions & { since: string; until?: string; dryRun?: true; wait?: true }

@@ -1,4 +1,4 @@
-import type { Webhook } from '@keyhook/client'
+import type { Client, Webhook, WebhookChanges } from '@keyhook/client'
 import type { Command } from 'commander'
 import { customerCommand, inSession } from './customer-command.ts'
 import { momentAfter } from './durations.ts'
@@ -9,6 +9,7 @@ import type { SessionOptions } from './session.ts'
 import { statusText, styled } from './style.ts'
 import { type Column, recordLines, timeText } from './table.ts'
 import { addWebhookDeliveryCommands } from './webhook-delivery-commands.ts'
+import { addWebhookSecretCommands } from './webhook-secret-commands.ts'
 
 const columns: Column<Webhook>[] = [
   { title: 'ID', of: ({ id }) => id },
@@ -30,9 +31,10 @@ export function addWebhooksCommands(program: Command): void {
     'npx keyhook webhooks create --url https://example.com/hooks --events database.created,invoice.paid',
   )
     .requiredOption('--url <url>', 'Where deliveries are sent; https:// only')
-    .requiredOption('--events <types>', 'Event types, separated by commas')
+    .option('--events <types>', 'Event types, separated by commas; without it, they are listed')
     .action(
-      inSession(async ({ client, output }, options: SessionOptions & { url: string; events: string }) => {
+      inSession(async ({ client, output }, options: SessionOptions & { url: string; events?: string }) => {
+        if (options.events === undefined) throw new UsageError(await typesToChoose(client))
         const webhook = await client.webhooks.create({ url: options.url, event_types: typesOf(options.events) })
         output.result(
           webhook,
@@ -54,6 +56,7 @@ export function addWebhooksCommands(program: Command): void {
       output.result(webhook, details(webhook))
     }),
   )
+  addUpdate(webhooks)
   customerCommand(
     webhooks,
     'pause <webhook>',
@@ -78,7 +81,7 @@ export function addWebhooksCommands(program: Command): void {
       output.result(await client.webhooks.resume(id), `${id} is active.`)
     }),
   )
-  addRotation(webhooks)
+  addWebhookSecretCommands(webhooks)
   customerCommand(
     webhooks,
     'delete <webhook>',
@@ -96,43 +99,47 @@ export function addWebhooksCommands(program: Command): void {
   addWebhookDeliveryCommands(webhooks)
 }
 
-function addRotation(webhooks: Command): void {
+async function typesToChoose(client: Client): Promise<string> {
+  const types = await client.eventTypes.list().toArray()
+  const width = Math.max(...types.map(({ name }) => name.length))
+  const lines = types.map(({ name, description }) => `  ${name.padEnd(width)}  ${description}`)
+  return `--events: name one or more of these types, separated by commas:\n${lines.join('\n')}`
+}
+
+type UpdateOptions = SessionOptions & { url?: string; events?: string; description?: string; rateLimit?: string }
+
+function addUpdate(webhooks: Command): void {
   customerCommand(
     webhooks,
-    'rotate-secret <webhook>',
-    'Create a new secret; the old one works too for a while',
-    'npx keyhook webhooks rotate-secret wh_…',
-    'npx keyhook webhooks rotate-secret wh_… --overlap 3600',
-    'npx keyhook webhooks rotate-secret wh_… --switch',
+    'update <webhook>',
+    'Change the URL, event types, description or rate limit of a webhook',
+    'npx keyhook webhooks update wh_… --url https://example.com/hooks --rate-limit 50',
+    'npx keyhook webhooks update wh_… --description "" --rate-limit none',
   )
-    .option('--overlap <seconds>', 'How long the old one works too; a day without it, 0 ends it at once')
-    .option('--switch', 'Sign with the new secret from now on: for a rotation that has started')
+    .option('--url <url>', 'Where deliveries are sent; https:// only')
+    .option('--events <types>', 'Event types, separated by commas; they replace the earlier ones')
+    .option('--description <text>', 'What the webhook is for; "" removes it')
+    .option('--rate-limit <n>', 'Deliveries per second at most, from 0.1 to 1000; "none" removes it')
     .action(
-      inSession(
-        async ({ client, output }, options: SessionOptions & { overlap?: string; switch?: true }, id: string) => {
-          if (options.switch) {
-            const webhook = await client.webhooks.switchSecret(id)
-            return output.result(webhook, `${id} signs with the new secret from now on.`)
-          }
-          const overlap = options.overlap === undefined ? {} : { overlap_seconds: secondsOf(options.overlap) }
-          const rotated = await client.webhooks.rotateSecret(id, overlap)
-          const until = rotated.secret_rotation?.ends_at
-          const then =
-            until === undefined
-              ? 'The old secret does not work any more.'
-              : `The old secret works until ${until}. When your program knows both, run:\n  npx keyhook webhooks rotate-secret ${id} --switch`
-          output.result(
-            rotated,
-            `The new secret is shown once, so keep it now:\n\n  ${styled('bold', rotated.secret)}\n\n${then}`,
-          )
-        },
-      ),
+      inSession(async ({ client, output }, options: UpdateOptions, id: string) => {
+        const changes: WebhookChanges = {
+          ...(options.url !== undefined && { url: options.url }),
+          ...(options.events !== undefined && { event_types: typesOf(options.events) }),
+          ...(options.description !== undefined && { description: options.description || null }),
+          ...(options.rateLimit !== undefined && { rate_limit: rateOf(options.rateLimit) }),
+        }
+        if (Object.keys(changes).length === 0)
+          throw new UsageError('Nothing to change. Add --url, --events, --description or --rate-limit.')
+        const webhook = await client.webhooks.update(id, changes)
+        output.result(webhook, details(webhook))
+      }),
     )
 }
 
-function secondsOf(text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text)
-  throw new UsageError(`--overlap: ${JSON.stringify(text)} is not a number of seconds`)
+function rateOf(text: string): number | null {
+  if (text === 'none') return null
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text)
+  throw new UsageError(`--rate-limit: ${JSON.stringify(text)} is not a number of deliveries per second, or "none"`)
 }
 
 export const typesOf = (text: string): Webhook['event_types'] =>
@@ -140,6 +147,14 @@ export const typesOf = (text: string): Webhook['event_types'] =>
     .split(/[\s,]+/)
     .map((one) => one.trim())
     .filter((one) => one !== '')
+
+function rotationText(rotation: Webhook['secret_rotation']): string | undefined {
+  if (rotation === null) return undefined
+  const until = timeText(rotation.ends_at)
+  return rotation.switched
+    ? `switched to the new secret; the old one ends at ${until}`
+    : `not switched: deliveries are signed with the old secret until ${until}`
+}
 
 function details(webhook: Webhook): string {
   const { health } = webhook
@@ -152,8 +167,7 @@ function details(webhook: Webhook): string {
     Status:
       webhook.paused_until === null ? webhook.status : `${webhook.status} until ${timeText(webhook.paused_until)}`,
     'Rate limit': webhook.rate_limit === null ? undefined : `${webhook.rate_limit} a second`,
-    'Secret rotation':
-      webhook.secret_rotation === null ? undefined : `until ${timeText(webhook.secret_rotation.ends_at)}`,
+    'Secret rotation': rotationText(webhook.secret_rotation),
     Created: timeText(webhook.created_at),
     'Last 24 hours': `${health.succeeded} succeeded, ${health.failed} failed`,
     'Last failure':

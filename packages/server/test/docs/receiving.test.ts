@@ -26,7 +26,7 @@ test('the commands that pause, limit and rotate do what the page says', async ()
     body: { url: 'https://example.com/', event_types: ['invoice.paid'] },
   })
   const commands = [...text.matchAll(/```sh curl\n(.*?)```/gs)].map(([, block]) => block!)
-  expect(commands).toHaveLength(4)
+  expect(commands).toHaveLength(5)
   const environment = {
     KEYHOOK_URL: url,
     ORG: orgId,
@@ -41,5 +41,6 @@ test('the commands that pause, limit and rotate do what the page says', async ()
   expect(await run(commands[0]!)).toMatchObject([{ status: 'paused' }, { status: 'active' }])
   expect(await run(commands[1]!)).toMatchObject([{ rate_limit: 50 }])
   expect(await run(commands[2]!)).toMatchObject([{ secret_rotation: { switched: false } }])
-  expect(await run(commands[3]!)).toMatchObject([{ secret_rotation: { switched: true } }])
+  expect(await run(commands[3]!)).toMatchObject([{ event_id: expect.stringMatching(/^evt_/) }])
+  expect(await run(commands[4]!)).toMatchObject([{ secret_rotation: { switched: true } }])
 })

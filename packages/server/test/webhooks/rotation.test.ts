@@ -26,10 +26,18 @@ async function ask<T>(method: string, id: string, action: string, body?: object)
 const rotate = async (id: string, body?: object) => (await ask<Rotated>('POST', id, '/rotate-secret', body)).body
 const rotationOf = async (id: string) => (await ask<{ secret_rotation: Rotation }>('GET', id, '')).body.secret_rotation
 
+const sendTest = (id: string) => ask('POST', id, '/test', { event_type: 'database.created' })
+
+const secondsLeft = (rotation: Rotation) => (Date.parse(rotation!.ends_at) - Date.now()) / 1_000
+
 /** Publishes an event and returns which of the secrets its delivery is signed with, by the two kinds of signature. */
-async function signedWith(receiver: Receiver, secrets: Record<string, string>) {
+async function signedWith(
+  receiver: Receiver,
+  secrets: Record<string, string>,
+  send: () => Promise<unknown> = () => report(created()),
+) {
   const before = receiver.received.length
-  await report(created())
+  await send()
   await until(() => receiver.received.length > before, 'a delivery')
   const { body, headers } = receiver.received.at(-1)!
   const text = body.toString()
@@ -49,16 +57,45 @@ test('during the overlap both secrets verify; the specified signature changes wh
   const { receiver, webhook } = await webhookTo()
   const { secret, secret_rotation: rotation } = await rotate(webhook.id)
   expect(secret).not.toBe(webhook.secret)
-  expect(Date.parse(rotation!.ends_at) - Date.parse(rotation!.started_at)).toBe(86_400_000)
+  expect(Date.parse(rotation!.ends_at) - Date.parse(rotation!.started_at)).toBe(30 * 86_400_000)
   const secrets = { old: webhook.secret, new: secret }
   expect(await signedWith(receiver, secrets)).toEqual({ specified: ['old'], standard: ['old', 'new'], signatures: 2 })
 
   const switched = await ask<{ secret_rotation: Rotation }>('POST', webhook.id, '/switch-secret')
-  expect(switched.body.secret_rotation).toEqual({ ...rotation, switched: true })
+  expect(switched.body.secret_rotation).toMatchObject({ started_at: rotation!.started_at, switched: true })
+  expect(secondsLeft(switched.body.secret_rotation)).toBeCloseTo(86_400, -2)
   expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['old', 'new'], signatures: 2 })
   expect((await ask('POST', webhook.id, '/switch-secret')).status).toBe(200)
   const list = await call(`${platform}/webhooks`, { token: owner.token })
   expect(list.text).not.toContain('whsec_')
+})
+
+test('a test event is signed with the new secret alone before the switch', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const { secret } = await rotate(webhook.id)
+  const secrets = { old: webhook.secret, new: secret }
+  const tested = await signedWith(receiver, secrets, () => sendTest(webhook.id))
+  expect(tested).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
+  expect(await signedWith(receiver, secrets)).toMatchObject({ specified: ['old'] })
+})
+
+test('before the switch, another rotation replaces the new secret and keeps the old one', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const lost = await rotate(webhook.id)
+  const { secret } = await rotate(webhook.id)
+  const secrets = { old: webhook.secret, lost: lost.secret, new: secret }
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['old'], standard: ['old', 'new'], signatures: 2 })
+})
+
+test('the switch decides when the old secret ends, and another call changes it', async () => {
+  const { receiver, webhook } = await webhookTo()
+  const { secret } = await rotate(webhook.id)
+  const change = async (body: object) =>
+    (await ask<{ secret_rotation: Rotation }>('POST', webhook.id, '/switch-secret', body)).body.secret_rotation
+  expect(secondsLeft(await change({ overlap_seconds: 7_200 }))).toBeCloseTo(7_200, -2)
+  expect(await change({ overlap_seconds: 0 })).toBeNull()
+  const secrets = { old: webhook.secret, new: secret }
+  expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
 })
 
 test('at the end of the overlap the new secret alone signs, and the old one is erased', async () => {
@@ -77,6 +114,7 @@ test('at the end of the overlap the new secret alone signs, and the old one is e
 test('without an overlap the old secret ends at once, also during an overlap', async () => {
   const { receiver, webhook } = await webhookTo()
   const second = await rotate(webhook.id)
+  await ask('POST', webhook.id, '/switch-secret')
   expect((await ask('POST', webhook.id, '/rotate-secret')).status).toBe(409)
   const third = await rotate(webhook.id, { overlap_seconds: 0 })
   expect(third.secret_rotation).toBeNull()

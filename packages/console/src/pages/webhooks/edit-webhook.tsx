@@ -7,11 +7,12 @@ import { FormDialog } from '../../components/form-dialog.tsx'
 import { EventTypeChoices } from './event-type-choices.tsx'
 
 type Props = { organization: string; webhook: Webhook; onClose: () => void }
-type Form = { description: string; rate_limit: string; event_types: string[] }
+type Form = { url: string; description: string; rate_limit: string; event_types: string[] }
 
 export function EditWebhook({ organization, webhook, onClose }: Props) {
   const form = useForm<Form>({
     defaultValues: {
+      url: webhook.url,
       description: webhook.description ?? '',
       rate_limit: webhook.rate_limit == null ? '' : String(webhook.rate_limit),
       event_types: webhook.event_types,
@@ -20,6 +21,7 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
   const { errors, isDirty, dirtyFields } = form.formState
   const save = async (values: Form) => {
     const changes = {
+      ...(dirtyFields.url && { url: values.url.trim() }),
       ...(dirtyFields.description && { description: values.description.trim() || null }),
       ...(dirtyFields.rate_limit && { rate_limit: values.rate_limit === '' ? null : Number(values.rate_limit) }),
       ...(dirtyFields.event_types && { event_types: values.event_types }),
@@ -31,7 +33,7 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
   return (
     <FormDialog
       title="Edit webhook"
-      description={<span className="break">{webhook.url}</span>}
+      description="The changes count for deliveries that start after you save."
       action="Save"
       wide
       disabled={!isDirty}
@@ -39,14 +41,25 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
       onSubmit={save}
       onClose={onClose}
     >
+      <TextField
+        label="URL"
+        type="url"
+        error={errors.url?.message}
+        {...form.register('url', {
+          validate: (url) => url.trim().startsWith('https://') || 'The URL must start with https://.',
+        })}
+      />
       <TextField label="Description" error={errors.description?.message} {...form.register('description')} />
       <TextField
         label="Rate limit"
-        hint="Deliveries per second at most. Empty: no limit."
+        hint="Deliveries per second at most, from 0.1 to 1,000. Empty: no limit."
         inputMode="decimal"
         error={errors.rate_limit?.message}
         {...form.register('rate_limit', {
-          validate: (text) => text === '' || Number(text) > 0 || 'Enter a number above 0, or nothing.',
+          validate: (text) =>
+            text === '' ||
+            (Number(text) >= 0.1 && Number(text) <= 1_000) ||
+            'Enter a number from 0.1 to 1,000, or nothing.',
         })}
       />
       <EventTypeChoices

@@ -22,7 +22,7 @@ export function SendTest({ organization, webhook, onClose }: Props) {
   return (
     <Confirm
       title="Send a test event"
-      description="A sample is sent to this webhook alone, signed and retried like any other event."
+      description={`A sample is sent to this webhook alone, signed and retried like any other event.${webhook.secret_rotation?.switched === false ? ' It is signed with the new secret, because the secret is being rotated.' : ''}`}
       action="Send"
       danger={false}
       onConfirm={send}

@@ -8,6 +8,7 @@ const names: Record<string, string> = {
   ruby: 'Ruby',
   php: 'PHP',
   csharp: 'C#',
+  rust: 'Rust',
   sh: 'Shell',
 }
 

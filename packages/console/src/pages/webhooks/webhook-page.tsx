@@ -54,7 +54,7 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
       />
       <div className="stack">
         {webhook.status === 'paused' && <PausedNotice webhook={webhook} resume={mayUpdate ? resume : null} />}
-        {webhook.secret_rotation && <RotationNotice organization={orgId} webhook={webhook} mayUpdate={mayUpdate} />}
+        <RotationNotice webhook={webhook} proceed={mayUpdate ? () => setOpen('rotate') : null} />
         <section className="card" aria-label="Health">
           <dl className="stat-grid">
             <Stat label="Status">

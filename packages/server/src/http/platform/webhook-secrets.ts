@@ -1,11 +1,11 @@
 import Type from 'typebox'
 import type { Database, Transaction } from '../../db/database.ts'
-import { mintWebhookSecret, overlapSecondsDefault, overlapSecondsMax } from '../../domain/webhook.ts'
+import { afterSwitchSecondsDefault, mintWebhookSecret, overlapSecondsMax } from '../../domain/webhook.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
 import type { OrgId, WebhookId } from '../../kernel/ids.ts'
 import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
-import { lockRotation, rotateSecret, switchSecret } from '../../store/secret-rotation.ts'
+import { endRotation, lockRotation, rotateSecret, switchSecret } from '../../store/secret-rotation.ts'
 import { lockWebhook } from '../../store/webhook-changes.ts'
 import { mark } from '../basis.ts'
 import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
@@ -38,30 +38,25 @@ export function webhookSecretRoutes({
       tag: 'Webhook settings',
       summary: 'Rotate the secret of a webhook',
       description:
-        'Makes a new secret, which is shown here and never again. During the overlap `webhook-signature` holds a signature of each secret, and `X-<Service>-Signature` is made with the old one until you switch. After it, or at once without an overlap, only the new secret signs.',
+        'Makes a new secret, which is shown here and never again. During the overlap `webhook-signature` holds a signature of each secret, and `X-<Service>-Signature` is made with the old one until you switch. Test events are signed with the new secret alone, so that you can try your receiver before the switch. Until then another call replaces the new secret. After the overlap, or at once without one, only the new secret signs.',
       body: Type.Object(
         {
-          overlap_seconds: Type.Optional(
-            mark(
-              rotationBasis,
-              Type.Integer({
-                minimum: 0,
-                maximum: overlapSecondsMax,
-                description: 'How long both secrets are valid: a day when absent, 30 days at most, 0 for not at all.',
-                examples: [overlapSecondsDefault],
-              }),
-            ),
+          overlap_seconds: overlap(
+            'How long both secrets are valid unless you switch: 30 days when absent, 0 for not at all.',
           ),
         },
         { $id: 'NewSecret', additionalProperties: false },
       ),
-      faults: ['not_found', conflict(89, 'while two secrets are valid, unless `overlap_seconds` is 0')],
+      faults: [
+        'not_found',
+        conflict(89, 'between the switch and the end of the old secret, unless `overlap_seconds` is 0'),
+      ],
       success: { status: 201, description: 'The new secret. Keep it: it cannot be shown again.', schema: newSecret },
       async handler({ orgId, actor, params: { webhookId: id }, body, once }) {
-        const overlapSeconds = body.overlap_seconds ?? overlapSecondsDefault
+        const overlapSeconds = body.overlap_seconds ?? overlapSecondsMax
         const rotate = async (tx: Transaction): Promise<Created> => {
           const secret = mintWebhookSecret()
-          if ((await lock(tx, orgId, id)) !== null && overlapSeconds > 0) throw alreadyRotating()
+          if ((await lock(tx, orgId, id))?.switched && overlapSeconds > 0) throw alreadySwitched()
           await rotateSecret(tx, orgId, id, { secret: masterKeys.seal(secret, id), overlapSeconds })
           const details = { overlap_seconds: overlapSeconds }
           await recordAudit(tx, { orgId, action: 'webhook.secret_rotated', actor, targetId: id, details })
@@ -85,16 +80,21 @@ export function webhookSecretRoutes({
       tag: 'Webhook settings',
       summary: 'Switch to the new secret of a webhook',
       description:
-        '`X-<Service>-Signature` is made with the new secret after the answer. `webhook-signature` keeps both signatures until the overlap ends. Once switched, a webhook stays so.',
+        '`X-<Service>-Signature` is made with the new secret after the answer. `webhook-signature` keeps both signatures until the old secret ends. Once switched, a webhook stays so; another call changes when the old secret ends.',
+      body: Type.Object(
+        { overlap_seconds: overlap('How long the old secret stays valid: a day when absent, 0 for not at all.') },
+        { $id: 'SecretSwitch', additionalProperties: false },
+      ),
       faults: ['not_found', conflict(89, 'when there is one secret only')],
       success: { status: 200, description: 'The webhook, switched.', schema: webhookRecord },
-      async handler({ orgId, actor, params: { webhookId: id } }) {
+      async handler({ orgId, actor, params: { webhookId: id }, body }) {
+        const overlapSeconds = body.overlap_seconds ?? afterSwitchSecondsDefault
         await db.begin(async (tx) => {
-          const rotation = await lock(tx, orgId, id)
-          if (rotation === null) throw notRotating()
-          if (rotation.switched) return
-          await switchSecret(tx, orgId, id)
-          await recordAudit(tx, { orgId, action: 'webhook.secret_switched', actor, targetId: id })
+          if ((await lock(tx, orgId, id)) === null) throw notRotating()
+          if (overlapSeconds === 0) await endRotation(tx, orgId, id)
+          else await switchSecret(tx, orgId, id, overlapSeconds)
+          const details = { overlap_seconds: overlapSeconds }
+          await recordAudit(tx, { orgId, action: 'webhook.secret_switched', actor, targetId: id, details })
         })
         await waitForInFlightDeliveries(db, orgId, id)
         return { status: 200, body: await show(orgId, id) }
@@ -103,9 +103,18 @@ export function webhookSecretRoutes({
   ]
 }
 
-const alreadyRotating = () =>
+const overlap = (description: string) =>
+  Type.Optional(
+    mark(
+      rotationBasis,
+      Type.Integer({ minimum: 0, maximum: overlapSecondsMax, description, examples: [afterSwitchSecondsDefault] }),
+    ),
+  )
+
+const alreadySwitched = () =>
   new Fault('conflict', {
-    public: 'Two secrets of this webhook are valid already. Wait for the end of the overlap, or rotate without one.',
+    public:
+      'The old secret of this webhook is still valid after the switch. Wait for its end, end it with another switch, or rotate with an overlap of 0.',
   })
 
 const notRotating = () => new Fault('conflict', { public: 'This webhook has one secret: there is nothing to switch.' })

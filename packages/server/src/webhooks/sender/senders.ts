@@ -5,7 +5,7 @@ import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { createAddressGuard } from './address-guard.ts'
 import { exchangeOf } from './exchange.ts'
 import { createHttp1Clients, type Http1Client, type Http1Limits, type Resolve } from './http1/client.ts'
-import type { OpenSender, Sender, WebhookTarget } from './port.ts'
+import type { OpenSender, Sender, SendRequest, WebhookTarget } from './port.ts'
 import { createRequestHeaders } from './request.ts'
 import { createResolve } from './resolve.ts'
 
@@ -53,20 +53,23 @@ export function createSenders(deps: {
   })
   const kept = new Map<number, KeptSender>()
 
-  /** Which secret signs depends on the time: an overlap ends without a change of the settings. */
-  function openSigners({ webhookId, secret, rotation }: WebhookTarget): (ms: number) => Signer {
+  /**
+   * Which secret signs depends on the time: an overlap ends without a change of the settings. A test event, which has no
+   * sequence, is signed with the new secret alone: it shows whether the receiver is ready for the switch.
+   */
+  function openSigners({ webhookId, secret, rotation }: WebhookTarget): (request: SendRequest) => Signer {
     const current = createSigner(deps.masterKeys.open(secret, webhookId))
     if (rotation === null) return () => current
     const old = createSigner(deps.masterKeys.open(rotation.oldSecret, webhookId))
     const both = createOverlappingSigner(current, old, rotation)
-    return (ms) => (ms < rotation.overlapUntilMs ? both : current)
+    return ({ startedAtMs, sequence }) => (sequence !== null && startedAtMs < rotation.overlapUntilMs ? both : current)
   }
 
   /** `previous`: requests with the settings of before may still be in flight. */
   function openSender(webhook: WebhookTarget, previous: KeptSender | null): KeptSender | null {
-    let signerAt: (ms: number) => Signer
+    let signerOf: (request: SendRequest) => Signer
     try {
-      signerAt = openSigners(webhook)
+      signerOf = openSigners(webhook)
     } catch (error) {
       deps.onUnreadable(webhook, error)
       return null
@@ -82,7 +85,7 @@ export function createSenders(deps: {
         // A lane that sent nothing for a minute was removed by the sweep, but is still held.
         if (!kept.has(webhook.laneId)) kept.set(webhook.laneId, sender)
         sender.inFlight += 1
-        const headers = headersOf(signerAt(request.startedAtMs), request)
+        const headers = headersOf(signerOf(request), request)
         client.post(headers, request, (result) => {
           sender.inFlight -= 1
           sender.usedAtMs = now()
