@@ -71,7 +71,7 @@ function Ways() {
       <p className="muted">
         Open the link that the server printed when it started. For a new one, run this where the server runs:
       </p>
-      <Code text="npx keyhook console link --user USER" label="Copy the command" wrap />
+      <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
     </>
   )
 }

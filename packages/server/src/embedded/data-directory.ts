@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
 import { chmod, link, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRoot } from './account.ts'
@@ -46,6 +47,12 @@ export async function directoryId(dataDir: string): Promise<string> {
 /** A one-way hash, so that a public name does not reveal the id or another name. */
 export const nameFrom = (id: string, purpose: string): string =>
   createHash('sha256').update(`keyhook ${purpose}\0${id}`).digest('hex').slice(0, 24)
+
+/** The address of the server on the directory. In a file, because only its owner can write it; that of a killed server stays. */
+const addressPath = (dataDir: string): string => join(dataDir, 'server.address')
+export const writeServerAddress = (dataDir: string, url: string): void =>
+  writeFileSync(addressPath(dataDir), url, { mode: 0o600 })
+export const readServerAddress = (dataDir: string): Promise<string | undefined> => readSecret(addressPath(dataDir))
 
 /** Of the superuser of our own cluster. */
 export const passwordPath = (dataDir: string): string => join(dataDir, 'postgres.password')

@@ -12,7 +12,15 @@ import {
   singleUser,
   superuser,
 } from './cluster.ts'
-import { directoryId, nameFrom, passwordPath, prepareDataDirectory, readSecret, writeSecret } from './data-directory.ts'
+import {
+  directoryId,
+  nameFrom,
+  passwordPath,
+  prepareDataDirectory,
+  readSecret,
+  writeSecret,
+  writeServerAddress,
+} from './data-directory.ts'
 import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
 import { type FindBinaries, findPostgres } from './find-postgres.ts'
 import { readLockFile } from './lock-file.ts'
@@ -31,7 +39,7 @@ export type Embedded = {
   connection: EmbeddedConnection
   /** False for a command that shares the server of a running `keyhook serve`. */
   owned: boolean
-  /** Sets the address that another process reports when it finds the data directory in use. */
+  /** Sets the address for commands, and for another process that finds the data directory in use. */
   announce(url: string): void
   stop(): Promise<void>
 }
@@ -71,7 +79,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     const settings = options.settings ?? {}
     const { postmaster, password } = await startServer({ findBinaries, dataDir, id, settings, note, onExit })
     lock.update({ ready: true, socketDirectory: postmaster.socketDirectory })
-    return own(lock, postmaster, password)
+    return own(lock, dataDir, postmaster, password)
   } catch (error) {
     await lock.release()
     throw error
@@ -118,12 +126,15 @@ async function startServer(request: {
   return { postmaster, password }
 }
 
-function own(lock: DirectoryLock, postmaster: Postmaster, password: string): Embedded {
+function own(lock: DirectoryLock, dataDir: string, postmaster: Postmaster, password: string): Embedded {
   let stopped: Promise<void> | undefined
   return {
     connection: connectionTo(postmaster.socketDirectory, password),
     owned: true,
-    announce: (url) => lock.update({ url }),
+    announce(url) {
+      lock.update({ url })
+      writeServerAddress(dataDir, url)
+    },
     stop() {
       lock.update({ ready: false, socketDirectory: null })
       // The lock is released last, or the next process would find a server that is still shutting down.

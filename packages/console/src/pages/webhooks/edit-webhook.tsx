@@ -33,7 +33,7 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
   return (
     <FormDialog
       title="Edit webhook"
-      description="The changes count for deliveries that start after you save."
+      description="Deliveries that start after you save use the new settings. Event types count for new events."
       action="Save"
       wide
       disabled={!isDirty}

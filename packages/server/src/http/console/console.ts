@@ -41,7 +41,7 @@ export type ConsoleDeps = {
   log: Logger
 }
 
-const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user USER" makes another one.'
+const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user EMAIL" makes another one.'
 
 const linkBody = Type.Object({ link: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
 
