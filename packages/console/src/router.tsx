@@ -1,22 +1,27 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router'
 import { basePath } from './address.ts'
+import { whenServerIsBack } from './api/server-away.ts'
 import { NotFound, PageError, PageLoading } from './layout/fallbacks.tsx'
 import { OrganizationLayout } from './layout/organization-layout.tsx'
 import { RootLayout } from './layout/root-layout.tsx'
 import { readAuditSearch, readDeliverySearch, readEventSearch, readKeySearch } from './search.ts'
+
+/** The code of a page, which may have to wait for the server. */
+const page = <T extends Record<string, unknown>, Name extends keyof T>(load: () => Promise<T>, name: Name) =>
+  lazyRouteComponent(() => load().catch(whenServerIsBack), name)
 
 const root = createRootRoute({ component: RootLayout, notFoundComponent: NotFound })
 
 const start = createRoute({
   getParentRoute: () => root,
   path: '/',
-  component: lazyRouteComponent(() => import('./pages/start-page.tsx'), 'StartPage'),
+  component: page(() => import('./pages/start-page.tsx'), 'StartPage'),
 })
 
 const authorize = createRoute({
   getParentRoute: () => root,
   path: 'authorize',
-  component: lazyRouteComponent(() => import('./pages/authorize-page.tsx'), 'AuthorizePage'),
+  component: page(() => import('./pages/authorize-page.tsx'), 'AuthorizePage'),
 })
 
 const organization = createRoute({ getParentRoute: () => root, path: '$orgId', component: OrganizationLayout })
@@ -25,108 +30,108 @@ const inOrganization = { getParentRoute: () => organization }
 const home = createRoute({
   ...inOrganization,
   path: '/',
-  component: lazyRouteComponent(() => import('./pages/home/home-page.tsx'), 'HomePage'),
+  component: page(() => import('./pages/home/home-page.tsx'), 'HomePage'),
 })
 const keys = createRoute({
   ...inOrganization,
   path: 'keys',
   validateSearch: readKeySearch,
-  component: lazyRouteComponent(() => import('./pages/keys/keys-page.tsx'), 'KeysPage'),
+  component: page(() => import('./pages/keys/keys-page.tsx'), 'KeysPage'),
 })
 const webhooks = createRoute({
   ...inOrganization,
   path: 'webhooks',
-  component: lazyRouteComponent(() => import('./pages/webhooks/webhooks-page.tsx'), 'WebhooksPage'),
+  component: page(() => import('./pages/webhooks/webhooks-page.tsx'), 'WebhooksPage'),
 })
 const newWebhook = createRoute({
   ...inOrganization,
   path: 'webhooks/new',
-  component: lazyRouteComponent(() => import('./pages/webhooks/new-webhook-page.tsx'), 'NewWebhookPage'),
+  component: page(() => import('./pages/webhooks/new-webhook-page.tsx'), 'NewWebhookPage'),
 })
 const webhook = createRoute({
   ...inOrganization,
   path: 'webhooks/$webhookId',
-  component: lazyRouteComponent(() => import('./pages/webhooks/webhook-page.tsx'), 'WebhookPage'),
+  component: page(() => import('./pages/webhooks/webhook-page.tsx'), 'WebhookPage'),
 })
 const deliveries = createRoute({
   ...inOrganization,
   path: 'deliveries',
   validateSearch: readDeliverySearch,
-  component: lazyRouteComponent(() => import('./pages/deliveries/deliveries-page.tsx'), 'DeliveriesPage'),
+  component: page(() => import('./pages/deliveries/deliveries-page.tsx'), 'DeliveriesPage'),
 })
 const events = createRoute({
   ...inOrganization,
   path: 'events',
   validateSearch: readEventSearch,
-  component: lazyRouteComponent(() => import('./pages/events/events-page.tsx'), 'EventsPage'),
+  component: page(() => import('./pages/events/events-page.tsx'), 'EventsPage'),
 })
 const event = createRoute({
   ...inOrganization,
   path: 'events/$eventId',
-  component: lazyRouteComponent(() => import('./pages/events/event-page.tsx'), 'EventPage'),
+  component: page(() => import('./pages/events/event-page.tsx'), 'EventPage'),
 })
 const databases = createRoute({
   ...inOrganization,
   path: 'databases',
-  component: lazyRouteComponent(() => import('./pages/databases/databases-page.tsx'), 'DatabasesPage'),
+  component: page(() => import('./pages/databases/databases-page.tsx'), 'DatabasesPage'),
 })
 const database = createRoute({
   ...inOrganization,
   path: 'databases/$databaseId',
-  component: lazyRouteComponent(() => import('./pages/databases/database-page.tsx'), 'DatabasePage'),
+  component: page(() => import('./pages/databases/database-page.tsx'), 'DatabasePage'),
 })
 const invoices = createRoute({
   ...inOrganization,
   path: 'invoices',
-  component: lazyRouteComponent(() => import('./pages/invoices/invoices-page.tsx'), 'InvoicesPage'),
+  component: page(() => import('./pages/invoices/invoices-page.tsx'), 'InvoicesPage'),
 })
 const invoice = createRoute({
   ...inOrganization,
   path: 'invoices/$invoiceId',
-  component: lazyRouteComponent(() => import('./pages/invoices/invoice-page.tsx'), 'InvoicePage'),
+  component: page(() => import('./pages/invoices/invoice-page.tsx'), 'InvoicePage'),
 })
 const audit = createRoute({
   ...inOrganization,
   path: 'audit',
   validateSearch: readAuditSearch,
-  component: lazyRouteComponent(() => import('./pages/audit/audit-page.tsx'), 'AuditPage'),
+  component: page(() => import('./pages/audit/audit-page.tsx'), 'AuditPage'),
 })
 
 const members = createRoute({
   ...inOrganization,
   path: 'members',
-  component: lazyRouteComponent(() => import('./pages/members/members-page.tsx'), 'MembersPage'),
+  component: page(() => import('./pages/members/members-page.tsx'), 'MembersPage'),
 })
 const settings = createRoute({
   ...inOrganization,
   path: 'settings',
-  component: lazyRouteComponent(() => import('./pages/settings/settings-page.tsx'), 'SettingsPage'),
+  component: page(() => import('./pages/settings/settings-page.tsx'), 'SettingsPage'),
 })
 
 const operator = createRoute({
   getParentRoute: () => root,
   path: 'operator',
-  component: lazyRouteComponent(() => import('./layout/operator-layout.tsx'), 'OperatorLayout'),
+  component: page(() => import('./layout/operator-layout.tsx'), 'OperatorLayout'),
 })
 const operatorOverview = createRoute({
   getParentRoute: () => operator,
   path: '/',
-  component: lazyRouteComponent(() => import('./pages/operator/overview-page.tsx'), 'OverviewPage'),
+  component: page(() => import('./pages/operator/overview-page.tsx'), 'OverviewPage'),
 })
 const operatorOrganizations = createRoute({
   getParentRoute: () => operator,
   path: 'organizations',
-  component: lazyRouteComponent(() => import('./pages/operator/organizations-page.tsx'), 'OrganizationsPage'),
+  component: page(() => import('./pages/operator/organizations-page.tsx'), 'OrganizationsPage'),
 })
 const operatorUsers = createRoute({
   getParentRoute: () => operator,
   path: 'users',
-  component: lazyRouteComponent(() => import('./pages/operator/users-page.tsx'), 'UsersPage'),
+  component: page(() => import('./pages/operator/users-page.tsx'), 'UsersPage'),
 })
 const operatorTokens = createRoute({
   getParentRoute: () => operator,
   path: 'tokens',
-  component: lazyRouteComponent(() => import('./pages/operator/tokens-page.tsx'), 'TokensPage'),
+  component: page(() => import('./pages/operator/tokens-page.tsx'), 'TokensPage'),
 })
 
 const routeTree = root.addChildren([

@@ -110,4 +110,20 @@ inBrowser('a session', () => {
     // From the network, and not from the cache.
     expect(bytes).toBeGreaterThan(100_000)
   })
+
+  test('without its server a page stays and says so, and continues by itself, also where its code was not loaded', async () => {
+    const page = await openAs(owner, '/webhooks')
+    await page.getByRole('heading', { name: 'No webhooks yet' }).waitFor()
+    let isAway = true
+    await page.context().route('**/*', (route) => (isAway ? route.abort('connectionrefused') : route.continue()))
+    await page.getByText('The server cannot be reached. This page continues by itself').waitFor()
+    await page.getByRole('heading', { name: 'No webhooks yet' }).waitFor()
+    await page.getByRole('link', { name: 'Invoices' }).click()
+    await page.waitForURL('**/invoices')
+    await page.getByText('The server cannot be reached. This page continues by itself').waitFor()
+    isAway = false
+    await page.getByRole('heading', { name: 'Invoices', level: 1 }).waitFor()
+    await page.getByText('The server cannot be reached').waitFor({ state: 'detached' })
+    expect(page.url()).toBe(consoleUrl('/invoices'))
+  })
 })

@@ -1,6 +1,7 @@
 import { createClient, KeyhookError } from '@keyhook/client'
 import { MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query'
 import { serverUrl } from '../address.ts'
+import { isServerAway, serverIsBack } from './server-away.ts'
 import { fetchSession, forgetToken, organizationToken } from './session.ts'
 
 export const client = createClient({ url: serverUrl, token: organizationToken, retries: 1 })
@@ -23,7 +24,8 @@ function onError(error: unknown): void {
 export const queryClient: QueryClient = new QueryClient({
   queryCache: new QueryCache({
     onError: (error, query) => {
-      if (query.queryKey[0] !== 'session') onError(error)
+      if (isServerAway(error)) void serverIsBack().then(() => queryClient.invalidateQueries())
+      else if (query.queryKey[0] !== 'session') onError(error)
     },
   }),
   mutationCache: new MutationCache({ onError }),

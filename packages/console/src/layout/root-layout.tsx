@@ -3,13 +3,31 @@ import { useQuery } from '@tanstack/react-query'
 import { Outlet, useLocation } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { sessionQuery } from '../api/client.ts'
+import { useIsServerAway } from '../api/server-away.ts'
+import { Notice } from '../components/notice.tsx'
 import { ErrorState } from '../components/states.tsx'
 
 const SignInPage = lazy(() => import('../pages/sign-in-page.tsx'))
 const InvitationPage = lazy(() => import('../pages/invitation-page.tsx'))
 
+export const RootLayout = () => (
+  <>
+    <Pages />
+    <AwayNotice />
+  </>
+)
+
+function AwayNotice() {
+  if (!useIsServerAway()) return null
+  return (
+    <div className="away" role="status">
+      <Notice kind="warning">The server cannot be reached. This page continues by itself when it answers again.</Notice>
+    </div>
+  )
+}
+
 /** Shows the pages to those who are signed in. */
-export function RootLayout() {
+function Pages() {
   const session = useQuery(sessionQuery)
   const { pathname } = useLocation()
   if (pathname === '/invitation') {
