@@ -1,5 +1,8 @@
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import fastify, { type FastifyInstance } from 'fastify'
 
 /** In the published package, and in a checkout. */
@@ -29,31 +32,36 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
   })
   app.get('/', async (_request, reply) => reply.redirect('/docs'))
 
-  let loading: Promise<Reference> | null = null
-  // On the first request: the package takes 200 ms and 40 MB to load.
-  const reference = () => {
-    loading ??= loadReference()
-    return loading
-  }
+  const start = `addEventListener('DOMContentLoaded', () => Scalar.createApiReference('#app', ${JSON.stringify(configuration)}))`
+  const policy = policyOf(createHash('sha256').update(start).digest('base64'))
+  const version = scriptVersion()
 
-  app.get('/docs', async (_request, reply) => {
-    const { page, policy } = await reference()
-    return reply
+  app.get('/docs', async (_request, reply) =>
+    reply
       .type('text/html; charset=utf-8')
       .header('content-security-policy', policy)
       .header('x-content-type-options', 'nosniff')
-      .send(page)
-  })
+      .send(pageOf(`/docs/scalar.js?v=${version}`, start, listOf(JSON.parse(await document())))),
+  )
+
+  // On the first request: the package takes 200 ms and 40 MB to load.
+  let script: Promise<Buffer> | null = null
+  let zipped: Promise<Buffer> | null = null
 
   app.get('/docs/scalar.js', async (request, reply) => {
-    const { script, etag } = await reference()
     reply
       .header('cache-control', 'public, max-age=31536000, immutable')
-      .header('etag', etag)
+      // Weak: the same for the compressed script.
+      .header('etag', `W/"${version}"`)
+      .header('vary', 'accept-encoding')
       .header('x-content-type-options', 'nosniff')
     const known = request.headers['if-none-match'] ?? ''
-    if (known === '*' || known.includes(etag)) return reply.code(304).send()
-    return reply.type('text/javascript; charset=utf-8').send(script)
+    if (known === '*' || known.includes(`"${version}"`)) return reply.code(304).send()
+    reply.type('text/javascript; charset=utf-8')
+    script ??= scalarScript()
+    if (!/\bgzip\b/.test(String(request.headers['accept-encoding']))) return reply.send(await script)
+    zipped ??= script.then(promisify(gzip))
+    return reply.header('content-encoding', 'gzip').send(await zipped)
   })
 
   const register = readFileSync(registerFiles.find((file) => existsSync(file))!, 'utf8')
@@ -62,18 +70,10 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
   )
 }
 
-type Reference = { page: string; policy: string; script: Buffer; etag: string }
-
-async function loadReference(): Promise<Reference> {
-  const script = await scalarScript()
-  const hash = createHash('sha256').update(script).digest('base64url').slice(0, 16)
-  const start = `Scalar.createApiReference('#app', ${JSON.stringify(configuration)})`
-  return {
-    script,
-    etag: `"${hash}"`,
-    page: pageOf(`/docs/scalar.js?v=${hash}`, start),
-    policy: policyOf(createHash('sha256').update(start).digest('base64')),
-  }
+/** Another one for another script, without loading it. */
+function scriptVersion(): string {
+  const { size, mtimeMs } = statSync(fileURLToPath(import.meta.resolve('@scalar/fastify-api-reference')))
+  return createHash('sha256').update(`${size} ${mtimeMs}`).digest('base64url').slice(0, 16)
 }
 
 /**
@@ -90,18 +90,48 @@ async function scalarScript(): Promise<Buffer> {
   return rawPayload
 }
 
-const pageOf = (scriptUrl: string, start: string): string => `<!doctype html>
+type Operation = { summary: string; tags: string[] }
+type Document = { info: { title: string }; paths: Record<string, Record<string, Operation>> }
+
+/** Every operation by its tag: what there is to read until the script, 4 MB of it, has run. */
+function listOf({ info, paths }: Document): string {
+  const rows = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, { summary, tags }]) =>
+      tags?.map((tag) => ({ tag, text: `<code>${method.toUpperCase()} ${escaped(path)}</code> ${escaped(summary)}` })),
+    ),
+  )
+  const byTag = Map.groupBy(
+    rows.filter((row) => row !== undefined),
+    ({ tag }) => tag,
+  )
+  const parts = [...byTag].map(
+    ([tag, list]) => `<h2>${escaped(tag)}</h2>\n<ul>\n${list.map(({ text }) => `<li>${text}</li>`).join('\n')}\n</ul>`,
+  )
+  return `<h1>${escaped(info.title)}</h1>\n<p>The reference is loading. This is what it describes.</p>\n${parts.join('\n')}`
+}
+
+const escaped = (text: string): string =>
+  text.replace(/[&<>"]/g, (char) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[char]!)
+
+const pageOf = (scriptUrl: string, start: string, list: string): string => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Keyhook API reference</title>
 <link rel="icon" href="data:,">
+<style>
+#list { max-width: 860px; margin: 32px auto; padding: 0 16px; font: 15px/1.6 system-ui, sans-serif }
+#list li { overflow-wrap: anywhere }
+@media (prefers-color-scheme: dark) { body { background: #0f0f0f; color: #e7e7e7 } }
+</style>
 </head>
 <body>
-<div id="app"></div>
-<noscript>This page needs JavaScript. The same content as JSON: <a href="/openapi.json">openapi.json</a></noscript>
-<script src="${scriptUrl}"></script>
+<div id="app"><div id="list">
+<noscript>The reference needs JavaScript. The same content as JSON: <a href="/openapi.json">openapi.json</a></noscript>
+${list}
+</div></div>
+<script src="${scriptUrl}" defer></script>
 <script>${start}</script>
 </body>
 </html>

@@ -56,7 +56,7 @@ test('neither the page nor its settings name another host', () => {
 })
 
 test('fonts, telemetry, the client app, the agent and MCP of Scalar are off', () => {
-  const settings = JSON.parse(/createApiReference\('#app', (.*)\)$/.exec(inlineScript())![1]!)
+  const settings = JSON.parse(/createApiReference\('#app', (.*)\)\)$/.exec(inlineScript())![1]!)
   expect(settings).toMatchObject({
     url: '/openapi.json',
     withDefaultFonts: false,
@@ -79,15 +79,31 @@ test('the script is Scalar, and caches may keep it for ever', async () => {
   expect(script).toContain('createApiReference')
 })
 
+test('the script is sent compressed to those who accept it', async () => {
+  const [zipped, plain] = await Promise.all(
+    ['gzip, br', 'identity'].map((accepted) => fetch(scriptUrl(), { headers: { 'accept-encoding': accepted } })),
+  )
+  expect(zipped!.headers.get('content-encoding')).toBe('gzip')
+  expect(Number(zipped!.headers.get('content-length'))).toBeLessThan(1_500_000)
+  expect(plain!.headers.get('content-encoding')).toBeNull()
+  expect(await zipped!.text()).toBe(await plain!.text())
+})
+
+test('the page has text before the script runs: every operation', async () => {
+  const { paths } = (await call<{ paths: Record<string, object> }>(`${api.url}/openapi.json`)).body
+  for (const path of Object.keys(paths)) expect(page.text).toContain(path)
+  expect(page.text).toMatch(/<script src="[^"]+" defer>/)
+})
+
 test('a new version of the script has a new address', async () => {
   const etag = (await fetch(scriptUrl(), { method: 'HEAD' })).headers.get('etag')
-  expect(etag).toMatch(/^"[\w-]{16}"$/)
-  expect(scriptUrl()).toBe(`${api.url}/docs/scalar.js?v=${JSON.parse(etag!)}`)
+  expect(etag).toMatch(/^W\/"[\w-]{16}"$/)
+  expect(scriptUrl()).toBe(`${api.url}/docs/scalar.js?v=${JSON.parse(etag!.slice(2))}`)
 })
 
 test('a cache that has the script is answered 304 without a body', async () => {
   const etag = (await fetch(scriptUrl(), { method: 'HEAD' })).headers.get('etag')!
-  for (const known of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
+  for (const known of [etag, etag.slice(2), `"other", ${etag}`, '*']) {
     const reply = await fetch(scriptUrl(), { headers: { 'if-none-match': known } })
     expect([known, reply.status, await reply.text()]).toEqual([known, 304, ''])
     expect(reply.headers.get('etag')).toBe(etag)

@@ -32,6 +32,13 @@ const textContent = (mediaType: string, example: string): Json => ({
 
 const noSniff = header('X-Content-Type-Options', 'Always `nosniff`.', chosen(78))
 
+const scriptHeaders = {
+  ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
+  ...header('ETag', 'The version of the script.', chosen(33)),
+  ...header('Vary', 'Always `accept-encoding`.', chosen(78)),
+  ...noSniff,
+}
+
 /** What is served besides the route table. */
 const pages: Page[] = [
   {
@@ -123,19 +130,14 @@ const pages: Page[] = [
     description: 'The script that `/docs` loads.',
     content: textContent('text/javascript', '(function () {})()'),
     headers: {
-      ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
-      ...header('ETag', 'A hash of the script.', chosen(33)),
-      ...noSniff,
+      ...scriptHeaders,
+      ...header('Content-Encoding', '`gzip` for those who accept it.', chosen(78)),
     },
     otherAnswers: {
       304: {
         description: 'The caller has it: `If-None-Match` names its `ETag`.',
         ...chosen(33),
-        headers: {
-          ...header('Cache-Control', 'Always `public, max-age=31536000, immutable`.', chosen(33)),
-          ...header('ETag', 'A hash of the script.', chosen(33)),
-          ...noSniff,
-        },
+        headers: scriptHeaders,
       },
     },
   },
