@@ -15,11 +15,12 @@ type StreamRequest = {
   after: number | undefined
   signal: AbortSignal | undefined
   onReconnect: ((error: unknown) => void) | undefined
+  onConnect: (() => void) | undefined
 }
 
 /** Yields events for ever. Each new connection starts after the last event of the one before. */
 export async function* streamEvents<T>(transport: Transport, request: StreamRequest): AsyncGenerator<T> {
-  const { path, query, signal, onReconnect } = request
+  const { path, query, signal, onReconnect, onConnect } = request
   let position: string | null = request.after === undefined ? null : String(request.after)
   let failures = 0
   for (;;) {
@@ -28,6 +29,7 @@ export async function* streamEvents<T>(transport: Transport, request: StreamRequ
     try {
       const headers = { accept: 'text/event-stream', ...(position !== null && { 'last-event-id': position }) }
       const response = await transport.open({ method: 'GET', path, query, headers, isRepeatable: true }, deadline)
+      onConnect?.()
       for await (const { id, data } of readBlocks(response, deadline)) {
         failures = 0
         position = id ?? position

@@ -64,6 +64,8 @@ export type StreamOptions = Omit<OrganizationOptions, 'timeoutMs' | 'retries'> &
   eventTypes?: readonly EventType[] | undefined
   /** Called when the connection was lost, before each new attempt. */
   onReconnect?: ((error: unknown) => void) | undefined
+  /** Called when a connection is open: the first one, and each that replaces a lost one. */
+  onConnect?: (() => void) | undefined
 }
 
 export type ReconcileOptions = OrganizationOptions & {
@@ -88,13 +90,20 @@ export const events = (api: Api) => {
      * Events as they happen. It reconnects by itself and resumes after the last event, so none is lost; leave the loop to stop.
      * Fails with `events.expired` if the position is older than what is kept.
      */
-    stream: ({ after, eventTypes, onReconnect, ...options }: StreamOptions = {}): AsyncIterable<EventRecord> =>
+    stream: ({
+      after,
+      eventTypes,
+      onReconnect,
+      onConnect,
+      ...options
+    }: StreamOptions = {}): AsyncIterable<EventRecord> =>
       streamEvents<EventRecord>(api.transport, {
         path: api.platform(options, 'events', 'stream'),
         query: { event_types: eventTypes },
         after,
         signal: options.signal,
         onReconnect,
+        onConnect,
       }),
 
     /**

@@ -11,6 +11,9 @@ export function explain(error: unknown): string {
   return error.message
 }
 
+/** The server's texts continue the name of the field: "must be from 0.1 to 1,000". */
+const sentence = (detail: string): string => (/^[a-z]/.test(detail) ? `This ${detail.replace(/\.?$/, '.')}` : detail)
+
 /** What broke a rule, by the name of the form field. */
 export function fieldErrors(error: unknown): Map<string, string> {
   const found = new Map<string, string>()
@@ -18,7 +21,7 @@ export function fieldErrors(error: unknown): Map<string, string> {
   for (const one of error.errors) {
     if (!('pointer' in one)) continue
     const name = one.pointer.replace(/^#?\//, '').split('/')[0] ?? ''
-    if (!found.has(name)) found.set(name, one.detail)
+    if (!found.has(name)) found.set(name, sentence(one.detail))
   }
   return found
 }

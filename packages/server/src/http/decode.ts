@@ -152,6 +152,8 @@ const articles: Record<string, string> = {
   array: 'an array',
   object: 'a JSON object',
   integer: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
 }
 
 /** Errors that only a query can have. */
@@ -160,7 +162,7 @@ function parameterSentence({ keyword, data }: ErrorObject): string | null {
   return Array.isArray(data) ? 'must be given once' : null
 }
 
-function sentence({ keyword, params, data, instancePath, message }: ErrorObject): string {
+function sentence({ keyword, params, data, instancePath, message, parentSchema = {} }: ErrorObject): string {
   switch (keyword) {
     case 'required':
       return 'is required'
@@ -178,6 +180,11 @@ function sentence({ keyword, params, data, instancePath, message }: ErrorObject)
       return `must have at least ${params.limit} item${params.limit === 1 ? '' : 's'}`
     case 'maxItems':
       return `must have at most ${params.limit} items`
+    case 'minimum':
+    case 'maximum':
+      return rangeText(parentSchema as Limits)
+    case 'pattern':
+      return formText(parentSchema as Limits)
     case 'uniqueItems':
       return `repeats ${instancePath}/${Math.min(params.i, params.j)}`
     case 'format':
@@ -185,4 +192,19 @@ function sentence({ keyword, params, data, instancePath, message }: ErrorObject)
     default:
       return message ?? 'is not valid'
   }
+}
+
+type Limits = { minimum?: number; maximum?: number; pattern?: string; examples?: unknown[] }
+
+/** The whole range, whichever end was passed. */
+function rangeText({ minimum, maximum }: Limits): string {
+  const text = (limit: number) => limit.toLocaleString('en', { maximumFractionDigits: 20 })
+  if (minimum === undefined) return `must be at most ${text(maximum!)}`
+  return maximum === undefined
+    ? `must be at least ${text(minimum)}`
+    : `must be from ${text(minimum)} to ${text(maximum)}`
+}
+
+function formText({ examples, pattern }: Limits): string {
+  return examples?.[0] === undefined ? `must match ${pattern}` : `must have the form of ${JSON.stringify(examples[0])}`
 }

@@ -5,6 +5,7 @@ import { OperationFailed } from './explain-client-error.ts'
 import { limitDefault, pageSize, printList } from './list-output.ts'
 import { bytesText, waitFor } from './progress.ts'
 import { confirm } from './prompt.ts'
+import { databaseIdOf } from './record-arguments.ts'
 import type { SessionOptions } from './session.ts'
 import { bytesOf, isOver, showRestore } from './show-restore.ts'
 import { statusText } from './style.ts'
@@ -22,24 +23,24 @@ type ListOptions = SessionOptions & { limit: string; database?: string }
 
 export function addBackupsCommands(program: Command): void {
   const backups = program.command('backups')
-  customerCommand(backups, 'create', 'Back a database up', 'npx keyhook backups create --database db_… --wait')
-    .requiredOption('--database <database>', 'The database')
+  customerCommand(backups, 'create', 'Back a database up', 'npx keyhook backups create --database orders --wait')
+    .requiredOption('--database <database>', 'The database: its name or id')
     .option('--wait', 'Wait until it is complete')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { database: string; wait?: true }) => {
-        const created = await client.backups.create(options.database)
+        const created = await client.backups.create(await databaseIdOf(client, options.database))
         const backup = options.wait ? await untilComplete(client, created) : created
         const size = backup.size_bytes === null ? '' : ` (${bytesText(backup.size_bytes)})`
         const text = backup.status === 'completed' ? `is complete${size}` : 'has started'
         output.result(backup, `The backup ${backup.id} ${text}.`)
       }),
     )
-  customerCommand(backups, 'list', 'List backups, newest first', 'npx keyhook backups list --database db_…')
+  customerCommand(backups, 'list', 'List backups, newest first', 'npx keyhook backups list --database orders')
     .option('--database <database>', 'Only backups of this database')
     .option('--limit <n>', 'How many, or "all"', String(limitDefault))
     .action(
       inSession(async ({ client, output }, options: ListOptions) => {
-        const only = options.database === undefined ? {} : { databaseId: options.database }
+        const only = options.database === undefined ? {} : { databaseId: await databaseIdOf(client, options.database) }
         const list = client.backups.list({ ...only, limit: pageSize(options.limit) })
         await printList(
           output,

@@ -7,6 +7,7 @@ import { type Client, KeyhookError } from '@keyhook/client'
 import { OperationFailed } from './explain-client-error.ts'
 import { UsageError } from './output.ts'
 import { readInput } from './prompt.ts'
+import { databaseIdOf } from './record-arguments.ts'
 import type { Session, SessionOptions } from './session.ts'
 
 type Options = SessionOptions & { command?: string; passwordStdin?: true; print?: true }
@@ -15,7 +16,8 @@ type Options = SessionOptions & { command?: string; passwordStdin?: true; print?
  * Runs psql, which asks for the password itself. A password from standard input goes through the environment: arguments are
  * visible to every user of the machine.
  */
-export async function connectToDatabase({ client, output }: Session, options: Options, id: string): Promise<void> {
+export async function connectToDatabase({ client, output }: Session, options: Options, name: string): Promise<void> {
+  const id = await databaseIdOf(client, name)
   const database = await client.databases.get(id)
   const address = database.connection_string
   if (address === null) throw new UsageError(`The database ${id} is ${database.status}: it accepts no connections yet.`)

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { examples } from './examples.ts'
+import { checkIds } from './record-arguments.ts'
 import { openSession, type Session, type SessionOptions } from './session.ts'
 
 /** A command over HTTP, with the options that all of them have. `name` includes its arguments: `revoke <key>`. */
@@ -19,5 +20,6 @@ export const inSession =
   ) =>
   async (...given: unknown[]): Promise<void> => {
     const options = given.at(-2) as Options
+    checkIds(given.at(-1) as Command)
     await work(await openSession(options), options, ...(given.slice(0, -2) as Args))
   }

@@ -5,8 +5,9 @@ import { createdText } from './created-database.ts'
 import { customerCommand, inSession } from './customer-command.ts'
 import { OperationFailed } from './explain-client-error.ts'
 import { limitDefault, pageSize, printList } from './list-output.ts'
-import { waitFor } from './progress.ts'
+import { bytesText, waitFor } from './progress.ts'
 import { confirm } from './prompt.ts'
+import { databaseIdOf } from './record-arguments.ts'
 import type { SessionOptions } from './session.ts'
 import { showRestore } from './show-restore.ts'
 import { statusText } from './style.ts'
@@ -52,9 +53,9 @@ export function addDatabasesCommands(program: Command): void {
         )
       }),
     )
-  customerCommand(databases, 'show <database>', 'Show a database', 'npx keyhook databases show db_…').action(
-    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
-      const database = await client.databases.get(id)
+  customerCommand(databases, 'show <database>', 'Show a database', 'npx keyhook databases show orders').action(
+    inSession(async ({ client, output }, _options: SessionOptions, name: string) => {
+      const database = await client.databases.get(await databaseIdOf(client, name))
       output.result(database, details(database))
     }),
   )
@@ -62,9 +63,9 @@ export function addDatabasesCommands(program: Command): void {
     databases,
     'connect <database>',
     'Open psql, or print how to connect',
-    'npx keyhook databases connect db_…',
-    "npx keyhook databases connect db_… --command 'select 1'",
-    'npx keyhook databases connect db_… --password-stdin < password.txt',
+    'npx keyhook databases connect orders',
+    "npx keyhook databases connect orders --command 'select 1'",
+    'npx keyhook databases connect orders --password-stdin < password.txt',
   )
     .option('--command <sql>', 'Run this SQL instead of opening a prompt')
     .option('--password-stdin', 'Read the password from standard input; psql asks for it otherwise')
@@ -80,7 +81,8 @@ export function addDatabasesCommands(program: Command): void {
     .requiredOption('--name <name>', 'Name of the new database')
     .option('--wait', 'Wait until it accepts connections')
     .action(
-      inSession(async ({ client, output }, options: RestoreOptions, id: string) => {
+      inSession(async ({ client, output }, options: RestoreOptions, name: string) => {
+        const id = await databaseIdOf(client, name)
         const created = await client.databases.restore(id, { name: options.name, to: options.to })
         await showRestore(client, output, created, options)
       }),
@@ -93,7 +95,8 @@ export function addDatabasesCommands(program: Command): void {
   )
     .option('--yes', 'Do not ask')
     .action(
-      inSession(async ({ client, output }, options: SessionOptions & { yes?: boolean }, id: string) => {
+      inSession(async ({ client, output }, options: SessionOptions & { yes?: boolean }, name: string) => {
+        const id = await databaseIdOf(client, name)
         await confirm(`This deletes the database ${id} with all its data. Its backups stay.`, options)
         output.result(await client.databases.delete(id), `${id} is being deleted.`)
       }),
@@ -128,7 +131,6 @@ const details = (database: Database): string =>
   }).join('\n')
 
 function storageText({ used_bytes, limit_bytes, state, message }: DatabaseStorage): string {
-  const mebibytes = (bytes: number) => Math.round(bytes / 1024 ** 2).toLocaleString('en')
-  const used = `${mebibytes(used_bytes)} of ${mebibytes(limit_bytes)} MiB`
+  const used = `${bytesText(used_bytes)} of ${bytesText(limit_bytes)}`
   return state === 'normal' ? used : `${used}. ${message}`
 }

@@ -4,6 +4,7 @@ import { customerCommand, inSession } from './customer-command.ts'
 import { momentOption } from './durations.ts'
 import { limitDefault, pageSize, printList } from './list-output.ts'
 import { UsageError } from './output.ts'
+import { eventIdOf } from './record-arguments.ts'
 import type { SessionOptions } from './session.ts'
 import { printable, styled } from './style.ts'
 import { type Column, recordLines, timeText } from './table.ts'
@@ -46,10 +47,11 @@ export function addEventsCommands(program: Command): void {
     events,
     'show <event>',
     'Show an event: its body, and where it was delivered',
+    'npx keyhook events show 3',
     'npx keyhook events show evt_…',
   ).action(
-    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
-      const event = await client.events.get(id)
+    inSession(async ({ client, output }, _options: SessionOptions, text: string) => {
+      const event = await client.events.get(await eventIdOf(client, text))
       const webhooks = [
         ...event.delivered_to.map((one) => `  ${one.webhook_id}  ${one.status}, ${attemptsText(one.attempts)}`),
         ...event.not_delivered_to.map((one) => `  ${one.webhook_id}  not sent: ${one.reason.replaceAll('_', ' ')}`),
@@ -97,5 +99,5 @@ const eventLine = ({ sequence, created_at, type, body }: EventRecord): string =>
 
 export function sequenceOption(option: string, text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text)
-  throw new UsageError(`${option}: ${JSON.stringify(text)} is not a sequence number`)
+  throw new UsageError(`${option}: ${JSON.stringify(text)} is not a sequence number such as 120`)
 }

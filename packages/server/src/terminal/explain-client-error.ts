@@ -27,8 +27,11 @@ const messageOf = (error: KeyhookError): string =>
 const causeCode = ({ cause }: KeyhookError): string =>
   (cause as { cause?: { code?: string } } | undefined)?.cause?.code ?? ''
 
-const fieldText = (field: KeyhookError['errors'][number]): string =>
-  'pointer' in field ? `  ${field.pointer}: ${field.detail}` : `  ${field.parameter}: ${field.detail}`
+/** The server's texts continue the name of the field: "must be from 0.1 to 1,000". */
+function fieldText(field: KeyhookError['errors'][number]): string {
+  const name = ('pointer' in field ? field.pointer.replace(/^\//, '') : field.parameter) || 'The body'
+  return /^[a-z]/.test(field.detail) ? `  ${name} ${field.detail.replace(/\.?$/, '.')}` : `  ${name}: ${field.detail}`
+}
 
 /** 3 and 4 let a script tell "log in again" and "there is no such thing" from everything else. */
 function exitCodeOf({ status }: KeyhookError): number {

@@ -37,13 +37,13 @@ function progressText({ label, done = 0, total = null }: Progress, elapsedMs: nu
   return `${label} ${bar} ${String(Math.floor(share * 100)).padStart(3)} %  ${bytesText(done)} of ${bytesText(total)}  ${seconds}`
 }
 
-const units = ['B', 'kB', 'MB', 'GB', 'TB']
+const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
 
-/** Like 12.3 MB. */
+/** Like 12.3 MiB: in the units of the console, and of the server's texts and settings. */
 export function bytesText(bytes: number): string {
   let [value, unit] = [bytes, 0]
-  while (value >= 1_000 && unit < units.length - 1) {
-    value /= 1_000
+  while (value >= 1_024 && unit < units.length - 1) {
+    value /= 1_024
     unit += 1
   }
   return `${unit === 0 ? value : value.toFixed(1)} ${units[unit]}`

@@ -64,7 +64,7 @@ test('webhooks are created, tested, recovered and deleted, and each change is in
   const wrong = await terminal.run('webhooks', 'create', '--url', 'http://example.com', '--events', 'frob')
   expect([wrong.code, wrong.stdout]).toEqual([2, ''])
   expect(wrong.stderr).toMatch(
-    /^The server refused it:\n {2}\/url: must use the https:\/\/ scheme\n {2}\/event_types\/0: /,
+    /^The server refused it:\n {2}url must use the https:\/\/ scheme\.\n {2}event_types\/0 must be one of /,
   )
   expect(await terminal.json('webhooks', 'delete', made.id, '--yes')).toEqual({ deleted: made.id })
   expect(await terminal.json('audit', '--limit', '1')).toMatchObject([
@@ -87,16 +87,71 @@ test('a webhook is shown with its health, paused, resumed, and gets a new secret
   expect(await terminal.text('webhooks', 'show', id)).toMatch(/Status +paused until \d{4}-/)
   expect(await terminal.json('webhooks', 'resume', id)).toMatchObject({ id, status: 'active', paused_until: null })
 
-  const rotated = await terminal.run('webhooks', 'rotate-secret', id, '--overlap', '60')
+  const rotated = await terminal.run('webhooks', 'rotate-secret', id, '--overlap', '1h')
   expect(rotated.stdout).toMatch(/ {2}whsec_\S{44}\n/)
   expect(rotated.stdout).not.toContain(secret)
+  expect(rotated.stdout).toMatch(
+    /Step 1 of 3[\s\S]+Step 2 of 3[\s\S]+webhooks code js[\s\S]+test wh_\w+ --wait[\s\S]+Step 3 of 3/,
+  )
   expect(rotated.stdout).toContain(`npx keyhook webhooks rotate-secret ${id} --switch`)
-  expect(await terminal.text('webhooks', 'show', id)).toMatch(/Secret rotation +until \d{4}-/)
-  expect(await terminal.json('webhooks', 'rotate-secret', id, '--switch')).toMatchObject({
+  expect(await terminal.text('webhooks', 'show', id)).toMatch(/Secret rotation +not switched: .+ until \d{4}-/)
+  expect(await terminal.json('webhooks', 'rotate-secret', id, '--switch', '--overlap', '2h')).toMatchObject({
     secret_rotation: { switched: true },
   })
+  expect(await terminal.text('webhooks', 'show', id)).toMatch(/Secret rotation +switched .+ ends at \d{4}-/)
+  expect(await terminal.text('webhooks', 'rotate-secret', id, '--switch', '--overlap', '0')).toContain('has ended')
   const wrong = await terminal.run('webhooks', 'rotate-secret', id, '--overlap', 'a day')
-  expect([wrong.code, wrong.stderr]).toEqual([2, '--overlap: "a day" is not a number of seconds\n'])
+  expect([wrong.code, wrong.stderr]).toEqual([2, '--overlap: "a day" is not a duration such as 5s, 30m, 2h or 3d\n'])
+})
+
+test('the code that verifies deliveries is printed for each language', async () => {
+  const { text, run } = await openTerminal({})
+  expect(await text('webhooks', 'code')).toContain('isFromKeyhook(rawBody, signatureHeader, ...secrets)')
+  expect(await text('webhooks', 'code', 'rust')).toContain('secrets: &[&str]')
+  const wrong = await run('webhooks', 'code', 'cobol')
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('js, python, go, java, ruby')])
+})
+
+test('a webhook is updated: URL, event types, description and rate limit', async () => {
+  const { terminal } = await ownersTerminal()
+  const create = ['webhooks', 'create', '--url', 'https://example.com/hooks', '--events', 'invoice.paid']
+  const { id } = await terminal.json<{ id: string }>(...create)
+  const update = (...options: string[]) => terminal.json('webhooks', 'update', id, ...options)
+  const url = 'https://example.com/new'
+  expect(await update('--url', url, '--events', 'backup.failed,backup.completed')).toMatchObject({
+    url,
+    event_types: ['backup.failed', 'backup.completed'],
+  })
+  const described = { description: 'Billing', rate_limit: 0.5 }
+  expect(await update('--description', 'Billing', '--rate-limit', '0.5')).toMatchObject({ url, ...described })
+  expect(await update('--description', '', '--rate-limit', 'none')).toMatchObject({
+    description: null,
+    rate_limit: null,
+  })
+  expect(await terminal.run('webhooks', 'update', id)).toMatchObject({ code: 2 })
+  const wrong = await terminal.run('webhooks', 'update', id, '--rate-limit', 'fast')
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('"fast" is not a number of deliveries')])
+})
+
+test('a wrong value is named with what is expected', async () => {
+  const { terminal } = await ownersTerminal()
+  const refused = async (...args: string[]) => {
+    const { code, stderr } = await terminal.run(...args)
+    expect(code).toBe(2)
+    return stderr
+  }
+  const create = ['webhooks', 'create', '--url', 'https://example.com/hooks']
+  expect(await refused(...create)).toMatch(/^--events: name one or more [\s\S]+\n {2}invoice\.paid +\S/)
+  const { id } = await terminal.json<{ id: string }>(...create, '--events', 'invoice.paid')
+  expect(await refused('webhooks', 'update', id, '--rate-limit', '5000')).toContain(
+    'rate_limit must be from 0.1 to 1,000.',
+  )
+  expect(await refused('webhooks', 'show', 'orders')).toMatch(/^"orders" is not the id of a webhook, such as wh_/)
+  expect(await refused('databases', 'show', 'orders')).toContain('No database has the name or the id "orders"')
+  const made = await terminal.json<{ id: string }>('databases', 'create', '--name', 'orders')
+  expect(await terminal.json('databases', 'show', 'orders')).toMatchObject({ id: made.id })
+  const other = await terminal.json<{ id: string }>('databases', 'create', '--name', 'orders')
+  expect(await refused('databases', 'show', 'orders')).toContain(`  ${other.id}\n`)
 })
 
 test('an unknown command exits with 2 and names the nearest', async () => {

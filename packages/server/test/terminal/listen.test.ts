@@ -127,6 +127,11 @@ test('events are listed, shown, and printed as they happen', async () => {
   expect(await terminal.json('events', 'list', '--after', '1')).toHaveLength(1)
   expect(await terminal.text('events', 'list')).toMatch(/^SEQ +TIME \(UTC\) +TYPE +ID\n2 .+database\.failed +evt_/)
   expect(await terminal.text('events', 'show', ids[0]!)).toMatch(/Sequence +1\n[\s\S]*There is no webhook\./)
+  expect(await terminal.json('events', 'show', '1')).toMatchObject({ id: ids[0], sequence: 1 })
+  expect(await terminal.run('events', 'show', '999')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('no event with the number 999'),
+  })
 
   const tail = startCommand(terminal.env, 'events', 'tail', '--after', '1', '--json')
   await happen('three')

@@ -32,7 +32,7 @@ export function NewWebhookPage() {
       const fields = fieldErrors(error)
       for (const name of ['url', 'event_types'] as const) {
         const message = fields.get(name)
-        if (message !== undefined) form.setError(name, { message: sentence(name, message) }, { shouldFocus: true })
+        if (message !== undefined) form.setError(name, { message }, { shouldFocus: true })
       }
       if (fields.size === 0) form.setError('root', { message: explain(error) })
     }
@@ -101,9 +101,3 @@ export function NewWebhookPage() {
     </>
   )
 }
-
-const labels = { url: 'The URL', event_types: 'The event types' }
-
-/** The server's texts continue the name of the field: "must use the https:// scheme". */
-const sentence = (name: keyof typeof labels, detail: string): string =>
-  /^[a-z]/.test(detail) ? `${labels[name]} ${detail.replace(/\.?$/, '.')}` : detail

@@ -63,12 +63,20 @@ async function listen(session: Session, options: Options): Promise<void> {
   })
   note(`Forwarding events of ${orgId} to\n${target}, from number ${position.sequence + 1} on. Ctrl-C stops.`)
   if (given === null) note(`Secret: ${styled('bold', secret, process.stderr)}`)
+  let isLost = false
   for (;;) {
     try {
       for await (const event of client.events.stream({
         after: position.sequence,
         eventTypes,
-        onReconnect: (error) => note(`The connection was lost${reasonText(error)}. Connecting again.`),
+        onReconnect(error) {
+          if (!isLost) note(`The connection was lost${reasonText(error)}. Connecting again until it works.`)
+          isLost = true
+        },
+        onConnect() {
+          if (isLost) note('Connected again.')
+          isLost = false
+        },
       })) {
         await forwarder.forward(event, position.previous)
         // Only now: after a crash this event is forwarded again, with the same id.
