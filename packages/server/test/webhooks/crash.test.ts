@@ -52,7 +52,14 @@ test('two processes share the lanes, and no first attempt is made twice', async 
   const receiver = await receiverFor(() => ({ delayMs: 20 }))
   const world = await deliveryTest({ KEYHOOK_MASTER_KEY: masterKey })
   const bridge = await bridgeTo(world.target)
-  const environment = { ...deliveryEnvironment, KEYHOOK_MASTER_KEY: masterKey, DATABASE_URL: bridge.url }
+  const environment = {
+    ...deliveryEnvironment,
+    KEYHOOK_MASTER_KEY: masterKey,
+    DATABASE_URL: bridge.url,
+    // A process that a busy machine stops for longer than its lease loses its lanes, and what was in flight is sent again.
+    KEYHOOK_DELIVERY_LEASE_MS: '60000',
+    KEYHOOK_DELIVERY_TIMEOUT_MS: '60000',
+  }
   for (let i = 0; i < 20; i++) await world.addWebhook(receiver.url)
   // Room for a few requests each, and receivers that take a while: the first process is busy until the other has started.
   const running = { ...environment, KEYHOOK_LOG_LEVEL: 'info', KEYHOOK_DELIVERY_IN_FLIGHT_MAX: '6' }
