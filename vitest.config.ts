@@ -12,6 +12,7 @@ const longFiles = [
   'cli/tenant-fills-disk.test.ts',
   'cli/two-roles.test.ts',
   'cli/unfit-machine.test.ts',
+  'deploy/rolling-restart.test.ts',
   'docs/readme.test.ts',
   'embedded/data-directory-lock.test.ts',
   'embedded/killed.test.ts',

@@ -118,13 +118,6 @@ spec:
             periodSeconds: 10
             timeoutSeconds: 5
             failureThreshold: 6
-          {{- if eq .role "api" }}
-          lifecycle:
-            preStop:
-              # Requests go on arriving until every proxy knows that this pod ends.
-              exec:
-                command: [sleep, "5"]
-          {{- end }}
           resources:
             {{- toYaml .resources | nindent 12 }}
           volumeMounts:

@@ -93,6 +93,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const consoleFiles = consoleDirectory()
   let url: string | null = null
   let metricsUrl: string | null = null
+  let drain = async (): Promise<void> => {}
   if (options.role === 'all' || options.role === 'api') {
     const api = composeApi(installation, {
       log,
@@ -107,6 +108,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
       setTimeout(() => api.app.server.closeAllConnections(), drainMsMax).unref()
       await api.close()
     })
+    drain = api.drain
     url = await listen(api.app, { ...config, setting: 'PORT' })
     metricsUrl = `${url}/metrics`
     installation.announce(url)
@@ -129,6 +131,8 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')
   output.note('Stopping: requests in flight are finished first.')
+  // A supervisor stops us by SIGTERM, and proxies need time to notice. Who presses Ctrl-C waits for us.
+  if (why === 'SIGTERM') await drain()
   // Each part has its own time limit, except for a database that accepts statements and never answers.
   setTimeout(
     () => {

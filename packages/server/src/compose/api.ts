@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
@@ -40,7 +41,12 @@ const intakeConnections = 4
 /** Share of the files that a process may have open. Deliveries take up to nine tenths. */
 const streamFilesShare = 0.05
 
-export type Api = { app: FastifyInstance; close(): Promise<void> }
+export type Api = {
+  app: FastifyInstance
+  /** Tells proxies to send requests elsewhere, and goes on serving those that arrive until they know. */
+  drain(): Promise<void>
+  close(): Promise<void>
+}
 
 /** The interface over HTTP. `pools` are those of other parts of the process, without which it is not ready either. */
 export function composeApi(
@@ -95,6 +101,7 @@ export function composeApi(
     findOrganization: (id) => findOrganization(accessDb, id),
   })
   const routes = composeRoutes(installation, { ...parts, intakeDb, authenticate, keyUses, feed })
+  const draining = new AbortController()
   const app = createHttpServer({
     routes,
     authenticate,
@@ -104,10 +111,19 @@ export function composeApi(
     limits: { requestBytesMax: config.requestBytesMax },
     trustedProxies: config.trustedProxies,
     log,
+    draining: draining.signal,
     onAnswer: metrics.answered,
   })
   if (isTracing()) addRequestTracing(app)
-  addProbes(app, { config, db, log, metrics, pools: [db, accessDb, intakeDb, ...pools], storage: parts.storage })
+  addProbes(app, {
+    config,
+    db,
+    log,
+    metrics,
+    pools: [db, accessDb, intakeDb, ...pools],
+    storage: parts.storage,
+    draining: draining.signal,
+  })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
   addDatabaseCa(app, async () => {
     if (config.databasesTls === 'off') return null
@@ -128,6 +144,10 @@ export function composeApi(
   })
   return {
     app,
+    async drain() {
+      draining.abort()
+      await sleep(config.httpDrainMs)
+    },
     async close() {
       // Streams have no end of their own, and closing the server waits for all answers.
       await Promise.all([feed.close(), app.close()])

@@ -46,10 +46,11 @@ export function addProbes(
     metrics: Metrics
     pools: readonly Database[]
     storage?: ReadStorage | undefined
+    draining?: AbortSignal
   },
 ): void {
-  const { config, pools, storage, metrics } = parts
-  addHealthRoutes(app, { pools, storage })
+  const { config, pools, storage, draining, metrics } = parts
+  addHealthRoutes(app, { pools, storage, draining })
   metrics.watchPools(pools)
   metrics.watchCluster(() => readCluster(parts))
   addMetricsRoute(app, { metrics: metrics.text, contentType: metrics.contentType, token: config.metricsToken })

@@ -25,6 +25,8 @@ export function createApp(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
+  /** Aborted when the process is about to stop: requests are still served, and every answer closes its connection. */
+  draining?: AbortSignal | undefined
   /** Called with every answer. */
   onAnswer?: (answer: Answered) => void
 }): { app: FastifyInstance; log: RequestLog } {
@@ -55,7 +57,7 @@ export function createApp(deps: {
 
   const methods = createMethodTable()
   app.addHook('onRoute', methods.add)
-  const connections = trackConnections(app)
+  const connections = trackConnections(app, deps.draining)
   app.addHook('onRequest', (request, reply, done) => {
     const fault = prepare(request, reply)
     connections.inTurn(reply, () => {

@@ -12,28 +12,55 @@ const unused: Readonly<Connection> = { last: null, beforeLast: null, waiting: 0 
 
 export type Connections = ReturnType<typeof trackConnections>
 
-/** Knows the responses of every open connection of a server. */
-export function trackConnections(app: FastifyInstance) {
+/** Turns of the event loop in which we wait for one without a new connection. */
+const turnsMax = 1_000
+
+/** Knows the responses of every open connection of a server. From the abort of `draining` on, every answer closes its connection. */
+export function trackConnections(app: FastifyInstance, draining?: AbortSignal) {
   const connections = new Map<Socket, Connection>()
+  let accepted = 0
   app.server.on('connection', (socket: Socket) => {
+    accepted += 1
     // Node removes its own listener from the socket of a CONNECT; without one, an error would end the process.
     socket.on('error', () => {})
     connections.set(socket, { last: null, beforeLast: null, waiting: 0 })
     socket.once('close', () => connections.delete(socket))
   })
   app.server.prependListener('request', track)
-  app.addHook('preClose', (done) => {
-    closeUnused()
-    const sweep = setInterval(() => app.server.closeIdleConnections(), 50)
-    app.server.once('close', () => clearInterval(sweep))
-    done()
-  })
+  draining?.addEventListener('abort', closeAfterAnswers)
+  app.addHook('preClose', (done) =>
+    whenNoneArrives(() => {
+      closeUnused()
+      const sweep = setInterval(() => app.server.closeIdleConnections(), 50)
+      app.server.once('close', () => clearInterval(sweep))
+      done()
+    }),
+  )
+
+  /**
+   * Closing the port resets connections that the kernel has accepted and Node has not, and a proxy may have sent a request on them.
+   * So it is closed in a turn of the event loop that found none.
+   */
+  function whenNoneArrives(next: () => void, turnsLeft = turnsMax): void {
+    const before = accepted
+    setImmediate(() => (accepted === before || turnsLeft === 0 ? next() : whenNoneArrives(next, turnsLeft - 1)))
+  }
 
   function track(request: IncomingMessage, response: ServerResponse): void {
     const connection = connections.get(request.socket)
     if (connection === undefined) return
     connection.beforeLast = connection.last
     connection.last = response
+    if (!draining?.aborted) return
+    // Only on the last response: Node closes the connection after the first that has this header.
+    if (connection.beforeLast?.headersSent === false) connection.beforeLast.setHeader('Connection', 'keep-alive')
+    response.setHeader('Connection', 'close')
+  }
+
+  function closeAfterAnswers(): void {
+    for (const { last } of connections.values()) {
+      if (last?.headersSent === false) last.setHeader('Connection', 'close')
+    }
   }
 
   /**
@@ -41,11 +68,8 @@ export function trackConnections(app: FastifyInstance) {
    * become idle later, nor those without a request yet, such as a browser's spare.
    */
   function closeUnused(): void {
-    for (const [socket, { last }] of connections) {
-      if (socket.bytesRead === 0) socket.destroy()
-      // Only on the last response: Node closes the connection after the first that has this header.
-      else if (last !== null && !last.headersSent) last.setHeader('Connection', 'close')
-    }
+    for (const socket of connections.keys()) if (socket.bytesRead === 0) socket.destroy()
+    closeAfterAnswers()
   }
 
   return {

@@ -37,6 +37,7 @@ export function createHttpServer(deps: {
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
+  draining?: AbortSignal
   onAnswer?: (answer: Answered) => void
 }): FastifyInstance {
   const { app, log } = createApp(deps)

@@ -161,6 +161,12 @@ export const serverSettings = {
     integer(1_024, 16_777_216, 'a number of bytes'),
     'Largest request body; for `POST /operator/v1/events` it is always 32 MiB.',
   ),
+  httpDrainMs: setting(
+    'KEYHOOK_HTTP_DRAIN_MS',
+    '5000',
+    integer(0, 600_000, 'a number of milliseconds'),
+    'After SIGTERM, for how long the API still takes requests while `/readyz` answers 503 and answers close their connections. A proxy has to keep idle connections for less than this.',
+  ),
   keysPerOrgMax: setting(
     'KEYHOOK_KEYS_PER_ORG_MAX',
     '10000',

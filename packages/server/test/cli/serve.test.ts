@@ -10,7 +10,7 @@ import { call } from '../support/client.ts'
 import { removeDataDirectory } from '../support/data-directory.ts'
 import { createInstallation, people } from '../support/installation.ts'
 import { bridgeTo, keyhook, scratchDirectory, serve } from '../support/processes.ts'
-import { openRaw } from '../support/raw-http.ts'
+import { openRaw, sendRaw } from '../support/raw-http.ts'
 
 const checkout = new URL('../../../../', import.meta.url).pathname
 const bash = promisify(execFile)
@@ -126,6 +126,36 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
     expect(row!.n).toBe(1)
   },
 )
+
+test('SIGTERM: while proxies notice, /readyz is 503, and requests are served on connections that close after them', async () => {
+  const { organization, person, environment } = await external()
+  const { token } = await person([{ orgId: await organization(), role: 'owner' }])
+  const server = await serve({ ...environment, KEYHOOK_HTTP_DRAIN_MS: '600000' }, ['--json', '--role', 'api'])
+  onTestFinished(() => void server.child.kill('SIGKILL'))
+  const request = (path: string) =>
+    `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nAccept-Encoding: identity\r\n\r\n`
+  const closes = (text: string) => [...text.matchAll(/^connection: (.*)$/gim)].map(([, value]) => value)
+  const kept = openRaw(server.url)
+  kept.socket.write(request('/healthz'))
+  await expect.poll(() => closes(kept.received())).toEqual(['keep-alive'])
+
+  server.child.kill('SIGTERM')
+  const ready = () => call<{ code?: string }>(`${server.url}/readyz`)
+  await expect.poll(async () => (await ready()).status).toBe(503)
+  expect(await ready()).toMatchObject({ body: { code: 'service.unavailable' } })
+  // Two in one packet: both are answered, and the connection closes after the second.
+  kept.socket.write(request('/api/v1/organizations') + request('/healthz'))
+  await kept.ended
+  expect(kept.received().match(/HTTP\/1\.1 200 /g)).toHaveLength(3)
+  expect(closes(kept.received())).toEqual(['keep-alive', 'keep-alive', 'close'])
+  const another = await sendRaw(server.url, request('/api/v1/organizations'))
+  expect([another.status, another.headers.connection]).toEqual([200, 'close'])
+  expect(server.output().stderr).not.toContain('request.failed')
+
+  // A person who presses Ctrl-C does not wait for proxies.
+  const other = await serve({ ...environment, KEYHOOK_HTTP_DRAIN_MS: '600000' }, ['--json', '--role', 'api'])
+  expect((await other.stop('SIGINT')).code).toBe(0)
+})
 
 test('without the database /healthz answers 200 and /readyz 503', async () => {
   const { environment, cut } = await external()

@@ -29,7 +29,7 @@ export function apiAlone(
   const queue = composeJobQueue(installation, { log, worksOnJobs: false })
   const api = apiBeside(installation, queue, log, consoleDirectory)
   return {
-    app: api.app,
+    ...api,
     async close() {
       await api.close()
       await queue.close()

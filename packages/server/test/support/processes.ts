@@ -13,10 +13,13 @@ export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
 
 export type Ended = { code: number | null; stdout: string; stderr: string }
 
-/** The environment of a process: only what a test sets, and no settings of the user who runs the tests. */
+/**
+ * The environment of a process: only what a test sets, and no settings of the user who runs the tests. SIGTERM stops a server without
+ * the five seconds in which proxies notice.
+ */
 export const cleanEnvironment = (environment: Record<string, string>): NodeJS.ProcessEnv => {
   const { PATH, HOME, TMPDIR, STATE_DIRECTORY } = process.env
-  return { PATH, HOME, TMPDIR, STATE_DIRECTORY, ...environment } as NodeJS.ProcessEnv
+  return { PATH, HOME, TMPDIR, STATE_DIRECTORY, KEYHOOK_HTTP_DRAIN_MS: '0', ...environment } as NodeJS.ProcessEnv
 }
 
 /** One command of the real program, in its own process. */

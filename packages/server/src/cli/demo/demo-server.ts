@@ -28,6 +28,8 @@ export function startDemoServer(options: { folder: string; certificatePath: stri
     KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8',
     KEYHOOK_DELIVERY_CA_FILE: options.certificatePath,
     PORT: '0',
+    // No proxy is in front of it.
+    KEYHOOK_HTTP_DRAIN_MS: '0',
     // As under npm: the server stops when its parent is gone, however that ended.
     npm_command: process.env.npm_command ?? 'exec',
   }

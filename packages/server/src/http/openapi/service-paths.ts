@@ -53,7 +53,7 @@ const pages: Page[] = [
     decision: 32,
     summary: 'Readiness',
     description:
-      'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer.',
+      'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer, and while the process is about to stop.',
     content: okContent,
     otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
   },

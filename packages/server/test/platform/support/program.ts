@@ -15,6 +15,7 @@ export function createProgram(options: { folder: string; environment: Record<str
     PATH: process.env.PATH,
     STATE_DIRECTORY: process.env.STATE_DIRECTORY,
     PORT: '0',
+    KEYHOOK_HTTP_DRAIN_MS: '0',
     KEYHOOK_LOG_LEVEL: process.env.TEST_LOG ?? 'fatal',
     TEST_FAILPOINT_FILE: failpointFile,
     NODE_COMPILE_CACHE: join(options.folder, 'compiled'),
