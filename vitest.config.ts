@@ -4,6 +4,7 @@ import { defineConfig } from 'vitest/config'
 /** `npm run test:long` runs these, `npm test` the others and then those in a browser, and `npx vitest run <file>` any. */
 const longFiles = [
   'cli/database-tls.test.ts',
+  'cli/first-use.test.ts',
   'cli/lost-key.test.ts',
   'cli/self-backup.test.ts',
   'cli/serve.test.ts',

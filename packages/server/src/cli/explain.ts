@@ -5,6 +5,7 @@ import { DirectoryUnusable } from '../embedded/ensure-directory.ts'
 import { DataDirectoryInUse } from '../embedded/index.ts'
 import { MachineUnfit } from '../embedded/machine-problem.ts'
 import { Fault } from '../kernel/faults.ts'
+import { NodeForgotten } from '../platform/heartbeat.ts'
 import { MasterKeyDamaged } from '../startup/master-key-file.ts'
 import { MasterKeyMissing } from '../startup/open-master-keys.ts'
 import { SchemaMismatch } from '../store/migrate.ts'
@@ -16,6 +17,7 @@ const userErrors = [
   MachineUnfit,
   MasterKeyDamaged,
   MasterKeyMissing,
+  NodeForgotten,
   SchemaMismatch,
   UnsuitableDatabase,
 ]
@@ -27,10 +29,12 @@ export function explainInstallationError(error: unknown): Explained {
   if (error instanceof ConfigProblems) return { text: error.problems.join('\n'), code: 2 }
   if (error instanceof Fault) return { text: error.public, code: 2 }
   if (userErrors.some((kind) => error instanceof kind)) return { text: (error as Error).message, code: 2 }
-  if (isLoginRejected(error)) return { text: `DATABASE_URL: ${error.message}`, code: 2 }
-  if (isTlsFailure(error)) return { text: `DATABASE_URL: ${tlsFailureText(error)}`, code: 2 }
+  const hasUrl = Boolean(process.env.DATABASE_URL || process.env.DATABASE_URL_FILE)
+  const server = hasUrl ? 'DATABASE_URL' : 'The embedded PostgreSQL'
+  if (isLoginRejected(error)) return { text: `${server}: ${error.message}`, code: 2 }
+  if (isTlsFailure(error)) return { text: `${server}: ${tlsFailureText(error)}`, code: 2 }
   if (isUnavailable(error)) {
-    const where = process.env.DATABASE_URL || process.env.DATABASE_URL_FILE ? ' (DATABASE_URL)' : ''
+    const where = hasUrl ? ' (DATABASE_URL)' : ''
     const { message, code } = error as NodeJS.ErrnoException
     return { text: `PostgreSQL cannot be reached${where}: ${message || code}`, code: 1 }
   }

@@ -17,6 +17,7 @@ import { welcome } from '../startup/welcome.ts'
 import { createMetrics } from '../telemetry/metrics.ts'
 import { startTracing } from '../telemetry/tracing.ts'
 import { examples } from '../terminal/examples.ts'
+import { OperationFailed } from '../terminal/explain-client-error.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
 import { exitOnSignal, stopSignal } from '../terminal/stop-signal.ts'
 import type { Environment } from './environment.ts'
@@ -28,6 +29,7 @@ const stopMsMax = 140_000
 const embeddedStopMsMax = 60_000
 
 type Role = 'all' | 'api' | 'dispatcher' | 'jobs'
+type Options = { role: Role; firstOrganization?: true; json?: boolean }
 
 export function addServeCommand(program: Command, environment: Environment): void {
   program
@@ -39,11 +41,12 @@ export function addServeCommand(program: Command, environment: Environment): voi
         .choices(['all', 'api', 'dispatcher', 'jobs'])
         .default('all'),
     )
+    .option('--first-organization', 'With DATABASE_URL: create an organization and its owner if there is none')
     .option('--json', 'Print one line of JSON when ready')
-    .action((options: { role: Role; json?: boolean }) => serve(environment, options))
+    .action((options: Options) => serve(environment, options))
 }
 
-async function serve(environment: Environment, options: { role: Role; json?: boolean }): Promise<void> {
+async function serve(environment: Environment, options: Options): Promise<void> {
   keepHeapSmall()
   const config = environment()
   const output = createOutput(options.json ?? false)
@@ -69,7 +72,8 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     })
   const installation = await exitOnSignal(opening)
   parts.defer(() => installation.close())
-  const first = await ensureFirstOrganization(installation.db)
+  const mayCreate = config.database === null || (options.firstOrganization ?? false)
+  const first = await ensureFirstOrganization(installation.db, { mayCreate })
   const hints = composeHints(installation, log)
   const metrics = createMetrics()
   metrics.describeProcess(version(), options.role === 'all' ? ['api', 'dispatcher', 'jobs'] : [options.role])
@@ -142,7 +146,7 @@ async function serve(environment: Environment, options: { role: Role; json?: boo
     config.deliveryDrainMsMax + stopMsMax + (config.database === null ? embeddedStopMsMax : 0),
   ).unref()
   await parts.disposeAsync()
-  if (stopped.failure !== null) throw await explainError(config, new Error(stopped.failure))
+  if (stopped.failure !== null) throw await explainError(config, new OperationFailed(stopped.failure))
 }
 
 /** As the specification of OpenTelemetry says: with an address, unless it is turned off. */

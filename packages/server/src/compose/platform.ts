@@ -1,6 +1,8 @@
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
+import { isRoot } from '../embedded/account.ts'
 import { createWalArchive } from '../platform/archive/wal-archive.ts'
+import { NodeForgotten } from '../platform/heartbeat.ts'
 import { createJobQueue, type JobQueue } from '../platform/jobs/queue.ts'
 import type { LimitReport } from '../platform/limits/limiter.ts'
 import { nodeOf, openHome } from '../platform/local/home.ts'
@@ -12,6 +14,7 @@ import { type PlatformNode, type PlatformNodeOptions, startPlatformNode } from '
 import { openAuthority } from '../platform/tls/authority.ts'
 import { certificateFromFiles, issuedCertificate } from '../platform/tls/node-certificate.ts'
 import type { Installation } from '../startup/open.ts'
+import { listNodes } from '../store/platform/nodes.ts'
 import { createTransact } from '../store/publishing-transaction.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Hints } from '../webhooks/hints.ts'
@@ -95,6 +98,7 @@ export async function composePlatformNode(installation: Installation, parts: Pla
   const { config, db } = installation
   const { log, queue, hints, metrics } = parts
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
+  if ((await listNodes(db)).some(({ id, state }) => id === node && state === 'forgotten')) throw new NodeForgotten()
   const isLocal = config.databaseDriver === 'local'
   const restoresToTime = config.pointInTimeRestore === 'on'
   return startPlatformNode({
@@ -130,7 +134,10 @@ async function composeLocal(
   { log, instances }: PlatformParts,
 ): Promise<Pick<PlatformNodeOptions, 'driver' | 'local'>> {
   reportIsolation(await isolationOf(dataDir, config.databasesUids), log)
-  void instances.limits?.then((report) => log[report.problem === null ? 'info' : 'warn'](report, 'databases.limits'))
+  // An ordinary user seldom may create cgroups; there it is no reason to worry.
+  void instances.limits?.then((report) =>
+    log[report.problem !== null && isRoot() ? 'warn' : 'info'](report, 'databases.limits'),
+  )
   const archives = await composeArchives(config, { dataDir, masterKeys, log })
   const wal = createWalArchive(archives)
   return {

@@ -3,6 +3,7 @@ import { chown, lstat, mkdir, readdir, realpath, rename, rm, rmdir, stat, symlin
 import { basename, dirname, join } from 'node:path'
 import type { Binaries } from './binaries.ts'
 import { syncDirectory } from './data-directory.ts'
+import { MachineUnfit } from './machine-problem.ts'
 import { type Account, firstClosedDirectory } from './permissions.ts'
 import { clustersHome, systemClusters } from './system-home.ts'
 import { runTool, type ToolOptions } from './tool.ts'
@@ -114,8 +115,16 @@ const initdbOptions = [`--username=${superuser}`, '--data-checksums', '--no-inst
 type ClusterTool = ToolOptions & { binaries: Binaries }
 
 /** Nothing is on disk yet: call `syncCluster` at the end. */
-export const runInitdb = (cluster: string, access: string[], { binaries, ...tool }: ClusterTool): Promise<void> =>
-  runTool(binaries.initdb, ['-D', cluster, ...localeOf(binaries), ...initdbOptions, ...access], tool)
+export async function runInitdb(cluster: string, access: string[], { binaries, ...tool }: ClusterTool): Promise<void> {
+  // It starts PostgreSQL through a shell, with the path in double quotes.
+  const [odd] = /["$`\\]/.exec(binaries.initdb) ?? []
+  if (odd !== undefined)
+    throw new MachineUnfit(
+      `PostgreSQL's initdb does not work at ${binaries.initdb}, because the path has the character ${odd} in it: move Keyhook to ` +
+        'a path without double quotes, dollar signs, backticks and backslashes.',
+    )
+  await runTool(binaries.initdb, ['-D', cluster, ...localeOf(binaries), ...initdbOptions, ...access], tool)
+}
 
 export const syncCluster = (cluster: string, { binaries, ...tool }: ClusterTool): Promise<void> =>
   runTool(binaries.initdb, ['-D', cluster, '--sync-only'], tool)

@@ -39,7 +39,11 @@ export async function directoryId(dataDir: string): Promise<string> {
   const existing = await readSecret(path)
   if (existing !== undefined) return existing
   await writeSecretOnce(path, randomBytes(24).toString('hex')).catch((error: NodeJS.ErrnoException) => {
-    throw unusable(configured(dataDir), `nothing can be written there (${error.code})`, error)
+    throw unusable(
+      configured(dataDir),
+      `nothing can be written there (${error.code}). Let this user write there, or set KEYHOOK_DATA_DIR to another directory`,
+      error,
+    )
   })
   return (await readFile(path, 'utf8')).trim()
 }

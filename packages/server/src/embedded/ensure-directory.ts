@@ -23,7 +23,7 @@ export async function ensureDirectory(wanted: ConfiguredDirectory, mode: number)
       const { code } = error as NodeJS.ErrnoException
       // Another process that starts at the same time was faster.
       if (code === 'EEXIST' && (await isDirectory(path, wanted))) continue
-      throw unusable(wanted, `${path} cannot be made (${code})`, error)
+      throw unusable(wanted, `${path} cannot be made (${code}). ${remedy(wanted)}`, error)
     }
     // Set explicitly, because mkdir subtracts the umask: under 077 the account of PostgreSQL could not enter.
     await chmod(path, mode)
@@ -38,10 +38,16 @@ async function isDirectory(path: string, wanted: ConfiguredDirectory): Promise<b
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') return false
-    throw unusable(wanted, `${path} cannot be accessed (${code})`, error)
+    throw unusable(wanted, `${path} cannot be accessed (${code}). ${remedy(wanted)}`, error)
   }
   throw unusable(wanted, `${path} is no directory`)
 }
 
-export const unusable = ({ path, setting }: ConfiguredDirectory, why: string, cause?: unknown): DirectoryUnusable =>
-  new DirectoryUnusable(`${setting}: "${path}" cannot be used: ${why}.`, { cause })
+const remedy = ({ setting }: ConfiguredDirectory): string =>
+  `Give this user access, or set ${setting} to a directory that it can make or write to`
+
+/** A variable that is not set is not named: the path is then the default. */
+export const unusable = ({ path, setting }: ConfiguredDirectory, why: string, cause?: unknown): DirectoryUnusable => {
+  const name = process.env[setting] === undefined ? 'The directory' : `${setting}:`
+  return new DirectoryUnusable(`${name} "${path}" cannot be used: ${why}.`, { cause })
+}

@@ -10,6 +10,12 @@ const heartbeatMs = 1_000
  */
 export const deadAfterSeconds = 5
 
+/** The message says what to do. */
+export class NodeForgotten extends Error {
+  override readonly name = 'NodeForgotten'
+  override readonly message = forgottenNode
+}
+
 const forgottenNode =
   'This node was given up with `keyhook node forget`: its databases run on other nodes, and it never starts its copies again. ' +
   'They are in `databases` of its data directory. Use a new data directory for a new node.'
@@ -45,7 +51,7 @@ export function createHeartbeat(deps: {
     if (!(await announceNode(deps.db, deps.node, deps.announcement()))) {
       // Before the first one nothing runs yet.
       if (lastSentMs !== undefined) deps.onForgotten()
-      throw new Error(forgottenNode)
+      throw new NodeForgotten()
     }
     const isFirst = lastSentMs === undefined
     // From before the last one to after this one, so at least as long as the gap that others saw.

@@ -7,10 +7,14 @@ import { countOrganizations } from '../store/organizations.ts'
 export type FirstOrganization = { orgId: OrgId; ownerId: UserId; isNew: boolean }
 
 /**
- * Creates one organization with an owner in an empty installation, so that there is something to try. The lock makes nodes
- * that start together on an empty database create only one.
+ * The first organization with its owner. An empty installation gets one if it may, so that there is something to try. The lock makes
+ * nodes that start together on an empty database create only one.
  */
-export async function ensureFirstOrganization(db: Database): Promise<FirstOrganization | null> {
+export async function ensureFirstOrganization(
+  db: Database,
+  { mayCreate }: { mayCreate: boolean },
+): Promise<FirstOrganization | null> {
+  if (!mayCreate) return findFirst(db)
   return db.begin(async (tx) => {
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.first_start', 0))`
     if ((await countOrganizations(tx)) > 0) return findFirst(tx)

@@ -3,6 +3,7 @@ import type { Config } from '../config.ts'
 import type { Database } from '../db/database.ts'
 import { createMasterKeys, type MasterKeys } from '../kernel/master-keys.ts'
 import { archiveKeyIds } from '../store/platform/backups.ts'
+import { findAuthority } from '../store/platform/certificate-authority.ts'
 import { anySecretUnder, keyIdsInUse } from '../store/webhook-secrets.ts'
 import { lastKeyId, makeMasterKey, masterKeyPath, readMasterKey } from './master-key-file.ts'
 
@@ -45,6 +46,16 @@ export async function openMasterKeys(db: Database, config: Place, options: Optio
   }
   // Not stored: it seals nothing.
   return known ?? createMasterKeys([randomBytes(32)])
+}
+
+/** A server that issues certificates could not start its databases, and would end a moment after it was ready. */
+export async function checkAuthorityKey(db: Database, masterKeys: MasterKeys): Promise<void> {
+  const keyId = (await findAuthority(db))?.key.keyId
+  if (keyId === undefined || masterKeys.keyIds.includes(keyId)) return
+  throw new MasterKeyMissing(
+    `The certificate authority of the databases is sealed under master key ${keyId}, which KEYHOOK_MASTER_KEY does not list. List it ` +
+      `too (KEYHOOK_MASTER_KEY=<new>,<old>); or, if it is lost for good: npx keyhook secrets abandon --key ${keyId}`,
+  )
 }
 
 /** Without KEYHOOK_MASTER_KEY only the key of the last server is accepted. */

@@ -8,7 +8,7 @@ import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
 import { checkSuitable } from '../store/suitable.ts'
 import { explainError } from './explain-error.ts'
 import { rememberKeyId } from './master-key-file.ts'
-import { openMasterKeys } from './open-master-keys.ts'
+import { checkAuthorityKey, openMasterKeys } from './open-master-keys.ts'
 
 /** An open installation: its database with the current schema, and its keys. */
 export type Installation = {
@@ -67,6 +67,8 @@ async function open(config: Config, options: OpenOptions): Promise<Installation>
     await checkSuitable(db)
     const applied = await migrateSchema(target, config)
     const masterKeys = await openMasterKeys(db, config, options)
+    const issuesCertificates = config.databasesTls !== 'off' && config.databasesCertificateFile === null
+    if (options.purpose === 'serve' && issuesCertificates) await checkAuthorityKey(db, masterKeys)
     if (options.purpose === 'serve' && config.database === null)
       await rememberKeyId(config.dataDir, masterKeys.currentKeyId)
     return { config, db, target, masterKeys, applied, isShared, announce, close }

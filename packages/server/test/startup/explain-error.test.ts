@@ -8,8 +8,8 @@ const system = (code: string) => Object.assign(new Error(`${code}: open '/data/p
 const failedInitdb = (text: string) => new Error(`initdb ended with code 1:\ninitdb: error: could not write: ${text}`)
 
 test.each([
-  ['EROFS', /^KEYHOOK_DATA_DIR: "\/data" cannot be used: the file system is mounted read-only\. Mount it [^\n]+\.$/],
-  ['ENOSPC', /^KEYHOOK_DATA_DIR: "\/data" cannot be used: [^\n]+ left on the disk\. [^\n]+ and start again\.$/],
+  ['EROFS', /^The directory "\/data" cannot be used: the file system is mounted read-only\. Mount it [^\n]+\.$/],
+  ['ENOSPC', /^The directory "\/data" cannot be used: [^\n]+ left on the disk\. [^\n]+ and start again\.$/],
 ])('%s is explained in one line, also where it is the cause of another error', async (code, line) => {
   const kept = unusable({ path: '/data', setting: 'KEYHOOK_DATA_DIR' }, `it cannot be made (${code})`, system(code))
   for (const error of [system(code), kept])

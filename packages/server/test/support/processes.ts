@@ -76,9 +76,15 @@ async function newDataDirectory(): Promise<string> {
 }
 
 /** The real server in its own process and on its own port; stopped when the test ends. */
-export async function serve(environment: Record<string, string>, args = ['--json']): Promise<Running> {
+export async function serve(
+  environment: Record<string, string>,
+  args = ['--json'],
+  { needsOrganization = true } = {},
+): Promise<Running> {
   const dataDir = environment.KEYHOOK_DATA_DIR ?? (await newDataDirectory())
-  const child = spawn(process.execPath, [program, 'serve', ...args], {
+  // On a PostgreSQL of its own a server makes an organization only if it is asked to.
+  const first = needsOrganization && environment.DATABASE_URL !== undefined ? ['--first-organization'] : []
+  const child = spawn(process.execPath, [program, 'serve', ...first, ...args], {
     env: cleanEnvironment({ PORT: '0', ...environment, KEYHOOK_DATA_DIR: dataDir }),
   })
   const output = collect(child)

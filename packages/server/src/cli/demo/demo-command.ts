@@ -28,6 +28,7 @@ async function demo(options: Options): Promise<void> {
   const output = createOutput(options.json ?? false)
   const say = (text: string): void => void (options.json || process.stdout.write(`${text}\n`))
   const stopped = stopSignal()
+  void stopped.promise.then(() => say('\nStopping.'))
   await using parts = new AsyncDisposableStack()
   const folder = await demoFolder(options.keep)
   if (options.keep === undefined) parts.defer(() => removeFolder(folder))
@@ -43,7 +44,6 @@ async function demo(options: Options): Promise<void> {
   const isDone = await Promise.race([work().then(() => true), stopped.promise.then(() => false)])
   if (!isDone || options.once) return
   await stopped.promise
-  say('\nStopping.')
 }
 
 async function demoFolder(keep: string | undefined): Promise<string> {

@@ -5,6 +5,7 @@ import { type Output, UsageError } from '../../terminal/output.ts'
 import { localCertificate } from '../../terminal/receive/certificate.ts'
 import { createReceiver, type Received } from '../../terminal/receive/receiver.ts'
 import { printable, styled } from '../../terminal/style.ts'
+import { endOf, serverLog } from './demo-server.ts'
 
 /** A delivery that does not come within this time is a fault: on a slow machine they take seconds. */
 const waitMsMax = 120_000
@@ -45,8 +46,11 @@ export async function startDemoReceiver(deps: { folder: string; output: Output }
       secret = given
     },
     async arrival(type) {
-      const late = new Promise<never>((_, reject) => {
-        setTimeout(() => reject(new UsageError(`No ${type} arrived. "server.log" says why.`)), waitMsMax).unref()
+      const timeout = AbortSignal.timeout(waitMsMax)
+      const late = once(timeout, 'abort').then(async () => {
+        throw new UsageError(
+          `No ${type} arrived. The last lines of the server's log:\n${await endOf(serverLog(deps.folder))}`,
+        )
       })
       await Promise.race([of(type).promise, late])
     },

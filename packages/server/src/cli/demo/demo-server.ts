@@ -1,10 +1,12 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { lastLines } from '../../embedded/tool.ts'
 import { UsageError } from '../../terminal/output.ts'
 
 const program = fileURLToPath(new URL('../../../bin/keyhook.js', import.meta.url))
@@ -20,6 +22,8 @@ export type Started = {
 
 export type DemoServer = { started(): Promise<Started>; close(): Promise<void> }
 
+export const serverLog = (folder: string): string => join(folder, 'server.log')
+
 /** The real server as a process of its own, with the settings of the demo and none of this terminal's. */
 export function startDemoServer(options: { folder: string; certificatePath: string }): DemoServer {
   const env = {
@@ -33,7 +37,7 @@ export function startDemoServer(options: { folder: string; certificatePath: stri
     // As under npm: the server stops when its parent is gone, however that ended.
     npm_command: process.env.npm_command ?? 'exec',
   }
-  const logFile = join(options.folder, 'server.log')
+  const logFile = serverLog(options.folder)
   const log = openSync(logFile, 'a', 0o600)
   const server = spawn(process.execPath, [program, 'serve', '--json'], { env, stdio: ['ignore', 'pipe', log] })
   closeSync(log)
@@ -58,10 +62,14 @@ const otherVariables = (): NodeJS.ProcessEnv =>
     Object.entries(process.env).filter(([name]) => !/^(KEYHOOK_|DATABASE_URL(_FILE)?$|HOST$|PORT$)/.test(name)),
   )
 
+/** The log is removed with the demo, so the reason has to be in the message. */
+export const endOf = async (logFile: string): Promise<string> =>
+  lastLines(await readFile(logFile, 'utf8').catch(() => ''))
+
 type Ready = { url: string; organization_id: string; owner_id: string; console_url: string | null }
 
 async function firstLine(server: ChildProcess, logFile: string): Promise<Ready> {
   const lines = createInterface({ input: server.stdout! })
   for await (const line of lines) return JSON.parse(line) as Ready
-  throw new UsageError(`The server did not start. Its log: ${logFile}`)
+  throw new UsageError(`The server of the demo did not start:\n${await endOf(logFile)}`)
 }

@@ -26,7 +26,8 @@ export function clientConfig(target: ConnectionTarget, { name, statementMsMax, s
     password: () => password,
     database,
     application_name,
-    ...(options !== '' && { options }),
+    // Without options `pg` would read PGOPTIONS, which counts for DATABASE_URL only, and is among its settings there.
+    ...((options !== '' || process.env.PGOPTIONS) && { options: options || ' ' }),
     ...(silentMsMax !== undefined && { query_timeout: silentMsMax }),
     ...(replies !== undefined && { stream: () => new CheckedStream(replies) }),
     ssl: tlsOptions(target),

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { findHierarchy, type Hierarchy } from './hierarchy.ts'
+import { findHierarchy, type Hierarchy, noGroups } from './hierarchy.ts'
 
 export type InstanceLimits = { memoryBytes: number; processesMax: number; cpus: number }
 
@@ -42,7 +42,7 @@ export function openCgroups(home: string): { cgroups: Cgroups } | { problem: str
       for (const child of groupsIn(path)) remove(join(path, child))
     }
   } catch (error) {
-    return { problem: String(error) }
+    return { problem: noGroups(error) }
   }
   return {
     cgroups: {

@@ -21,8 +21,15 @@ export function findHierarchy(): Hierarchy | { problem: string } {
     const mounts = readMounts()
     return findV2(mounts) ?? findV1(mounts) ?? { problem: 'no cgroup hierarchy with a memory controller is mounted' }
   } catch (error) {
-    return { problem: String(error) }
+    return { problem: noGroups(error) }
   }
+}
+
+/** Usual for an ordinary user, and in containers. */
+export function noGroups(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  if (code === 'EACCES' || code === 'EPERM') return 'this user may not create cgroups'
+  return code === 'EROFS' ? 'cgroups are read-only here' : message
 }
 
 type Mount = { path: string; type: string; options: string[] }

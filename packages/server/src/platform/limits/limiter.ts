@@ -49,6 +49,14 @@ export function createLimiter(deps: {
   const dataBytes = Math.floor(limits.memoryBytes * (cgroups === undefined ? processShareAlone : processShare))
   const rlimits = hasRlimits ? [prlimit, `--data=${dataBytes}`, '--core=0'] : []
 
+  const close = () => {
+    clearInterval(timer)
+    process.off('exit', close)
+    cgroups?.close()
+  }
+  // For a process.exit() without a stop, as Ctrl-C during the first start: empty groups would stay.
+  process.once('exit', close)
+
   return {
     report: {
       by: cgroups !== undefined ? `cgroups ${cgroups.version}` : hasRlimits ? 'rlimits' : 'nothing',
@@ -73,9 +81,6 @@ export function createLimiter(deps: {
       groups.get(id)?.group.remove()
       groups.delete(id)
     },
-    close() {
-      clearInterval(timer)
-      cgroups?.close()
-    },
+    close,
   }
 }

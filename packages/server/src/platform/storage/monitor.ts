@@ -26,6 +26,8 @@ const restShare = 5
 const stepBytes = { min: 4 * 1024 ** 2, max: 256 * 1024 ** 2 }
 /** A check later than this is logged: the floor allows for a second. */
 const lateMs = 1_000
+/** A new database with its first log takes a little less. */
+const databaseBytesMin = 64 * 1024 ** 2
 
 export type StorageSettings = { limitBytes: number; floorBytes: number; reserveBytes: number }
 
@@ -104,7 +106,7 @@ export function createStorageMonitor(deps: {
   }
 
   function onLevel(before: DiskLevel): void {
-    const about = { level, freeBytes: space!.freeBytes, freeFiles: space!.freeFiles, floorBytes: floorBytes() }
+    const about = { freeBytes: space!.freeBytes, freeFiles: space!.freeFiles, floorBytes: floorBytes() }
     if (level === 'ok') {
       log.info(about, 'disk.has_room')
       room = new AbortController()
@@ -213,6 +215,11 @@ export function createStorageMonitor(deps: {
       await readLimits()
       await measure()
       check()
+      if (level === 'ok' && space.freeBytes - floorBytes() < databaseBytesMin)
+        log.warn(
+          { freeBytes: space.freeBytes, floorBytes: floorBytes(), databaseBytes: databaseBytesMin },
+          'disk.no_room_for_a_database',
+        )
       watching = watch()
     },
     report: () => ({

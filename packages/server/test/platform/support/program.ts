@@ -33,7 +33,7 @@ export function createProgram(options: { folder: string; environment: Record<str
       return ended
     },
     async start(): Promise<ReadyLine> {
-      const args = ['--import', failpoint, bin, 'serve', '--json', ...(options.args ?? [])]
+      const args = ['--import', failpoint, bin, 'serve', '--first-organization', '--json', ...(options.args ?? [])]
       const started = spawn(process.execPath, args, { env: environment, stdio: ['ignore', 'pipe', 'inherit'] })
       child = started
       ended = new Promise((done) => started.once('exit', (code, signal) => done(signal ?? String(code))))
