@@ -22,6 +22,7 @@ import {
   writeServerAddress,
 } from './data-directory.ts'
 import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
+import { removeDeadSegments } from './dead-segments.ts'
 import { type FindBinaries, findPostgres } from './find-postgres.ts'
 import { readLockFile } from './lock-file.ts'
 import { whyNoNamespaces } from './namespaces.ts'
@@ -101,6 +102,7 @@ async function startServer(request: {
   const location = await locateCluster(dataDir, account, nameFrom(id, 'cluster'))
   const cluster = location.path
   await removeStaging(location)
+  await removeDeadSegments(account?.uid ?? process.getuid!())
 
   if (location.initialised) {
     if ((await stopOrphan(cluster, { note })) === 'elsewhere') throw new DataDirectoryInUse(inUseElsewhere(dataDir))

@@ -253,7 +253,11 @@ describe('wrong input prints one line, exits with 2 and changes nothing', () => 
   test.each([
     ['a file', '/etc/passwd', /^KEYHOOK_DATA_DIR: "\/etc\/passwd" cannot be used: \/etc\/passwd is no directory\.\n$/],
     ['below a file', '/etc/passwd/x', /\/etc\/passwd is no directory\.\n$/],
-    ['where nothing can be made', '/proc/keyhook', /^KEYHOOK_DATA_DIR: [^\n]+ cannot be made \(E\w+\)\.\n$/],
+    [
+      'where nothing can be made',
+      '/proc/keyhook',
+      /^KEYHOOK_DATA_DIR: [^\n]+ cannot be made \(E\w+\)\. Give this user access, or set [^\n]+\.\n$/,
+    ],
   ])('a data directory that is %s is one line', async (_, path, line) => {
     const ended = await keyhookHere(['migrate'], { KEYHOOK_DATA_DIR: path })
     expect([ended.code, ended.stdout]).toEqual([2, ''])

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { askLockHolder, tryLock } from '../../src/embedded/data-directory-lock.ts'
+import { removeDeadSegments } from '../../src/embedded/dead-segments.ts'
 import { DataDirectoryInUse } from '../../src/embedded/index.ts'
 import { isPostgresOn, parseLockFile, readLockFile } from '../../src/embedded/lock-file.ts'
 import { dataDirectory, notes, open, putNote, scratch, startHolder } from './support/scratch.ts'
@@ -37,6 +38,50 @@ test('after kill -9 of Keyhook and of PostgreSQL the next start recovers every c
   await owner.ended
   expect(await notes((await open(dataDir)).connection)).toEqual(['committed'])
 })
+
+test.skipIf(process.platform !== 'linux')(
+  'shared memory of a killed server is removed, and none of a running one',
+  async () => {
+    const [killed, running] = [await dataDirectory(), await dataDirectory()]
+    const owner = startHolder(killed, 'serve')
+    await owner.until((line) => line.ready === true)
+    await open(running)
+    const segmentsOf = async (dataDir: string) => {
+      const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
+      const [, id] = (await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8'))
+        .split('\n')[6]!
+        .trim()
+        .split(/\s+/)
+      const maps = await readFile(`/proc/${pid}/maps`, 'utf8')
+      return { pid, id: id!, files: [...new Set(maps.match(/\/dev\/shm\/PostgreSQL\.\d+/g))] }
+    }
+    const areThere = async ({ id, files }: { id: string; files: string[] }) => {
+      const isListed = new RegExp(`^ *-?\\d+ +${id} `, 'm').test(await readFile('/proc/sysvipc/shm', 'utf8'))
+      const found = await Promise.all(
+        files.map((file) =>
+          access(file).then(
+            () => true,
+            () => false,
+          ),
+        ),
+      )
+      return [isListed, ...found]
+    }
+    const [dead, alive] = [await segmentsOf(killed), await segmentsOf(running)]
+    expect(dead.files.length).toBeGreaterThan(0)
+    owner.child.kill('SIGKILL')
+    process.kill(dead.pid, 'SIGKILL')
+    await owner.ended
+    const { uid } = await stat(join(killed, 'postgres'))
+    await expect
+      .poll(async () => {
+        await removeDeadSegments(uid, 500)
+        return areThere(dead)
+      })
+      .not.toContain(true)
+    expect(await areThere(alive)).not.toContain(false)
+  },
+)
 
 test('an initialisation that was killed is repeated', async () => {
   const dataDir = await dataDirectory()
