@@ -568,7 +568,9 @@ create table keyhook.nodes (
   state            text not null default 'active' check (state in ('active', 'draining', 'forgotten')),
   host             text,
   -- Which store its archives are in, the same for nodes that share one; null: it archives no WAL.
-  store            text
+  store            text,
+  -- Its available databases whose servers do not run.
+  down             text[] not null default '{}'
 );
 
 -- The authority that signs the certificates of databases, one for all nodes. Its private key is sealed under a master key.

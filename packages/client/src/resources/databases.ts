@@ -18,7 +18,8 @@ export type NewRestoreToTime = { name: string; to: string }
 export type Database = {
   id: string
   name: string
-  status: 'provisioning' | 'available' | 'failed' | 'deleting'
+  /** `unreachable`: its node is silent or its server does not run. It becomes `available` again by itself. */
+  status: 'provisioning' | 'available' | 'unreachable' | 'failed' | 'deleting'
   host: string | null
   port: number | null
   user: string

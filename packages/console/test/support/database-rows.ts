@@ -6,6 +6,7 @@ import { api, orgId, owner } from './console-test.ts'
 export async function addDatabase(name: string, status: 'provisioning' | 'available' | 'failed'): Promise<DatabaseId> {
   const id = newId('db')
   const failure = status === 'failed' ? 'The node has no room for another database.' : null
+  await api.db`insert into keyhook.nodes (id, databases_max) values ('n', 0) on conflict do nothing`
   await api.db`
     insert into keyhook.databases (org_id, id, name, status, node, host, port, failure, created_by)
     values (${orgId}, ${id}, ${name}, ${status}, 'n', '127.0.0.1', 5432, ${failure}, ${owner.userId})`

@@ -6,6 +6,8 @@ import { randomBase62 } from './base62.ts'
  */
 export const databaseStatuses = ['provisioning', 'available', 'failed', 'deleting', 'deleted'] as const
 export type DatabaseStatus = (typeof databaseStatuses)[number]
+/** `unreachable` is not stored: it is available, and its node is silent or says that its server does not run. */
+export const shownDatabaseStatuses = ['provisioning', 'available', 'unreachable', 'failed', 'deleting'] as const
 export const firstDatabaseStatus: DatabaseStatus = 'provisioning'
 
 /** `serve`: it accepts connections. `give_up`: it failed for good. `remove`: its deletion was requested. `clear`: its files are deleted. */

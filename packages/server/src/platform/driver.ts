@@ -111,6 +111,14 @@ export class StepFailure extends Error {
   }
 }
 
+/** Its server does not run at this moment, for example because it starts. */
+export class NotRunning extends StepFailure {
+  constructor() {
+    super('The database is not running.')
+    this.name = 'NotRunning'
+  }
+}
+
 export class DamagedArchive extends StepFailure {
   constructor(detail: string, cause?: unknown) {
     super(`The archive is damaged: ${detail}.`, { cause, permanent: true })

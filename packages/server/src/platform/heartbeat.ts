@@ -1,14 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
-import { type Announcement, announceNode, withdrawNode } from '../store/platform/nodes.ts'
+import { type Announcement, announceNode, deadAfterSeconds, withdrawNode } from '../store/platform/nodes.ts'
 
 const heartbeatMs = 1_000
-/**
- * After this many seconds without a heartbeat a node counts as dead. It may only be slow, so nothing that it does later
- * counts for jobs that others have taken over.
- */
-export const deadAfterSeconds = 5
 
 /** The message says what to do. */
 export class NodeForgotten extends Error {
@@ -26,6 +21,8 @@ export const forgottenAfterSeconds = 86_400
 export type Heartbeat = {
   /** Sends the first heartbeat and repeats it. Call it once the node's queue exists: jobs are placed here from then on. */
   start(): Promise<void>
+  /** Another one at once, because what it says has changed. */
+  now(): Promise<void>
   /** For how long the heartbeat had no gap. A node that was itself unreachable cannot tell which others are dead. */
   steadySeconds(): number
   /** The node keeps its databases and gets no new ones. */
@@ -76,6 +73,7 @@ export function createHeartbeat(deps: {
       await send()
       repeating = repeat()
     },
+    now: send,
     steadySeconds() {
       const isRecent = lastSentMs !== undefined && Date.now() - lastSentMs < deadAfterSeconds * 1_000
       return isRecent ? (Date.now() - steadySinceMs) / 1_000 : 0

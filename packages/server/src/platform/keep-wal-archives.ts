@@ -15,7 +15,7 @@ import {
   resetStoredBytes,
 } from '../store/platform/wal-archives.ts'
 import { beginBackup } from './backups.ts'
-import type { DatabaseDriver } from './driver.ts'
+import { type DatabaseDriver, NotRunning } from './driver.ts'
 import type { JobQueue } from './jobs/queue.ts'
 import { traceStep } from './steps/trace-step.ts'
 
@@ -55,13 +55,19 @@ export async function keepWalArchives(deps: Deps): Promise<void> {
   const begin = (database: ArchivedDatabase) => {
     const { id } = database
     const attempt = archive(deps, database)
-      .catch((err) => {
-        if (database.archived_until !== null) deps.onArchived(id, database.archived_until)
-        if (!signal.aborted) log.error({ err, databaseId: id }, 'wal.not_archived')
-      })
-      .finally(() => {
+      .then(
+        () => deps.everySeconds * 1_000,
+        (err) => {
+          if (database.archived_until !== null) deps.onArchived(id, database.archived_until)
+          // It is starting; if it cannot, that is reported where it starts.
+          if (err instanceof NotRunning) return checkMs
+          if (!signal.aborted) log.error({ err, databaseId: id }, 'wal.not_archived')
+          return deps.everySeconds * 1_000
+        },
+      )
+      .then((pauseMs) => {
         active.delete(id)
-        dueMs.set(id, Date.now() + deps.everySeconds * 1_000)
+        dueMs.set(id, Date.now() + pauseMs)
       })
     active.set(id, attempt)
   }

@@ -56,6 +56,8 @@ export type LocalInstances = {
   existing(): Promise<DatabaseId[]>
   /** Starts an instance that was provisioned earlier, and restarts it whenever it ends. */
   resume(id: DatabaseId, options: { signal: AbortSignal }): Promise<Address>
+  /** Why another account of this machine could answer clients from the port of an instance; null if none can. */
+  portProblem(): Promise<string | null>
   /** What a running instance says about itself. */
   activity(id: DatabaseId, options: { signal: AbortSignal }): Promise<Activity>
   /** A directory on the disk that has the files of all instances. */
@@ -64,6 +66,8 @@ export type LocalInstances = {
   storage(signal: AbortSignal): Promise<Map<DatabaseId, number>>
   /** Whether it accepts connections at the moment, as far as is known. */
   isRunning(id: DatabaseId): boolean
+  /** All that accept connections, and those that are held: their storage says why they do not. */
+  up(): DatabaseId[]
   /** New transactions are read-only unless they ask for more, and open ones end. The reason is shown to sessions; null ends it. */
   setReadOnly(id: DatabaseId, reason: string | null, options: { signal: AbortSignal }): Promise<void>
   /** Ends what the instance keeps until its next checkpoint, such as old WAL. */

@@ -14,8 +14,8 @@ import {
   nodesToMoveTo,
   requestMoves,
 } from '../store/platform/moves.ts'
+import { deadAfterSeconds } from '../store/platform/nodes.ts'
 import type { Transact } from '../store/publishing-transaction.ts'
-import { deadAfterSeconds } from './heartbeat.ts'
 import type { JobQueue } from './jobs/queue.ts'
 import { failDatabase } from './steps/settle-failure.ts'
 

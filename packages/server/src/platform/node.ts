@@ -30,6 +30,7 @@ import { createRemoval } from './steps/removal.ts'
 import { createRestoring } from './steps/restoring.ts'
 import { type BackupSchedule, keepBackupSchedule } from './steps/scheduled-backups.ts'
 import { createStorageMonitor, type StorageSettings, withoutStorageMonitor } from './storage/monitor.ts'
+import { warnOfNeighbours } from './warn-of-neighbours.ts'
 
 const placersMax = 2
 const workersMax = 4
@@ -124,7 +125,14 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     void removeLeftoverFiles(common).catch((err) => log.warn({ err }, 'node.leftover_files_not_removed'))
   // A node whose disk is nearly full takes no new databases.
   const databasesMax = () => (storage.hasRoom() ? databasesPerNodeMax : 0)
-  const announcement = () => ({ databasesMax: databasesMax(), prices, host: options.host, store: options.store })
+  const { host, store } = options
+  const announcement = () => ({
+    databasesMax: databasesMax(),
+    prices,
+    host,
+    store,
+    up: local?.instances.up() ?? null,
+  })
   const onForgotten = () => {
     log.fatal({ node }, 'node.forgotten')
     closing.abort()
@@ -148,6 +156,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
   let scheduling: Promise<void> | undefined
   let activity: Promise<void> | undefined
   let archiving: Promise<void> | undefined
+  let warning: Promise<void> | undefined
   let cleaning: Promise<void> | undefined
 
   async function start(): Promise<void> {
@@ -183,7 +192,10 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
     scheduling = keepBackupSchedule(common, backupSchedule)
-    if (local !== null) activity = watchActivity({ ...common, ...local })
+    if (local !== null) {
+      activity = watchActivity({ ...common, ...local })
+      warning = warnOfNeighbours({ ...common, ...local })
+    }
     const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options
     const room = options.archivesAreLocal ? storage.room : () => signal
     const bytesPerBaseMax = options.walBytesPerBaseMax
@@ -193,6 +205,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     watching = watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal })
     if (isShared) cleaning = keepRemovingLeftovers(common)
     await resuming
+    await whenReachable(heartbeat.now)
     log.info({ node }, 'platform.ready')
   }
 
@@ -213,6 +226,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await scheduling
       await activity
       await archiving
+      await warning
       await cleaning
       await queue.close()
       await storage.close()

@@ -25,6 +25,8 @@ export async function connectToDatabase({ client, output }: Session, options: Op
   if (options.print) return output.result(database, address)
   const env = { ...process.env }
   if (options.passwordStdin) env.PGPASSWORD = await readInput()
+  // A server that asks for the password itself is not ours. libpq before 16 does not know this.
+  env.PGREQUIREAUTH ??= 'scram-sha-256'
   await using files = new AsyncDisposableStack()
   const authority = env.PGSSLROOTCERT === undefined ? await authorityOf(client) : null
   if (authority !== null) {

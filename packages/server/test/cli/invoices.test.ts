@@ -76,6 +76,7 @@ test('an invoice is issued only with the prices of the server', async () => {
       prices: { currency, hourPriceMinor },
       host: 'localhost',
       store: null,
+      up: null,
     })
   onTestFinished(async () => void (await api.db`delete from keyhook.nodes`))
   for (const [currency, hourPriceMinor] of [['CHF', 5] as const, ['EUR', 7] as const]) {

@@ -24,7 +24,13 @@ afterAll(async () => {
 const run = (...args: string[]) => keyhookHere(['node', ...args], environment)
 
 const announce = (id: string, store: string | null) =>
-  announceNode(api.db, id, { databasesMax: 3, prices: { currency: 'EUR', hourPriceMinor: 1 }, host: 'db.test', store })
+  announceNode(api.db, id, {
+    databasesMax: 3,
+    prices: { currency: 'EUR', hourPriceMinor: 1 },
+    host: 'db.test',
+    store,
+    up: null,
+  })
 
 const silence = (id: string, seconds: number) =>
   api.db`update keyhook.nodes set seen_at = clock_timestamp() - make_interval(secs => ${seconds}) where id = ${id}`

@@ -19,6 +19,7 @@ test('a clock that was ahead and was set back does not stop the detection of dea
       prices: { currency: 'EUR', hourPriceMinor: 1 },
       host: 'localhost',
       store: null,
+      up: null,
     }),
     signal: ending.signal,
     onReturn() {},

@@ -83,7 +83,7 @@ function Endpoints({ orgId }: { orgId: string }) {
   )
 }
 
-const order = { failed: 0, provisioning: 3, deleting: 4, available: 5 }
+const order = { failed: 0, unreachable: 0, provisioning: 3, deleting: 4, available: 5 }
 const storageOrder = { stopped: 1, read_only: 2, normal: 5 }
 
 /** A database that reached its storage limit is available, and still needs somebody. */

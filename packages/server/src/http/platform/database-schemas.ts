@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { databaseStatuses } from '../../domain/database.ts'
+import { shownDatabaseStatuses } from '../../domain/database.ts'
 import { storageStates } from '../../domain/storage.ts'
 import { type Choice, choice, chosen, mark } from '../basis.ts'
 import { createdAt, id, label, moment } from '../schemas.ts'
@@ -50,7 +50,10 @@ const shown = () => ({
   name: mark(here, Type.String({ description: 'A label for people.' })),
   status: mark(
     chosen(53),
-    Type.Enum([...databaseStatuses.slice(0, 4)], { description: 'Where it is in its life.' }),
+    Type.Enum([...shownDatabaseStatuses], {
+      description:
+        'Where it is in its life. `unreachable` while its node is silent or its server does not run; it becomes `available` again by itself.',
+    }),
     choice(65, '`failed` after the last of several tries.'),
   ),
   host: nullable(

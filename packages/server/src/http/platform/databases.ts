@@ -153,13 +153,13 @@ export function databaseRoutes(deps: {
   ]
 }
 
-/** The address is shown while the database accepts connections. */
+/** The address is shown once the database accepts connections. It stays the same while its server is away. */
 export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow & Partial<DatabaseFigures>) => {
   const up = row.status === 'available' && row.host !== null && row.port !== null
   return {
     id: row.id,
     name: row.name,
-    status: row.status,
+    status: row.status === 'available' && row.is_reachable === false ? ('unreachable' as const) : row.status,
     host: up ? row.host : null,
     port: up ? row.port : null,
     user: ownerRole,

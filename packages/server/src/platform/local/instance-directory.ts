@@ -115,6 +115,17 @@ export async function instancesIn(home: Home): Promise<DatabaseId[]> {
   return [...new Set(names)].filter((name) => isId('db', name))
 }
 
+/** The ports of the instances that have one, with the uids of their accounts. */
+export async function portOwnersIn(home: Home): Promise<Map<number, number>> {
+  const owners = new Map<number, number>()
+  for (const id of await instancesIn(home)) {
+    const { path } = instanceDirectory(home, id)
+    const [port, account] = [await readPort(path), await home.uids?.accountOf(path)]
+    if (port !== null && account) owners.set(port, account.uid)
+  }
+  return owners
+}
+
 /** Another program took the port after our check. No client knows it yet, so the next attempt takes another. */
 export const forgetTakenPort =
   ({ path }: InstanceDirectory) =>

@@ -1,9 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { superuser } from '../../embedded/cluster.ts'
 import { stopOrphan } from '../../embedded/orphan.ts'
+import type { Account } from '../../embedded/permissions.ts'
 import { type Postmaster, startPostmaster } from '../../embedded/postmaster.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
+import { endProcessesOf } from '../../embedded/uids.ts'
+import { NotRunning } from '../driver.ts'
 import type { Certificate } from '../tls/issue-certificate.ts'
 import { extensionSettings } from './extensions.ts'
 import type { Home } from './home.ts'
@@ -48,6 +51,8 @@ export type InstanceOptions = {
   limit: (runAs: RunAs) => RunAs
   /** Asked at every start. */
   tls: () => Promise<InstanceTls>
+  /** Before every start: nobody but this account may answer clients from its port. */
+  protectPort: (account: Account) => Promise<void>
   /** Only for this run, such as those of a recovery. */
   settings?: Readonly<Record<string, string>> | undefined
   onEvent: (event: InstanceEvent) => void
@@ -60,6 +65,7 @@ export type InstanceEvent =
   /** PostgreSQL ends the other sessions then, and recovers by itself. */
   | { kind: 'out_of_memory'; kills: number }
   | { kind: 'orphan'; note: string }
+  | { kind: 'processes_left'; why: string }
   | { kind: 'pending_connections_ended'; count: number }
 
 /**
@@ -81,6 +87,10 @@ export function runInstance(options: InstanceOptions): Instance {
     })
     if (orphan === 'elsewhere') throw new Error(`${directory.cluster} is in use by a process outside of this machine`)
     const runAs = await runAsOf(home, directory)
+    if (home.uids !== null && runAs.account !== undefined) {
+      await endProcessesOf(runAs.account)
+      await options.protectPort(runAs.account)
+    }
     await giveInstanceTo(runAs.account, home, directory)
     const files = await writeServerFiles(directory.path, { account: runAs.account, tls: await options.tls() })
     stopping.signal.throwIfAborted()
@@ -143,7 +153,7 @@ export function runInstance(options: InstanceOptions): Instance {
     ready: readiness.promise,
     isUp: () => current !== undefined,
     control() {
-      if (current === undefined) throw new Error(`${options.id} is not running at the moment`)
+      if (current === undefined) throw new NotRunning()
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
     },
@@ -159,6 +169,10 @@ export function runInstance(options: InstanceOptions): Instance {
       await running
       await current?.stop({ immediate })
       current = undefined
+      // A program that somebody started in the account would go on, and could take the ports of others.
+      const account = await options.home.uids?.accountOf(options.directory.path)
+      const onEvent = (error: unknown) => options.onEvent({ kind: 'processes_left', why: String(error) })
+      if (account) await endProcessesOf(account).catch(onEvent)
     },
   }
 }

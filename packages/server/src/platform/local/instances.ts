@@ -1,11 +1,12 @@
 import { stopOrphan } from '../../embedded/orphan.ts'
+import type { Account } from '../../embedded/permissions.ts'
 import { socketNameOf } from '../../embedded/socket-directory.ts'
 import type { RunAs } from '../../embedded/start-program.ts'
 import { endProcessesOf } from '../../embedded/uids.ts'
 import { NotAClusterFile } from '../../embedded/untrusted-files.ts'
 import type { DatabaseId } from '../../kernel/ids.ts'
 import { writeArchive } from '../archive/write-archive.ts'
-import { type Address, StepFailure } from '../driver.ts'
+import { type Address, NotRunning, StepFailure } from '../driver.ts'
 import { createLimiter, type Limiter } from '../limits/limiter.ts'
 import type { LocalInstances } from '../local-instances.ts'
 import { traceStep } from '../steps/trace-step.ts'
@@ -26,10 +27,10 @@ import {
 } from './instance-directory.ts'
 import type { InstanceTls } from './instance-files.ts'
 import type { LocalInstancesOptions } from './instances-options.ts'
-import { createPorts } from './ports.ts'
+import { openParts } from './open-parts.ts'
+import { createPortGuard } from './port-guard.ts'
 import { readActivity } from './read-activity.ts'
 import { checkReplayed, prepareRecovery, recover } from './recovery.ts'
-import { createSpareClusters } from './spare-clusters.ts'
 import { createStorageControl } from './storage-control.ts'
 import { unpack } from './unpack.ts'
 import { archiveWalOf, forgetWal } from './wal-archiving.ts'
@@ -47,8 +48,9 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
   /** These run without an address for clients. */
   const closed = new Set<DatabaseId>()
   const closing = new AbortController()
+  const guard = createPortGuard()
   let limiter: Limiter | undefined
-  let opened: ReturnType<typeof open> | undefined
+  let opened: ReturnType<typeof openParts> | undefined
   let preparing: Promise<unknown> | undefined
   const openLimits = (home: Home) => {
     limiter ??= createLimiter({
@@ -59,7 +61,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     options.onLimits?.(limiter.report)
   }
   const parts = () => {
-    opened ??= open(options, openLimits, closing.signal).catch((error: unknown) => {
+    opened ??= openParts(options, { openLimits, guard, signal: closing.signal }).catch((error: unknown) => {
       opened = undefined
       throw error
     })
@@ -88,7 +90,8 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     const all = { ...options.settings, ...settings }
     const { storageLimitBytes } = options
     const tls = () => tlsOf(id)
-    const known = { home, id, directory, host, port, storageLimitBytes, limit, tls }
+    const protectPort = ({ uid }: Account) => guard.protect(new Map([[port, uid]]))
+    const known = { home, id, directory, host, port, storageLimitBytes, limit, tls, protectPort }
     const instance = runInstance({ ...known, settings: all, onEvent })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
@@ -202,7 +205,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
 
     backup(id, { bytesMax, onProgress, signal }) {
       const instance = running.get(id)
-      if (instance === undefined) throw new StepFailure('The database is not running.')
+      if (instance === undefined) throw new NotRunning()
       return writeArchive(async (archive) => {
         const cluster = await treeOf(id)
         const statementMsMax = options.backupStatementMsMax
@@ -223,7 +226,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
 
     async archiveWal(id, archiving) {
       const instance = running.get(id)
-      if (instance === undefined) throw new StepFailure('The database is not running.')
+      if (instance === undefined) throw new NotRunning()
       return archiveWalOf(instance, await treeOf(id), archiving)
     },
 
@@ -234,8 +237,8 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       await halt(id, { immediate: true })
       const directory = instanceDirectory(home, id)
       const account = await home.uids?.accountOf(directory.path)
+      const port = await readPort(directory.path)
       if (await hasCluster(directory)) {
-        const port = await readPort(directory.path)
         const socket = socketNameOf(port ?? options.ports.first)
         await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
       }
@@ -243,6 +246,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       if (account) await endProcessesOf(account)
       traceStep('remove.deleting_files', id)
       await removeDirectory(home, id)
+      if (port !== null) await guard.release(port)
       held.delete(id)
       closed.delete(id)
       certificates.forget(id)
@@ -265,6 +269,10 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       return instancesIn((await parts()).home)
     },
 
+    async portProblem() {
+      return (await parts()).home.uids === null ? 'databases have no user ids of their own' : guard.problem()
+    },
+
     async activity(id, { signal }) {
       const instance = running.get(id)
       if (instance === undefined) throw new Error(`${id} is not running`)
@@ -279,6 +287,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       pending.close()
       await preparing?.catch(() => {})
       await Promise.all([...running.keys()].map((id) => halt(id)))
+      await guard.close()
       limiter?.close()
     },
   }
@@ -287,14 +296,4 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
 /** A lock file that the account replaced by something else says nothing, and must not prevent the removal. */
 const unlessReplaced = (error: unknown): void => {
   if (!(error instanceof NotAClusterFile)) throw error
-}
-
-async function open(options: LocalInstancesOptions, openLimits: (home: Home) => void, signal: AbortSignal) {
-  const home = await options.home()
-  openLimits(home)
-  return {
-    home,
-    spares: createSpareClusters(home, signal),
-    ports: createPorts({ home, host: options.host, range: options.ports }),
-  }
 }

@@ -13,7 +13,7 @@ const statementMsMax = 60_000
 
 type StorageControl = Pick<
   LocalInstances,
-  'disk' | 'storage' | 'isRunning' | 'setReadOnly' | 'checkpoint' | 'hold' | 'isHeld' | 'release'
+  'disk' | 'storage' | 'isRunning' | 'up' | 'setReadOnly' | 'checkpoint' | 'hold' | 'isHeld' | 'release'
 >
 
 /** What the storage monitor does to instances. */
@@ -53,6 +53,8 @@ export function createStorageControl(deps: {
     },
 
     isRunning: (id) => running.get(id)?.isUp() ?? false,
+
+    up: () => [...[...running].filter(([, instance]) => instance.isUp()).map(([id]) => id), ...held.keys()],
 
     setReadOnly: (id, reason, { signal }) => withControl(id, signal, (sql) => changeReadOnly(sql, reason)),
 

@@ -13,10 +13,9 @@ import {
   markDatabaseMoving,
   nodesToMoveTo,
 } from '../../store/platform/moves.ts'
-import { isForgotten } from '../../store/platform/nodes.ts'
+import { deadAfterSeconds, isForgotten } from '../../store/platform/nodes.ts'
 import { findWalArchive, recordArchivedWal } from '../../store/platform/wal-archives.ts'
 import { type DatabaseDriver, type Moving, StepFailure } from '../driver.ts'
-import { deadAfterSeconds } from '../heartbeat.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import { pickTarget } from '../moves.ts'

@@ -8,11 +8,10 @@ import {
   markDatabaseServing,
   placeDatabase,
 } from '../../store/platform/databases.ts'
-import { nodesWithRoom } from '../../store/platform/nodes.ts'
+import { deadAfterSeconds, nodesWithRoom } from '../../store/platform/nodes.ts'
 import { startUsage } from '../../store/platform/usage.ts'
 import { publish } from '../../webhooks/publish.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
-import { deadAfterSeconds } from '../heartbeat.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import type { StorageMonitor } from '../storage/monitor.ts'

@@ -3,6 +3,7 @@ import { type DatabaseStatus, firstDatabaseStatus } from '../../domain/database.
 import type { StorageState } from '../../domain/storage.ts'
 import type { DatabaseId, OrgId, UserId } from '../../kernel/ids.ts'
 import type { PageRequest } from '../page.ts'
+import { deadAfterSeconds } from './nodes.ts'
 
 export type DatabaseRow = {
   id: DatabaseId
@@ -16,6 +17,7 @@ export type DatabaseRow = {
   /** Only where it is read to be shown. */
   recovery_from?: Date | null
   recovery_to?: Date | null
+  is_reachable?: boolean
 }
 
 /** What its node measured last; all null before the first time. */
@@ -59,7 +61,7 @@ export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: Pag
 >`
   select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
     f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at,
-    w.recovery_from, w.recovery_to
+    w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
   from keyhook.databases d
   left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
   left join lateral (${recoveryWindow(db)}) w on true
@@ -75,13 +77,23 @@ export const findDatabase = async (
   const [row] = await db<(DatabaseRow & DatabaseFigures)[]>`
     select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
       f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at,
-      w.recovery_from, w.recovery_to
+      w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
     from keyhook.databases d
     left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
     left join lateral (${recoveryWindow(db)}) w on true
     where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
   return row ?? null
 }
+
+/** Whether the node of the database `d` is seen, and its server runs there. A node without a host does not run servers itself. */
+const isReachable = (db: Executor) => db`
+  exists (
+    select 1 from keyhook.nodes n
+    where n.id = d.node and (
+      n.host is null
+      or (n.seen_at > clock_timestamp() - make_interval(secs => ${deadAfterSeconds}) and d.id <> all(n.down))
+    )
+  )`
 
 /** The times that the database `d` can be restored to. They are shown in milliseconds, so the first is rounded up. */
 const recoveryWindow = (db: Executor) => db`
@@ -132,6 +144,14 @@ export const lockNode = async (tx: Transaction, node: string): Promise<void> => 
 export const countDatabasesOfNode = async (tx: Transaction, node: string): Promise<number> => {
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count from keyhook.databases where node = ${node} and status not in ('failed', 'deleted')`
+  return row?.count ?? 0
+}
+
+/** How many organizations have a database there. */
+export const organizationsOfNode = async (db: Executor, node: string): Promise<number> => {
+  const [row] = await db<{ count: number }[]>`
+    select count(distinct org_id)::int as count from keyhook.databases
+    where node = ${node} and status not in ('failed', 'deleted')`
   return row?.count ?? 0
 }
 

@@ -1,4 +1,5 @@
 import type { Executor, Transaction } from '../../db/database.ts'
+import type { DatabaseId } from '../../kernel/ids.ts'
 
 export type Prices = { currency: string; hourPriceMinor: number }
 
@@ -10,21 +11,34 @@ export type Announcement = {
   host: string | null
   /** Which store its archives are in; null: its databases cannot move. */
   store: string | null
+  /** The databases whose servers run; null if that is not known here. */
+  up: readonly DatabaseId[] | null
 }
+
+/**
+ * After this many seconds without a heartbeat a node counts as dead. It may only be slow, so nothing that it does later
+ * counts for jobs that others have taken over.
+ */
+export const deadAfterSeconds = 5
 
 /**
  * Every node does this every second. It does not wait for the disk: losing one in a power failure costs nothing. False for a node that was
  * forgotten: it must not run anything.
  */
 export const announceNode = async (db: Executor, id: string, node: Announcement): Promise<boolean> => {
-  const { databasesMax, prices, host, store } = node
+  const { databasesMax, prices, host, store, up } = node
   const rows = await db`
-    insert into keyhook.nodes as n (id, databases_max, currency, hour_price_minor, host, store)
-    select ${id}, ${databasesMax}, ${prices.currency}, ${prices.hourPriceMinor}, ${host}, ${store}
+    insert into keyhook.nodes as n (id, databases_max, currency, hour_price_minor, host, store, down)
+    select ${id}, ${databasesMax}, ${prices.currency}, ${prices.hourPriceMinor}, ${host}, ${store},
+      array(
+        select d.id from keyhook.databases d
+        where ${up !== null} and d.node = ${id} and d.status = 'available'
+        except select unnest(${[...(up ?? [])]}::text[])
+      )
     from set_config('synchronous_commit', 'off', true)
     on conflict (id) do update set databases_max = excluded.databases_max, currency = excluded.currency,
       hour_price_minor = excluded.hour_price_minor, host = excluded.host, store = excluded.store,
-      seen_at = clock_timestamp()
+      down = excluded.down, seen_at = clock_timestamp()
       where n.state <> 'forgotten'
     returning 1`
   return rows.length > 0

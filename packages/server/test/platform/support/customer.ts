@@ -52,7 +52,8 @@ export function customerOf(request: Request) {
   const settledDatabase = (id: string): Promise<DatabaseBody> =>
     until(
       () => get<DatabaseBody>(`/databases/${id}`),
-      (database) => database.status !== 'provisioning',
+      // Its node may not have said yet that it runs.
+      ({ status }) => status !== 'provisioning' && status !== 'unreachable',
     )
   const settledBackup = (id: string): Promise<BackupBody> =>
     until(
