@@ -6,6 +6,7 @@ import { isId } from '../kernel/ids.ts'
 import { createMasterKeys } from '../kernel/master-keys.ts'
 import { createEncryption, type Encryption, readLabel } from '../platform/archive/encryption.ts'
 import { StepFailure } from '../platform/driver.ts'
+import { ourOwn } from '../platform/self-backup.ts'
 import { masterKeyPath, readMasterKey } from '../startup/master-key-file.ts'
 import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
@@ -38,17 +39,19 @@ export function addArchiveCommands(backup: Command, environment: Environment): v
   backup
     .command('identity')
     .description('Print the secret with which the age tool decrypts the archives of one database')
-    .argument('<database id>')
+    .argument('<database id>', `Or "${ourOwn}", for what "backup self" has written`)
     .addHelpText(...examples('npx keyhook backup identity db_… > identity.txt'))
     .option('--json', 'Print one line of JSON')
     .action(async (databaseId: string, options: { json?: boolean }) => {
-      if (!isId('db', databaseId)) throw new UsageError(`${databaseId} is not the id of a database.`)
+      if (!isId('db', databaseId) && databaseId !== ourOwn)
+        throw new UsageError(`${databaseId} is not the id of a database.`)
       const identities = (await openEncryption(environment)).identitiesOf(databaseId)
       createOutput(options.json ?? false).result({ database_id: databaseId, identities }, identities.join('\n'))
     })
 }
 
-async function openEncryption(environment: Environment): Promise<Encryption> {
+/** With the keys of the settings, or of the data directory. */
+export async function openEncryption(environment: Environment): Promise<Encryption> {
   const config = environment()
   const file = config.masterKeys === null ? await readMasterKey(config.dataDir) : null
   const keys = config.masterKeys ?? (file === null ? null : ([file] as const))
@@ -75,7 +78,7 @@ async function writeNew(path: string, content: AsyncIterable<Uint8Array>): Promi
   }
 }
 
-function explain(error: unknown): never {
+export function explain(error: unknown): never {
   const { code, path, dest } = error as NodeJS.ErrnoException & { dest?: string }
   if (code === 'EEXIST') throw new UsageError(`${dest ?? path} exists already; name a new file.`)
   if (code !== undefined && path !== undefined) throw new UsageError(`${path} cannot be used (${code}).`)

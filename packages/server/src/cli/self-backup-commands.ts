@@ -1,13 +1,12 @@
 import type { Command } from 'commander'
 import { ClusterExists } from '../embedded/restore-cluster.ts'
-import { DamagedArchive } from '../platform/driver.ts'
+import { createEncryption } from '../platform/archive/encryption.ts'
 import { backUpSelf, restoreSelf, SelfBackupProblem } from '../platform/self-backup.ts'
 import { explainError } from '../startup/explain-error.ts'
-import { masterKeyPath, readMasterKey } from '../startup/master-key-file.ts'
 import { examples } from '../terminal/examples.ts'
 import { createOutput, UsageError } from '../terminal/output.ts'
 import { exitOnSignal } from '../terminal/stop-signal.ts'
-import { addArchiveCommands } from './archive-commands.ts'
+import { addArchiveCommands, explain as explainArchive, openEncryption } from './archive-commands.ts'
 import type { Environment } from './environment.ts'
 import { withInstallation } from './with-installation.ts'
 
@@ -20,33 +19,25 @@ export function addSelfBackupCommands(program: Command, environment: Environment
   backup
     .command('self')
     .description("Back up Keyhook's own database into a file while it runs")
-    .addHelpText(...examples('npx keyhook backup self --to keyhook-monday.tar.zst'))
-    .requiredOption('--to <file>', 'A new file. The master key is not in it: keep it too')
+    .addHelpText(...examples('npx keyhook backup self --to keyhook-monday.tar.zst.age'))
+    .requiredOption('--to <file>', 'A new file, encrypted under the master key, which is not in it: keep it too')
     .option('--json', 'Print one line of JSON')
     .action(async (options: { to: string; json?: boolean }) => {
       if (environment().database !== null) throw new UsageError(notEmbedded)
-      await withInstallation(
-        environment,
-        options,
-        async (installation, output) => {
-          const {
-            target,
-            config: { dataDir },
-          } = installation
-          const { file, bytes, files } = await backUpSelf({ dataDir, target }, options.to).catch(explain)
-          const keyIds = installation.masterKeys.keyIds
-          output.result(
-            { file, size_bytes: bytes, files, master_key_ids: keyIds },
-            `Backed up into ${file} (${bytes} bytes). It needs the master key ${keyIds.join(' or ')}, which is not in it.`,
-          )
-        },
-        { keysMayBeMissing: true },
-      )
+      await withInstallation(environment, options, async ({ target, masterKeys, config: { dataDir } }, output) => {
+        const place = { dataDir, target, encryption: createEncryption(masterKeys) }
+        const { file, bytes, files } = await backUpSelf(place, options.to).catch(explain)
+        const keyId = masterKeys.currentKeyId
+        output.result(
+          { file, size_bytes: bytes, files, master_key_id: keyId },
+          `Backed up into ${file} (${bytes} bytes). It is encrypted under the master key ${keyId}: keep that key elsewhere too.`,
+        )
+      })
     })
   backup
     .command('restore-self')
     .description('Restore such a file into a data directory without a database')
-    .addHelpText(...examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst'))
+    .addHelpText(...examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst.age'))
     .requiredOption('--from <file>', 'What "backup self" has written')
     .option('--json', 'Print one line of JSON')
     .action((options: { from: string; json?: boolean }) => restore(environment, options))
@@ -57,19 +48,17 @@ async function restore(environment: Environment, options: { from: string; json?:
   if (config.database !== null) throw new UsageError(notEmbedded)
   const output = createOutput(options.json ?? false)
   await exitOnSignal(async () => {
-    const dataDir = await restoreSelf(config, options.from, output.note).catch(async (error: unknown) => {
-      throw await explainError(config, await explain(error).catch((explained: unknown) => explained))
-    })
-    const hasKey = config.masterKeys !== null || (await readMasterKey(config.dataDir)) !== null
-    const next = hasKey
-      ? 'Start it with: npx keyhook serve'
-      : `Before you start it, put the master key back: ${masterKeyPath(dataDir)}, or KEYHOOK_MASTER_KEY.`
-    output.result({ data_dir: dataDir, has_master_key: hasKey }, `Restored into ${dataDir}. ${next}`)
+    const encryption = await openEncryption(environment)
+    const dataDir = await restoreSelf({ ...config, encryption }, options.from, output.note).catch(
+      async (error: unknown) => {
+        throw await explainError(config, await explain(error).catch((explained: unknown) => explained))
+      },
+    )
+    output.result({ data_dir: dataDir }, `Restored into ${dataDir}. Start it with: npx keyhook serve`)
   })
 }
 
 async function explain(error: unknown): Promise<never> {
-  const isPlain =
-    error instanceof SelfBackupProblem || error instanceof ClusterExists || error instanceof DamagedArchive
-  throw isPlain ? new UsageError(error.message, { cause: error }) : error
+  const isPlain = error instanceof SelfBackupProblem || error instanceof ClusterExists
+  throw isPlain ? new UsageError(error.message, { cause: error }) : explainArchive(error)
 }

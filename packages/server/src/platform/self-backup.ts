@@ -7,14 +7,16 @@ import { syncDirectory } from '../embedded/data-directory.ts'
 import { restoreCluster } from '../embedded/restore-cluster.ts'
 import { socketName } from '../embedded/socket-directory.ts'
 import { untrustedTree } from '../embedded/untrusted-files.ts'
-import type { Manifest } from './archive/manifest.ts'
+import { type Encryption, readLabel } from './archive/encryption.ts'
 import { readArchive } from './archive/read-archive.ts'
 import { writeArchive } from './archive/write-archive.ts'
 import { baseBackup } from './local/base-backup.ts'
 import { unpack } from './local/unpack.ts'
 
 /** In the place of a database's id: tells our own backup from a customer's. */
-const ourOwn = 'keyhook'
+export const ourOwn = 'keyhook'
+/** What the file is encrypted as. Customers' archives have other names, and each database has other keys. */
+const objectName = `self/${ourOwn}`
 const minutes = 60_000
 /** Our own database has no storage limit. */
 const bytesMax = Number.POSITIVE_INFINITY
@@ -27,11 +29,11 @@ export class SelfBackupProblem extends Error {
 }
 
 /**
- * Backs up the embedded cluster into a new file while everything goes on, and reads the file back. The master key is not in
- * the cluster, and so not in the file.
+ * Backs up the embedded cluster into a new file while everything goes on, and reads the file back. It is encrypted under the master
+ * key, which is not in the cluster, and so not in the file.
  */
 export async function backUpSelf(
-  { dataDir, target }: { dataDir: string; target: ConnectionTarget },
+  { dataDir, target, encryption }: { dataDir: string; target: ConnectionTarget; encryption: Encryption },
   to: string,
 ): Promise<SelfBackup> {
   const file = resolve(to)
@@ -42,14 +44,18 @@ export async function backUpSelf(
     const content = writeArchive((archive) =>
       baseBackup(archive, { id: ourOwn, cluster, socket: socketName, sql, bytesMax, onProgress() {}, signal }),
     )
-    return await writeOnce(file, content)
+    return await writeOnce(file, encryption.encrypt(objectName, content), encryption)
   } finally {
     await sql.end({ timeout: 5 })
   }
 }
 
 /** The file appears complete and verified, or not at all, and never replaces another one. */
-async function writeOnce(file: string, content: AsyncIterable<Uint8Array>): Promise<SelfBackup> {
+async function writeOnce(
+  file: string,
+  content: AsyncIterable<Uint8Array>,
+  encryption: Encryption,
+): Promise<SelfBackup> {
   const draft = `${file}.writing-${randomBytes(6).toString('hex')}`
   const opened = await open(draft, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
     throw new SelfBackupProblem(`${file} cannot be written (${error.code}).`, { cause: error })
@@ -65,7 +71,8 @@ async function writeOnce(file: string, content: AsyncIterable<Uint8Array>): Prom
     } finally {
       await opened.close()
     }
-    const manifest = await readArchive(createReadStream(draft), discard, { bytesMax })
+    const stored = encryption.decrypt(objectName, createReadStream(draft))
+    const manifest = await readArchive(stored, discard, { bytesMax })
     // A hard link, unlike a rename, does not replace a file.
     await link(draft, file).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error
@@ -85,32 +92,31 @@ const discard = {
   },
 }
 
-type Place = { dataDir: string; postgresBin: string | null }
+type Place = { dataDir: string; postgresBin: string | null; encryption: Encryption }
 
 /** Restores such a file into a data directory without a database. Returns the data directory. */
 export async function restoreSelf(place: Place, from: string, note: (text: string) => void): Promise<string> {
   const file = resolve(from)
-  await checkReadable(file)
+  await checkOurOwn(file)
   const options = { bytesMax, onProgress() {}, signal: new AbortController().signal }
   return restoreCluster({
     dataDir: place.dataDir,
     postgresBin: place.postgresBin,
     note,
     async fill(cluster, { binaries, account }) {
-      const manifest = await unpack({ binaries }, { account }, createReadStream(file), cluster, options)
-      checkOurOwn(file, manifest)
+      const content = place.encryption.decrypt(objectName, createReadStream(file))
+      await unpack({ binaries }, { account }, content, cluster, options)
     },
   })
 }
 
-async function checkReadable(file: string): Promise<void> {
+async function checkOurOwn(file: string): Promise<void> {
   const opened = await open(file, 'r').catch((error: NodeJS.ErrnoException) => {
     throw new SelfBackupProblem(`${file} cannot be read (${error.code}).`, { cause: error })
   })
   await opened.close()
-}
-
-function checkOurOwn(file: string, { database_id: id }: Manifest): void {
-  if (id === ourOwn) return
-  throw new SelfBackupProblem(`${file} is a backup of the database ${id}, and not of Keyhook itself.`)
+  const label = await readLabel(createReadStream(file))
+  if (label === null) throw new SelfBackupProblem(`${file} is not an archive that Keyhook has encrypted.`)
+  if (label.name !== objectName)
+    throw new SelfBackupProblem(`${file} is ${label.name}, and not a backup of Keyhook itself.`)
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { zstdDecompressSync } from 'node:zlib'
@@ -7,7 +8,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
 import { createMasterKeys } from '../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/local-issuer.ts'
-import { writeArchive } from '../../src/platform/archive/write-archive.ts'
+import { createEncryption } from '../../src/platform/archive/encryption.ts'
 import { dataDirectory } from '../embedded/support/scratch.ts'
 import { call } from '../support/client.ts'
 import { keyhook, type Running, scratchDirectory, serve } from '../support/processes.ts'
@@ -90,14 +91,14 @@ test('a backup that is taken under load restores everything that was acknowledge
   const revoke = { token: owner, method: 'DELETE' }
   expect((await call(`${organization(server.url)}/api-keys/${revoked.id}`, revoke)).status).toBe(204)
   const [keys, events] = [[...load.keys], [...load.events]]
-  const file = join(folder, 'self.tar.zst')
+  const file = join(folder, 'self.tar.zst.age')
   const made = await keyhook(['backup', 'self', '--to', file, '--json'], { ...common, KEYHOOK_DATA_DIR: lost })
   expect([made.code, made.stderr]).toEqual([0, ''])
   expect(JSON.parse(made.stdout)).toEqual({
     file,
     size_bytes: (await stat(file)).size,
     files: expect.any(Number),
-    master_key_ids: createMasterKeys([masterKey]).keyIds,
+    master_key_id: createMasterKeys([masterKey]).currentKeyId,
   })
   // The load went on meanwhile.
   const count = load.keys.length
@@ -110,7 +111,7 @@ test('a backup that is taken under load restores everything that was acknowledge
     KEYHOOK_DATA_DIR: fresh,
   })
   expect([restored.code, restored.stderr]).toEqual([0, ''])
-  expect(JSON.parse(restored.stdout)).toEqual({ data_dir: fresh, has_master_key: true })
+  expect(JSON.parse(restored.stdout)).toEqual({ data_dir: fresh })
   isAccepting = true
   const refused = receiver.received.length
   const again = await serve({ ...common, KEYHOOK_DATA_DIR: fresh })
@@ -127,13 +128,18 @@ test('a backup that is taken under load restores everything that was acknowledge
   await until(() => arrived().has('afterwards'), 'a new event')
 })
 
-test('the file has no master key, is for its owner only, and replaces nothing', { timeout: 180_000 }, async () => {
+test('the file is encrypted, has no master key, is for its owner only, and replaces nothing', {
+  timeout: 180_000,
+}, async () => {
   const [dataDir, folder] = [await dataDirectory(), await scratchDirectory()]
   const environment = { KEYHOOK_DATA_DIR: dataDir, KEYHOOK_LOG_LEVEL: 'silent' }
-  const file = join(folder, 'self.tar.zst')
+  const file = join(folder, 'self.tar.zst.age')
   expect(await keyhook(['backup', 'self', '--to', file], environment)).toMatchObject({ code: 0 })
   expect((await stat(file)).mode & 0o777).toBe(0o600)
-  const content = zstdDecompressSync(await readFile(file))
+  expect((await readFile(file)).subarray(0, 21).toString()).toBe('age-encryption.org/v1')
+  const plain = join(folder, 'self.tar.zst')
+  expect(await keyhook(['backup', 'decrypt', file, '--to', plain], environment)).toMatchObject({ code: 0 })
+  const content = zstdDecompressSync(await readFile(plain))
   const key = (await readFile(join(dataDir, 'master.key'), 'utf8')).trim()
   expect([content.includes(key), content.includes(Buffer.from(key, 'base64'))]).toEqual([false, false])
   const password = (await readFile(join(dataDir, 'postgres.password'), 'utf8')).trim()
@@ -161,7 +167,7 @@ test('a damaged file, a customer’s backup and a missing key are named, and lea
   timeout: 180_000,
 }, async () => {
   const [source, dataDir, folder] = [await dataDirectory(), await dataDirectory(), await scratchDirectory()]
-  const file = join(folder, 'self.tar.zst')
+  const file = join(folder, 'self.tar.zst.age')
   const quiet = { KEYHOOK_LOG_LEVEL: 'silent' }
   expect(await keyhook(['backup', 'self', '--to', file], { ...quiet, KEYHOOK_DATA_DIR: source })).toMatchObject({
     code: 0,
@@ -173,24 +179,34 @@ test('a damaged file, a customer’s backup and a missing key are named, and lea
   bytes[Math.floor(bytes.length / 2)]! ^= 1
   const damaged = join(folder, 'damaged')
   await writeFile(damaged, bytes)
-  const info = { database_id: 'db_1', postgres_version: '18', start_lsn: '0/0', stop_lsn: '0/0' }
-  const other = join(folder, 'other')
-  await writeFile(
-    other,
-    writeArchive(async () => info),
-  )
+  await mkdir(dataDir, { recursive: true })
+  await copyFile(join(source, 'master.key'), join(dataDir, 'master.key'))
+  const key = Buffer.from(await readFile(join(source, 'master.key'), 'utf8'), 'base64')
+  const encryption = createEncryption(createMasterKeys([key]))
+  const [other, stranger, plain] = [join(folder, 'other'), join(folder, 'stranger'), join(folder, 'plain')]
+  async function* content() {
+    yield* createReadStream(file)
+  }
+  await writeFile(other, encryption.encrypt('backups/db_1/bak_1.tar.zst.age', content()))
+  await writeFile(stranger, createEncryption(createMasterKeys([randomBytes(32)])).encrypt('self/keyhook', content()))
+  await writeFile(plain, encryption.decrypt('self/keyhook', content()))
   const missing = join(folder, 'missing')
   for (const [from, message] of [
     [damaged, /The archive is damaged/],
-    [other, /is a backup of the database db_1, and not of Keyhook itself/],
+    [other, /is backups\/db_1\/bak_1.tar.zst.age, and not a backup of Keyhook itself/],
+    [stranger, /encrypted under master key .*, which KEYHOOK_MASTER_KEY does not list/],
+    [plain, /is not an archive that Keyhook has encrypted/],
     [missing, /cannot be read \(ENOENT\)/],
   ] as const) {
     const { code, stderr } = await restore(from)
     expect([code, stderr]).toEqual([2, expect.stringMatching(message)])
     expect(stderr.trim().split('\n')).toHaveLength(1)
   }
-  const restored = await restore(file)
-  expect([restored.code, restored.stdout]).toEqual([0, expect.stringMatching(/put the master key back: .*master\.key/)])
+  await rm(join(dataDir, 'master.key'))
+  const keyless = await restore(file)
+  expect([keyless.code, keyless.stderr]).toEqual([2, expect.stringMatching(/put .*master\.key back/)])
+  await writeFile(join(dataDir, 'master.key'), key.toString('base64'))
+  expect(await restore(file)).toMatchObject({ code: 0 })
 })
 
 test('with DATABASE_URL the tools of that server are named', async () => {
