@@ -27,6 +27,7 @@ const longFiles = [
   'http/openapi.test.ts',
   'package/installed.test.ts',
   'platform/activity.test.ts',
+  'platform/archive-quota.test.ts',
   'platform/backups-under-load.test.ts',
   'platform/backups.test.ts',
   'platform/blocked-databases.test.ts',

@@ -644,6 +644,8 @@ create table keyhook.backups (
   bytes_done   bigint not null default 0,
   bytes_total  bigint,
   size_bytes   bigint,
+  -- Of a base: what the log after it takes, up to the next base. The log after the last one is counted in wal_archives.
+  wal_bytes    bigint not null default 0,
   -- Null if it is not an archive of Keyhook's own, but a backup that an orchestrator keeps.
   sha256       text,
   -- The master key that the archive is encrypted under; null if it is not encrypted.

@@ -111,6 +111,7 @@ export async function composePlatformNode(installation: Installation, parts: Pla
       : { ...sharedNode(config), local: null, driver: await composeKubernetesDriver(installation, log) }),
     walEverySeconds: restoresToTime ? config.walEverySeconds : null,
     walBytesPerBaseMax: config.walBytesPerBaseMax,
+    archivesPerOrgMax: config.archivesPerOrgMax,
     archivesAreLocal: config.s3Bucket === null,
     store: isLocal && restoresToTime ? await storeIdentity(config, dataDir) : null,
     host: isLocal ? publicHostOf(config) : null,

@@ -25,6 +25,7 @@ import { deliveryRoutes } from '../http/published/deliveries.ts'
 import { organizationRoutes } from '../http/published/organizations.ts'
 import { webhookRoutes } from '../http/published/webhooks.ts'
 import type { Route } from '../http/route.ts'
+import { checkArchiveQuota } from '../platform/archive-quota.ts'
 import { beginBackupWithin, cancelBackup, removeBackup } from '../platform/backups.ts'
 import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
@@ -90,7 +91,14 @@ export function composeRoutes(
     ...databaseStatsRoutes({ db }),
     ...backupRoutes({
       db,
-      begin: (asked, within) => beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, within),
+      begin: (asked, within) =>
+        beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, (tx, create) =>
+          within(tx, async () => {
+            const row = await create()
+            await checkArchiveQuota(tx, asked.orgId, config.archivesPerOrgMax)
+            return row
+          }),
+        ),
       cancel: (asked) => cancelBackup(transact, asked),
       remove: (asked) => removeBackup({ db, queue }, asked),
     }),

@@ -14,6 +14,7 @@ import {
   recordArchivedWal,
   resetStoredBytes,
 } from '../store/platform/wal-archives.ts'
+import { requireArchiveQuota } from './archive-quota.ts'
 import { beginBackup } from './backups.ts'
 import { type DatabaseDriver, NotRunning } from './driver.ts'
 import type { JobQueue } from './jobs/queue.ts'
@@ -28,6 +29,8 @@ type Deps = {
   everySeconds: number
   /** So much stored log makes a new base, with which the oldest one and its log are removed. */
   bytesPerBaseMax: number
+  /** What the backups and logs of one organization may take. */
+  archivesPerOrgMax: number
   /** Aborts when the disk of the archives gets low. Never, if they are elsewhere. */
   room(): AbortSignal
   /** After every attempt; null when the database is not here any more. */
@@ -98,6 +101,7 @@ export async function keepWalArchives(deps: Deps): Promise<void> {
 
 async function archive(deps: Deps, database: ArchivedDatabase): Promise<void> {
   const { org_id: orgId, id, until_lsn: after, is_encrypted: isEncrypted } = database
+  await requireArchiveQuota(deps.db, orgId, deps.archivesPerOrgMax)
   const signal = AbortSignal.any([deps.signal, deps.room(), AbortSignal.timeout(attemptMsMax)])
   const archived = await deps.driver.archiveWal(id, { after, isEncrypted, signal })
   if (archived.until !== after) traceStep('wal.recording', id)

@@ -63,6 +63,8 @@ export type PlatformNodeOptions = {
   walEverySeconds: number | null
   /** After so much stored WAL a new base is taken. */
   walBytesPerBaseMax: number
+  /** What the backups and logs of one organization may take. */
+  archivesPerOrgMax: number
   /** Whether new archives are on a disk of this node. */
   archivesAreLocal: boolean
   /** The same on all nodes that have the same store; null: its databases cannot move. */
@@ -108,6 +110,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     node,
     databasesPerNodeMax,
     storageLimitBytes: local?.storage.limitBytes ?? Number.POSITIVE_INFINITY,
+    archivesPerOrgMax: options.archivesPerOrgMax,
     queue,
     databaseWork,
     storage,

@@ -1,4 +1,4 @@
-import { InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
+import { bytes, InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
 
 const endpoint = (value: string): string => {
   const url = URL.parse(value)
@@ -20,6 +20,12 @@ export const archiveSettings = {
     'master-key',
     oneOf('master-key', 'off'),
     'Whether new archives are encrypted under the master key. Existing ones stay readable either way, and the log of a database stays encrypted once it is.',
+  ),
+  archivesPerOrgMax: setting(
+    'KEYHOOK_ARCHIVES_PER_ORG_MAX',
+    '1TB',
+    bytes('1MB', '1000TB'),
+    'What the backups and logs of one organization may take together in the store. At that, no backup is taken and no log is stored. The same on every node.',
   ),
   s3Bucket: optional(
     'KEYHOOK_S3_BUCKET',

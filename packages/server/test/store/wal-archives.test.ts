@@ -4,6 +4,7 @@ import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '
 import type { Installation } from '../../src/startup/open.ts'
 import { expiredBackups } from '../../src/store/platform/backups.ts'
 import {
+  archivedBytes,
   findBaseBackup,
   needsBase,
   pruneWalArchive,
@@ -169,4 +170,19 @@ test('bases beyond the number kept expire, and all of them with their database',
   const expired = (await expiredBackups(db, 'here', 1)).map((row) => row.id)
   expect(expired).toEqual(expect.arrayContaining([oldest, last]))
   expect(expired).not.toContain(kept)
+})
+
+test('stored log counts toward the quota until the base that it follows is removed', async () => {
+  const { db } = installation
+  const before = await archivedBytes(db, orgId)
+  const id = await newDatabase()
+  const base = await newBackup(id, 2, 'base')
+  await archived(id, { from: '0/2000000', until: '0/3000000', at: at(3), bytes: 100 })
+  const counted = async () => (await archivedBytes(db, orgId)) - before
+  expect(await counted()).toBe(101)
+  await resetStoredBytes(db, orgId, id)
+  await archived(id, { from: null, until: '0/4000000', at: at(4), bytes: 10 })
+  expect(await counted()).toBe(111)
+  await db`update keyhook.backups set status = 'deleted' where id = ${base}`
+  expect(await counted()).toBe(10)
 })

@@ -6,7 +6,7 @@ import { notFound } from '../../kernel/faults.ts'
 import { type BackupId, type DatabaseId, isId, type OrgId, type UserId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type BackupRow, findBackup, listBackups } from '../../store/platform/backups.ts'
-import { chosen } from '../basis.ts'
+import { choice, chosen } from '../basis.ts'
 import { listById } from '../lists.ts'
 import { conflict, type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'
@@ -36,7 +36,14 @@ export function backupRoutes(deps: {
       summary: 'Back up a database',
       description:
         'Begins a physical backup while clients go on writing. `backup.completed` follows once the archive was read back and verified, `backup.failed` when there will be none. One at a time per database.',
+      choices: [
+        choice(
+          165,
+          'What the backups and logs of an organization take together is limited; the operator sets the limit.',
+        ),
+      ],
       faults: [
+        'limit.reached',
         'not_found',
         conflict(57, 'while a backup of the database is being taken'),
         conflict(53, 'while the database is not `available`'),

@@ -5,6 +5,7 @@ import type { KeyedQueue } from '../../kernel/keyed-queue.ts'
 import { findBackup, lockBackup, markBackupCompleted, recordBackupProgress } from '../../store/platform/backups.ts'
 import { findDatabase } from '../../store/platform/databases.ts'
 import { publish } from '../../webhooks/publish.ts'
+import { requireArchiveQuota } from '../archive-quota.ts'
 import { type DatabaseDriver, StepFailure } from '../driver.ts'
 import type { Handlers } from '../jobs/worker.ts'
 import type { StorageMonitor } from '../storage/monitor.ts'
@@ -18,6 +19,7 @@ type Deps = {
   databaseWork: KeyedQueue
   storage: Pick<StorageMonitor, 'room'>
   storageLimitBytes: number
+  archivesPerOrgMax: number
 }
 
 const cancelledCheckMs = 1_000
@@ -39,6 +41,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
           if (database?.status !== 'available') {
             throw new StepFailure('The database is not available.', { permanent: true })
           }
+          await requireArchiveQuota(db, orgId, deps.archivesPerOrgMax)
           const of = { databaseId, backupId }
           const progress = createProgressWriter((bytes) => recordBackupProgress(db, orgId, backupId, bytes))
           const cancelled = watchCancelled(async () => (await findBackup(db, orgId, backupId))?.status === 'running')
@@ -56,6 +59,7 @@ export function createBackingUp(deps: Deps): Pick<Handlers, 'backup.take'> {
             .finally(cancelled.stop)
           // Its failure is recorded and published already.
           if (stored === null) return driver.removeBackup(of)
+          await requireArchiveQuota(db, orgId, deps.archivesPerOrgMax, stored.bytes)
           await progress.settle()
           traceStep('backup.settling', databaseId)
           let hasFailed = false

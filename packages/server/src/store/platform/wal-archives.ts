@@ -133,9 +133,33 @@ export const needsBase = async (
   return rows.length > 0
 }
 
-/** Counts again from here, because a base was begun. */
+/** Counts again from here, because a base was begun. What was stored is counted with the base before, and removed with it. */
 export const resetStoredBytes = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await db`update keyhook.wal_archives set stored_bytes = 0 where org_id = ${orgId} and database_id = ${id}`
+  await db`
+    with stored as (
+      select stored_bytes from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for update
+    ), counted as (
+      update keyhook.backups b set wal_bytes = b.wal_bytes + stored.stored_bytes
+      from stored
+      where b.org_id = ${orgId} and b.id = (
+        select max(last.id) from keyhook.backups last
+        where last.org_id = ${orgId} and last.database_id = ${id} and last.origin = 'base' and last.status = 'completed'
+      )
+    )
+    update keyhook.wal_archives w set stored_bytes = w.stored_bytes - stored.stored_bytes
+    from stored
+    where w.org_id = ${orgId} and w.database_id = ${id}`
+}
+
+/** What the backups and logs of the organization take in the store. */
+export const archivedBytes = async (db: Executor, orgId: OrgId): Promise<number> => {
+  const [row] = await db<[{ bytes: number }]>`
+    select (
+      (select coalesce(sum(coalesce(size_bytes, 0) + wal_bytes), 0) from keyhook.backups
+        where org_id = ${orgId} and status <> 'deleted')
+      + (select coalesce(sum(stored_bytes), 0) from keyhook.wal_archives where org_id = ${orgId})
+    )::float8 as bytes`
+  return row.bytes
 }
 
 /** How far the log is stored; null: not at all. */
