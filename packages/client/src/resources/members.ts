@@ -1,4 +1,4 @@
-import type { Api, CreationOptions, ListOptions, OrganizationOptions } from '../api.ts'
+import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
 
 export type MemberRole = 'owner' | 'admin' | 'member'
@@ -43,8 +43,13 @@ export const members = (api: Api) => ({
 
 export const invitations = (api: Api) => ({
   /** Never repeated by itself: when the answer is lost, withdraw the invitation that you find in the list. */
-  create: async (invitation: NewInvitation, options: CreationOptions = {}): Promise<CreatedInvitation> =>
-    api.createSecret(api.platform(options, 'invitations'), invitation, options),
+  create: (async (invitation: NewInvitation, options: CreationOptions = {}) =>
+    api.createSecret(api.platform(options, 'invitations'), invitation, options)) as SecretCreation<
+    [invitation: NewInvitation],
+    OrganizationOptions,
+    CreatedInvitation,
+    Invitation & { link?: string }
+  >,
 
   /** Those that nobody has accepted yet. */
   list: (options: ListOptions = {}): List<Invitation> => api.list(api.platform(options, 'invitations'), options),

@@ -1,3 +1,7 @@
+/** The problem with an e-mail address that is a label, or null. */
+export const emailProblem = (text: string): string | null =>
+  /^[^\s@]+@[^\s@]+$/.test(text) ? null : 'must be an e-mail address'
+
 /** The problem with a display name, or null. Such names are shown in terminals, logs and pages. */
 export function labelProblem(text: string): string | null {
   // U+2800 is Braille without dots: a letter in Unicode, but invisible.

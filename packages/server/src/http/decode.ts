@@ -1,10 +1,12 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
-import { labelProblem } from '../domain/label.ts'
+import { emailProblem, labelProblem } from '../domain/label.ts'
 import { webhookUrlProblem } from '../domain/webhook.ts'
 import { parseRecordsExactly } from '../kernel/exact-json.ts'
 import { Fault, type FieldError } from '../kernel/faults.ts'
 import { basisMarks } from './basis.ts'
+import { cursorProblem } from './lists.ts'
+import { momentDetail, parseMoment } from './moments.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -89,6 +91,11 @@ function decodeText(body: Buffer): string {
 const formats: Record<string, (text: string) => string | null> = {
   label: labelProblem,
   'webhook-url': webhookUrlProblem,
+  'date-time': (text) => (parseMoment(text) === null ? momentDetail : null),
+  cursor: cursorProblem,
+  'email-address': (text) => labelProblem(text) ?? emailProblem(text),
+  // By the handler, which knows the types that are declared.
+  'event-types': () => null,
 }
 
 /** A body of 64 KiB can break a rule 30,000 times; the first errors are enough. */

@@ -15,11 +15,14 @@ import type { Answer, Call, Once, OperatorCall, Route } from './route.ts'
 
 const here = chosen(96)
 
+const keyPattern = '^[!-~]{1,255}$'
+
 export const idempotencyHeader = {
   name: 'Idempotency-Key',
   description:
     'A name of yours for this creation, 1 to 255 visible characters. For 24 hours the same name with the same request creates nothing and answers the same record, without its secrets.',
   basis: here,
+  pattern: keyPattern,
 }
 
 export const replayedHeader = {
@@ -67,7 +70,7 @@ export function idempotencyKeyOf(
 ): IdempotencyKey | null {
   const key = request.headers['idempotency-key']
   if (key === undefined) return null
-  if (typeof key !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(key)) {
+  if (typeof key !== 'string' || !new RegExp(keyPattern).test(key)) {
     throw new Fault('request.invalid', { public: 'Idempotency-Key: must be 1 to 255 visible ASCII characters' })
   }
   const { orgId } = request.params as { orgId?: string }

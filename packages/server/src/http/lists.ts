@@ -22,7 +22,9 @@ const cursor = Type.Optional(
   mark(
     chosen(3),
     Type.String({
+      minLength: 1,
       maxLength: 200,
+      format: 'cursor',
       description: 'Where the page starts: taken from the Link header of the page before.',
     }),
   ),
@@ -58,10 +60,15 @@ export type PageQuery = { limit?: number; cursor?: string }
 
 const encodeCursor = (key: string): string => Buffer.from(key).toString('base64url')
 
+const cursorDetail = 'must be a cursor that a Link header of this list gave you'
+
+/** Of the form alone; whether it is one of this list is seen when it is used. */
+export const cursorProblem = (text: string): string | null => (/^[\w-]+$/.test(text) ? null : cursorDetail)
+
 function decodeCursor(cursor: string, isKey: (text: string) => boolean): string {
   const key = Buffer.from(cursor, 'base64url').toString('utf8')
   if (isKey(key) && encodeCursor(key) === cursor) return key
-  throw invalid([{ parameter: 'cursor', detail: 'must be a cursor that a Link header of this list gave you' }])
+  throw invalid([{ parameter: 'cursor', detail: cursorDetail }])
 }
 
 /** `recheckAccess` rejects when the caller has lost access: a long list to a slow client takes minutes. */

@@ -105,7 +105,7 @@ type RouteShape = {
   faults?: readonly (FaultCode | Conflict)[]
 }
 
-export type DocumentedHeader = { name: string; description: string; basis: Basis }
+export type DocumentedHeader = { name: string; description: string; basis: Basis; pattern?: string }
 
 /** Whether the body may be left out: none of its fields is required. */
 export const isBodyOptional = ({ body }: Pick<RouteShape, 'body'>): boolean =>

@@ -83,7 +83,8 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
       preParsing: prepareBody,
       // A body may take 30 seconds to arrive, and the key may be revoked meanwhile.
       preValidation(request, reply, done) {
-        if (!needsBody) request.body ??= {}
+        // Not for `null`, which was sent.
+        if (!needsBody && request.body === undefined) request.body = {}
         return request.isBodyPending ? accessCheck(request, reply, done) : done()
       },
     }),

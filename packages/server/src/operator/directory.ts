@@ -1,6 +1,6 @@
 import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
 import type { Actor } from '../domain/audit.ts'
-import { labelProblem } from '../domain/label.ts'
+import { emailProblem, labelProblem } from '../domain/label.ts'
 import type { Role } from '../domain/roles.ts'
 import { checkMayJoin } from '../domain/user.ts'
 import { Fault, invalid } from '../kernel/faults.ts'
@@ -55,8 +55,8 @@ export async function createUser(
   verifiedBy: VerifiedBy = 'operator',
 ): Promise<UserRow> {
   checkLabel('/email', request.email)
-  if (!/^[^\s@]+@[^\s@]+$/.test(request.email))
-    throw invalid([{ pointer: '/email', detail: 'must be an e-mail address' }])
+  const problem = emailProblem(request.email)
+  if (problem !== null) throw invalid([{ pointer: '/email', detail: problem }])
   if (request.name !== null) checkLabel('/name', request.name)
   if (request.subject !== null) checkLabel('/subject', request.subject)
   const id = newId('usr')

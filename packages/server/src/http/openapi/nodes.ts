@@ -7,8 +7,23 @@ export const header = (name: string, description: string, basis: Basis, schema: 
 
 export const noStore = header('Cache-Control', 'Always `no-store`.', chosen(33))
 
-/** RFC 3986 allows the scheme in any case. */
-const webhookUrlPattern = '^[Hh][Tt][Tt][Pp][Ss]://[^/]'
+/*
+ * Our own formats as patterns, for tools that do not know them. Without `\p{…}` and characters beyond U+FFFF, which mean another thing
+ * without the flag `u`: of those, invisible ones are refused too. A host name has rules that no pattern has.
+ */
+const control = '\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069'
+const invisible =
+  '\\s\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2060-\\u206f\\u2800\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufff8'
+const formatting = '\\u0600-\\u0605\\u06dd\\u070f\\u0890\\u0891\\u08e2\\ufff9-\\ufffb'
+const notInUrl = `${control}${invisible}${formatting}#\\\\`
+export const formatPatterns: Readonly<Record<string, string>> = {
+  label: `^[^${control}]*[^${control}${invisible}][^${control}]*$`,
+  // RFC 3986 allows the scheme in any case.
+  'webhook-url': `^[Hh][Tt][Tt][Pp][Ss]://[^/?@${notInUrl}]+([/?][^${notInUrl}]*)?$`,
+  'email-address': `^[^@\\s${control}]+@[^@\\s${control}]+$`,
+  'event-types': '^[^,]+(,[^,]+)*$',
+  cursor: '^[A-Za-z0-9_-]+$',
+}
 
 /**
  * A copy without TypeBox's private marks. A schema with an `$id` moves to the components, together with its example, and
@@ -24,8 +39,8 @@ export function plain(schema: unknown, schemas: Record<string, Json>): Json {
     return plain({ ...shared, oneOf: [other, matching] }, schemas)
   }
   const copy = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, plain(value, schemas)]))
-  // For tools that do not know our own format.
-  if (rest.format === 'webhook-url') Object.assign(copy, { pattern: webhookUrlPattern })
+  const pattern = formatPatterns[rest.format as string]
+  if (pattern !== undefined) Object.assign(copy, { pattern })
   if (typeof $id !== 'string') return copy
   const example = recordExamples[$id]
   schemas[$id] = example === undefined ? copy : { ...copy, examples: [example] }

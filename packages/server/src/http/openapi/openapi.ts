@@ -20,7 +20,7 @@ const description = `Organization API keys and signed webhooks.
 
 Every request sends \`Authorization: Bearer <token>\`, with an API key or a login token. Bodies are JSON. An error is
 answered with \`application/problem+json\` (RFC 9457); test its \`code\`. Besides the answers listed with an operation, any
-request can be answered 400 (not HTTP/1.1), 404 (no such path), 405 (no such method), 408, 417 or 431.
+request can be answered 400 (not HTTP/1.1), 404 (no such path), 405 (no such method), 408 or 417.
 
 The published interface leaves some things open. What was chosen there has a number, which refers to the
 [register of decisions](/docs/decisions).`

@@ -40,7 +40,7 @@ function requestBody(route: Route, schemas: Record<string, Json>): Json {
       ...(route.takesForm && { 'application/x-www-form-urlencoded': { schema, example } }),
     },
     ...withChoices(route.basis, [
-      choice(8, 'A field that is not listed here is refused.'),
+      choice(8, 'A field that is not listed here is refused, and so is `null` in place of the object.'),
       choice(70, 'Of a field that is named twice the last one counts.'),
     ]),
   }
@@ -97,12 +97,12 @@ function documentedParameter(name: string): Json {
   }
 }
 
-const headerParameter = ({ name, description, basis }: DocumentedHeader): Json => ({
+const headerParameter = ({ name, description, basis, pattern }: DocumentedHeader): Json => ({
   name,
   in: 'header',
   required: false,
   description,
-  schema: { type: 'string' },
+  schema: { type: 'string', ...(pattern && { pattern }) },
   ...basis,
 })
 

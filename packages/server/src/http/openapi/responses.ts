@@ -46,6 +46,7 @@ function problemsOf(route: Route): Record<string, Json> {
     'auth.required',
     'auth.invalid_token',
     'request.invalid',
+    'request.header_too_large',
     'internal',
     'service.unavailable',
     ...(route.faults ?? []),

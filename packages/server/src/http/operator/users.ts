@@ -18,7 +18,10 @@ const subject = () => label('The `sub` of this person at your OpenID issuer.', '
 
 const newUser = Type.Object(
   {
-    email: mark(here, label('E-mail address. No two users have the same.', 'hank@example.com')),
+    email: mark(here, {
+      ...label('E-mail address. No two users have the same.', 'hank@example.com'),
+      format: 'email-address',
+    }),
     name: Type.Optional(mark(here, label('Full name.', 'Hank'))),
     subject: Type.Optional(mark(here, subject())),
   },

@@ -44,7 +44,9 @@ const auditEntry = Type.Object(
 
 const filters = chosen(113)
 const filterMoment = (description: string) =>
-  Type.Optional(mark(filters, Type.String({ maxLength: 40, description, examples: ['2026-01-31T12:00:00Z'] })))
+  Type.Optional(
+    mark(filters, Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] })),
+  )
 
 const listQuery = Type.Object(
   {

@@ -88,6 +88,7 @@ export const newRestoreToTime = Type.Object(
       chosen(141),
       Type.String({
         maxLength: 40,
+        format: 'date-time',
         description: 'The time, to the millisecond (RFC 3339), by the clock of the database.',
         examples: ['2026-01-31T12:00:00Z'],
       }),

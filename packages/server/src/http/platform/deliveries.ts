@@ -27,7 +27,9 @@ const dayMs = 24 * 3_600_000
 const intervalsMax = 1_000
 
 const moment = (description: string) =>
-  Type.Optional(mark(here, Type.String({ maxLength: 40, description, examples: ['2026-01-31T12:00:00Z'] })))
+  Type.Optional(
+    mark(here, Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] })),
+  )
 
 const webhookQuery = Type.Optional(
   mark(here, Type.String({ pattern: idPattern('wh'), description: 'Only attempts to this webhook.' })),

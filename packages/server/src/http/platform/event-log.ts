@@ -37,13 +37,16 @@ export const eventRecordOf = (row: LoggedEvent) => ({
 
 const position = (description: string) => Type.Optional(mark(here, Type.Integer({ minimum: 0, description })))
 const moment = (description: string) =>
-  Type.Optional(mark(here, Type.String({ maxLength: 40, description, examples: ['2026-01-31T12:00:00Z'] })))
+  Type.Optional(
+    mark(here, Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] })),
+  )
 
 export const eventTypesQuery = Type.Optional(
   mark(
     here,
     Type.String({
       maxLength: 2_000,
+      format: 'event-types',
       description: 'Only these event types, separated by commas.',
       examples: ['backup.failed,database.failed'],
     }),

@@ -3,7 +3,7 @@ import { type Role, roles } from '../../domain/roles.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { InvitationRow } from '../../store/invitations.ts'
 import type { MemberRow } from '../../store/memberships.ts'
-import { chosen, mark } from '../basis.ts'
+import { choice, chosen, mark } from '../basis.ts'
 import { createdAt, id, moment, nullable, verified } from '../schemas.ts'
 
 export const here = chosen(106)
@@ -78,7 +78,13 @@ export const invitation = Type.Object(invitationFields, { $id: 'Invitation', add
 export const createdInvitation = Type.Object(
   {
     ...invitationFields,
-    link: mark(here, Type.String({ description: 'The link to accept it, once. Shown only here.' })),
+    link: Type.Optional(
+      mark(
+        here,
+        Type.String({ description: 'The link to accept it, once. Shown only here.' }),
+        choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
+      ),
+    ),
   },
   { $id: 'CreatedInvitation', additionalProperties: false },
 )

@@ -44,6 +44,7 @@ export function webhookPausingRoutes({
               pauseBasis,
               Type.String({
                 maxLength: 40,
+                format: 'date-time',
                 description: 'When the pause ends (RFC 3339), 30 days from now at most; 7 days from now when absent.',
                 examples: ['2026-02-01T06:00:00Z'],
               }),

@@ -150,6 +150,7 @@ export function webhookSendingRoutes(deps: {
             recoveryBasis,
             Type.String({
               maxLength: 40,
+              format: 'date-time',
               description: 'Events from here on (RFC 3339).',
               examples: ['2026-01-31T12:00:00Z'],
             }),
@@ -159,6 +160,7 @@ export function webhookSendingRoutes(deps: {
               recoveryBasis,
               Type.String({
                 maxLength: 40,
+                format: 'date-time',
                 description: 'Events before this, which is later than `since`; now when absent.',
               }),
             ),
