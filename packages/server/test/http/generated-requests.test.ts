@@ -31,7 +31,7 @@ type Operation = {
 const otherRules: Record<string, string> = {
   cursor: 'that a Link header of this list gave you',
   'Idempotency-Key': 'was used for another request',
-  until: 'must lie in the future',
+  until: 'must lie in the future|must be later than `since`',
   since: 'must lie in the past|must be before the end of the time range',
   bucket_seconds: 'must make at most 1000 intervals',
   event_types: 'must be event types separated by commas',
