@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -65,7 +65,6 @@ test('the quick start works when pasted, and prints what it shows', async () => 
     const [, name] = /^terminal=(program|listen)$/.exec(block.about) ?? []
     if (block.about.startsWith('file=')) {
       const file = join(folder, block.about.slice(5))
-      await mkdir(dirname(file), { recursive: true })
       await writeFile(file, withFreePorts(block.text))
     } else if (name !== undefined) {
       terminals[name] = openTerminal(block.text)
