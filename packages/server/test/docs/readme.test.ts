@@ -44,7 +44,8 @@ test('the demo prints what the README shows, and leaves nothing behind', async (
   const [command, shown] = ['sh', 'text'].map((language) => blocks.find(isAbout('demo', language))!.text)
   expect(command).toBe('npm ci && npx keyhook demo\n')
   const demo = openTerminal('exec npx keyhook demo')
-  await expect.poll(demo.output).toContain('The reference of everything')
+  // In a new checkout it builds the console first.
+  await expect.poll(demo.output, { timeout: 150_000 }).toContain('The reference of everything')
   expect(masked(demo.stdout())).toBe(masked(shown!))
   const [home] = /\/\S*keyhook-demo-\w+/.exec(demo.output())!
   await expect(stat(home)).resolves.toBeDefined()
