@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { requestRedelivery } from '../../src/store/delivery/lane-requests.ts'
 import { deleteWebhook } from '../../src/store/webhooks.ts'
 import { isLaneHeld, releaseLanes, renewLanes } from '../../src/webhooks/sql/lease.ts'
+import { publishEvents } from '../../src/webhooks/sql/publish.ts'
 import { firstWake, wakeLanes } from '../../src/webhooks/sql/wake.ts'
 import { holdOpen } from '../support/hold-open.ts'
 import { until } from './support/delivery-test.ts'
@@ -193,10 +194,8 @@ test('a released lane is due when its next retry is', async () => {
 test('a publisher whose transaction is still open does not hide what others of the organization have committed', async () => {
   const { world, db } = await leasedLane()
   await world.publishOne()
-  const commit = await holdOpen(
-    db,
-    (tx) => tx`select keyhook.publish(${world.orgId}, '{evt_x}', '{database.created}', '{"{}"}', '{}')`,
-  )
+  const event = { id: 'evt_x', type: 'database.created', body: '{}' }
+  const commit = await holdOpen(db, (tx) => publishEvents(tx, world.orgId, [event]))
   const head = async () => (await db<{ head: number }[]>`select head_seq::int as head from keyhook.lanes`)[0]!.head
   await wake(db)
   expect(await head()).toBe(2)

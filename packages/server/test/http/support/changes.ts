@@ -128,7 +128,7 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
       const { id } = await webhook(api.owner.token)
       return async () => {
         await post(`${platform()}/webhooks/${id}/rotate-secret`, token)
-        return { target: id, details: { overlap_seconds: 86_400 } }
+        return { target: id, details: { overlap_seconds: 2_592_000 } }
       }
     },
     'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/switch-secret': async (token) => {
