@@ -26,6 +26,11 @@ type Call<M extends Method, Body = null> = {
   query: QueryOf<M>
 }
 
+/** Not a list, so its query is named: an option of the method. */
+type Removal<M extends Method> = Omit<Call<M>, 'query'> & {
+  query: Snake<keyof Extract<Parameters<M>[number], { revokeKeys?: boolean }> & 'revokeKeys'>
+}
+
 type Api = Client
 type Operator = OperatorClient
 
@@ -71,7 +76,7 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/deliveries/{delivery_id}': Call<Api['deliveries']['get']>
   'GET /platform/v1/organizations/{org_id}/members': Call<Api['members']['list']>
   'PUT /platform/v1/organizations/{org_id}/members/{user_id}': Call<Api['members']['update'], 1>
-  'DELETE /platform/v1/organizations/{org_id}/members/{user_id}': Call<Api['members']['remove']>
+  'DELETE /platform/v1/organizations/{org_id}/members/{user_id}': Removal<Api['members']['remove']>
   'POST /platform/v1/organizations/{org_id}/invitations': Call<Api['invitations']['create'], 0>
   'GET /platform/v1/organizations/{org_id}/invitations': Call<Api['invitations']['list']>
   'DELETE /platform/v1/organizations/{org_id}/invitations/{invitation_id}': Call<Api['invitations']['delete']>
@@ -114,7 +119,7 @@ export type Offered = {
   'DELETE /operator/v1/users/{user_id}': Call<Operator['users']['delete']>
   'GET /operator/v1/members': Call<Operator['members']['list']>
   'PUT /operator/v1/members/{org_id}/{user_id}': Call<Operator['members']['set'], 2>
-  'DELETE /operator/v1/members/{org_id}/{user_id}': Call<Operator['members']['remove']>
+  'DELETE /operator/v1/members/{org_id}/{user_id}': Removal<Operator['members']['remove']>
   'POST /operator/v1/tokens': Call<Operator['tokens']['create'], 0>
   'GET /operator/v1/tokens': Call<Operator['tokens']['list']>
   'DELETE /operator/v1/tokens/{token_id}': Call<Operator['tokens']['revoke']>

@@ -136,7 +136,7 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
       await post(`${platform()}/webhooks/${id}/rotate-secret`, api.owner.token)
       return async () => {
         await post(`${platform()}/webhooks/${id}/switch-secret`, token)
-        return { target: id, details: {} }
+        return { target: id, details: { overlap_seconds: 86_400 } }
       }
     },
     'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/test': async (token) => {
