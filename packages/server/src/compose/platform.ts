@@ -1,5 +1,6 @@
 import { type Logger, pino } from 'pino'
 import type { Config } from '../config.ts'
+import { isUnavailable } from '../db/database.ts'
 import { isRoot } from '../embedded/account.ts'
 import { createWalArchive } from '../platform/archive/wal-archive.ts'
 import { NodeForgotten } from '../platform/heartbeat.ts'
@@ -98,7 +99,12 @@ export async function composePlatformNode(installation: Installation, parts: Pla
   const { config, db } = installation
   const { log, queue, hints, metrics } = parts
   const { node, lockName, dataDir } = await nodeOf(config.dataDir)
-  if ((await listNodes(db)).some(({ id, state }) => id === node && state === 'forgotten')) throw new NodeForgotten()
+  // While PostgreSQL is away, a node waits for it. Its first heartbeat finds out then.
+  const nodes = await listNodes(db).catch((error) => {
+    if (isUnavailable(error)) return []
+    throw error
+  })
+  if (nodes.some(({ id, state }) => id === node && state === 'forgotten')) throw new NodeForgotten()
   const isLocal = config.databaseDriver === 'local'
   const restoresToTime = config.pointInTimeRestore === 'on'
   return startPlatformNode({
