@@ -187,11 +187,12 @@ function sentence({ keyword, params, data, instancePath, message, parentSchema =
       return `must have at least ${params.limit} item${params.limit === 1 ? '' : 's'}`
     case 'maxItems':
       return `must have at most ${params.limit} items`
+    // Errors of declared event types come without the schema.
     case 'minimum':
     case 'maximum':
-      return rangeText(parentSchema as Limits)
+      return rangeText({ [keyword]: params.limit, ...(parentSchema as Limits) })
     case 'pattern':
-      return formText(parentSchema as Limits)
+      return formText({ pattern: params.pattern, ...(parentSchema as Limits) })
     case 'uniqueItems':
       return `repeats ${instancePath}/${Math.min(params.i, params.j)}`
     case 'format':

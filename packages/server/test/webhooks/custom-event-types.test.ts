@@ -177,7 +177,7 @@ test('data is checked by the schema of its type, and nothing of a batch with a p
     [
       { pointer: '/data/color', detail: 'is not a known field' },
       { pointer: '/data/order_id', detail: 'must have at least 3 characters' },
-      { pointer: '/data/total', detail: 'must be >= 0' },
+      { pointer: '/data/total', detail: 'must be at least 0' },
       { pointer: '/data/address/city', detail: 'is required' },
     ],
   ])
