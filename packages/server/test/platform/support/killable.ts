@@ -8,7 +8,7 @@ import { createMasterKeys } from '../../../src/kernel/master-keys.ts'
 import { createLocalIssuer } from '../../../src/login/local-issuer.ts'
 import { call } from '../../support/client.ts'
 import { withoutLog } from '../../support/installation.ts'
-import { customerOf, until } from './customer.ts'
+import { customerOf, type DatabaseBody, until } from './customer.ts'
 import { archivesIn, namesIn, portRange, postmastersIn, scratchFolder } from './platform.ts'
 import { createProgram, inTime } from './program.ts'
 
@@ -99,10 +99,16 @@ export async function createKillable(more: Record<string, string> = {}) {
     /** Waits until every job has an outcome and every database runs. */
     async settled() {
       const quiet = (counts: Record<string, number>) => Object.values(counts).every((count) => count === 0)
-      return until(
+      const found = await until(
         killable.inventory,
         (found) => quiet(found.unsettled) && found.orphans === 0 && found.available.length === found.processes.length,
       )
+      // A node that has just started says a moment later that the servers run.
+      await until(
+        () => killable.get<DatabaseBody[]>('/databases'),
+        (databases) => !databases.some((one) => one.status === 'unreachable'),
+      )
+      return found
     },
     async remove(): Promise<void> {
       await killable.stop()

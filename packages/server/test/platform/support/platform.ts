@@ -130,14 +130,14 @@ export async function startNode(
   return { ...node, queue, home: join(dataDir, 'databases'), archives: join(dataDir, 'archives') }
 }
 
-/** The postmasters of this home: postgres processes whose parent is not a postgres process. */
+/** The postmasters of databases in this home: postgres processes whose parent is not one. An initdb of a spare cluster does not count. */
 export async function postmastersIn(home: string): Promise<{ pid: number; cluster: string; parent: number }[]> {
   const found: { pid: number; cluster: string; parent: number }[] = []
   for (const name of await readdir('/proc')) {
     if (!/^\d+$/.test(name)) continue
     const cwd = await readlink(`/proc/${name}/cwd`).catch(() => '')
     const exe = await readlink(`/proc/${name}/exe`).catch(() => '')
-    if (!cwd.startsWith(`${home}/`) || !/\/postgres( \(deleted\))?$/.test(exe)) continue
+    if (!cwd.startsWith(`${home}/db_`) || !/\/postgres( \(deleted\))?$/.test(exe)) continue
     const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => '')
     found.push({ pid: Number(name), cluster: cwd, parent: Number(stat.split(') ')[1]?.split(' ')[1]) })
   }
