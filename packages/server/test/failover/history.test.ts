@@ -7,9 +7,9 @@ const sound = (): { history: History; stored: Stored } => ({
   history: {
     ...emptyHistory(),
     accepted: [
-      { orgId: 'org_a', eventId: 'e1', atMs: 1 },
-      { orgId: 'org_a', eventId: 'e2', atMs: 2 },
-      { orgId: 'org_b', eventId: 'e1', atMs: 3 },
+      { orgId: 'org_a', eventId: 'e1', sentAtMs: 0, atMs: 1 },
+      { orgId: 'org_a', eventId: 'e2', sentAtMs: 1, atMs: 2 },
+      { orgId: 'org_b', eventId: 'e1', sentAtMs: 2, atMs: 3 },
     ],
     keys: [
       { id: 'key_live', revokeSentAtMs: null, revokedAtMs: null },

@@ -112,7 +112,7 @@ test('a restore from a swapped archive, or from one with appended bytes, fails',
 
 test('a backup of a database whose server does not run ends in backup.failed, and other databases go on', async () => {
   const broken = await platform.createDatabase('broken server')
-  const [postmaster] = await postmastersIn(join(platform.home, broken.id))
+  const postmaster = (await postmastersIn(platform.home)).find(({ cluster }) => cluster.includes(broken.id))
   process.kill(postmaster!.pid, 'SIGKILL')
   // Without this file it cannot start again.
   await rm(join(platform.home, broken.id, 'cluster', 'global', 'pg_control'))

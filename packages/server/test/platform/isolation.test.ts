@@ -17,6 +17,7 @@ import { isolationOf } from '../../src/platform/local/isolation.ts'
 import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { makeMasterKey, masterKeyPath } from '../../src/startup/master-key-file.ts'
 import { asRoot } from '../embedded/support/scratch.ts'
+import { until } from '../webhooks/support/delivery-test.ts'
 import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
@@ -99,7 +100,11 @@ asAttacker(`the account of an instance opens nothing of others, and not the mast
     `/proc/${(await readLockFile(join(dataDir, 'postgres')))!.pid}/environ`,
   ]
   for (const path of closed) expect(await attack(`fs.readFileSync(${JSON.stringify(path)})`), path).toBe('EACCES')
-  const spare = (await readdir(join(dataDir, 'databases'))).find((name) => name.startsWith('spare-'))!
+  // A spare cluster that is being made has another name, and is renamed in the end.
+  const spare = await until(
+    async () => (await readdir(join(dataDir, 'databases'))).find((name) => /^spare-[^.]*$/.test(name)),
+    'a spare cluster',
+  )
   for (const path of [dataDir, join(dataDir, 'databases'), join(dataDir, 'databases', spare), at(victim), at(attacker)])
     expect(await attack(`fs.readdirSync(${JSON.stringify(path)})`), path).toBe('EACCES')
   for (const path of [at(attacker, 'uid'), at(victim, 'x'), join(dataDir, 'x')])

@@ -4,8 +4,8 @@
  */
 
 export type History = {
-  /** Events whose report was answered 202. */
-  accepted: { orgId: string; eventId: string; atMs: number }[]
+  /** Events whose report was answered 202. `sentAtMs`: the first request; those answered 503 are repeated. */
+  accepted: { orgId: string; eventId: string; sentAtMs: number; atMs: number }[]
   /** Keys whose creation was answered 201. `revokeSentAtMs`: the first request to revoke; `revokedAtMs`: the answer 204. */
   keys: { id: string; revokeSentAtMs: number | null; revokedAtMs: number | null }[]
   /** Requests with a key that were answered 200 or 401. */

@@ -49,8 +49,9 @@ export function startLoad({ apis, operator, organizations, history }: Fleet): Lo
     for (let n = 0; !isStopping; n++) {
       const id = `${name}-${n}`
       const body = { organization_id: orgId, type: 'database.created', data: { id }, id }
+      const sentAtMs = performance.now()
       const reply = await repeatUntil(202, '/operator/v1/events', { token: operator, body })
-      if (reply !== null) history.accepted.push({ orgId, eventId: id, atMs: performance.now() })
+      if (reply !== null) history.accepted.push({ orgId, eventId: id, sentAtMs, atMs: performance.now() })
       await sleep(pauseMs)
     }
   }
