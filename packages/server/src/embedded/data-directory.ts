@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { chmod, link, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRoot } from './account.ts'
@@ -56,6 +56,7 @@ export const nameFrom = (id: string, purpose: string): string =>
 const addressPath = (dataDir: string): string => join(dataDir, 'server.address')
 export const writeServerAddress = (dataDir: string, url: string): void =>
   writeFileSync(addressPath(dataDir), url, { mode: 0o600 })
+export const removeServerAddress = (dataDir: string): void => rmSync(addressPath(dataDir), { force: true })
 export const readServerAddress = (dataDir: string): Promise<string | undefined> => readSecret(addressPath(dataDir))
 
 /** Of the superuser of our own cluster. */

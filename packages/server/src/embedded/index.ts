@@ -18,6 +18,7 @@ import {
   passwordPath,
   prepareDataDirectory,
   readSecret,
+  removeServerAddress,
   writeSecret,
   writeServerAddress,
 } from './data-directory.ts'
@@ -140,7 +141,10 @@ function own(lock: DirectoryLock, dataDir: string, postmaster: Postmaster, passw
     stop() {
       lock.update({ ready: false, socketDirectory: null })
       // The lock is released last, or the next process would find a server that is still shutting down.
-      stopped ??= postmaster.stop().finally(() => lock.release())
+      stopped ??= postmaster.stop().finally(() => {
+        removeServerAddress(dataDir)
+        return lock.release()
+      })
       return stopped
     },
   }

@@ -10,8 +10,10 @@ import { firstClosedDirectory } from '../../src/embedded/permissions.ts'
 import { processesOf } from '../../src/embedded/uids.ts'
 import { type DatabaseId, newId } from '../../src/kernel/ids.ts'
 import { nodeOf } from '../../src/platform/local/home.ts'
+import { createPortGuard } from '../../src/platform/local/port-guard.ts'
 import type { LocalInstances } from '../../src/platform/local-instances.ts'
 import { asRoot } from '../embedded/support/scratch.ts'
+import { until } from './support/customer.ts'
 import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 
@@ -79,7 +81,12 @@ const meets = (host: string) =>
     socket.setTimeout(1_500, () => done('silence'))
   })
 
-const rules = async () => (await run('nft', ['list', 'table', 'inet', 'keyhook'])).stdout
+/** Empty if there is no table. */
+const rules = () =>
+  run('nft', ['list', 'table', 'inet', 'keyhook']).then(
+    ({ stdout }) => stdout,
+    (error: Error) => (error.message.includes('No such file') ? '' : Promise.reject(error)),
+  )
 
 const asThief = (name: string, body: (context: TestContext) => Promise<void>) =>
   test.skipIf(!canAttack)(`${name} (needs root, and a Node that every user may run)`, async (context) => {
@@ -98,7 +105,7 @@ asThief('the owner works again after that, also if a firewall removed the rule',
   await run('nft', [`delete element inet keyhook ports { ${victimPort} }`])
   await instances.release(victim, { signal })
   expect(await meets('127.0.0.1')).toBe('a server')
-  expect(await rules()).toContain(`meta skuid != ${(await accountOf(victim)).uid} drop`)
+  expect(await rules()).toContain(`meta skuid != ${(await accountOf(victim)).uid} goto others`)
   expect(await rules()).toContain(`${victimPort} : jump port-${victimPort}`)
 })
 
@@ -115,6 +122,23 @@ asThief('the rule of a database ends with it', async () => {
   await instances.remove(victim)
   expect(await rules()).not.toContain(`port-${victimPort}`)
   expect(await rules()).toContain(`port-${await portOf(attacker)}`)
+})
+
+asThief('the table ends with the last process that has a rule in it', async () => {
+  const { uid } = await accountOf(attacker)
+  const [first, second] = [createPortGuard(), createPortGuard()]
+  await first.protect(new Map([[1, uid]]))
+  await second.protect(new Map([[2, uid]]))
+  await first.close()
+  expect(await rules()).not.toContain('port-1 ')
+  expect(await rules()).toContain('2 : jump port-2')
+  await second.close()
+  expect(second.problem()).toBeNull()
+  await instances.close()
+  // Other tests may have databases on this machine.
+  await until(rules, (found) => found === '' || found.includes(': jump port-'))
+  instances = openInstances(dataDir)
+  await instances.resume(attacker, { signal })
 })
 
 test.skipIf(!asRoot)('a stop, and a restart, end every process of the account (needs root)', async () => {

@@ -26,7 +26,7 @@ export function createPortGuard(): PortGuard {
 
   async function apply(statements: readonly string[]): Promise<void> {
     try {
-      await runTool('nft', ['-f', '-'], { account: undefined, input: [...table, ...statements].join('\n') })
+      await nft([...table, ...statements])
       problem = null
     } catch (error) {
       problem = (error as Error).message
@@ -49,10 +49,16 @@ export function createPortGuard(): PortGuard {
       clearInterval(timer)
       const ports = [...protectedPorts.keys()]
       protectedPorts.clear()
-      if (ports.length > 0) await apply(ports.flatMap(releasing))
+      if (ports.length === 0) return
+      await apply(ports.flatMap(releasing))
+      await nft(removing).catch(() => {})
     },
   }
 }
+
+/** All statements or none. */
+const nft = (statements: readonly string[]): Promise<unknown> =>
+  runTool('nft', ['-f', '-'], { account: undefined, input: statements.join('\n') })
 
 /** All statements may be repeated. A map, so that a packet costs the same with one database or a thousand. */
 const table = [
@@ -61,7 +67,13 @@ const table = [
   'add chain inet keyhook output { type filter hook output priority 0; }',
   'flush chain inet keyhook output',
   'add rule inet keyhook output tcp sport vmap @ports',
+  'add chain inet keyhook others',
+  'flush chain inet keyhook others',
+  'add rule inet keyhook others drop',
 ]
+
+/** Fails while a port is protected by another process: its rule uses the chain. */
+const removing = ['delete chain inet keyhook others', 'delete table inet keyhook']
 
 const adding = (port: number): string[] => [
   `add chain inet keyhook port-${port}`,
@@ -71,7 +83,7 @@ const adding = (port: number): string[] => [
 
 const protecting = ([port, uid]: readonly [number, number]): string[] => [
   ...adding(port),
-  `add rule inet keyhook port-${port} meta skuid != ${uid} drop`,
+  `add rule inet keyhook port-${port} meta skuid != ${uid} goto others`,
 ]
 
 /** Added first: what does not exist cannot be deleted. */
