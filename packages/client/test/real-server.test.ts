@@ -142,7 +142,10 @@ test('databases, backups, restores, invoices and the audit log are called as doc
   expect(password).toHaveLength(32)
   expect(await client.databases.get(database.id)).toEqual(database)
   expect(await client.databases.list().toArray()).toEqual([database])
-  await expect(client.backups.create(database.id)).rejects.toMatchObject({ code: 'conflict', status: 409 })
+  await expect(client.backups.create(database.id)).rejects.toMatchObject({
+    code: 'database.not_available',
+    status: 409,
+  })
   expect(await client.backups.list({ databaseId: database.id }).toArray()).toEqual([])
   await expect(client.backups.get('bak_01m7n2bnh4fk2tjd96xr5ny6p3')).rejects.toMatchObject({ code: 'not_found' })
   await expect(client.restores.create('bak_01m7n2bnh4fk2tjd96xr5ny6p3', { name: 'copy' })).rejects.toMatchObject({

@@ -37,7 +37,7 @@ test('the number of attempts is limited, and the last error is thrown', async ()
 })
 
 test('an error that stays is not repeated', async () => {
-  const server = await scriptedServer(problem(409, 'conflict'))
+  const server = await scriptedServer(problem(409, 'database.not_available'))
   await failure(clientOf(server).databases.delete('db_1'))
   expect(server.requests).toHaveLength(1)
 })

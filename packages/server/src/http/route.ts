@@ -102,7 +102,7 @@ type RouteShape = {
     headers?: readonly DocumentedHeader[]
   }
   /** Problem codes of this route beyond those that every route can answer. */
-  faults?: readonly (FaultCode | Conflict)[]
+  faults?: readonly FaultCode[]
 }
 
 export type DocumentedHeader = { name: string; description: string; basis: Basis; pattern?: string }
@@ -110,10 +110,6 @@ export type DocumentedHeader = { name: string; description: string; basis: Basis
 /** Whether the body may be left out: none of its fields is required. */
 export const isBodyOptional = ({ body }: Pick<RouteShape, 'body'>): boolean =>
   body === undefined || ((body as { required?: string[] }).required ?? []).length === 0
-
-/** A 409 with the decision behind it and the condition. */
-export type Conflict = { code: 'conflict'; decision: number; when: string }
-export const conflict = (decision: number, when: string): Conflict => ({ code: 'conflict', decision, when })
 
 /** The permission is checked before the handler runs. Every route has to name one. */
 export type MemberRoute = RouteShape & { needs: Permission; handler(call: Call): Answer | Promise<Answer> }

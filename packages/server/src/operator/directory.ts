@@ -67,9 +67,9 @@ export async function createUser(
     )
   } catch (error) {
     if (isUniqueViolation(error, 'users_email'))
-      throw taken(`the e-mail address ${request.email}`, await findUserByEmail(tx, request.email))
+      throw taken('email', request.email, await findUserByEmail(tx, request.email))
     if (isUniqueViolation(error, 'users_subject'))
-      throw taken(`the subject ${request.subject}`, await findUserBySubject(tx, request.subject!))
+      throw taken('subject', request.subject!, await findUserBySubject(tx, request.subject!))
     throw error
   }
 }
@@ -81,7 +81,7 @@ export async function verifyUser(db: Database, actor: Actor, { userId }: { userI
     if (user === null) throw noSuch('user', userId)
     if (user.verified_by === null) {
       const other = await findUserByEmail(tx, user.email)
-      if (other !== null) throw taken(`the e-mail address ${user.email}`, other)
+      if (other !== null) throw taken('email', user.email, other)
       await verifyIn(tx, actor, { userId, verifiedBy: 'operator' })
     }
     return (await findUser(tx, userId))!
@@ -100,8 +100,10 @@ export async function verifyIn(
 }
 
 /** The id is null if that user was removed in the meantime. */
-const taken = (what: string, id: UserId | null): Fault =>
-  new Fault('conflict', { public: `There is a user with ${what} already${id === null ? '' : `: ${id}`}.` })
+const taken = (what: 'email' | 'subject', value: string, id: UserId | null): Fault =>
+  new Fault(`user.${what}_taken`, {
+    public: `There is a user with the ${what === 'email' ? 'e-mail address' : what} ${value} already${id === null ? '' : `: ${id}`}.`,
+  })
 
 export async function setMember(
   db: Database,

@@ -57,7 +57,7 @@ function diffOf(before: readonly CustomEventType[], after: readonly CustomEventT
 }
 
 const inUse = (subscribed: readonly Subscribed[]): Fault =>
-  new Fault('conflict', {
+  new Fault('event_type.in_use', {
     public: `Nothing was changed, because webhooks are subscribed to what would be removed: ${subscribed
       .map(({ name, webhooks }) => `${name} (${webhooks})`)
       .join(', ')}. With --force it is removed, and these webhooks get no more events of it.`,

@@ -50,7 +50,7 @@ export async function beginBackupWithin<T>(
     const source = await lockDatabase(tx, orgId, databaseId)
     if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
     if (source.status !== 'available' || source.node === null) {
-      throw new Fault('conflict', {
+      throw new Fault('database.not_available', {
         public: `The database is ${source.status}; only one that is available can be backed up.`,
       })
     }
@@ -66,7 +66,7 @@ export async function beginBackupWithin<T>(
     .begin((tx) => within(tx, () => create(tx)))
     .catch((error: unknown) => {
       if (!isUniqueViolation(error, oneBackupAtATime)) throw error
-      throw new Fault('conflict', { public: 'A backup of this database is being taken already.' })
+      throw new Fault('backup.already_running', { public: 'A backup of this database is being taken already.' })
     })
 }
 
@@ -80,7 +80,7 @@ export const cancelBackup = (
     if (backup === null || !isListed(backup) || backup.status === 'deleted')
       throw notFound(`${backupId} is not in ${orgId}`)
     if (backup.status !== 'running')
-      throw new Fault('conflict', {
+      throw new Fault('backup.not_running', {
         public: `The backup is ${backup.status}; only one that is running can be cancelled.`,
       })
     await recordAudit(tx, { orgId, action: 'backup.cancelled', actor, targetId: backupId })
@@ -100,9 +100,10 @@ export async function removeBackup({ db, queue }: Deps, request: BackupRemoval):
     if (!isKnown || backup.status === 'deleted') throw notFound(`${backupId} is not in ${orgId}`)
     if (backup.status === 'deleting') return backup
     const next = moveBackup(backup.status, 'remove')
-    if (next === null) throw new Fault('conflict', { public: 'The backup is being taken; wait for its end.' })
+    if (next === null)
+      throw new Fault('backup.still_running', { public: 'The backup is being taken; wait for its end.' })
     if ((await restoresReading(tx, orgId, backupId)) > 0) {
-      throw new Fault('conflict', { public: 'A restore is reading this backup; wait for its end.' })
+      throw new Fault('backup.being_restored', { public: 'A restore is reading this backup; wait for its end.' })
     }
     await setBackupStatus(tx, orgId, backupId, next)
     if (isListed(backup)) await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: backupId, details })

@@ -33,7 +33,9 @@ export async function issueInvoice(
   return deps.db.begin(async (tx) => {
     // By the clock of PostgreSQL, which also recorded the usage: a fast clock here would bill a month before its end.
     if (period.to.getTime() > (await databaseNowMs(tx))) {
-      throw new Fault('conflict', { public: `${month} is not over yet (UTC), so what it costs is not known.` })
+      throw new Fault('invoice.month_not_over', {
+        public: `${month} is not over yet (UTC), so what it costs is not known.`,
+      })
     }
     if (!(await lockOrganization(tx, orgId))) {
       throw new Fault('not_found', { public: `There is no organization ${orgId}.` })

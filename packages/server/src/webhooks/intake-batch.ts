@@ -90,7 +90,7 @@ export function batchOf(
       const before = added.get(key) ?? known.get(key)
       if (before === undefined) added.set(key, event)
       else if (before.type !== event.type || !isDeepStrictEqual(before.data, event.data)) {
-        return new Fault('conflict', { public: `There is an event ${event.id} already, with other content.` })
+        return new Fault('events.id_taken', { public: `There is an event ${event.id} already, with other content.` })
       }
     }
     for (const [key, event] of added) known.set(key, event)

@@ -74,6 +74,9 @@ describe('members', () => {
       select count(*)::int as count from keyhook.memberships where org_id = ${orgId} and role = 'owner'`
     expect(row!.count).toBe(1)
     expect(replies.filter(({ status }) => status < 300)).toHaveLength(1)
+    const left = replies[0]!.status < 300 ? a : b
+    const leaving = await call(`${url}/${left.userId}`, { token: left.token, method: 'DELETE' })
+    expect(leaving).toMatchObject({ status: 409, body: { code: 'member.last_owner' } })
   })
 
   test('are not managed with an API key, whatever its role', async () => {
@@ -120,7 +123,7 @@ describe('an invitation', () => {
     const [row] = await api.db`select role from keyhook.memberships where user_id = ${stranger.userId}`
     expect(row!.role).toBe('member')
     const again = await accept(browser, secretOf(await invite(api.owner.token, 'admin')))
-    expect(again).toMatchObject({ status: 409, body: { code: 'conflict' } })
+    expect(again).toMatchObject({ status: 409, body: { code: 'user.already_member' } })
   })
 
   test('never signs in an existing user: whoever made the link could otherwise become anyone', async () => {

@@ -44,7 +44,11 @@ test('a user is created, found by the address, removed, and removed again with t
   const user = (id: string) => send<Record>('GET', 'users/{user_id}', `users/${id}`)
   expect((await user(made.body.id)).body).toEqual(made.body)
   expect((await send<Record[]>('GET', 'users', 'users?email=hank@EXAMPLE.com')).body).toEqual([made.body])
-  expect((await send('POST', 'users', undefined, { email: 'hank@example.com' })).status).toBe(409)
+  for (const [taken, code] of [
+    [{ email: 'hank@example.com' }, 'user.email_taken'],
+    [{ email: 'other@example.com', subject: body.subject }, 'user.subject_taken'],
+  ] as const)
+    expect(await send('POST', 'users', undefined, taken)).toMatchObject({ status: 409, body: { code } })
   expect((await send('POST', 'users', undefined, { email: 'nobody' })).status).toBe(422)
   const remove = (id: string) => send('DELETE', 'users/{user_id}', `users/${id}`)
   expect([(await remove(made.body.id)).status, (await remove(made.body.id)).status]).toEqual([204, 204])

@@ -94,7 +94,7 @@ describe('a user who was made by an invitation link', () => {
     expect(second.userId).not.toBe(first.userId)
     const made = await operate<Shown>('POST', 'users', undefined, { email })
     expect(made).toMatchObject({ status: 201, body: { verified: true } })
-    expect(await verify(first.userId)).toMatchObject({ status: 409, body: { code: 'conflict' } })
+    expect(await verify(first.userId)).toMatchObject({ status: 409, body: { code: 'user.email_taken' } })
     const listed = await operate<Shown[]>('GET', 'users', `users?email=${email}`)
     expect(listed.body.map(({ id }) => id).sort()).toEqual([first.userId, second.userId, made.body.id].sort())
   })

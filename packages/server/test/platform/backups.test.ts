@@ -39,6 +39,8 @@ test('a restored copy has every row that was committed when the backup was reque
   await platform.removeDatabase(database.id)
 })
 
+const codeOf = (body: unknown) => (body as { code: string }).code
+
 test('a second backup of a database is rejected while the first one runs', async () => {
   const answers = await Promise.all(
     Array.from({ length: 4 }, () =>
@@ -46,8 +48,11 @@ test('a second backup of a database is rejected while the first one runs', async
     ),
   )
   expect(answers.map((answer) => answer.status).sort()).toEqual([202, 409, 409, 409])
+  const refused = answers.filter((answer) => answer.status === 409)
+  expect(refused.map(({ body }) => codeOf(body))).toEqual(Array(3).fill('backup.already_running'))
   const started = answers.find((answer) => answer.status === 202)!.body
-  expect((await platform.request(`/backups/${started.id}`, { method: 'DELETE' })).status).toBe(409)
+  const removed = await platform.request(`/backups/${started.id}`, { method: 'DELETE' })
+  expect([removed.status, codeOf(removed.body)]).toEqual([409, 'backup.still_running'])
   expect(await platform.settledBackup(started.id)).toMatchObject({ status: 'completed' })
 })
 
@@ -69,7 +74,10 @@ test('a running backup can be cancelled: it fails with that reason, leaves no ar
     async () => backups.paused.has(source.id),
     (paused) => !paused,
   )
-  expect((await cancel()).status).toBe(409)
+  const again = await cancel()
+  expect([again.status, codeOf(again.body)]).toEqual([409, 'backup.not_running'])
+  const restored = await platform.request(`/backups/${started.id}/restore`, { body: { name: 'copy' } })
+  expect([restored.status, codeOf(restored.body)]).toEqual([409, 'backup.not_completed'])
   const data = { backup_id: started.id, database_id: source.id, reason: failure }
   expect(await platform.eventsAbout('backup_id', started.id)).toEqual([{ type: 'backup.failed', data }])
   backups.resume()
@@ -199,7 +207,8 @@ test('deleting the new database during a restore fails the restore, and leaves n
     `/backups/${backup.id}/restore`,
     { body: { name: 'unwanted' } },
   )
-  expect((await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })).status).toBe(409)
+  const removed = await platform.request(`/backups/${backup.id}`, { method: 'DELETE' })
+  expect([removed.status, codeOf(removed.body)]).toEqual([409, 'backup.being_restored'])
   await platform.request(`/databases/${body.database.id}`, { method: 'DELETE' })
   await platform.gone(`/databases/${body.database.id}`)
   const restore = await platform.request<{ status: string; failure: string | null }>(`/restores/${body.restore.id}`)

@@ -52,7 +52,7 @@ test('an invoice has a line per database, and issuing it again creates no second
 test('a month that is not over, and a month without usage, get no invoice', async () => {
   await newOrganization()
   await used('shop', '2020-10-31T22:00:00Z', '2020-10-31T23:00:00Z')
-  await expect(issue(await thisMonth())).rejects.toMatchObject({ code: 'conflict' })
+  await expect(issue(await thisMonth())).rejects.toMatchObject({ code: 'invoice.month_not_over' })
   for (const month of ['2020-1', '0000-01']) {
     await expect(issue(month)).rejects.toMatchObject({ code: 'request.invalid' })
   }
@@ -91,7 +91,7 @@ test('the clock of PostgreSQL decides whether a month is over, and not the clock
   await used('goes on', `${month}-01T00:00:00Z`, null)
   onTestFinished(() => void vi.useRealTimers())
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 70 * 86_400_000 })
-  await expect(issue(month)).rejects.toMatchObject({ code: 'conflict' })
+  await expect(issue(month)).rejects.toMatchObject({ code: 'invoice.month_not_over' })
   await issueInvoicesDue({ db: api.db, prices })
   expect(await billed()).toEqual([])
 })

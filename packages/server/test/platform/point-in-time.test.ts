@@ -174,7 +174,7 @@ test('a time that is not kept is refused with the range that is', { timeout: 120
     [before, '`to` is before the first time that is kept.'],
     ['2999-01-01T00:00:00Z', '`to` lies in the future.'],
   ] as const) {
-    expect(await refused(to)).toEqual([409, 'conflict', expect.stringContaining(`${why} ${range}`)])
+    expect(await refused(to)).toEqual([409, 'restore.outside_window', expect.stringContaining(`${why} ${range}`)])
   }
   expect((await ask('yesterday')).status).toBe(422)
   const gate = Promise.withResolvers<void>()
@@ -186,7 +186,7 @@ test('a time that is not kept is refused with the range that is', { timeout: 120
   const now = (await serverTime(clientOf(source))).toISOString()
   expect(await refused(now)).toEqual([
     409,
-    'conflict',
+    'restore.outside_window',
     expect.stringContaining(`The log of that time is not stored yet. ${range}`),
   ])
   gate.resolve()

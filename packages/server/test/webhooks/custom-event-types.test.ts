@@ -256,7 +256,7 @@ test('a webhook that is being created with a type keeps it from being removed', 
       values (${orgId}, 'wh_late', 'https://example.com', '{order.shipped}', 'k', '\\x00', ${owner.userId})`
     return { applied }
   })
-  expect(await applied).toBe('conflict')
+  expect(await applied).toBe('event_type.in_use')
   await api.db`delete from keyhook.webhooks where id = 'wh_late'`
 })
 

@@ -153,10 +153,10 @@ test('a request with other content for a known id is refused as a whole, and onl
   ])
   expect(outcomes.map((one) => (one.status === 'fulfilled' ? one.value : one.reason.code))).toEqual([
     ['one'],
-    'conflict',
+    'events.id_taken',
     ['known'],
     ['three'],
-    'conflict',
+    'events.id_taken',
     ['three', 'four'],
   ])
   expect((await eventsOf(orgId)).map(({ id, seq }) => [seq, id])).toEqual([
@@ -207,7 +207,7 @@ test('a request whose events cannot be written as JSON fails alone', async () =>
 test('a request that contradicts itself is refused and leaves nothing behind', async () => {
   const orgId = await api.organization()
   const twice = accept(orgId, { id: 'same', data: { a: 1 } }, { id: 'same', data: { a: 2 } })
-  await expect(twice).rejects.toMatchObject({ code: 'conflict' })
+  await expect(twice).rejects.toMatchObject({ code: 'events.id_taken' })
   expect(await api.db`select 1 from keyhook.wakes where org_id = ${orgId}`).toEqual([])
   await accept(orgId, { id: 'same', data: { a: 1 } })
   expect((await eventsOf(orgId)).map(({ seq }) => seq)).toEqual(['1'])
@@ -286,7 +286,7 @@ test('a batch that waited for another publisher is written once and in order, an
   expect((await requests).map((one) => (one.status === 'fulfilled' ? one.value : one.reason.code))).toEqual([
     ['one'],
     '23514',
-    'conflict',
+    'events.id_taken',
     ['three'],
     ['known'],
   ])
@@ -312,7 +312,7 @@ test('a request for several organizations is accepted for all or for none', asyn
   await accept(other, { id: 'taken', data: { a: 1 } })
   hinted = []
   const conflicting = accept(one, { id: 'new' }, { orgId: other, id: 'taken', data: { a: 2 } })
-  await expect(conflicting).rejects.toMatchObject({ code: 'conflict' })
+  await expect(conflicting).rejects.toMatchObject({ code: 'events.id_taken' })
   const unknown = accept(one, { id: 'new' }, { orgId: 'org_01h455vb4pex5vsknk084sn02q' })
   await expect(unknown).rejects.toBeInstanceOf(UnknownOrganization)
   expect([await eventsOf(one), await auditOf(one), hinted]).toEqual([[], [], []])

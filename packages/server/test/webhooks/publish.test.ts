@@ -147,7 +147,7 @@ test('the same id twice is one event; with other content it is a conflict', asyn
     accept({ actor: operator, events: [{ orgId, type: 'invoice.paid', data, id: 'inv-7' }] })
   expect(await send({ a: 1, b: [2] })).toEqual(['inv-7'])
   expect(await send({ b: [2], a: 1 })).toEqual(['inv-7'])
-  await expect(send({ a: 2 })).rejects.toMatchObject({ code: 'conflict' })
+  await expect(send({ a: 2 })).rejects.toMatchObject({ code: 'events.id_taken' })
   const [row] = await api.db`select count(*)::int as count from keyhook.events where id = 'inv-7'`
   expect(row?.count).toBe(1)
   // The second request changed nothing.

@@ -115,12 +115,18 @@ test('without an overlap the old secret ends at once, also during an overlap', a
   const { receiver, webhook } = await webhookTo()
   const second = await rotate(webhook.id)
   await ask('POST', webhook.id, '/switch-secret')
-  expect((await ask('POST', webhook.id, '/rotate-secret')).status).toBe(409)
+  expect(await ask('POST', webhook.id, '/rotate-secret')).toMatchObject({
+    status: 409,
+    body: { code: 'webhook.old_secret_valid' },
+  })
   const third = await rotate(webhook.id, { overlap_seconds: 0 })
   expect(third.secret_rotation).toBeNull()
   const secrets = { first: webhook.secret, second: second.secret, third: third.secret }
   expect(await signedWith(receiver, secrets)).toEqual({ specified: ['third'], standard: ['third'], signatures: 1 })
-  expect((await ask('POST', webhook.id, '/switch-secret')).status).toBe(409)
+  expect(await ask('POST', webhook.id, '/switch-secret')).toMatchObject({
+    status: 409,
+    body: { code: 'webhook.not_rotating' },
+  })
 })
 
 test('both secrets are resealed, and a key that only an old secret needs counts as in use', async () => {

@@ -113,7 +113,7 @@ test('a redelivery is refused while an attempt of the delivery is in flight', as
   expect(sending!.status).toBe('sending')
   const redeliver = `${platform}/webhooks/${webhook.id}/deliveries/${sending!.id}/redeliver`
   const refused = await call(redeliver, { method: 'POST', token: owner.token })
-  expect([refused.status, refused.body]).toMatchObject([409, { code: 'conflict' }])
+  expect([refused.status, refused.body]).toMatchObject([409, { code: 'delivery.in_flight' }])
   answer.resolve({ status: 200 })
   await settledHistory(deliveries, 1)
   expect((await call(redeliver, { method: 'POST', token: owner.token })).status).toBe(202)

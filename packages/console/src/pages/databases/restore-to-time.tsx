@@ -31,7 +31,7 @@ export function RestoreToTime({ organization, database, range, onClose }: Props)
             restore(values)
               .then(onCreated)
               .catch((error) => {
-                if (!(error instanceof KeyhookError && error.code === 'conflict')) throw error
+                if (!(error instanceof KeyhookError && error.code === 'restore.outside_window')) throw error
                 form.setError('to', { message: error.message }, { shouldFocus: true })
               })
           }

@@ -47,7 +47,8 @@ export const acceptInvitation = (db: Database, accepting: Accepting) =>
 async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitation, actor: Actor & { userId: UserId }) {
   const { userId } = actor
   const [already] = await listMembersOf(tx, orgId, { before: null, limit: 1, userId })
-  if (already !== undefined) throw new Fault('conflict', { public: 'You are a member of this organization already.' })
+  if (already !== undefined)
+    throw new Fault('user.already_member', { public: 'You are a member of this organization already.' })
   const user = await lockUser(tx, userId)
   if (user === null) throw signInFirst()
   checkMayJoin(user, orgId)

@@ -3,7 +3,7 @@ import { Fault, type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
 import { type Basis, type Choice, choice, chosen, type Json, mark, withChoices } from '../basis.ts'
 import { replayedHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { problemOf } from '../problems.ts'
-import type { Conflict, Route } from '../route.ts'
+import type { Route } from '../route.ts'
 import { exampleOf } from './examples.ts'
 import { header, noStore, plain } from './nodes.ts'
 
@@ -41,7 +41,7 @@ const isPaged = ({ method, success }: Route): boolean => method === 'GET' && isL
 type Problem = { code: FaultCode; when?: string; basis: Basis }
 
 function problemsOf(route: Route): Record<string, Json> {
-  const codes: (FaultCode | Conflict)[] = [
+  const codes: FaultCode[] = [
     'request.malformed',
     'auth.required',
     'auth.invalid_token',
@@ -56,15 +56,13 @@ function problemsOf(route: Route): Record<string, Json> {
   // A DELETE takes no body, but one that is sent is read and may be refused.
   if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
   const answers: Record<string, Json> = {}
-  for (const one of new Set(codes)) {
-    const problem = typeof one === 'string' ? { code: one, basis: basisOf(one, route) } : conflictOf(one)
-    const { status } = faultCatalogue[problem.code]
+  for (const code of new Set(codes)) {
+    const problem = { code, basis: basisOf(code, route) }
+    const { status } = faultCatalogue[code]
     answers[status] = answers[status] ? also(answers[status], problem) : problemResponse(problem)
   }
   return answers
 }
-
-const conflictOf = ({ code, decision, when }: Conflict): Problem => ({ code, when, basis: chosen(decision) })
 
 export const problemResponse = (problem: Problem, headers: Json = {}): Json => ({
   description: sentence(problem),
@@ -109,6 +107,21 @@ const decisions: Partial<Record<FaultCode, number>> = {
   'limit.reached': 27,
   'events.expired': 84,
   'idempotency.key_reused': 96,
+  'backup.already_running': 57,
+  'backup.being_restored': 60,
+  'backup.not_completed': 59,
+  'backup.not_running': 158,
+  'backup.still_running': 60,
+  'database.not_available': 53,
+  'delivery.in_flight': 38,
+  'events.id_taken': 41,
+  'member.last_owner': 106,
+  'restore.outside_window': 141,
+  'user.email_taken': 95,
+  'user.subject_taken': 95,
+  'user.unverified': 163,
+  'webhook.not_rotating': 89,
+  'webhook.old_secret_valid': 89,
 }
 
 const choices: Partial<Record<FaultCode, Choice>> = {

@@ -8,7 +8,7 @@ import { existingOrganizations, UnknownOrganization } from '../../store/delivery
 import { chosen, mark } from '../basis.ts'
 import { errorsShownMax } from '../decode.ts'
 import { acceptedEventType } from '../event-type-schemas.ts'
-import { type Created, conflict, operatorRoute, type Route } from '../route.ts'
+import { type Created, operatorRoute, type Route } from '../route.ts'
 import { id } from '../schemas.ts'
 import { createDeclaredCheck } from './declared-data.ts'
 
@@ -79,7 +79,7 @@ export function operatorEventRoutes(deps: {
       body,
       bodyBytesMax: requestBytesMax,
       passesOnNumbers: true,
-      faults: [conflict(41, 'if an `id` is taken by an event with other content')],
+      faults: ['events.id_taken'],
       success: {
         status: 202,
         description: 'The events are on disk and will be delivered. An object for an object, an array for an array.',

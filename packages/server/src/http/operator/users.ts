@@ -7,7 +7,7 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import { findUser, pageOfUsers, type UserRow } from '../../store/users.ts'
 import { chosen, mark } from '../basis.ts'
 import { listById, pageQuery } from '../lists.ts'
-import { conflict, operatorRoute, type Route } from '../route.ts'
+import { operatorRoute, type Route } from '../route.ts'
 import { createdAt, id, label, verified } from '../schemas.ts'
 
 const here = chosen(95)
@@ -80,7 +80,7 @@ export function operatorUserRoutes(deps: {
       summary: 'Create a user',
       description: 'A person, who belongs to no organization yet.',
       body: newUser,
-      faults: [conflict(95, 'if there is a user with the address or the subject')],
+      faults: ['user.email_taken', 'user.subject_taken'],
       success: { status: 201, description: 'The user.', schema: user },
       async handler({ body, once }) {
         const request = { email: body.email, name: body.name ?? null, subject: body.subject ?? null }
@@ -135,7 +135,7 @@ export function operatorUserRoutes(deps: {
       summary: 'Confirm the address of a user',
       description:
         'For a user who joined with an invitation link, once you know that the address is theirs. The user may then belong to other organizations too. A second call is answered like the first.',
-      faults: ['not_found', conflict(163, 'if another verified user has the address')],
+      faults: ['not_found', 'user.email_taken'],
       success: { status: 200, description: 'The user.', schema: user },
       async handler({ actor, params: { userId } }) {
         return { status: 200, body: userOf(await deps.verify(actor, userId)) }

@@ -8,7 +8,7 @@ import { isoTime } from '../../kernel/iso-time.ts'
 import { type BackupRow, findBackup, listBackups } from '../../store/platform/backups.ts'
 import { choice, chosen } from '../basis.ts'
 import { listById } from '../lists.ts'
-import { conflict, type Route, route } from '../route.ts'
+import { type Route, route } from '../route.ts'
 import { backupQuery, backupRecord } from './backup-schemas.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
@@ -42,12 +42,7 @@ export function backupRoutes(deps: {
           'What the backups and logs of an organization take together is limited; the operator sets the limit.',
         ),
       ],
-      faults: [
-        'limit.reached',
-        'not_found',
-        conflict(57, 'while a backup of the database is being taken'),
-        conflict(53, 'while the database is not `available`'),
-      ],
+      faults: ['limit.reached', 'not_found', 'backup.already_running', 'database.not_available'],
       success: { status: 202, description: 'The backup, running.', schema: backupRecord },
       async handler({ orgId, userId, actor, params: { databaseId }, once }) {
         return deps.begin({ orgId, userId, actor, databaseId }, (tx, create) =>
@@ -100,7 +95,7 @@ export function backupRoutes(deps: {
       summary: 'Cancel a backup',
       description:
         'Ends a backup that is being taken. It is `failed` in the answer, and `backup.failed` follows; the archive is removed.',
-      faults: ['not_found', conflict(158, 'unless the backup is running')],
+      faults: ['not_found', 'backup.not_running'],
       success: { status: 200, description: 'The backup, failed.', schema: backupRecord },
       async handler({ orgId, actor, params: { backupId } }) {
         const row = await deps.cancel({ orgId, actor, backupId })
@@ -116,7 +111,7 @@ export function backupRoutes(deps: {
       tag: 'Backups',
       summary: 'Delete a backup',
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
-      faults: ['not_found', conflict(60, 'while the backup is being taken or restored from')],
+      faults: ['not_found', 'backup.still_running', 'backup.being_restored'],
       success: { status: 202, description: 'The backup, being deleted.', schema: backupRecord },
       async handler({ orgId, actor, params: { backupId } }) {
         const row = await deps.remove({ orgId, actor, backupId })

@@ -14,11 +14,10 @@ import {
   setMembership,
 } from '../../store/memberships.ts'
 import { onlyPageQuery } from '../lists.ts'
-import { type Call, conflict, type Listing, type Route, route } from '../route.ts'
+import { type Call, type Listing, type Route, route } from '../route.ts'
 import { here, member, memberOf, newRole, removalQuery } from './member-schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/members'
-const lastOwner = conflict(106, 'the organization would have no owner')
 
 /** Who belongs to an organization. */
 export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrganization: HoldOrganization }): Route[] {
@@ -55,7 +54,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       description:
         'It takes effect on every request that starts after the answer. The same role again changes nothing. Only an owner makes owners, or changes the role of one.',
       body: newRole,
-      faults: ['not_found', lastOwner],
+      faults: ['not_found', 'member.last_owner'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ orgId, params: { userId }, body, ...caller }) {
         const { role } = body as { role: Role }
@@ -89,7 +88,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       description:
         'Keys of the user stop working at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. Only an owner removes an owner.',
       query: removalQuery,
-      faults: ['not_found', lastOwner],
+      faults: ['not_found', 'member.last_owner'],
       success: { status: 204, description: 'The user is no member any more.' },
       async handler({ orgId, params: { userId }, query, ...caller }) {
         await holdOrganization(orgId, async (tx) => {
@@ -121,5 +120,7 @@ export function checkOwners({ access }: Pick<Call, 'access'>, ...involved: Role[
 
 async function checkOwnerLeft(tx: Transaction, orgId: OrgId, { user_id, role }: MemberRow): Promise<void> {
   if (role !== 'owner' || (await countOtherOwners(tx, orgId, user_id)) > 0) return
-  throw new Fault('conflict', { public: 'The organization would have no owner. Make somebody else an owner first.' })
+  throw new Fault('member.last_owner', {
+    public: 'The organization would have no owner. Make somebody else an owner first.',
+  })
 }

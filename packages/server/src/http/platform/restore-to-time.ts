@@ -8,7 +8,7 @@ import { type DatabaseRow, findDatabase } from '../../store/platform/databases.t
 import { findBaseBackup, findWalArchive, holdWalArchive } from '../../store/platform/wal-archives.ts'
 import { chosen } from '../basis.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
-import { type Created, conflict, type Route, route } from '../route.ts'
+import { type Created, type Route, route } from '../route.ts'
 import { createdRestore, newRestoreToTime } from './backup-schemas.ts'
 import { beginRestore, newPassword, type RestoreDeps } from './begin-restore.ts'
 
@@ -24,7 +24,7 @@ export const restoreToTimeRoute = (deps: RestoreDeps & { holdOrganization: HoldO
     description:
       'Begins to make a new database that has exactly what was committed in this one by that time, with a password of its own; this one is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
     body: newRestoreToTime,
-    faults: ['limit.reached', 'not_found', conflict(141, 'unless `to` is in the `recovery_window` of the database')],
+    faults: ['limit.reached', 'not_found', 'restore.outside_window'],
     success: {
       status: 202,
       description: 'The restore and the new database. Keep `database.password`.',
@@ -53,7 +53,7 @@ async function baseBackupFor(tx: Transaction, orgId: OrgId, id: DatabaseId, to: 
   const backup = base && (await lockBackup(tx, orgId, base.id))
   if (backup?.status === 'completed') return backup
   const isArchived = (await findWalArchive(tx, orgId, id)) !== null
-  throw new Fault('conflict', { public: outside(database, { to, isArchived }) })
+  throw new Fault('restore.outside_window', { public: outside(database, { to, isArchived }) })
 }
 
 /** Why this time cannot be restored, and which ones can. */

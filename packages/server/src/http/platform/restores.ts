@@ -7,7 +7,7 @@ import { lockBackup } from '../../store/platform/backups.ts'
 import { findRestore, listRestores } from '../../store/platform/restores.ts'
 import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
-import { type Created, conflict, type Route, route } from '../route.ts'
+import { type Created, type Route, route } from '../route.ts'
 import { createdRestore, newRestore, restoreRecord } from './backup-schemas.ts'
 import { beginRestore, newPassword, restoreOf } from './begin-restore.ts'
 import type { Enqueue } from './databases.ts'
@@ -35,7 +35,7 @@ export function restoreRoutes(deps: {
       description:
         'Begins to make a new database from the backup, with a password of its own; the source is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
       body: newRestore,
-      faults: ['limit.reached', 'not_found', conflict(59, 'unless the backup is `completed`')],
+      faults: ['limit.reached', 'not_found', 'backup.not_completed'],
       success: {
         status: 202,
         description: 'The restore and the new database. Keep `database.password`.',
@@ -48,7 +48,7 @@ export function restoreRoutes(deps: {
           if (backup === null || !isListed(backup) || backup.status === 'deleted')
             throw notFound(`${from} is not in ${orgId}`)
           if (backup.status !== 'completed') {
-            throw new Fault('conflict', {
+            throw new Fault('backup.not_completed', {
               public: `The backup is ${backup.status}; only a completed one can be restored.`,
             })
           }

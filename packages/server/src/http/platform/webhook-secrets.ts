@@ -9,7 +9,7 @@ import { endRotation, lockRotation, rotateSecret, switchSecret } from '../../sto
 import { lockWebhook } from '../../store/webhook-changes.ts'
 import { mark } from '../basis.ts'
 import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
-import { type Created, conflict, type Route, route } from '../route.ts'
+import { type Created, type Route, route } from '../route.ts'
 import { newSecret, rotationBasis, secretRotationOf, webhookRecord } from './webhook-schemas.ts'
 
 const webhookPath = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
@@ -38,7 +38,7 @@ export function webhookSecretRoutes({
       tag: 'Webhook settings',
       summary: 'Rotate the secret of a webhook',
       description:
-        'Makes a new secret, which is shown here and never again. During the overlap `webhook-signature` holds a signature of each secret, and `X-<Service>-Signature` is made with the old one until you switch. Test events are signed with the new secret alone, so that you can try your receiver before the switch. Until then another call replaces the new secret. After the overlap, or at once without one, only the new secret signs.',
+        'Makes a new secret, which is shown here and never again. During the overlap `webhook-signature` holds a signature of each secret, and `X-<Service>-Signature` is made with the old one until you switch. Test events are signed with the new secret alone, so that you can try your receiver before the switch. Until then another call replaces the new secret; between the switch and the end of the old secret it is refused, unless `overlap_seconds` is 0. After the overlap, or at once without one, only the new secret signs.',
       body: Type.Object(
         {
           overlap_seconds: overlap(
@@ -47,10 +47,7 @@ export function webhookSecretRoutes({
         },
         { $id: 'NewSecret', additionalProperties: false },
       ),
-      faults: [
-        'not_found',
-        conflict(89, 'between the switch and the end of the old secret, unless `overlap_seconds` is 0'),
-      ],
+      faults: ['not_found', 'webhook.old_secret_valid'],
       success: { status: 201, description: 'The new secret. Keep it: it cannot be shown again.', schema: newSecret },
       async handler({ orgId, actor, params: { webhookId: id }, body, once }) {
         const overlapSeconds = body.overlap_seconds ?? overlapSecondsMax
@@ -85,7 +82,7 @@ export function webhookSecretRoutes({
         { overlap_seconds: overlap('How long the old secret stays valid: a day when absent, 0 for not at all.') },
         { $id: 'SecretSwitch', additionalProperties: false },
       ),
-      faults: ['not_found', conflict(89, 'when there is one secret only')],
+      faults: ['not_found', 'webhook.not_rotating'],
       success: { status: 200, description: 'The webhook, switched.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
         const overlapSeconds = body.overlap_seconds ?? afterSwitchSecondsDefault
@@ -112,9 +109,10 @@ const overlap = (description: string) =>
   )
 
 const alreadySwitched = () =>
-  new Fault('conflict', {
+  new Fault('webhook.old_secret_valid', {
     public:
       'The old secret of this webhook is still valid after the switch. Wait for its end, end it with another switch, or rotate with an overlap of 0.',
   })
 
-const notRotating = () => new Fault('conflict', { public: 'This webhook has one secret: there is nothing to switch.' })
+const notRotating = () =>
+  new Fault('webhook.not_rotating', { public: 'This webhook has one secret: there is nothing to switch.' })

@@ -19,7 +19,7 @@ import { chosen, mark } from '../basis.ts'
 import { acceptedEventType } from '../event-type-schemas.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
 import { unknownEventType } from '../problems.ts'
-import { type Created, conflict, type Route, route } from '../route.ts'
+import { type Created, type Route, route } from '../route.ts'
 import { createdAt, id, moment } from '../schemas.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
@@ -111,7 +111,7 @@ export function webhookSendingRoutes(deps: {
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
-      faults: ['not_found', conflict(38, 'while an attempt of this delivery is in flight')],
+      faults: ['not_found', 'delivery.in_flight'],
       success: {
         status: 202,
         description: 'It is due now.',
@@ -125,7 +125,7 @@ export function webhookSendingRoutes(deps: {
           const outcome = await redeliver(tx, orgId, hook, attemptUuid(attempt))
           if (outcome === 'not_found') throw notFound(`${attempt} is not one of ${hook}'s`)
           if (outcome === 'in_flight') {
-            throw new Fault('conflict', { public: 'An attempt of this delivery is in flight right now.' })
+            throw new Fault('delivery.in_flight', { public: 'An attempt of this delivery is in flight right now.' })
           }
           await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
           tx.hintAfterCommit(orgId)
