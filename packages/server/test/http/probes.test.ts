@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { composeProbes } from '../../src/compose/probes.ts'
+import type { StorageReport } from '../../src/domain/storage.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { ownedApi } from '../support/owned-api.ts'
@@ -13,9 +14,9 @@ import { sendRaw } from '../support/raw-http.ts'
 const api = ownedApi()
 const expectProblem = problemOf(api)
 
-async function startProbes() {
+async function startProbes(parts: { storage?: () => StorageReport } = {}) {
   const { log, lines } = captureLog()
-  const app = composeProbes(api, { log, metrics: createMetrics(), pools: [] })
+  const app = composeProbes(api, { log, metrics: createMetrics(), pools: [], ...parts })
   onTestFinished(() => app.close())
   return { url: await app.listen({ host: '127.0.0.1', port: 0 }), lines }
 }
@@ -59,5 +60,22 @@ test('liveness, readiness and metrics are served', async () => {
   const { url } = await startProbes()
   for (const path of ['/healthz', '/readyz', '/metrics']) {
     expect((await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`)).status, path).toBe(200)
+  }
+})
+
+test('readiness answers as documented, with and without databases on this machine', async () => {
+  const disk = {
+    freeBytes: 3e9,
+    sizeBytes: 1e10,
+    freeFiles: 1e6,
+    level: 'ok',
+    floorBytes: 2e9,
+    reserveBytes: 1e9,
+  } as const
+  const states = { normal: 0, read_only: 0, stopped: 0 }
+  for (const storage of [undefined, () => ({ disk, usedBytes: 0, states })]) {
+    const { url } = await startProbes(storage && { storage })
+    const { body } = await api.documented.call('GET', '/readyz', `${url}/readyz`)
+    expect(body).toMatchObject({ status: 'ok', ...(storage && { disk: { state: 'ok', free_bytes: 3e9 } }) })
   }
 })

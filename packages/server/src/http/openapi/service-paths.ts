@@ -1,3 +1,4 @@
+import { diskLevels } from '../../domain/storage.ts'
 import { type Choice, choice, chosen, type Json, withChoices } from '../basis.ts'
 import { header, noStore } from './nodes.ts'
 import { headToo, operationId } from './operations.ts'
@@ -14,16 +15,29 @@ type Page = {
   otherAnswers?: Record<string, Json>
 }
 
-const okContent = {
+const okContent = (more: Json = {}): Json => ({
   'application/json': {
     schema: {
       type: 'object',
-      properties: { status: { type: 'string', const: 'ok', description: 'Always `ok`.', ...chosen(32) } },
+      properties: { status: { type: 'string', const: 'ok', description: 'Always `ok`.', ...chosen(32) }, ...more },
       required: ['status'],
       additionalProperties: false,
     },
     example: { status: 'ok' },
   },
+})
+
+const disk = {
+  type: 'object',
+  description: 'The disk with the databases of this node; left out where there is none.',
+  ...chosen(127),
+  properties: {
+    state: { type: 'string', enum: [...diskLevels], description: 'How near it is to full.', ...chosen(127) },
+    free_bytes: { type: 'integer', minimum: 0, description: 'The space that is free.', ...chosen(127) },
+    floor_bytes: { type: 'integer', minimum: 0, description: 'Below it, databases become read-only.', ...chosen(127) },
+  },
+  required: ['state', 'free_bytes', 'floor_bytes'],
+  additionalProperties: false,
 }
 
 const textContent = (mediaType: string, example: string): Json => ({
@@ -46,7 +60,7 @@ const pages: Page[] = [
     decision: 32,
     summary: 'Liveness',
     description: 'Answers while the process lives.',
-    content: okContent,
+    content: okContent(),
   },
   {
     path: '/readyz',
@@ -54,7 +68,7 @@ const pages: Page[] = [
     summary: 'Readiness',
     description:
       'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer, and while the process is about to stop.',
-    content: okContent,
+    content: okContent({ disk }),
     otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
   },
   {
