@@ -29,6 +29,8 @@ export type Database = {
   storage: DatabaseStorage | null
   failure: string | null
   recovery_window: { from: string; to: string } | null
+  /** Why `recovery_window` does not move on, and what to do; null while it does. */
+  recovery_problem: string | null
   created_at: string
 }
 

@@ -25,7 +25,7 @@ import { deliveryRoutes } from '../http/published/deliveries.ts'
 import { organizationRoutes } from '../http/published/organizations.ts'
 import { webhookRoutes } from '../http/published/webhooks.ts'
 import type { Route } from '../http/route.ts'
-import { checkArchiveQuota } from '../platform/archive-quota.ts'
+import { archiveProblem, checkArchiveQuota } from '../platform/archive-quota.ts'
 import { beginBackupWithin, cancelBackup, removeBackup } from '../platform/backups.ts'
 import { payInvoice } from '../platform/invoices.ts'
 import type { JobQueue } from '../platform/jobs/queue.ts'
@@ -87,7 +87,17 @@ export function composeRoutes(
     ...memberRoutes({ db, holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
     ...auditLogRoutes({ db }),
-    ...databaseRoutes({ db, holdOrganization, transact, enqueue, publish, databasesPerOrgMax, hasTls }),
+    ...databaseRoutes({
+      db,
+      holdOrganization,
+      transact,
+      enqueue,
+      publish,
+      databasesPerOrgMax,
+      hasTls,
+      recoveryProblem: async (orgId) =>
+        config.pointInTimeRestore === 'on' ? archiveProblem(db, orgId, config.archivesPerOrgMax) : null,
+    }),
     ...databaseStatsRoutes({ db }),
     ...backupRoutes({
       db,

@@ -6,7 +6,12 @@ import { archivedBytes } from '../store/platform/wal-archives.ts'
 import { StepFailure } from './driver.ts'
 
 /** Why the organization may store nothing more, for its members; null if it may. `moreBytes`: what is about to be kept. */
-async function problemOf(db: Executor, orgId: OrgId, bytesMax: number, moreBytes = 0): Promise<string | null> {
+export async function archiveProblem(
+  db: Executor,
+  orgId: OrgId,
+  bytesMax: number,
+  moreBytes = 0,
+): Promise<string | null> {
   const bytes = await archivedBytes(db, orgId)
   if (bytes + moreBytes <= bytesMax && bytes < bytesMax) return null
   const what = moreBytes === 0 ? 'take' : `with this one would take`
@@ -15,7 +20,7 @@ async function problemOf(db: Executor, orgId: OrgId, bytesMax: number, moreBytes
 
 /** For a request. */
 export async function checkArchiveQuota(db: Executor, orgId: OrgId, bytesMax: number): Promise<void> {
-  const problem = await problemOf(db, orgId, bytesMax)
+  const problem = await archiveProblem(db, orgId, bytesMax)
   if (problem !== null) throw new Fault('limit.reached', { public: problem })
 }
 
@@ -26,6 +31,6 @@ export async function requireArchiveQuota(
   bytesMax: number,
   moreBytes?: number,
 ): Promise<void> {
-  const problem = await problemOf(db, orgId, bytesMax, moreBytes)
+  const problem = await archiveProblem(db, orgId, bytesMax, moreBytes)
   if (problem !== null) throw new StepFailure(problem, { permanent: true })
 }

@@ -127,6 +127,7 @@ const details = (database: Database): string =>
     Restorable: database.recovery_window
       ? `${timeText(database.recovery_window.from)} to ${timeText(database.recovery_window.to)}`
       : undefined,
+    Recovery: database.recovery_problem ?? undefined,
     Created: timeText(database.created_at),
   }).join('\n')
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { archivedBytes } from '../../src/store/platform/wal-archives.ts'
-import { type BackupBody, clientOf, until } from './support/customer.ts'
+import { type BackupBody, clientOf, type DatabaseBody, until } from './support/customer.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
 
 /*
@@ -41,6 +41,10 @@ test('at the quota backups are refused and log is not stored, until there is roo
       (await platform.db`select 1 from keyhook.backups where origin = 'base' and status = 'completed'`).length,
     (count) => count === 1,
   )
+  const problem = async () =>
+    (await platform.get<DatabaseBody & { recovery_problem: string | null }>(`/databases/${database.id}`))
+      .recovery_problem
+  expect(await problem()).toBeNull()
   const kept = await platform.settledBackup((await begin()).body.id)
   expect(kept.status).toBe('completed')
   const bytes = await archivedBytes(platform.db, platform.orgId)
@@ -59,6 +63,7 @@ test('at the quota backups are refused and log is not stored, until there is roo
   const refused = await begin()
   expect([refused.status, refused.body.code]).toEqual([422, 'limit.reached'])
   expect(refused.body.detail).toMatch(/take 64 MiB, and may take 64 MiB. Delete backups/)
+  expect(await problem()).toBe(refused.body.detail)
   const before = await storedUntil(database.id)
   await clientOf(database).unsafe('create table written (n int)')
   // Two rounds, by what is stored of another organization.
@@ -78,5 +83,6 @@ test('at the quota backups are refused and log is not stored, until there is roo
     () => storedUntil(database.id),
     (now) => now !== before,
   )
+  expect(await problem()).toBeNull()
   expect((await begin()).status).toBe(202)
 })

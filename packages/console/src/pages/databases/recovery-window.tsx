@@ -20,7 +20,8 @@ export function RecoveryWindow({ organization, database }: { organization: Curre
           <>
             Any time from <RelativeTime at={range.from} /> to <RelativeTime at={range.to} />.
           </>
-        )}
+        )}{' '}
+        {database.recovery_problem}
       </span>
       {range !== null && organization.can('backups:restore') && (
         <Button small onClick={() => setChosenFrom(range)}>

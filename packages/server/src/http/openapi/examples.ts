@@ -80,6 +80,7 @@ const provisioning = {
   storage: null,
   failure: null,
   recovery_window: null,
+  recovery_problem: null,
   created_at: createdAt,
 }
 

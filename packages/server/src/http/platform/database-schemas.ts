@@ -97,6 +97,12 @@ const shown = () => ({
       { description: 'The times that it can be restored to; null if there are none.' },
     ),
   ),
+  recovery_problem: mark(
+    chosen(165),
+    Type.Union([Type.String(), Type.Null()], {
+      description: 'Why `recovery_window` does not move on, and what to do; null while it does.',
+    }),
+  ),
   created_at: mark(here, createdAt()),
 })
 

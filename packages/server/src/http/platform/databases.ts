@@ -12,7 +12,7 @@ import type { NewEvent } from '../../domain/events.ts'
 import type { PlatformJob } from '../../domain/platform-job.ts'
 import { scramVerifier } from '../../domain/scram.ts'
 import { Fault, notFound } from '../../kernel/faults.ts'
-import { newId } from '../../kernel/ids.ts'
+import { newId, type OrgId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
@@ -46,6 +46,8 @@ export function databaseRoutes(deps: {
   publish(tx: PublishingTransaction, event: NewEvent): Promise<unknown>
   databasesPerOrgMax: number
   hasTls: boolean
+  /** Why no log of the organization is stored; null if it is, or need not be. */
+  recoveryProblem(orgId: OrgId): Promise<string | null>
 }): Route[] {
   const databaseOf = createDatabaseOf(deps)
   return [
@@ -96,7 +98,12 @@ export function databaseRoutes(deps: {
       faults: ['not_found'],
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
       async handler({ orgId }) {
-        return listById('db', databaseOf, (request) => listDatabases(deps.db, orgId, request))
+        const problem = await deps.recoveryProblem(orgId)
+        return listById(
+          'db',
+          (row: DatabaseRow & DatabaseFigures) => databaseOf(row, problem),
+          (request) => listDatabases(deps.db, orgId, request),
+        )
       },
     }),
     route({
@@ -113,7 +120,7 @@ export function databaseRoutes(deps: {
       async handler({ orgId, params: { databaseId: id } }) {
         const row = await findDatabase(deps.db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
-        return { status: 200, body: databaseOf(row) }
+        return { status: 200, body: databaseOf(row, await deps.recoveryProblem(orgId)) }
       },
     }),
     route({
@@ -154,24 +161,29 @@ export function databaseRoutes(deps: {
 }
 
 /** The address is shown once the database accepts connections. It stays the same while its server is away. */
-export const createDatabaseOf = (tls: { hasTls: boolean }) => (row: DatabaseRow & Partial<DatabaseFigures>) => {
-  const up = row.status === 'available' && row.host !== null && row.port !== null
-  return {
-    id: row.id,
-    name: row.name,
-    status: row.status === 'available' && row.is_reachable === false ? ('unreachable' as const) : row.status,
-    host: up ? row.host : null,
-    port: up ? row.port : null,
-    user: ownerRole,
-    database: ownerDatabase,
-    connection_string: up ? connectionString(row.host!, row.port!, tls) : null,
-    storage: up ? storageOf(row) : null,
-    failure: row.failure,
-    recovery_window:
-      row.recovery_from && row.recovery_to ? { from: isoTime(row.recovery_from), to: isoTime(row.recovery_to) } : null,
-    created_at: isoTime(row.created_at),
+export const createDatabaseOf =
+  (tls: { hasTls: boolean }) =>
+  (row: DatabaseRow & Partial<DatabaseFigures>, recoveryProblem: string | null = null) => {
+    const up = row.status === 'available' && row.host !== null && row.port !== null
+    return {
+      id: row.id,
+      name: row.name,
+      status: row.status === 'available' && row.is_reachable === false ? ('unreachable' as const) : row.status,
+      host: up ? row.host : null,
+      port: up ? row.port : null,
+      user: ownerRole,
+      database: ownerDatabase,
+      connection_string: up ? connectionString(row.host!, row.port!, tls) : null,
+      storage: up ? storageOf(row) : null,
+      failure: row.failure,
+      recovery_window:
+        row.recovery_from && row.recovery_to
+          ? { from: isoTime(row.recovery_from), to: isoTime(row.recovery_to) }
+          : null,
+      recovery_problem: up ? recoveryProblem : null,
+      created_at: isoTime(row.created_at),
+    }
   }
-}
 
 function storageOf(row: Partial<DatabaseFigures>) {
   if (!row.measured_at) return null
