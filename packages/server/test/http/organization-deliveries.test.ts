@@ -100,13 +100,17 @@ describe('the list', () => {
     expect(second.body.map(({ id }) => nameOf(id))).toEqual(['first'])
   })
 
-  test('has attempts in flight', async () => {
-    const id = uuid7(base + 2 * hour)
+  test('has attempts in flight, in the order of their times among the others', async () => {
+    const ms = base + hour
+    const id = uuid7(ms)
+    uuids.sending = id
     await api.db`
       insert into keyhook.in_flight (lane_id, event_seq, org_id, id, lease_token, attempt, try, started_at)
-      select lane_id, 2, org_id, ${id}, 1, 3, 1, now() from keyhook.webhooks where id = ${a}`
+      select lane_id, 2, org_id, ${id}, 1, 3, 1, ${new Date(ms)} from keyhook.webhooks where id = ${a}`
     const { body } = await call<{ id: string; status: string }[]>(`${url()}?status=sending`, { token: owner.token })
     expect(body.map(({ id, status }) => [id, status])).toEqual([[attemptIdOf(id), 'sending']])
+    expect(await names('')).toEqual(['fourth', 'third', 'sending', 'second', 'first'])
+    expect(await names('?limit=3')).toEqual(['fourth', 'third', 'sending'])
     const one = await documented.call<{ attempt: number }>(
       'GET',
       `${path}/{delivery_id}`,
