@@ -1,6 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { Config } from '../config.ts'
+import { inMegabytes } from '../domain/storage.ts'
 import { unusable } from '../embedded/ensure-directory.ts'
 import { MachineUnfit, machineProblem } from '../embedded/machine-problem.ts'
 import { pathsFromRoot } from '../embedded/permissions.ts'
@@ -53,7 +54,7 @@ const onlyRoot = ({ message }: Error): string =>
 type Free = { bytes: number; files: number | null }
 
 /** Needed by a new installation, with the template of customers' databases. */
-const megabytesNeeded = 200
+const bytesNeeded = 200 * 1024 ** 2
 const filesNeeded = 3_000
 
 async function diskFullAt(path: string): Promise<string> {
@@ -68,9 +69,9 @@ async function diskFullAt(path: string): Promise<string> {
 /** Measured after the failed attempt was cleaned up, so some of what ran out may be free again. */
 export function diskFull({ bytes, files }: Free): string {
   const lacksFiles = files !== null && files < filesNeeded
-  const lacksBytes = bytes < megabytesNeeded * 1_000_000
+  const lacksBytes = bytes < bytesNeeded
   if (files === 0 || (lacksFiles && !lacksBytes))
     return `too few inodes are left on the disk. Remove files (a new installation takes ${filesNeeded}) and start again`
-  const needed = `${megabytesNeeded} MB${lacksFiles ? ` and ${filesNeeded} inodes` : ''}`
+  const needed = `${inMegabytes(bytesNeeded)}${lacksFiles ? ` and ${filesNeeded} inodes` : ''}`
   return `there is no room left on the disk. Make some (a new installation takes ${needed}) and start again`
 }

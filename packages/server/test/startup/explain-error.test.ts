@@ -53,11 +53,11 @@ test('the message for a full disk names inodes, bytes, or both', () => {
   const plenty = 1_000_000_000
   for (const files of [0, 499]) expect(diskFull({ bytes: plenty, files })).toMatch(/^too few inodes .* takes 3000\)/)
   expect(diskFull({ bytes: 5_000_000, files: 0 })).toMatch(/^too few inodes/)
-  expect(diskFull({ bytes: 5_000_000, files: 499 })).toMatch(/^there is no room .* 200 MB and 3000 inodes\)/)
-  expect(diskFull({ bytes: 0, files: 1_000_000 })).toMatch(/^there is no room .* 200 MB\)/)
+  expect(diskFull({ bytes: 5_000_000, files: 499 })).toMatch(/^there is no room .* 200 MiB and 3000 inodes\)/)
+  expect(diskFull({ bytes: 0, files: 1_000_000 })).toMatch(/^there is no room .* 200 MiB\)/)
 })
 
 test('a file system without a fixed number of inodes is never short of them, and a quota counts as bytes', () => {
-  expect(diskFull({ bytes: 0, files: null })).toMatch(/^there is no room .* 200 MB\)/)
-  expect(diskFull({ bytes: 1_000_000_000, files: 1_000_000 })).toMatch(/^there is no room .* 200 MB\)/)
+  expect(diskFull({ bytes: 0, files: null })).toMatch(/^there is no room .* 200 MiB\)/)
+  expect(diskFull({ bytes: 1_000_000_000, files: 1_000_000 })).toMatch(/^there is no room .* 200 MiB\)/)
 })
