@@ -126,6 +126,17 @@ test('bodies, queries and keys are refused exactly where the document forbids th
   expect(differences).toEqual([])
 })
 
+test('an id that is unknown, or has another form, is answered as documented', async () => {
+  const operator = await api.operatorToken()
+  for (const { method, path, 'x-permission': permission } of operations()) {
+    const token = permission === 'operator' ? operator : api.owner.token
+    for (const id of ['%C2%84', 'org_00000000000000000000000000']) {
+      const url = `${api.url}${path.replace(/\{\w+\}/g, id)}`
+      api.documented.check(method, path, await call(url, { method, token }))
+    }
+  }
+})
+
 test('the patterns of names and URLs say what is checked', () => {
   const [label, url, email] = ['label', 'webhook-url', 'email-address'].map(
     (name) => new RegExp(formatPatterns[name]!),

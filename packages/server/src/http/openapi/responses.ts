@@ -53,6 +53,7 @@ function problemsOf(route: Route): Record<string, Json> {
   ]
   if (takesIdempotencyKey(route)) codes.push('idempotency.key_reused')
   if (route.path.includes(':orgId') || route.needs === 'operator') codes.push('auth.permission_missing')
+  if (route.path.includes(':')) codes.push('not_found')
   // A DELETE takes no body, but one that is sent is read and may be refused.
   if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
   const answers: Record<string, Json> = {}
