@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { type Database, isLoginRejected } from '../db/database.ts'
 
-export type Migration = { version: number; name: string; sql: string; checksum: string }
+/** `breaking`: a program that does not know the migration must not run on its schema. */
+export type Migration = { version: number; name: string; breaking: boolean; sql: string; checksum: string }
 
 const directory = new URL('../../sql/', import.meta.url)
 
@@ -12,7 +13,15 @@ export async function readMigrations(from: URL = directory): Promise<Migration[]
     files.map(async (file) => {
       const sql = await readFile(new URL(file, from), 'utf8')
       const checksum = createHash('sha256').update(sql).digest('hex')
-      return { version: Number(file.slice(0, 4)), name: file.slice(5, -4), sql, checksum }
+      const mark = /^-- (compatible|breaking)\b/.exec(sql)?.[1]
+      if (mark === undefined) throw new Error(`${file} must begin with "-- compatible" or "-- breaking"`)
+      return {
+        version: Number(file.slice(0, 4)),
+        name: file.slice(5, -4),
+        breaking: mark === 'breaking',
+        sql,
+        checksum,
+      }
     }),
   )
 }
@@ -20,7 +29,7 @@ export async function readMigrations(from: URL = directory): Promise<Migration[]
 /** The database and this program do not match. The message tells the operator what to do. */
 export class SchemaMismatch extends Error {}
 
-type Applied = { version: number; name: string; checksum: string }
+type Applied = { version: number; name: string; breaking: boolean; checksum: string }
 
 /**
  * Applies the migrations that are missing and returns them. One transaction under one lock: nodes that start together wait for
@@ -43,20 +52,22 @@ export async function migrate(
       await tx`create schema if not exists keyhook`
       await tx`
         create table if not exists keyhook.schema_migrations (
-          version integer primary key, name text not null, checksum text not null,
+          version integer primary key, name text not null, checksum text not null, breaking boolean not null,
           applied_at timestamptz not null default now()
         )`
     }
+    // By its name, because a schema from before the first release has no such column.
     const applied = await tx<Applied[]>`
-      select version, name, checksum from keyhook.schema_migrations order by version`
+      select version, name, checksum, (to_jsonb(m) ->> 'breaking')::boolean is not false as breaking
+      from keyhook.schema_migrations m order by version`
     checkApplied(applied, migrations, dataDir)
     const pending = migrations.slice(applied.length)
     missing ??= { state: `The schema is at ${applied.at(-1)?.version}`, owned: 'schema' }
     for (const migration of pending) {
       await tx.unsafe(migration.sql)
       await tx`
-        insert into keyhook.schema_migrations (version, name, checksum)
-        values (${migration.version}, ${migration.name}, ${migration.checksum})`
+        insert into keyhook.schema_migrations (version, name, checksum, breaking)
+        values (${migration.version}, ${migration.name}, ${migration.checksum}, ${migration.breaking})`
     }
     return [...pending]
   })
@@ -70,7 +81,7 @@ export async function migrate(
   })
 }
 
-/** An older program would write rows that a newer one no longer understands, so it does not start. */
+/** An older program starts only if every migration that it does not know is compatible: it reads and writes as before. */
 function checkApplied(applied: readonly Applied[], known: readonly Migration[], dataDir: string | null): void {
   const different = applied.find((row, i) => i < known.length && known[i]?.checksum !== row.checksum)
   if (different !== undefined && different === applied[0]) throw new SchemaMismatch(oldSchema(dataDir))
@@ -80,11 +91,11 @@ function checkApplied(applied: readonly Applied[], known: readonly Migration[], 
         'Migrations are append-only: start the version of Keyhook that belongs to this database.',
     )
   }
-  const newest = applied.at(-1)
-  if (newest !== undefined && applied.length > known.length) {
+  const unknown = applied.slice(known.length).find(({ breaking }) => breaking)
+  if (unknown !== undefined) {
     throw new SchemaMismatch(
-      `The database is at schema ${newest.version} (${newest.name}), this Keyhook knows up to ${known.at(-1)?.version}. ` +
-        'Start the newer Keyhook.',
+      `The database is at schema ${applied.at(-1)!.version}, this Keyhook knows up to ${known.at(-1)?.version} and cannot run ` +
+        `after migration ${unknown.version} (${unknown.name}). Start the newer Keyhook.`,
     )
   }
 }
