@@ -1,30 +1,25 @@
 import { eventIdPattern } from '../domain/events.ts'
 import { notFound } from '../kernel/faults.ts'
 import { type Id, type IdPrefix, idPattern } from '../kernel/ids.ts'
-import { type Basis, chosen } from './basis.ts'
+import { type Basis, specified } from './basis.ts'
 
 type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
 
 /** The parameters of route paths. Handlers get ids of the named kind only. */
 const known = {
-  orgId: { name: 'org_id', description: 'The organization.', prefix: 'org' },
-  keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key' },
-  webhookId: { name: 'webhook_id', description: 'The `id` of the webhook.', prefix: 'wh' },
-  deliveryId: { name: 'delivery_id', description: 'The `id` of the attempt.', prefix: 'dlv', basis: chosen(38) },
-  recoveryId: { name: 'recovery_id', description: 'The `id` of the recovery.', prefix: 'rcv', basis: chosen(39) },
-  eventId: { name: 'event_id', description: 'The `id` of the event.', pattern: eventIdPattern, basis: chosen(40) },
-  databaseId: { name: 'database_id', description: 'The `id` of the database.', prefix: 'db', basis: chosen(50) },
-  backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak', basis: chosen(56) },
-  restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst', basis: chosen(59) },
-  invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv', basis: chosen(62) },
-  userId: { name: 'user_id', description: 'The `id` of the user.', prefix: 'usr', basis: chosen(95) },
-  invitationId: {
-    name: 'invitation_id',
-    description: 'The `id` of the invitation.',
-    prefix: 'ivt',
-    basis: chosen(106),
-  },
-  tokenId: { name: 'token_id', description: 'The `id` of the token.', prefix: 'tok', basis: chosen(97) },
+  orgId: { name: 'org_id', description: 'The organization.', prefix: 'org', basis: specified },
+  keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key', basis: specified },
+  webhookId: { name: 'webhook_id', description: 'The `id` of the webhook.', prefix: 'wh', basis: specified },
+  deliveryId: { name: 'delivery_id', description: 'The `id` of the attempt.', prefix: 'dlv' },
+  recoveryId: { name: 'recovery_id', description: 'The `id` of the recovery.', prefix: 'rcv' },
+  eventId: { name: 'event_id', description: 'The `id` of the event.', pattern: eventIdPattern },
+  databaseId: { name: 'database_id', description: 'The `id` of the database.', prefix: 'db' },
+  backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak' },
+  restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst' },
+  invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv' },
+  userId: { name: 'user_id', description: 'The `id` of the user.', prefix: 'usr' },
+  invitationId: { name: 'invitation_id', description: 'The `id` of the invitation.', prefix: 'ivt' },
+  tokenId: { name: 'token_id', description: 'The `id` of the token.', prefix: 'tok' },
 } as const satisfies Record<string, PathParameter>
 
 type Known = typeof known

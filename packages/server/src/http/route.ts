@@ -75,6 +75,7 @@ type RouteShape = {
   audit: AuditAction | null
   /** A POST that changes nothing: successes are logged like those of a GET. */
   isRead?: true
+  /** Also of its parts, unless they have another. */
   basis: Basis
   /** Details that the published interface leaves open. */
   choices?: readonly Choice[]
@@ -105,7 +106,7 @@ type RouteShape = {
   faults?: readonly FaultCode[]
 }
 
-export type DocumentedHeader = { name: string; description: string; basis: Basis; pattern?: string }
+export type DocumentedHeader = { name: string; description: string; basis?: Basis; pattern?: string }
 
 /** Whether the body may be left out: none of its fields is required. */
 export const isBodyOptional = ({ body }: Pick<RouteShape, 'body'>): boolean =>

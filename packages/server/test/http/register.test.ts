@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { eventTypes } from '../../src/domain/event-types.ts'
 import type { OpenApi } from '../../src/http/openapi/openapi.ts'
 import { call } from '../support/client.ts'
-import { marked, type Node, walk } from '../support/document-walk.ts'
+import { basesOf, marked, type Node, walk } from '../support/document-walk.ts'
 import { startApi, type TestApi } from '../support/installation.ts'
 import { readRegister } from './support/register.ts'
 
@@ -17,11 +17,13 @@ const register = readRegister()
 
 let api: TestApi
 let document: OpenApi
+let bases: Map<unknown, Node>
 let cited: Set<number>
 
 beforeAll(async () => {
   api = await startApi()
   document = (await call<OpenApi>(`${api.url}/openapi.json`)).body
+  bases = basesOf(document)
   cited = new Set(
     [...walk(document)].filter(([, node]) => 'x-decision' in node).map(([, node]) => Number(node['x-decision'])),
   )
@@ -55,11 +57,26 @@ test('every decision that /openapi.json cites has an entry', () => {
   expect([...cited].filter((number) => !numbers.has(number))).toEqual([])
 })
 
-test('every operation, parameter, body, answer, header and field says whether it is specified or chosen, and why', () => {
+test('every operation, parameter, body, answer, header and field is specified or chosen, by itself or with what it is part of', () => {
   const all = [...marked(document)]
   expect(all.length).toBeGreaterThan(800)
-  const silent = all.filter(([, node]) => node['x-basis'] !== 'specified' && !isChoice(node))
-  expect(silent.map(([where]) => where)).toEqual([])
+  const isKnown = (basis: Node | undefined) => basis && (basis['x-basis'] === 'specified' || isChoice(basis))
+  expect(all.filter(([, node]) => !isKnown(bases.get(node))).map(([where]) => where)).toEqual([])
+})
+
+test('every operation and schema has a basis of its own, and no part of a schema repeats it', () => {
+  const { schemas } = document.components
+  const operations = [...Object.values(document.paths), ...Object.values(document.webhooks)].flatMap(Object.values)
+  for (const one of [...operations, ...Object.values(schemas)]) expect(one).toHaveProperty('x-basis')
+  const isRepeated = (basis: Node | undefined, part: unknown) =>
+    basis !== undefined && bases.get(part) === part && isSame(basis, part as Node)
+  const isSame = (a: Node, b: Node) => a['x-basis'] === b['x-basis'] && a['x-decision'] === b['x-decision']
+  const repeated = [...walk(schemas)].flatMap(([path, node]) =>
+    Object.entries(path.at(-1) === 'x-chosen' ? {} : node)
+      .filter(([, part]) => isRepeated(bases.get(node), part))
+      .map(([name]) => [...path, name].join(' ')),
+  )
+  expect(repeated).toEqual([])
 })
 
 test('every x-chosen entry has a sentence and a decision', () => {
@@ -96,7 +113,7 @@ const shown: Record<string, string[]> = {
 /** The parts of an operation that are marked as specified, written as above. */
 function specifiedParts(operation: Node): string[] {
   const found: string[] = []
-  const isSpecified = (node: unknown) => (node as Node)['x-basis'] === 'specified'
+  const isSpecified = (node: unknown) => bases.get(node)?.['x-basis'] === 'specified'
   for (const parameter of operation.parameters as Node[]) {
     if (isSpecified(parameter)) found.push(`${parameter.in} ${parameter.name}`)
   }

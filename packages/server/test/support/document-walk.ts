@@ -10,11 +10,20 @@ export function* walk(node: unknown, path: string[] = []): Generator<[path: stri
   for (const [key, child] of Object.entries(node)) yield* walk(child, [...path, key])
 }
 
+/** The basis of every object of the document: its own mark, or that of the nearest object around it that has one. */
+export function basesOf(node: unknown, around?: Node, found = new Map<unknown, Node>()): Map<unknown, Node> {
+  if (!isNode(node)) return found
+  const basis = 'x-basis' in node ? node : around
+  if (basis !== undefined) found.set(node, basis)
+  for (const child of Object.values(node)) basesOf(child, basis, found)
+  return found
+}
+
 const parts = ['parameters', 'headers', 'responses']
 
 /**
- * Everything that needs an `x-basis`: operations, parameters, bodies, responses, headers, fields and security schemes. A field
- * with the name of one of those parts is still a field.
+ * Everything that needs an `x-basis`, of its own or of what it is part of: operations, parameters, bodies, responses, headers,
+ * fields and security schemes. A field with the name of one of those parts is still a field.
  */
 export function* marked(document: OpenApi): Generator<[where: string, node: Node]> {
   for (const [path, node] of walk(document)) {

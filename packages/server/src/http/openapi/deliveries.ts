@@ -3,7 +3,7 @@ import { type CustomEventType, type EventType, eventTypes, firesWhen } from '../
 import type { EventData } from '../../domain/events.ts'
 import { parseExactly } from '../../kernel/exact-json.ts'
 import { type IdPrefix, idPattern } from '../../kernel/ids.ts'
-import { type Basis, type Choice, choice, chosen, type Json, specified, withChoices } from '../basis.ts'
+import { type Basis, type Choice, choice, chosen, type Json, specified } from '../basis.ts'
 import { dataComponent, inPascalCase } from './custom-types.ts'
 import { exampleEvent } from './examples.ts'
 
@@ -26,10 +26,10 @@ const publishedType = (name: EventType): Described => ({
     type: 'object',
     description: 'What there is to tell about it. Fields may be added.',
     properties: fields[name],
-    ...withChoices(chosen(15), [
+    'x-chosen': [
       testMark,
       choice(41, 'An event that the operator reports from another platform has whatever was reported.'),
-    ]),
+    ],
   },
   example: sampleData(name),
 })
@@ -41,7 +41,8 @@ const declaredType = ({ name, description, example }: CustomEventType): Describe
   data: {
     $ref: `#/components/schemas/${dataComponent(name)}`,
     description: 'What there is to tell about it.',
-    ...withChoices(chosen(93), [testMark]),
+    ...chosen(93),
+    'x-chosen': [testMark],
   },
   example: parseExactly(example),
 })
@@ -72,7 +73,8 @@ const delivery = (serviceName: string, { name, firesWhen, basis, data, example }
   summary: name,
   description: `${firesWhen} Sent to the URL of every webhook that is subscribed to it. Accept it only if the signature is right, and answer 2xx.`,
   security: [],
-  ...withChoices(basis, sending),
+  ...basis,
+  'x-chosen': sending,
   parameters: headers(serviceName, name),
   requestBody: {
     required: true,
@@ -90,14 +92,13 @@ const delivery = (serviceName: string, { name, firesWhen, basis, data, example }
     '410': { description: 'It never will: this delivery is not tried again.', ...chosen(20) },
     default: {
       description: 'It has not, and is tried again. `Retry-After` is honoured.',
-      ...withChoices(chosen(20), [
-        choice(36, 'So is an answer that is larger than 1 MiB unless the operator has set another limit.'),
-      ]),
+      ...chosen(20),
+      'x-chosen': [choice(36, 'So is an answer that is larger than 1 MiB unless the operator has set another limit.')],
     },
   },
 })
 
-const header = (name: string, description: string, basis: Basis, schema: Json = { type: 'string' }): Json => ({
+const header = (name: string, description: string, basis: Basis & Json, schema: Json = { type: 'string' }): Json => ({
   name,
   in: 'header',
   required: basis['x-basis'] === 'specified',
@@ -112,11 +113,16 @@ const key = choice(14, 'The key is the text of the secret exactly as shown, `whs
 const sequenceNumber = { type: 'integer', minimum: 1 }
 
 const headers = (serviceName: string, type: string): Json[] => [
-  header(`X-${serviceName}-Event`, 'The event type.', withChoices(specified, [brand]), { type: 'string', const: type }),
+  header(
+    `X-${serviceName}-Event`,
+    'The event type.',
+    { ...specified, 'x-chosen': [brand] },
+    { type: 'string', const: type },
+  ),
   header(
     `X-${serviceName}-Signature`,
     '`sha256=` and the lower-case hexadecimal HMAC-SHA256 of the exact body, keyed with the secret of the webhook.',
-    withChoices(specified, [brand, key]),
+    { ...specified, 'x-chosen': [brand, key] },
     { type: 'string', pattern: '^sha256=[0-9a-f]{64}$' },
   ),
   header('webhook-id', 'The id of the event: the same on every attempt.', chosen(16)),
@@ -145,17 +151,16 @@ const headers = (serviceName: string, type: string): Json[] => [
 const eventSchema = (type: string, data: Json): Json => ({
   type: 'object',
   properties: {
-    id: { type: 'string', description: 'The event: the same on every attempt.', ...chosen(15) },
-    type: { type: 'string', const: type, description: 'What happened.', ...chosen(15) },
-    timestamp: { type: 'string', format: 'date-time', description: 'When it was published.', ...chosen(15) },
+    id: { type: 'string', description: 'The event: the same on every attempt.' },
+    type: { type: 'string', const: type, description: 'What happened.' },
+    timestamp: { type: 'string', format: 'date-time', description: 'When it was published.' },
     data,
   },
   required: ['id', 'type', 'timestamp', 'data'],
 })
 
-const here = chosen(15)
-const text = (description: string): Json => ({ type: 'string', description, ...here })
-const whole = (description: string): Json => ({ type: 'integer', minimum: 0, description, ...here })
+const text = (description: string): Json => ({ type: 'string', description })
+const whole = (description: string): Json => ({ type: 'integer', minimum: 0, description })
 const id = (prefix: IdPrefix, description: string): Json => ({ ...text(description), pattern: idPattern(prefix) })
 
 const databaseId = id('db', 'The database.')

@@ -1,7 +1,7 @@
-import { type Basis, basisMarks, chosen, type Json } from '../basis.ts'
+import { type Basis, chosen, type Json } from '../basis.ts'
 import { recordExamples } from './examples.ts'
 
-export const header = (name: string, description: string, basis: Basis, schema: Json = { type: 'string' }): Json => ({
+export const header = (name: string, description: string, basis?: Basis, schema: Json = { type: 'string' }): Json => ({
   [name]: { description, schema, ...basis },
 })
 
@@ -44,7 +44,5 @@ export function plain(schema: unknown, schemas: Record<string, Json>): Json {
   if (typeof $id !== 'string') return copy
   const example = recordExamples[$id]
   schemas[$id] = example === undefined ? copy : { ...copy, examples: [example] }
-  // OpenAPI 3.1 allows these marks beside a reference.
-  const marks = Object.entries(copy).filter(([key]) => basisMarks.includes(key))
-  return { $ref: `#/components/schemas/${$id}`, ...Object.fromEntries(marks) }
+  return { $ref: `#/components/schemas/${$id}` }
 }

@@ -1,5 +1,5 @@
 import type { CustomEventType } from '../../domain/event-types.ts'
-import { type Basis, type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
+import { type Choice, choice, type Json, specified } from '../basis.ts'
 import { withEventTypes } from '../event-type-schemas.ts'
 import type { Route } from '../route.ts'
 import { dataSchemas } from './custom-types.ts'
@@ -22,8 +22,9 @@ Every request sends \`Authorization: Bearer <token>\`, with an API key or a logi
 answered with \`application/problem+json\` (RFC 9457); test its \`code\`. Besides the answers listed with an operation, any
 request can be answered 400 (not HTTP/1.1), 404 (no such path), 405 (no such method), 408 or 417.
 
-The published interface leaves some things open. What was chosen there has a number, which refers to the
-[register of decisions](/docs/decisions).`
+The published interface leaves some things open. \`x-basis\` says whether it shows something (\`specified\`) or we chose it
+(\`chosen\`, by entry \`x-decision\` of the [register of decisions](/docs/decisions)). A part without \`x-basis\` has that of
+what it is part of: a parameter that of its operation, a field that of its schema.`
 
 const oneConnection = choice(
   76,
@@ -35,14 +36,14 @@ const versions = choice(
   'Under v1 things are only added. A removal would be announced with `Deprecation` and `Sunset` first.',
 )
 
-const bearer: Basis = withChoices(specified, [
+const bearer: Choice[] = [
   choice(
     5,
     'The scheme may be written in any case. Revoked, unknown, expired and malformed tokens are answered alike.',
   ),
   choice(11, 'An API key reaches the organization it was made in, and no other; it does not expire.'),
   choice(26, 'A login token is a JWT of the operator’s OpenID Connect issuer, or of the local issuer.'),
-])
+]
 
 type Options = {
   serviceName?: string
@@ -91,7 +92,8 @@ export function createOpenApi(
           type: 'http',
           scheme: 'bearer',
           description: 'An API key or a login token, sent alike.',
-          ...bearer,
+          ...specified,
+          'x-chosen': bearer,
         },
       },
     },
@@ -103,38 +105,19 @@ export function createOpenApi(
   return document
 }
 
-/**
- * Adds the choices inside of a thing to its description, and decision numbers to that of an operation (with its parameters)
- * or of a field. Tools show descriptions; they do not know the `x-` marks.
- */
-function withChoicesDescribed(node: unknown, isField = false): unknown {
-  if (Array.isArray(node)) return node.map((item) => withChoicesDescribed(item))
+/** Adds the choices inside of a thing to its description. Tools show descriptions; they do not know the `x-` marks. */
+function withChoicesDescribed(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(withChoicesDescribed)
   if (typeof node !== 'object' || node === null) return node
   const copy = mapValues(node, (value, key) => {
     if (['example', 'examples', 'x-chosen'].includes(key)) return value
-    if (key === 'properties') return mapValues(value as object, (field) => withChoicesDescribed(field, true))
-    return withChoicesDescribed(value)
+    // A field may have one of these names.
+    return key === 'properties' ? mapValues(value as object, withChoicesDescribed) : withChoicesDescribed(value)
   })
-  const description = describe(node as Json, isField)
-  return description === '' ? copy : { ...copy, description }
+  const choices = (copy['x-chosen'] ?? []) as Choice[]
+  const text = [copy.description, ...choices.map((one) => one.description)].filter(Boolean)
+  return text.length === 0 ? copy : { ...copy, description: text.join('title' in copy ? '\n\n' : ' ') }
 }
 
 const mapValues = (node: object, map: (value: unknown, key: string) => unknown): Json =>
   Object.fromEntries(Object.entries(node).map(([key, value]) => [key, map(value, key)]))
-
-function describe(node: Json, isField: boolean): string {
-  const choices = choicesOf(node)
-  const text = [node.description, ...choices.map((one) => one.description)].filter(Boolean)
-  const isOperation = 'operationId' in node
-  if (isOperation) return [text.join(' '), note([node, ...(node.parameters as Json[])])].filter(Boolean).join('\n\n')
-  return (isField ? [...text, note([node])] : text).filter(Boolean).join('title' in node ? '\n\n' : ' ')
-}
-
-const choicesOf = (node: Json): Choice[] => (node['x-chosen'] ?? []) as Choice[]
-
-function note(nodes: readonly Json[]): string {
-  const decisions = new Set(nodes.flatMap((node) => [node, ...choicesOf(node)]).map((node) => node['x-decision']))
-  const numbers = [...decisions].filter((one) => one !== undefined).sort((a, b) => Number(a) - Number(b))
-  if (numbers.length === 0) return ''
-  return `Chosen: decision${numbers.length === 1 ? '' : 's'} ${numbers.join(', ')}.`
-}

@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox'
 import { permissionTable, type Role } from '../../domain/roles.ts'
-import { type Choice, choice, type Json, specified, withChoices } from '../basis.ts'
+import { type Choice, choice, type Json } from '../basis.ts'
 import { idempotencyHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
 import { type DocumentedHeader, isBodyOptional, type Route } from '../route.ts'
@@ -15,7 +15,8 @@ export function operationOf(route: Route, schemas: Record<string, Json>): Json {
     tags: [route.tag],
     summary: route.summary,
     description: route.description,
-    ...withChoices(route.basis, choices),
+    ...route.basis,
+    'x-chosen': choices,
     'x-permission': route.needs,
     parameters: parametersOf(route, schemas),
     ...(route.body && { requestBody: requestBody(route, schemas) }),
@@ -39,10 +40,10 @@ function requestBody(route: Route, schemas: Record<string, Json>): Json {
       'application/json': { schema, example },
       ...(route.takesForm && { 'application/x-www-form-urlencoded': { schema, example } }),
     },
-    ...withChoices(route.basis, [
+    'x-chosen': [
       choice(8, 'A field that is not listed here is refused, and so is `null` in place of the object.'),
       choice(70, 'Of a field that is named twice the last one counts.'),
-    ]),
+    ],
   }
 }
 
@@ -76,24 +77,28 @@ export const documentedPath = (path: string): string =>
   path.replace(/:(\w+)/g, (_, name) => `{${pathParameter(name).name}}`)
 
 function parametersOf(route: Route, schemas: Record<string, Json>): Json[] {
-  const query = (route.query as { properties?: Record<string, TSchema> } | undefined)?.properties ?? {}
+  // The basis of the whole query is that of each parameter without one.
+  const { properties = {}, ...query } = (route.query ?? {}) as Json & { properties?: Record<string, TSchema> }
+  const basis = { 'x-basis': query['x-basis'], 'x-decision': query['x-decision'] }
   return [
     ...pathParameterNames(route.path).map(documentedParameter),
-    ...Object.entries(query).map(([name, schema]) => queryParameter(name, plain(schema, schemas))),
+    ...Object.entries(properties).map(([name, schema]) =>
+      queryParameter(name, { ...basis, ...plain(schema, schemas) }),
+    ),
     ...[...(route.headers ?? []), ...(takesIdempotencyKey(route) ? [idempotencyHeader] : [])].map(headerParameter),
   ]
 }
 
 function documentedParameter(name: string): Json {
   const parameter = pathParameter(name)
-  const choices = 'prefix' in parameter ? [choice(72, `A TypeID that starts with \`${parameter.prefix}_\`.`)] : []
   return {
     name: parameter.name,
     in: 'path',
     required: true,
     description: parameter.description,
     schema: { type: 'string', pattern: patternOf(parameter) },
-    ...withChoices(parameter.basis ?? specified, choices),
+    ...parameter.basis,
+    ...('prefix' in parameter && { 'x-chosen': [choice(72, `A TypeID that starts with \`${parameter.prefix}_\`.`)] }),
   }
 }
 

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { Fault, type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
-import { type Basis, type Choice, choice, chosen, type Json, mark, withChoices } from '../basis.ts'
+import { type Choice, type Chosen, choice, chosen, type Json, mark } from '../basis.ts'
 import { replayedHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { problemOf } from '../problems.ts'
 import type { Route } from '../route.ts'
@@ -30,15 +30,16 @@ const isList = (schema: unknown): boolean => (schema as Json | undefined)?.type 
 
 function successHeaders(route: Route): Json {
   const documented = [...(route.success.headers ?? []), ...(takesIdempotencyKey(route) ? [replayedHeader] : [])]
-  const own = documented.map(({ name, description, basis }) => header(name, description, basis))
-  if (route.success.status === 201) own.push(header('Location', 'The path of what was made.', chosen(1)))
+  const own = documented.map(({ name, description, basis }) => header(name, description, basis ?? route.basis))
+  if (route.success.status === 201) own.push(header('Location', 'The path of what was made.'))
   if (isPaged(route)) own.push(header('Link', '`rel="next"` on a page that is not the last.', chosen(3)))
   return Object.assign({}, ...own)
 }
 
 const isPaged = ({ method, success }: Route): boolean => method === 'GET' && isList(success.schema)
 
-type Problem = { code: FaultCode; when?: string; basis: Basis }
+/** Without a basis: that of the operation. */
+type Problem = { code: FaultCode; when?: string; basis?: Chosen & { 'x-chosen'?: Choice[] } }
 
 function problemsOf(route: Route): Record<string, Json> {
   const codes: FaultCode[] = [
@@ -85,9 +86,11 @@ const sentence = ({ code, when }: Problem): string =>
 
 /** Adds a second code with the same status. */
 export function also(response: Json, problem: Problem): Json {
-  const same = response['x-decision'] === (problem.basis as { 'x-decision': number })['x-decision']
-  if (same) return { ...response, description: `${response.description} ${sentence(problem)}` }
-  const added = choice((problem.basis as { 'x-decision': number })['x-decision'], sentence(problem))
+  const decision = problem.basis?.['x-decision']
+  if (decision === undefined || decision === response['x-decision']) {
+    return { ...response, description: `${response.description} ${sentence(problem)}` }
+  }
+  const added = choice(decision, sentence(problem))
   return { ...response, 'x-chosen': [...((response['x-chosen'] as Choice[]) ?? []), added] }
 }
 
@@ -138,22 +141,18 @@ const choices: Partial<Record<FaultCode, Choice>> = {
   'request.invalid': choice(77, 'A query parameter that is not listed here is refused like an unknown field.'),
 }
 
-export function basisOf(code: FaultCode, route?: Route): Basis {
+export function basisOf(code: FaultCode, route?: Route): NonNullable<Problem['basis']> {
   const own = route?.bodyBytesMax
   if (code === 'request.too_large' && own !== undefined) {
-    const { 'x-decision': decision } = route!.basis as { 'x-decision': number }
-    return withChoices(chosen(8), [choice(decision, `${own / 1_048_576} MiB for all of them together.`)])
+    const { 'x-decision': decision } = route!.basis as Chosen
+    return { ...chosen(8), 'x-chosen': [choice(decision, `${own / 1_048_576} MiB for all of them together.`)] }
   }
-  return withChoices(chosen(decisions[code] ?? 4), choices[code] === undefined ? [] : [choices[code]])
+  return { ...chosen(decisions[code] ?? 4), ...(choices[code] && { 'x-chosen': [choices[code]] }) }
 }
 
 function headersOf(code: FaultCode): Json {
   if (code === 'auth.permission_missing') {
-    return header(
-      'WWW-Authenticate',
-      '`Bearer error="insufficient_scope"` with the `scope` that is missing.',
-      chosen(6),
-    )
+    return header('WWW-Authenticate', '`Bearer error="insufficient_scope"` with the `scope` that is missing.')
   }
   if (code === 'auth.required' || code === 'auth.invalid_token') {
     return header('WWW-Authenticate', '`Bearer`, and `error="invalid_token"` if there was a token.', chosen(5))
@@ -161,33 +160,25 @@ function headersOf(code: FaultCode): Json {
   return code === 'service.unavailable' ? header('Retry-After', 'Seconds to wait.', chosen(4)) : {}
 }
 
-const here = chosen(4)
-
 /** The body of every error answer (RFC 9457). */
 export const problemSchema = Type.Object(
   {
-    type: mark(here, Type.String({ description: 'A URN that ends in the code.' })),
-    title: mark(here, Type.String({ description: 'The same for every problem of this code.' })),
-    status: mark(here, Type.Integer({ description: 'The status of the answer.' })),
-    code: mark(
-      here,
-      Type.Enum(Object.keys(faultCatalogue) as FaultCode[], { description: 'Stable: test for this one.' }),
-    ),
-    detail: mark(here, Type.String({ description: 'What happened this time, and what to do.' })),
+    type: Type.String({ description: 'A URN that ends in the code.' }),
+    title: Type.String({ description: 'The same for every problem of this code.' }),
+    status: Type.Integer({ description: 'The status of the answer.' }),
+    code: Type.Enum(Object.keys(faultCatalogue) as FaultCode[], { description: 'Stable: test for this one.' }),
+    detail: Type.String({ description: 'What happened this time, and what to do.' }),
     errors: Type.Optional(
-      mark(
-        here,
-        Type.Array(
-          Type.Object(
-            {
-              pointer: Type.Optional(mark(here, Type.String({ description: 'JSON pointer into the body.' }))),
-              parameter: Type.Optional(mark(here, Type.String({ description: 'Name of the query parameter.' }))),
-              detail: mark(here, Type.String({ description: 'What is wrong with it.' })),
-            },
-            { additionalProperties: false },
-          ),
-          { description: 'Which fields broke a rule.' },
+      Type.Array(
+        Type.Object(
+          {
+            pointer: Type.Optional(Type.String({ description: 'JSON pointer into the body.' })),
+            parameter: Type.Optional(Type.String({ description: 'Name of the query parameter.' })),
+            detail: Type.String({ description: 'What is wrong with it.' }),
+          },
+          { additionalProperties: false },
         ),
+        { description: 'Which fields broke a rule.' },
       ),
     ),
     oldest_sequence: Type.Optional(
@@ -196,7 +187,7 @@ export const problemSchema = Type.Object(
         Type.Integer({ minimum: 1, description: 'With `events.expired`: the oldest number from which all are kept.' }),
       ),
     ),
-    request_id: Type.Optional(mark(here, Type.String({ description: 'On a 500: what to quote to the operator.' }))),
+    request_id: Type.Optional(Type.String({ description: 'On a 500: what to quote to the operator.' })),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, ...chosen(4) },
 )

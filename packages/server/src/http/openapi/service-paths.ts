@@ -1,5 +1,5 @@
 import { diskLevels } from '../../domain/storage.ts'
-import { type Choice, choice, chosen, type Json, withChoices } from '../basis.ts'
+import { type Choice, choice, chosen, type Json } from '../basis.ts'
 import { header, noStore } from './nodes.ts'
 import { headToo, operationId } from './operations.ts'
 import { also, basisOf, problemResponse } from './responses.ts'
@@ -19,7 +19,7 @@ const okContent = (more: Json = {}): Json => ({
   'application/json': {
     schema: {
       type: 'object',
-      properties: { status: { type: 'string', const: 'ok', description: 'Always `ok`.', ...chosen(32) }, ...more },
+      properties: { status: { type: 'string', const: 'ok', description: 'Always `ok`.' }, ...more },
       required: ['status'],
       additionalProperties: false,
     },
@@ -32,9 +32,9 @@ const disk = {
   description: 'The disk with the databases of this node; left out where there is none.',
   ...chosen(127),
   properties: {
-    state: { type: 'string', enum: [...diskLevels], description: 'How near it is to full.', ...chosen(127) },
-    free_bytes: { type: 'integer', minimum: 0, description: 'The space that is free.', ...chosen(127) },
-    floor_bytes: { type: 'integer', minimum: 0, description: 'Below it, databases become read-only.', ...chosen(127) },
+    state: { type: 'string', enum: [...diskLevels], description: 'How near it is to full.' },
+    free_bytes: { type: 'integer', minimum: 0, description: 'The space that is free.' },
+    floor_bytes: { type: 'integer', minimum: 0, description: 'Below it, databases become read-only.' },
   },
   required: ['state', 'free_bytes', 'floor_bytes'],
   additionalProperties: false,
@@ -69,7 +69,7 @@ const pages: Page[] = [
     description:
       'Answers 200 while the process can do its work, 503 while the database is out of reach, only reads, or takes more than three seconds to answer, and while the process is about to stop.',
     content: okContent({ disk }),
-    otherAnswers: { 503: problemResponse({ code: 'service.unavailable', basis: chosen(32) }) },
+    otherAnswers: { 503: problemResponse({ code: 'service.unavailable' }) },
   },
   {
     path: '/metrics',
@@ -84,15 +84,10 @@ const pages: Page[] = [
     ],
     content: textContent('text/plain', '# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 1.25\n'),
     otherAnswers: {
-      401: also(
-        problemResponse({ code: 'auth.required', when: 'where the operator has set a token', basis: chosen(42) }),
-        { code: 'auth.invalid_token', basis: chosen(42) },
-      ),
-      404: problemResponse({
-        code: 'not_found',
-        when: 'for callers elsewhere where no token is set',
-        basis: chosen(42),
+      401: also(problemResponse({ code: 'auth.required', when: 'where the operator has set a token' }), {
+        code: 'auth.invalid_token',
       }),
+      404: problemResponse({ code: 'not_found', when: 'for callers elsewhere where no token is set' }),
     },
   },
   {
@@ -120,7 +115,6 @@ const pages: Page[] = [
       404: problemResponse({
         code: 'not_found',
         when: 'where databases have no TLS, a certificate of a public authority, or no node yet',
-        basis: chosen(130),
       }),
       503: problemResponse({ code: 'service.unavailable', basis: chosen(93) }),
     },
@@ -133,7 +127,7 @@ const pages: Page[] = [
     choices: [choice(78, '`/` redirects here, with 302.')],
     content: textContent('text/html', '<!doctype html>'),
     headers: {
-      ...header('Content-Security-Policy', 'Scripts and requests of this origin only.', chosen(78)),
+      ...header('Content-Security-Policy', 'Scripts and requests of this origin only.'),
       ...noSniff,
     },
   },
@@ -145,7 +139,7 @@ const pages: Page[] = [
     content: textContent('text/javascript', '(function () {})()'),
     headers: {
       ...scriptHeaders,
-      ...header('Content-Encoding', '`gzip` for those who accept it.', chosen(78)),
+      ...header('Content-Encoding', '`gzip` for those who accept it.'),
     },
     otherAnswers: {
       304: {
@@ -174,12 +168,12 @@ const operationOf = (page: Page): Json => ({
   summary: page.summary,
   description: page.description,
   security: [],
-  ...withChoices(chosen(page.decision), [...(page.choices ?? []), headToo]),
+  ...chosen(page.decision),
+  'x-chosen': [...(page.choices ?? []), headToo],
   parameters: [],
   responses: {
     200: {
       description: 'Success.',
-      ...chosen(page.decision),
       headers: { ...noStore, ...page.headers },
       content: page.content,
     },
@@ -191,33 +185,31 @@ const operationOf = (page: Page): Json => ({
 /** The 405 of every path. */
 export const otherMethods = (methods: readonly string[]): Json => {
   const allowed = methods.flatMap((method) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()])).join(', ')
-  const allow = header('Allow', 'The methods of this path.', chosen(71), { type: 'string', const: allowed })
+  const allow = header('Allow', 'The methods of this path.', undefined, { type: 'string', const: allowed })
   return {
     description: 'Every other method, with or without a token.',
     ...chosen(71),
-    responses: { 405: problemResponse({ code: 'request.method_not_allowed', basis: chosen(71) }, allow) },
+    responses: { 405: problemResponse({ code: 'request.method_not_allowed' }, allow) },
   }
 }
 
 /** Answers that any request can get, before its path is known. */
 export const anyRequest: Json = {
   description: 'What any request may be answered, whatever it asks for.',
-  ...withChoices(chosen(8), [
-    choice(80, 'No answer carries CORS headers, and none outside of `/console` sets a cookie.'),
-  ]),
+  ...chosen(8),
+  'x-chosen': [choice(80, 'No answer carries CORS headers, and none outside of `/console` sets a cookie.')],
   responses: {
     400: problemResponse({
       code: 'request.malformed',
       when: 'because it is not HTTP/1.1 as RFC 9112 has it',
-      basis: basisOf('request.malformed'),
     }),
     404: problemResponse({
       code: 'not_found',
       when: 'on a path that is none of these, letter for letter, nor below `/console`',
       basis: chosen(77),
     }),
-    408: problemResponse({ code: 'request.timeout', basis: basisOf('request.timeout') }),
-    417: problemResponse({ code: 'request.expectation_failed', basis: basisOf('request.expectation_failed') }),
-    431: problemResponse({ code: 'request.header_too_large', basis: basisOf('request.header_too_large') }),
+    408: problemResponse({ code: 'request.timeout' }),
+    417: problemResponse({ code: 'request.expectation_failed' }),
+    431: problemResponse({ code: 'request.header_too_large' }),
   },
 }

@@ -5,7 +5,7 @@ import { eventIdPattern, type IntakeEvent, levelsMax, measureData } from '../../
 import { type FieldError, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { existingOrganizations, UnknownOrganization } from '../../store/delivery/events.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { errorsShownMax } from '../decode.ts'
 import { acceptedEventType } from '../event-type-schemas.ts'
 import { type Created, operatorRoute, type Route } from '../route.ts'
@@ -20,27 +20,20 @@ type EventBody = { organization_id: OrgId; type: string; data: object; id?: stri
 
 const newEvent = Type.Object(
   {
-    organization_id: mark(here, id('org', 'Whose event it is.')),
-    type: mark(here, acceptedEventType('What happened.')),
-    data: mark(
-      here,
-      Type.Object(
-        {},
-        {
-          additionalProperties: true,
-          description: `What there is to tell about it, at most ${levelsMax} levels deep.`,
-        },
-      ),
+    organization_id: id('org', 'Whose event it is.'),
+    type: acceptedEventType('What happened.'),
+    data: Type.Object(
+      {},
+      {
+        additionalProperties: true,
+        description: `What there is to tell about it, at most ${levelsMax} levels deep.`,
+      },
     ),
     id: Type.Optional(
-      mark(
-        here,
-        Type.String({
-          pattern: eventIdPattern,
-          description:
-            'A name of your own for the event. The same name again is the same event, and is not sent twice.',
-        }),
-      ),
+      Type.String({
+        pattern: eventIdPattern,
+        description: 'A name of your own for the event. The same name again is the same event, and is not sent twice.',
+      }),
     ),
   },
   { additionalProperties: false },
@@ -116,8 +109,8 @@ export function operatorEventRoutes(deps: {
 
 function accepted() {
   return Type.Object(
-    { id: mark(here, Type.String({ description: 'The event.' })) },
-    { $id: 'AcceptedEvent', additionalProperties: false },
+    { id: Type.String({ description: 'The event.' }) },
+    { $id: 'AcceptedEvent', additionalProperties: false, ...here },
   )
 }
 

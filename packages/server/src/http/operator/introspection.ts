@@ -94,18 +94,16 @@ export function introspectionRoutes(deps: {
       summary: 'Authorize a request',
       description: `The same question by status, for proxies that send a subrequest without a body, such as \`auth_request\` of nginx. The operator token is in \`Authorization\`, that of the caller in \`${callerHeader}\`.`,
       query: authorizationQuery,
-      headers: [
-        { name: callerHeader, description: 'The `Authorization` header of your caller, as it was sent.', basis: here },
-      ],
+      headers: [{ name: callerHeader, description: 'The `Authorization` header of your caller, as it was sent.' }],
       success: {
         status: 204,
         description: 'The token is valid, reaches the organization and has the permission.',
         headers: [
-          { name: 'X-Keyhook-User', description: 'The user that the token acts as.', basis: here },
-          { name: 'X-Keyhook-Token-Type', description: '`api_key` or `login`.', basis: here },
-          { name: 'X-Keyhook-Key', description: 'The `id` of the key; only for keys.', basis: here },
-          { name: 'X-Keyhook-Organization', description: 'The organization, unless it is open.', basis: here },
-          { name: 'X-Keyhook-Role', description: 'The role of the user in it.', basis: here },
+          { name: 'X-Keyhook-User', description: 'The user that the token acts as.' },
+          { name: 'X-Keyhook-Token-Type', description: '`api_key` or `login`.' },
+          { name: 'X-Keyhook-Key', description: 'The `id` of the key; only for keys.' },
+          { name: 'X-Keyhook-Organization', description: 'The organization, unless it is open.' },
+          { name: 'X-Keyhook-Role', description: 'The role of the user in it.' },
         ],
       },
       async handler({ actor, headers, query }) {

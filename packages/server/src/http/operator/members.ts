@@ -4,7 +4,7 @@ import type { Actor } from '../../domain/audit.ts'
 import { type Role, roles } from '../../domain/roles.ts'
 import { isId, type OrgId, type UserId } from '../../kernel/ids.ts'
 import { listMembers, type UserRole } from '../../store/memberships.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { pageQuery } from '../lists.ts'
 import { removalQuery } from '../platform/member-schemas.ts'
 import { type Listing, operatorRoute, type Route } from '../route.ts'
@@ -13,24 +13,24 @@ import { id } from '../schemas.ts'
 const here = chosen(95)
 const path = '/operator/v1/members'
 
-const role = () => mark(here, Type.Enum([...roles], { description: 'What the user may do there.' }))
+const role = () => Type.Enum([...roles], { description: 'What the user may do there.' })
 
 const member = Type.Object(
   {
-    organization_id: mark(here, id('org', 'The organization.')),
-    user_id: mark(here, id('usr', 'The user.')),
+    organization_id: id('org', 'The organization.'),
+    user_id: id('usr', 'The user.'),
     role: role(),
   },
-  { $id: 'Member', additionalProperties: false },
+  { $id: 'Member', additionalProperties: false, ...here },
 )
 
-const newMember = Type.Object({ role: role() }, { $id: 'NewMember', additionalProperties: false })
+const newMember = Type.Object({ role: role() }, { $id: 'NewMember', additionalProperties: false, ...here })
 
 const memberQuery = Type.Object(
   {
     ...pageQuery,
-    organization_id: Type.Optional(mark(here, id('org', 'Only the members of this organization.'))),
-    user_id: Type.Optional(mark(here, id('usr', 'Only the organizations of this user.'))),
+    organization_id: Type.Optional(id('org', 'Only the members of this organization.')),
+    user_id: Type.Optional(id('usr', 'Only the organizations of this user.')),
   },
   { additionalProperties: false },
 )

@@ -6,7 +6,7 @@ import type { OrgId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { lockOrganization } from '../../store/organizations.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { operatorRoute, type Route } from '../route.ts'
 import { moment } from '../schemas.ts'
 
@@ -15,10 +15,10 @@ const openSeconds = 15 * 60
 
 const opened = Type.Object(
   {
-    token: mark(here, Type.String({ description: 'A token that reads this organization, and nothing else.' })),
-    expires_at: mark(here, moment('When it ends by itself.')),
+    token: Type.String({ description: 'A token that reads this organization, and nothing else.' }),
+    expires_at: moment('When it ends by itself.'),
   },
-  { $id: 'OpenedOrganization', additionalProperties: false },
+  { $id: 'OpenedOrganization', additionalProperties: false, ...here },
 )
 
 type OperatorActor = Extract<Actor, { kind: 'operator' }>

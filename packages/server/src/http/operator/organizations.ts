@@ -3,7 +3,7 @@ import type { Database, Transaction } from '../../db/database.ts'
 import type { Actor } from '../../domain/audit.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { findOrganization, type OrganizationRow, pageOfOrganizations } from '../../store/organizations.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { organization, organizationOf } from '../published/organizations.ts'
 import { operatorRoute, type Route } from '../route.ts'
@@ -13,8 +13,8 @@ const here = chosen(95)
 const path = '/operator/v1/organizations'
 
 const newOrganization = Type.Object(
-  { name: mark(here, label('What people call the organization.', 'Globex')) },
-  { $id: 'NewOrganization', additionalProperties: false },
+  { name: label('What people call the organization.', 'Globex') },
+  { $id: 'NewOrganization', additionalProperties: false, ...here },
 )
 
 /** `keyhook org` over HTTP. */

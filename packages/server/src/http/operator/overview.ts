@@ -10,35 +10,35 @@ import {
   listNodes,
   type NodeRow,
 } from '../../store/operator-overview.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { operatorRoute, type Route } from '../route.ts'
 import { id, moment, nullable } from '../schemas.ts'
 
 const here = chosen(108)
-const count = (description: string) => mark(here, Type.Integer({ minimum: 0, description }))
+const count = (description: string) => Type.Integer({ minimum: 0, description })
 const upTo = `counted up to ${countedMax.toLocaleString('en')}`
 
 const node = Type.Object(
   {
-    id: mark(here, Type.String({ description: 'The node.' })),
+    id: Type.String({ description: 'The node.' }),
     databases: count('Databases on its disk.'),
     databases_max: count('How many it takes; 0 while it takes no new ones.'),
-    seen_at: mark(here, moment('Its last heartbeat.')),
-    is_silent: mark(here, Type.Boolean({ description: 'Whether it has missed its heartbeats for five seconds.' })),
+    seen_at: moment('Its last heartbeat.'),
+    is_silent: Type.Boolean({ description: 'Whether it has missed its heartbeats for five seconds.' }),
   },
   { additionalProperties: false },
 )
 
 const lane = Type.Object(
   {
-    organization_id: mark(here, id('org', 'The organization.')),
-    organization_name: mark(here, Type.String({ description: 'What people call it.' })),
-    webhook_id: mark(here, id('wh', 'The webhook whose queue this is.')),
-    url: mark(here, Type.String({ description: 'Where its deliveries go.' })),
-    oldest_waiting_at: mark(here, nullable(moment('The event that waits longest.'))),
-    due_at: mark(here, nullable(moment('When a dispatcher looks at it next; while leased, when the lease expires.'))),
-    leased_by: mark(here, nullable(Type.String({ description: 'The dispatcher that works on it.' }))),
-    paused_until: mark(here, nullable(moment('Until then nothing is sent.'))),
+    organization_id: id('org', 'The organization.'),
+    organization_name: Type.String({ description: 'What people call it.' }),
+    webhook_id: id('wh', 'The webhook whose queue this is.'),
+    url: Type.String({ description: 'Where its deliveries go.' }),
+    oldest_waiting_at: nullable(moment('The event that waits longest.')),
+    due_at: nullable(moment('When a dispatcher looks at it next; while leased, when the lease expires.')),
+    leased_by: nullable(Type.String({ description: 'The dispatcher that works on it.' })),
+    paused_until: nullable(moment('Until then nothing is sent.')),
   },
   { additionalProperties: false },
 )
@@ -47,23 +47,20 @@ const overview = Type.Object(
   {
     organizations: count('All organizations.'),
     users: count('All users.'),
-    deliveries: mark(
-      here,
-      Type.Object(
-        {
-          waiting: count(`Deliveries that wait for their first attempt, ${upTo}.`),
-          retries: count(`Deliveries that wait for another attempt, ${upTo}.`),
-          in_flight: count('Requests on the wire.'),
-          oldest_waiting_at: mark(here, nullable(moment('The event that waits longest; null if none does.'))),
-        },
-        { additionalProperties: false, description: 'What is not finished.' },
-      ),
+    deliveries: Type.Object(
+      {
+        waiting: count(`Deliveries that wait for their first attempt, ${upTo}.`),
+        retries: count(`Deliveries that wait for another attempt, ${upTo}.`),
+        in_flight: count('Requests on the wire.'),
+        oldest_waiting_at: nullable(moment('The event that waits longest; null if none does.')),
+      },
+      { additionalProperties: false, description: 'What is not finished.' },
     ),
-    nodes: mark(here, Type.Array(node, { description: 'Machines that hold databases.' })),
+    nodes: Type.Array(node, { description: 'Machines that hold databases.' }),
     busy_lanes: count('Webhooks with deliveries that are not finished.'),
-    lanes: mark(here, Type.Array(lane, { description: `Those of them that wait longest, at most ${lanesShownMax}.` })),
+    lanes: Type.Array(lane, { description: `Those of them that wait longest, at most ${lanesShownMax}.` }),
   },
-  { $id: 'Overview', additionalProperties: false },
+  { $id: 'Overview', additionalProperties: false, ...here },
 )
 
 const silentSecondsMax = 5

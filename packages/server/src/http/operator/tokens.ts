@@ -5,7 +5,7 @@ import { notFound } from '../../kernel/faults.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { localTtlSecondsMax } from '../../login/local-issuer.ts'
 import { listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from '../../store/operator-tokens.ts'
-import { choice, chosen, mark } from '../basis.ts'
+import { choice, chosen, withChoices } from '../basis.ts'
 import { listById, onlyPageQuery } from '../lists.ts'
 import { operatorRoute, type Route } from '../route.ts'
 import { createdAt, id, label, moment } from '../schemas.ts'
@@ -16,49 +16,42 @@ const ttlSecondsDefault = 12 * 60 * 60
 
 const newToken = Type.Object(
   {
-    name: Type.Optional(mark(here, label('What the token is for.', 'gateway'))),
+    name: Type.Optional(label('What the token is for.', 'gateway')),
     ttl_seconds: Type.Optional(
-      mark(
-        here,
-        Type.Integer({
-          minimum: 1,
-          maximum: localTtlSecondsMax,
-          description: 'How long it lives; 12 hours if absent.',
-        }),
-      ),
+      Type.Integer({
+        minimum: 1,
+        maximum: localTtlSecondsMax,
+        description: 'How long it lives; 12 hours if absent.',
+      }),
     ),
   },
-  { $id: 'NewOperatorToken', additionalProperties: false },
+  { $id: 'NewOperatorToken', additionalProperties: false, ...here },
 )
 
 const shown = () => ({
-  id: mark(here, id('tok', 'The `credential` of its entries in audit logs.')),
-  name: mark(here, Type.Union([Type.String(), Type.Null()], { description: 'What the token is for.' })),
-  created_at: mark(here, createdAt()),
-  expires_at: mark(here, moment('When it ends by itself.')),
-  created_by: mark(
-    here,
-    Type.Union([Type.String(), Type.Null()], {
-      description: 'The operator token that issued it; null for the command line.',
-    }),
-  ),
-  revoked_at: mark(here, Type.Union([moment('When it was revoked.'), Type.Null()])),
+  id: id('tok', 'The `credential` of its entries in audit logs.'),
+  name: Type.Union([Type.String(), Type.Null()], { description: 'What the token is for.' }),
+  created_at: createdAt(),
+  expires_at: moment('When it ends by itself.'),
+  created_by: Type.Union([Type.String(), Type.Null()], {
+    description: 'The operator token that issued it; null for the command line.',
+  }),
+  revoked_at: Type.Union([moment('When it was revoked.'), Type.Null()]),
 })
 
-const operatorToken = Type.Object(shown(), { $id: 'OperatorToken', additionalProperties: false })
+const operatorToken = Type.Object(shown(), { $id: 'OperatorToken', additionalProperties: false, ...here })
 
 const issuedToken = Type.Object(
   {
     ...shown(),
     token: Type.Optional(
-      mark(
-        here,
+      withChoices(
         Type.String({ description: 'The token. Shown once.' }),
         choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
       ),
     ),
   },
-  { $id: 'IssuedOperatorToken', additionalProperties: false },
+  { $id: 'IssuedOperatorToken', additionalProperties: false, ...here },
 )
 
 const recordOf = (row: OperatorTokenRow) => ({

@@ -18,36 +18,35 @@ const subject = () => label('The `sub` of this person at your OpenID issuer.', '
 
 const newUser = Type.Object(
   {
-    email: mark(here, {
+    email: {
       ...label('E-mail address. No two users have the same.', 'hank@example.com'),
       format: 'email-address',
-    }),
-    name: Type.Optional(mark(here, label('Full name.', 'Hank'))),
-    subject: Type.Optional(mark(here, subject())),
+    },
+    name: Type.Optional(label('Full name.', 'Hank')),
+    subject: Type.Optional(subject()),
   },
-  { $id: 'NewUser', additionalProperties: false },
+  { $id: 'NewUser', additionalProperties: false, ...here },
 )
 
 const user = Type.Object(
   {
-    id: mark(here, id('usr', 'The user.')),
-    email: mark(here, Type.String({ description: 'E-mail address.' })),
-    name: mark(here, Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' })),
-    subject: mark(
-      here,
-      Type.Union([Type.String(), Type.Null()], { description: 'The `sub` that logs in as this user, if one does.' }),
-    ),
+    id: id('usr', 'The user.'),
+    email: Type.String({ description: 'E-mail address.' }),
+    name: Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' }),
+    subject: Type.Union([Type.String(), Type.Null()], {
+      description: 'The `sub` that logs in as this user, if one does.',
+    }),
     verified: mark(verification, verified()),
-    created_at: mark(here, createdAt()),
+    created_at: createdAt(),
   },
-  { $id: 'User', additionalProperties: false },
+  { $id: 'User', additionalProperties: false, ...here },
 )
 
 const userQuery = Type.Object(
   {
     ...pageQuery,
     email: Type.Optional(
-      mark(here, Type.String({ maxLength: 255, description: 'Only users with this address, in any case of A to Z.' })),
+      Type.String({ maxLength: 255, description: 'Only users with this address, in any case of A to Z.' }),
     ),
   },
   { additionalProperties: false },

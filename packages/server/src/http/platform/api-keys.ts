@@ -4,7 +4,7 @@ import type { KeyId } from '../../kernel/ids.ts'
 import { revokeApiKey, revokeWithDescendants } from '../../store/api-keys.ts'
 import { insertAudits } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
-import { choice, chosen, mark } from '../basis.ts'
+import { choice, chosen } from '../basis.ts'
 import { type Route, route } from '../route.ts'
 import { id } from '../schemas.ts'
 
@@ -13,29 +13,23 @@ const here = chosen(91)
 const revocation = Type.Object(
   {
     descendants: Type.Optional(
-      mark(
-        here,
-        Type.Boolean({
-          description:
-            'Whether every key that was created with it ends too, directly or through others. True when absent.',
-          examples: [false],
-        }),
-      ),
+      Type.Boolean({
+        description:
+          'Whether every key that was created with it ends too, directly or through others. True when absent.',
+        examples: [false],
+      }),
     ),
   },
-  { $id: 'NewRevocation', additionalProperties: false, examples: [{ descendants: false }] },
+  { $id: 'NewRevocation', additionalProperties: false, ...here, examples: [{ descendants: false }] },
 )
 
 const revoked = Type.Object(
   {
-    revoked: mark(
-      here,
-      Type.Array(id('key', 'A key.'), {
-        description: 'The keys that were active until this call, oldest first; none when it is repeated.',
-      }),
-    ),
+    revoked: Type.Array(id('key', 'A key.'), {
+      description: 'The keys that were active until this call, oldest first; none when it is repeated.',
+    }),
   },
-  { $id: 'RevokedApiKeys', additionalProperties: false },
+  { $id: 'RevokedApiKeys', additionalProperties: false, ...here },
 )
 
 export function keyRevocationRoutes(deps: {

@@ -4,67 +4,52 @@ import { auditActions } from '../../domain/audit.ts'
 import { idPattern, isId } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { type AuditRow, listAudit } from '../../store/audit.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { listById, pageQuery } from '../lists.ts'
 import { momentParameter } from '../moments.ts'
 import { type Route, route } from '../route.ts'
 import { id, moment } from '../schemas.ts'
 
 const here = chosen(31)
-const nullable = (description: string) => mark(here, Type.Union([Type.String(), Type.Null()], { description }))
+const nullable = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
 
 const auditEntry = Type.Object(
   {
-    id: mark(here, id('aud', 'The entry.')),
-    at: mark(here, moment('When it happened.')),
-    action: mark(here, Type.Enum([...auditActions], { description: 'What happened.' })),
-    actor: mark(
-      here,
-      Type.Object(
-        {
-          kind: mark(
-            here,
-            Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
-          ),
-          user_id: nullable('The user; null for the operator.'),
-          credential: nullable('The id of the API key, or the `jti` of the login token.'),
-          address: nullable('The address that the request came from.'),
-        },
-        { additionalProperties: false, description: 'Who did it, with what, from where.' },
-      ),
+    id: id('aud', 'The entry.'),
+    at: moment('When it happened.'),
+    action: Type.Enum([...auditActions], { description: 'What happened.' }),
+    actor: Type.Object(
+      {
+        kind: Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
+        user_id: nullable('The user; null for the operator.'),
+        credential: nullable('The id of the API key, or the `jti` of the login token.'),
+        address: nullable('The address that the request came from.'),
+      },
+      { additionalProperties: false, description: 'Who did it, with what, from where.' },
     ),
-    target_id: mark(here, Type.String({ description: 'What it happened to.' })),
-    details: mark(
-      here,
-      Type.Record(Type.String(), Type.Unknown(), { description: 'What else is worth knowing. Never a secret.' }),
-    ),
+    target_id: Type.String({ description: 'What it happened to.' }),
+    details: Type.Record(Type.String(), Type.Unknown(), { description: 'What else is worth knowing. Never a secret.' }),
   },
-  { $id: 'AuditEntry', additionalProperties: false },
+  { $id: 'AuditEntry', additionalProperties: false, ...here },
 )
 
-const filters = chosen(113)
 const filterMoment = (description: string) =>
-  Type.Optional(
-    mark(filters, Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] })),
-  )
+  Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 const listQuery = Type.Object(
   {
-    action: Type.Optional(mark(filters, Type.Enum([...auditActions], { description: 'Only these.' }))),
+    action: Type.Optional(Type.Enum([...auditActions], { description: 'Only these.' })),
     actor: Type.Optional(
-      mark(
-        filters,
-        Type.String({
-          pattern: `${idPattern('usr')}|${idPattern('key')}|^operator$`,
-          description: 'Only what this user did, also with API keys; or this API key; or an `operator`.',
-        }),
-      ),
+      Type.String({
+        pattern: `${idPattern('usr')}|${idPattern('key')}|^operator$`,
+        description: 'Only what this user did, also with API keys; or this API key; or an `operator`.',
+      }),
     ),
     since: filterMoment('Entries from this time on (RFC 3339).'),
     until: filterMoment('Entries before this time.'),
     ...pageQuery,
   },
-  { additionalProperties: false },
+  { additionalProperties: false, ...chosen(113) },
 )
 
 export function auditLogRoutes(deps: { db: Database }): Route[] {

@@ -3,7 +3,7 @@ import type { Database } from '../../db/database.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { findBackupSchedule, setBackupSchedule } from '../../store/platform/databases.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { type Route, route } from '../route.ts'
 import { nullable } from '../schemas.ts'
 
@@ -12,30 +12,24 @@ const path = '/platform/v1/organizations/:orgId/databases/:databaseId/backup-sch
 
 const schedule = Type.Object(
   {
-    every_hours: mark(
-      here,
-      nullable(
-        Type.Integer({
-          minimum: 1,
-          maximum: 8_760,
-          examples: [24],
-          description: "Hours between backups; null: the operator's setting.",
-        }),
-      ),
+    every_hours: nullable(
+      Type.Integer({
+        minimum: 1,
+        maximum: 8_760,
+        examples: [24],
+        description: "Hours between backups; null: the operator's setting.",
+      }),
     ),
-    keep: mark(
-      here,
-      nullable(
-        Type.Integer({
-          minimum: 1,
-          maximum: 1_000,
-          examples: [7],
-          description: "How many scheduled backups are kept; null: the operator's setting.",
-        }),
-      ),
+    keep: nullable(
+      Type.Integer({
+        minimum: 1,
+        maximum: 1_000,
+        examples: [7],
+        description: "How many scheduled backups are kept; null: the operator's setting.",
+      }),
     ),
   },
-  { $id: 'DatabaseBackupSchedule', additionalProperties: false },
+  { $id: 'DatabaseBackupSchedule', additionalProperties: false, ...here },
 )
 
 /** When a database is backed up, if not by the operator's setting. */

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { shownDatabaseStatuses } from '../../domain/database.ts'
 import { storageStates } from '../../domain/storage.ts'
-import { type Choice, choice, chosen, mark } from '../basis.ts'
+import { type Choice, choice, chosen, mark, withChoices } from '../basis.ts'
 import { createdAt, id, label, moment } from '../schemas.ts'
 
 const here = chosen(51)
@@ -10,13 +10,13 @@ const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(
   schema: T,
   description: string,
   ...choices: Choice[]
-) => mark(here, Type.Union([schema, Type.Null()], { description }), ...choices)
+) => withChoices(Type.Union([schema, Type.Null()], { description }), ...choices)
 
 const inside = choice(54, 'Always `app`; it is no superuser.')
 
 export const newDatabase = Type.Object(
-  { name: mark(here, label('A label for people.', 'orders')) },
-  { $id: 'NewDatabase', additionalProperties: false },
+  { name: label('A label for people.', 'orders') },
+  { $id: 'NewDatabase', additionalProperties: false, ...here },
 )
 
 const stored = chosen(125)
@@ -24,30 +24,25 @@ const stored = chosen(125)
 const storage = () =>
   Type.Object(
     {
-      used_bytes: mark(
-        stored,
-        Type.Integer({ description: 'Bytes on disk, with WAL and temporary files, when they were measured last.' }),
-      ),
-      limit_bytes: mark(stored, Type.Integer({ description: 'The most it may use.' })),
-      state: mark(
-        stored,
+      used_bytes: Type.Integer({
+        description: 'Bytes on disk, with WAL and temporary files, when they were measured last.',
+      }),
+      limit_bytes: Type.Integer({ description: 'The most it may use.' }),
+      state: withChoices(
         Type.Enum([...storageStates], {
           description: '`read_only` near the limit, or while the disk of its node is nearly full; `stopped` beyond it.',
         }),
         choice(126, 'A session can switch `read_only` off to make room.'),
       ),
-      message: mark(
-        stored,
-        Type.Union([Type.String(), Type.Null()], { description: 'Why it is not `normal`, and what to do.' }),
-      ),
-      measured_at: mark(stored, moment('When it was measured.')),
+      message: Type.Union([Type.String(), Type.Null()], { description: 'Why it is not `normal`, and what to do.' }),
+      measured_at: moment('When it was measured.'),
     },
     { additionalProperties: false },
   )
 
 const shown = () => ({
-  id: mark(here, id('db', 'The <database_id> of other paths.')),
-  name: mark(here, Type.String({ description: 'A label for people.' })),
+  id: id('db', 'The <database_id> of other paths.'),
+  name: Type.String({ description: 'A label for people.' }),
   status: mark(
     chosen(53),
     Type.Enum([...shownDatabaseStatuses], {
@@ -62,8 +57,8 @@ const shown = () => ({
     choice(67, 'On the emptiest node.'),
   ),
   port: nullable(Type.Integer(), 'The port there.'),
-  user: mark(here, Type.String({ description: 'The role that owns everything in it.' }), inside),
-  database: mark(here, Type.String({ description: 'The name that clients connect to.' }), choice(54, 'Always `app`.')),
+  user: withChoices(Type.String({ description: 'The role that owns everything in it.' }), inside),
+  database: withChoices(Type.String({ description: 'The name that clients connect to.' }), choice(54, 'Always `app`.')),
   connection_string: nullable(
     Type.String(),
     'All of the above in one line, without the password.',
@@ -87,8 +82,8 @@ const shown = () => ({
       [
         Type.Object(
           {
-            from: mark(chosen(141), moment('The first of these times.')),
-            to: mark(chosen(141), moment('The last of them; it moves on all the time.')),
+            from: moment('The first of these times.'),
+            to: moment('The last of them; it moves on all the time.'),
           },
           { additionalProperties: false },
         ),
@@ -103,7 +98,7 @@ const shown = () => ({
       description: 'Why `recovery_window` does not move on, and what to do; null while it does.',
     }),
   ),
-  created_at: mark(here, createdAt()),
+  created_at: createdAt(),
 })
 
 const password = () =>
@@ -113,12 +108,9 @@ const password = () =>
     choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
   )
 
-export const databaseRecord = Type.Object(shown(), { $id: 'Database', additionalProperties: false })
+export const databaseRecord = Type.Object(shown(), { $id: 'Database', additionalProperties: false, ...here })
 
-export const createdDatabase = mark(
-  here,
-  Type.Object(
-    { ...shown(), password: Type.Optional(password()) },
-    { $id: 'CreatedDatabase', additionalProperties: false },
-  ),
+export const createdDatabase = Type.Object(
+  { ...shown(), password: Type.Optional(password()) },
+  { $id: 'CreatedDatabase', additionalProperties: false, ...here },
 )

@@ -3,13 +3,12 @@ import type { Database } from '../../db/database.ts'
 import { notFound } from '../../kernel/faults.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { findActivity } from '../../store/platform/activity.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { type Route, route } from '../route.ts'
 import { moment } from '../schemas.ts'
 
 const here = chosen(112)
-const nullable = (schema: TSchema, description: string) =>
-  mark(here, Type.Union([schema, Type.Null()], { description }))
+const nullable = (schema: TSchema, description: string) => Type.Union([schema, Type.Null()], { description })
 
 const databaseStats = Type.Object(
   {
@@ -18,7 +17,7 @@ const databaseStats = Type.Object(
     connections_max: nullable(Type.Integer(), 'The most connections that its user may have.'),
     at: nullable(moment('When its node looked.'), 'When its node looked, about every ten seconds.'),
   },
-  { $id: 'DatabaseStats', additionalProperties: false },
+  { $id: 'DatabaseStats', additionalProperties: false, ...here },
 )
 
 /** What a database does right now, as its node has written it down. */

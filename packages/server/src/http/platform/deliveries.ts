@@ -27,18 +27,16 @@ const dayMs = 24 * 3_600_000
 const intervalsMax = 1_000
 
 const moment = (description: string) =>
-  Type.Optional(
-    mark(here, Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] })),
-  )
+  Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 const webhookQuery = Type.Optional(
-  mark(here, Type.String({ pattern: idPattern('wh'), description: 'Only attempts to this webhook.' })),
+  Type.String({ pattern: idPattern('wh'), description: 'Only attempts to this webhook.' }),
 )
 
 const listQuery = Type.Object(
   {
     webhook_id: webhookQuery,
-    status: Type.Optional(mark(here, Type.Enum([...attemptStatuses], { description: 'Only these.' }))),
+    status: Type.Optional(Type.Enum([...attemptStatuses], { description: 'Only these.' })),
     event_types: eventTypesQuery,
     since: moment('Attempts that started from this time on (RFC 3339).'),
     until: moment('Attempts that started before this time.'),
@@ -53,10 +51,7 @@ const summaryQuery = Type.Object(
     since: moment('From this time on (RFC 3339); a day ago unless given.'),
     until: moment('Before this time; now unless given.'),
     bucket_seconds: Type.Optional(
-      mark(
-        here,
-        Type.Integer({ minimum: 60, maximum: 86_400, description: 'The length of an interval; an hour unless given.' }),
-      ),
+      Type.Integer({ minimum: 60, maximum: 86_400, description: 'The length of an interval; an hour unless given.' }),
     ),
   },
   { additionalProperties: false },
@@ -71,7 +66,7 @@ const record = Type.Object(
     status: mark(here, { ...status }),
     response: mark(here, { ...response }),
   },
-  { $id: 'OrganizationDelivery', additionalProperties: false },
+  { $id: 'OrganizationDelivery', additionalProperties: false, ...chosen(18) },
 )
 
 // As it was requested: the URL parser normalises the path.

@@ -1,13 +1,13 @@
 import Type from 'typebox'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { attemptsSummarizedMax, type OutcomeRow } from '../../store/delivery/summary.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { id, moment, nullable } from '../schemas.ts'
 
 const here = chosen(110)
 
-const count = (description: string) => mark(here, Type.Integer({ minimum: 0, description }))
-const ms = (description: string) => mark(here, nullable(Type.Number({ minimum: 0, description })))
+const count = (description: string) => Type.Integer({ minimum: 0, description })
+const ms = (description: string) => nullable(Type.Number({ minimum: 0, description }))
 
 const outcomes = () => ({
   succeeded: count('Attempts that succeeded.'),
@@ -18,37 +18,22 @@ const outcomes = () => ({
 
 export const deliverySummary = Type.Object(
   {
-    since: mark(
-      here,
-      moment(
-        `What is counted: attempts from here on. Later than asked for if there were more than ${attemptsSummarizedMax.toLocaleString('en')} attempts, or one webhook had more than its equal share of them.`,
-      ),
+    since: moment(
+      `What is counted: attempts from here on. Later than asked for if there were more than ${attemptsSummarizedMax.toLocaleString('en')} attempts, or one webhook had more than its equal share of them.`,
     ),
-    until: mark(here, moment('Attempts before this.')),
-    bucket_seconds: mark(here, Type.Integer({ description: 'The length of an interval.' })),
+    until: moment('Attempts before this.'),
+    bucket_seconds: Type.Integer({ description: 'The length of an interval.' }),
     ...outcomes(),
-    buckets: mark(
-      here,
-      Type.Array(
-        Type.Object(
-          { at: mark(here, moment('Start of the interval.')), ...outcomes() },
-          { additionalProperties: false },
-        ),
-        { description: 'By time, oldest first. Intervals without attempts are left out.' },
-      ),
+    buckets: Type.Array(
+      Type.Object({ at: moment('Start of the interval.'), ...outcomes() }, { additionalProperties: false }),
+      { description: 'By time, oldest first. Intervals without attempts are left out.' },
     ),
-    webhooks: mark(
-      here,
-      Type.Array(
-        Type.Object(
-          { webhook_id: mark(here, id('wh', 'The webhook.')), ...outcomes() },
-          { additionalProperties: false },
-        ),
-        { description: 'By webhook. Those without attempts are left out.' },
-      ),
+    webhooks: Type.Array(
+      Type.Object({ webhook_id: id('wh', 'The webhook.'), ...outcomes() }, { additionalProperties: false }),
+      { description: 'By webhook. Those without attempts are left out.' },
     ),
   },
-  { $id: 'DeliverySummary', additionalProperties: false },
+  { $id: 'DeliverySummary', additionalProperties: false, ...here },
 )
 
 const millis = (us: number | null): number | null => (us === null ? null : us / 1_000)

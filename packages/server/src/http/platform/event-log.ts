@@ -19,12 +19,12 @@ const eventRecord = Type.Object(
       chosen(81),
       Type.Integer({ minimum: 1, description: 'Its number: the events of an organization are 1, 2, 3 without a gap.' }),
     ),
-    id: mark(here, Type.String({ description: 'The event.' })),
-    type: mark(here, shownEventType('Its type.')),
-    created_at: mark(here, createdAt()),
-    body: mark(here, Type.String({ description: 'Exactly what is sent to webhooks, and signed.' })),
+    id: Type.String({ description: 'The event.' }),
+    type: shownEventType('Its type.'),
+    created_at: createdAt(),
+    body: Type.String({ description: 'Exactly what is sent to webhooks, and signed.' }),
   },
-  { $id: 'EventRecord', additionalProperties: false },
+  { $id: 'EventRecord', additionalProperties: false, ...here },
 )
 
 export const eventRecordOf = (row: LoggedEvent) => ({
@@ -35,22 +35,18 @@ export const eventRecordOf = (row: LoggedEvent) => ({
   body: row.body,
 })
 
-const position = (description: string) => Type.Optional(mark(here, Type.Integer({ minimum: 0, description })))
+const position = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }))
 const moment = (description: string) =>
-  Type.Optional(
-    mark(here, Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] })),
-  )
+  Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 export const eventTypesQuery = Type.Optional(
-  mark(
-    here,
-    Type.String({
-      maxLength: 2_000,
-      format: 'event-types',
-      description: 'Only these event types, separated by commas.',
-      examples: ['backup.failed,database.failed'],
-    }),
-  ),
+  Type.String({
+    maxLength: 2_000,
+    format: 'event-types',
+    description: 'Only these event types, separated by commas.',
+    examples: ['backup.failed,database.failed'],
+    ...here,
+  }),
 )
 
 const listQuery = Type.Object(
@@ -61,7 +57,7 @@ const listQuery = Type.Object(
     until: moment('Events before this time.'),
     event_types: eventTypesQuery,
     order: Type.Optional(
-      mark(here, Type.Enum(['asc', 'desc'], { description: '`desc`, newest first, unless `asc` is asked for.' })),
+      Type.Enum(['asc', 'desc'], { description: '`desc`, newest first, unless `asc` is asked for.' }),
     ),
     ...pageQuery,
   },

@@ -3,7 +3,7 @@ import type { Database } from '../../db/database.ts'
 import { Fault, invalid } from '../../kernel/faults.ts'
 import type { OrgId } from '../../kernel/ids.ts'
 import { type EventBatch, findPositions } from '../../store/delivery/event-log.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { readTypeFilter } from '../declared-event-types.ts'
 import { type Route, route } from '../route.ts'
 import { eventRecordOf, eventTypesQuery, oldestKept, positionExpired } from './event-log.ts'
@@ -54,21 +54,19 @@ export function eventStreamRoutes(deps: { db: Database; feed: Feed }): Route[] {
         'Server-sent events, each as it happens and in the order of their numbers: `id` is the number, `event` the type, and `data` the record of the list in one line of JSON. Connect again with the number of the last one, and none is missing or repeated. Without a position it starts with what happens from now on. The stream ends when the caller loses access or the server stops.',
       query: Type.Object(
         {
-          after: Type.Optional(
-            mark(here, Type.Integer({ minimum: 0, description: 'Start with the event after this number.' })),
-          ),
+          after: Type.Optional(Type.Integer({ minimum: 0, description: 'Start with the event after this number.' })),
           event_types: eventTypesQuery,
         },
         { additionalProperties: false },
       ),
-      headers: [{ name: 'Last-Event-ID', description: 'The same as `after`, and wins over it.', basis: here }],
+      headers: [{ name: 'Last-Event-ID', description: 'The same as `after`, and wins over it.' }],
       faults: ['not_found', 'events.expired'],
       success: {
         status: 200,
         description: 'The stream.',
         mediaType: 'text/event-stream',
         schema: Type.String({ examples: [example] }),
-        headers: [{ name: 'X-Accel-Buffering', description: 'Always `no`: proxies pass on each event.', basis: here }],
+        headers: [{ name: 'X-Accel-Buffering', description: 'Always `no`: proxies pass on each event.' }],
       },
       async handler({ orgId, query, headers }) {
         const types = await readTypeFilter(deps.db, query.event_types)

@@ -5,7 +5,7 @@ import { sampleData } from '../../domain/event-samples.ts'
 import { type CustomEventType, eventTypes, firesWhen } from '../../domain/event-types.ts'
 import { parseExactly } from '../../kernel/exact-json.ts'
 import { listEventTypes } from '../../store/event-types.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { acceptedEventType } from '../event-type-schemas.ts'
 import { onlyPageQuery } from '../lists.ts'
 import { type Listing, type Route, route } from '../route.ts'
@@ -14,12 +14,12 @@ const here = chosen(93)
 
 const eventType = Type.Object(
   {
-    name: mark(here, acceptedEventType('What a webhook subscribes to.')),
-    description: mark(here, Type.String({ description: 'When it fires.' })),
-    custom: mark(here, Type.Boolean({ description: 'Whether the operator has declared it, beside the six.' })),
-    example: mark(here, Type.Record(Type.String(), Type.Unknown(), { description: 'A body as it would be sent.' })),
+    name: acceptedEventType('What a webhook subscribes to.'),
+    description: Type.String({ description: 'When it fires.' }),
+    custom: Type.Boolean({ description: 'Whether the operator has declared it, beside the six.' }),
+    example: Type.Record(Type.String(), Type.Unknown(), { description: 'A body as it would be sent.' }),
   },
-  { $id: 'EventType', additionalProperties: false },
+  { $id: 'EventType', additionalProperties: false, ...here },
 )
 
 const body = (type: string, data: unknown) => ({
@@ -72,7 +72,7 @@ export function eventTypeRoutes(deps: { db: Database }): Route[] {
       success: {
         status: 200,
         description: 'The event types.',
-        schema: mark(here, Type.Array(eventType, { description: 'The six first.' })),
+        schema: Type.Array(eventType, { description: 'The six first.' }),
       },
       handler: () => ({ status: 200, list }),
     }),

@@ -3,23 +3,23 @@ import { type Role, roles } from '../../domain/roles.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import type { InvitationRow } from '../../store/invitations.ts'
 import type { MemberRow } from '../../store/memberships.ts'
-import { choice, chosen, mark } from '../basis.ts'
+import { choice, chosen, mark, withChoices } from '../basis.ts'
 import { createdAt, id, moment, nullable, verified } from '../schemas.ts'
 
 export const here = chosen(106)
 
-const role = () => mark(here, Type.Enum([...roles], { description: 'What the user may do in the organization.' }))
+const role = () => Type.Enum([...roles], { description: 'What the user may do in the organization.' })
 
 export const member = Type.Object(
   {
-    user_id: mark(here, id('usr', 'The user.')),
-    email: mark(here, Type.String({ description: 'The e-mail address of the user.' })),
-    name: mark(here, nullable(Type.String({ description: 'The name of the user.' }))),
+    user_id: id('usr', 'The user.'),
+    email: Type.String({ description: 'The e-mail address of the user.' }),
+    name: nullable(Type.String({ description: 'The name of the user.' })),
     verified: mark(chosen(163), verified()),
     role: role(),
-    created_at: mark(here, moment('Since when the user belongs to the organization.')),
+    created_at: moment('Since when the user belongs to the organization.'),
   },
-  { $id: 'OrganizationMember', additionalProperties: false },
+  { $id: 'OrganizationMember', additionalProperties: false, ...here },
 )
 
 export const memberOf = ({ user_id, email, name, verified, role, created_at }: MemberRow) => ({
@@ -46,47 +46,43 @@ export const removalQuery = Type.Object(
   { additionalProperties: false },
 )
 
-export const newRole = Type.Object({ role: role() }, { $id: 'NewRole', additionalProperties: false })
+export const newRole = Type.Object({ role: role() }, { $id: 'NewRole', additionalProperties: false, ...here })
 
 export const newInvitation = Type.Object(
   {
-    email: mark(
-      here,
-      Type.String({
-        maxLength: 255,
-        pattern: '^[^\\s@\\x00-\\x1f\\x7f]+@[^\\s@\\x00-\\x1f\\x7f]+$',
-        description: 'Whom you invite. Nothing is sent there: pass on the link yourself.',
-        examples: ['grace@example.com'],
-      }),
-    ),
+    email: Type.String({
+      maxLength: 255,
+      pattern: '^[^\\s@\\x00-\\x1f\\x7f]+@[^\\s@\\x00-\\x1f\\x7f]+$',
+      description: 'Whom you invite. Nothing is sent there: pass on the link yourself.',
+      examples: ['grace@example.com'],
+    }),
     role: role(),
   },
-  { $id: 'NewInvitation', additionalProperties: false },
+  { $id: 'NewInvitation', additionalProperties: false, ...here },
 )
 
 const invitationFields = {
-  id: mark(here, id('ivt', 'The invitation.')),
-  email: mark(here, Type.String({ description: 'Who is invited.' })),
+  id: id('ivt', 'The invitation.'),
+  email: Type.String({ description: 'Who is invited.' }),
   role: role(),
-  created_by: mark(here, id('usr', 'Who invites.')),
-  created_at: mark(here, createdAt()),
-  expires_at: mark(here, moment('Until then the link works.')),
+  created_by: id('usr', 'Who invites.'),
+  created_at: createdAt(),
+  expires_at: moment('Until then the link works.'),
 }
 
-export const invitation = Type.Object(invitationFields, { $id: 'Invitation', additionalProperties: false })
+export const invitation = Type.Object(invitationFields, { $id: 'Invitation', additionalProperties: false, ...here })
 
 export const createdInvitation = Type.Object(
   {
     ...invitationFields,
     link: Type.Optional(
-      mark(
-        here,
+      withChoices(
         Type.String({ description: 'The link to accept it, once. Shown only here.' }),
         choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
       ),
     ),
   },
-  { $id: 'CreatedInvitation', additionalProperties: false },
+  { $id: 'CreatedInvitation', additionalProperties: false, ...here },
 )
 
 export const invitationOf = ({ id, email, role, created_by, created_at, expires_at }: InvitationRow) => ({

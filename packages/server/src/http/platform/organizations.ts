@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { recordAudit } from '../../store/audit.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import { findOrganization, renameOrganization } from '../../store/organizations.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { organization, organizationOf } from '../published/organizations.ts'
 import { type Route, route } from '../route.ts'
 import { label } from '../schemas.ts'
@@ -10,8 +10,8 @@ import { label } from '../schemas.ts'
 const here = chosen(114)
 
 const settings = Type.Object(
-  { name: mark(here, label('What people call the organization.', 'Globex')) },
-  { $id: 'OrganizationSettings', additionalProperties: false },
+  { name: label('What people call the organization.', 'Globex') },
+  { $id: 'OrganizationSettings', additionalProperties: false, ...here },
 )
 
 export function organizationSettingsRoutes({ holdOrganization }: { holdOrganization: HoldOrganization }): Route[] {

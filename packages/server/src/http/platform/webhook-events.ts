@@ -21,77 +21,61 @@ const here = chosen(40)
 
 const attempt = Type.Object(
   {
-    id: mark(here, id('dlv', 'The attempt.')),
-    attempt: mark(here, Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' })),
-    status: mark(here, Type.Enum([...attemptStatuses], { description: 'How it stands.' })),
-    started_at: mark(here, moment('When it began.')),
-    duration_ms: mark(here, nullable(Type.Number({ description: 'How long it took.' }))),
-    response_status: mark(
-      here,
-      nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
-    ),
-    error_code: mark(
-      here,
-      nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
-    ),
-    next_attempt_at: mark(here, nullable(moment('When it is tried again.'))),
+    id: id('dlv', 'The attempt.'),
+    attempt: Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' }),
+    status: Type.Enum([...attemptStatuses], { description: 'How it stands.' }),
+    started_at: moment('When it began.'),
+    duration_ms: nullable(Type.Number({ description: 'How long it took.' })),
+    response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
+    error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
+    next_attempt_at: nullable(moment('When it is tried again.')),
   },
   { additionalProperties: false },
 )
 
 const webhook = () => ({
-  webhook_id: mark(here, id('wh', 'The webhook.')),
-  url: mark(here, Type.String({ description: 'Its URL.' })),
+  webhook_id: id('wh', 'The webhook.'),
+  url: Type.String({ description: 'Its URL.' }),
 })
 
 const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', 'sample_for_another_webhook'] as const
 
 const eventRecord = Type.Object(
   {
-    id: mark(here, Type.String({ description: 'The event.' })),
+    id: Type.String({ description: 'The event.' }),
     sequence: mark(
       chosen(81),
       nullable(Type.Integer({ minimum: 1, description: 'Its number in the organization; null for a test event.' })),
     ),
-    type: mark(here, shownEventType('Its type.')),
-    created_at: mark(here, createdAt()),
-    test: mark(here, Type.Boolean({ description: 'Whether it is a test event.' })),
-    body: mark(here, Type.String({ description: 'Exactly what is sent.' })),
-    delivered_to: mark(
-      here,
-      Type.Array(
-        Type.Object(
-          {
-            ...webhook(),
-            status: mark(
-              here,
-              Type.Enum(['waiting', 'sending', 'succeeded', 'failed', 'expired'], {
-                description:
-                  'How the delivery stands. Expired: it is finished, and its attempts have left the history.',
-              }),
-            ),
-            attempts: mark(here, Type.Array(attempt, { description: 'Its attempts so far, in order.' })),
-          },
-          { additionalProperties: false },
-        ),
-        { description: 'The webhooks it goes to.' },
+    type: shownEventType('Its type.'),
+    created_at: createdAt(),
+    test: Type.Boolean({ description: 'Whether it is a test event.' }),
+    body: Type.String({ description: 'Exactly what is sent.' }),
+    delivered_to: Type.Array(
+      Type.Object(
+        {
+          ...webhook(),
+          status: Type.Enum(['waiting', 'sending', 'succeeded', 'failed', 'expired'], {
+            description: 'How the delivery stands. Expired: it is finished, and its attempts have left the history.',
+          }),
+          attempts: Type.Array(attempt, { description: 'Its attempts so far, in order.' }),
+        },
+        { additionalProperties: false },
       ),
+      { description: 'The webhooks it goes to.' },
     ),
-    not_delivered_to: mark(
-      here,
-      Type.Array(
-        Type.Object(
-          {
-            ...webhook(),
-            reason: mark(here, Type.Enum([...reasons], { description: 'Why not.' })),
-          },
-          { additionalProperties: false },
-        ),
-        { description: 'The webhooks it does not go to, except those that were deleted before it.' },
+    not_delivered_to: Type.Array(
+      Type.Object(
+        {
+          ...webhook(),
+          reason: Type.Enum([...reasons], { description: 'Why not.' }),
+        },
+        { additionalProperties: false },
       ),
+      { description: 'The webhooks it does not go to, except those that were deleted before it.' },
     ),
   },
-  { $id: 'Event', additionalProperties: false },
+  { $id: 'Event', additionalProperties: false, ...here },
 )
 
 export function webhookEventRoutes(deps: { db: Database }): Route[] {

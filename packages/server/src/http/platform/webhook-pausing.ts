@@ -9,7 +9,6 @@ import { databaseNowMs } from '../../store/clock.ts'
 import { isLanePaused, pauseLane, resumeLane } from '../../store/delivery/lane-requests.ts'
 import type { Transact } from '../../store/publishing-transaction.ts'
 import { lockWebhook } from '../../store/webhook-changes.ts'
-import { mark } from '../basis.ts'
 import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
 import { type Route, route } from '../route.ts'
@@ -40,18 +39,15 @@ export function webhookPausingRoutes({
       body: Type.Object(
         {
           until: Type.Optional(
-            mark(
-              pauseBasis,
-              Type.String({
-                maxLength: 40,
-                format: 'date-time',
-                description: 'When the pause ends (RFC 3339), 30 days from now at most; 7 days from now when absent.',
-                examples: ['2026-02-01T06:00:00Z'],
-              }),
-            ),
+            Type.String({
+              maxLength: 40,
+              format: 'date-time',
+              description: 'When the pause ends (RFC 3339), 30 days from now at most; 7 days from now when absent.',
+              examples: ['2026-02-01T06:00:00Z'],
+            }),
           ),
         },
-        { $id: 'NewPause', additionalProperties: false },
+        { $id: 'NewPause', additionalProperties: false, ...pauseBasis },
       ),
       faults: ['not_found'],
       success: { status: 200, description: 'The webhook, paused.', schema: webhookRecord },

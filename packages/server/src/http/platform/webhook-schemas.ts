@@ -4,13 +4,12 @@ import { rateLimitMax, rateLimitMin } from '../../domain/webhook.ts'
 import { attemptIdOf } from '../../kernel/ids.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { attemptsCounted, type WebhookRecordRow } from '../../store/webhook-records.ts'
-import { choice, chosen, mark } from '../basis.ts'
+import { choice, chosen, mark, withChoices } from '../basis.ts'
 import { acceptedEventType, shownEventType } from '../event-type-schemas.ts'
 import { subscribedTypes, url, urlRules } from '../published/webhook-schemas.ts'
 import { createdAt, id, label, moment, nullable } from '../schemas.ts'
 
 const here = chosen(85)
-const healthBasis = chosen(86)
 export const pauseBasis = chosen(87)
 const limitBasis = chosen(88)
 export const rotationBasis = chosen(89)
@@ -29,12 +28,9 @@ const rateLimit = () =>
 
 const secretRotation = Type.Object(
   {
-    started_at: mark(rotationBasis, moment('When the new secret was made.')),
-    ends_at: mark(rotationBasis, moment('Until then both secrets are valid; then the old one is erased.')),
-    switched: mark(
-      rotationBasis,
-      Type.Boolean({ description: 'Whether `X-<Service>-Signature` is made with the new secret already.' }),
-    ),
+    started_at: moment('When the new secret was made.'),
+    ends_at: moment('Until then both secrets are valid; then the old one is erased.'),
+    switched: Type.Boolean({ description: 'Whether `X-<Service>-Signature` is made with the new secret already.' }),
   },
   { additionalProperties: false, description: 'The overlap of two secrets; null when there is one.' },
 )
@@ -42,47 +38,41 @@ const secretRotation = Type.Object(
 export const newSecret = Type.Object(
   {
     secret: Type.Optional(
-      mark(
-        rotationBasis,
+      withChoices(
         Type.String({ pattern: '^whsec_[A-Za-z0-9+/]{43}=$', description: 'The new secret. Shown once.' }),
         choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
       ),
     ),
-    secret_rotation: mark(rotationBasis, nullable(secretRotation)),
+    secret_rotation: nullable(secretRotation),
   },
-  { $id: 'RotatedSecret', additionalProperties: false },
+  { $id: 'RotatedSecret', additionalProperties: false, ...rotationBasis },
 )
 
-const count = (text: string) => mark(healthBasis, Type.Integer({ minimum: 0, description: text }))
+const count = (text: string) => Type.Integer({ minimum: 0, description: text })
 
 const lastFailure = Type.Object(
   {
-    delivery_id: mark(healthBasis, id('dlv', 'The attempt.')),
-    at: mark(healthBasis, moment('When it started.')),
-    error_code: mark(healthBasis, nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong.' }))),
-    response_status: mark(healthBasis, nullable(Type.Integer({ description: 'The HTTP status of the answer.' }))),
+    delivery_id: id('dlv', 'The attempt.'),
+    at: moment('When it started.'),
+    error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong.' })),
+    response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer.' })),
   },
   { additionalProperties: false, description: 'The newest attempt in the history that failed; null if there is none.' },
 )
 
 const health = Type.Object(
   {
-    since: mark(
-      healthBasis,
-      moment(
-        `What is counted: attempts from here on. 24 hours ago, or the start of the newest ${attemptsCounted.toLocaleString('en')} attempts if that is later.`,
-      ),
+    since: moment(
+      `What is counted: attempts from here on. 24 hours ago, or the start of the newest ${attemptsCounted.toLocaleString('en')} attempts if that is later.`,
     ),
     succeeded: count('Attempts that succeeded.'),
     failed: count('Attempts that failed. Interrupted ones count as neither.'),
-    success_share: mark(
-      healthBasis,
-      nullable(Type.Number({ minimum: 0, maximum: 1, description: 'Succeeded of both; null without attempts.' })),
+    success_share: nullable(
+      Type.Number({ minimum: 0, maximum: 1, description: 'Succeeded of both; null without attempts.' }),
     ),
-    last_failure: mark(healthBasis, nullable(lastFailure)),
-    oldest_waiting_at: mark(
-      healthBasis,
-      nullable(moment('When the oldest event was published whose delivery is not finished; null if none is waiting.')),
+    last_failure: nullable(lastFailure),
+    oldest_waiting_at: nullable(
+      moment('When the oldest event was published whose delivery is not finished; null if none is waiting.'),
     ),
   },
   { additionalProperties: false, description: 'How deliveries went lately.' },
@@ -90,29 +80,29 @@ const health = Type.Object(
 
 export const webhookRecord = Type.Object(
   {
-    id: mark(here, id('wh', 'The webhook.')),
-    url: url(here),
-    event_types: subscribedTypes(shownEventType(), here),
-    description: mark(here, description()),
+    id: id('wh', 'The webhook.'),
+    url: url(),
+    event_types: subscribedTypes(shownEventType()),
+    description: description(),
     status: mark(pauseBasis, Type.Enum(['active', 'paused'], { description: 'Whether deliveries are sent.' })),
     paused_until: mark(pauseBasis, nullable(moment('When the pause ends by itself.'))),
     rate_limit: mark(limitBasis, rateLimit()),
     secret_rotation: mark(rotationBasis, nullable(secretRotation)),
-    created_by: mark(here, id('usr', 'Who created it.')),
-    created_at: mark(here, createdAt()),
-    health: mark(healthBasis, health),
+    created_by: id('usr', 'Who created it.'),
+    created_at: createdAt(),
+    health: mark(chosen(86), health),
   },
-  { $id: 'WebhookDetails', additionalProperties: false },
+  { $id: 'WebhookDetails', additionalProperties: false, ...here },
 )
 
 export const webhookUpdate = Type.Object(
   {
-    description: Type.Optional(mark(here, description())),
-    event_types: Type.Optional(subscribedTypes(acceptedEventType(), here)),
-    url: Type.Optional(url(here, ...urlRules)),
+    description: Type.Optional(description()),
+    event_types: Type.Optional(subscribedTypes(acceptedEventType())),
+    url: Type.Optional(url(...urlRules)),
     rate_limit: Type.Optional(mark(limitBasis, rateLimit())),
   },
-  { $id: 'WebhookUpdate', additionalProperties: false },
+  { $id: 'WebhookUpdate', additionalProperties: false, ...here },
 )
 
 export const secretRotationOf = (row: Pick<WebhookRecordRow, 'rotated_at' | 'overlap_until' | 'switched'>) =>

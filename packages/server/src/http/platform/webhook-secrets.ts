@@ -7,7 +7,6 @@ import type { MasterKeys } from '../../kernel/master-keys.ts'
 import { recordAudit } from '../../store/audit.ts'
 import { endRotation, lockRotation, rotateSecret, switchSecret } from '../../store/secret-rotation.ts'
 import { lockWebhook } from '../../store/webhook-changes.ts'
-import { mark } from '../basis.ts'
 import { waitForInFlightDeliveries } from '../in-flight-deliveries.ts'
 import { type Created, type Route, route } from '../route.ts'
 import { newSecret, rotationBasis, secretRotationOf, webhookRecord } from './webhook-schemas.ts'
@@ -45,7 +44,7 @@ export function webhookSecretRoutes({
             'How long both secrets are valid unless you switch: 30 days when absent, 0 for not at all.',
           ),
         },
-        { $id: 'NewSecret', additionalProperties: false },
+        { $id: 'NewSecret', additionalProperties: false, ...rotationBasis },
       ),
       faults: ['not_found', 'webhook.old_secret_valid'],
       success: { status: 201, description: 'The new secret. Keep it: it cannot be shown again.', schema: newSecret },
@@ -80,7 +79,7 @@ export function webhookSecretRoutes({
         '`X-<Service>-Signature` is made with the new secret after the answer. `webhook-signature` keeps both signatures until the old secret ends. Once switched, a webhook stays so; another call changes when the old secret ends.',
       body: Type.Object(
         { overlap_seconds: overlap('How long the old secret stays valid: a day when absent, 0 for not at all.') },
-        { $id: 'SecretSwitch', additionalProperties: false },
+        { $id: 'SecretSwitch', additionalProperties: false, ...rotationBasis },
       ),
       faults: ['not_found', 'webhook.not_rotating'],
       success: { status: 200, description: 'The webhook, switched.', schema: webhookRecord },
@@ -102,10 +101,7 @@ export function webhookSecretRoutes({
 
 const overlap = (description: string) =>
   Type.Optional(
-    mark(
-      rotationBasis,
-      Type.Integer({ minimum: 0, maximum: overlapSecondsMax, description, examples: [afterSwitchSecondsDefault] }),
-    ),
+    Type.Integer({ minimum: 0, maximum: overlapSecondsMax, description, examples: [afterSwitchSecondsDefault] }),
   )
 
 const alreadySwitched = () =>

@@ -15,7 +15,7 @@ import { findEventTypes } from '../../store/event-types.ts'
 import type { HoldOrganization } from '../../store/hold-organization.ts'
 import type { PublishingTransaction, Transact } from '../../store/publishing-transaction.ts'
 import { keepWebhook } from '../../store/webhooks.ts'
-import { chosen, mark } from '../basis.ts'
+import { chosen } from '../basis.ts'
 import { acceptedEventType } from '../event-type-schemas.ts'
 import { momentDetail, parseMoment } from '../moments.ts'
 import { unknownEventType } from '../problems.ts'
@@ -28,18 +28,15 @@ const recoveryBasis = chosen(39)
 
 const recoveryRecord = Type.Object(
   {
-    id: mark(recoveryBasis, id('rcv', 'The recovery.')),
-    status: mark(
-      recoveryBasis,
-      Type.Enum(['running', 'finished'], { description: 'Whether everything has been put in line.' }),
-    ),
-    since: mark(recoveryBasis, moment('Events from here on.')),
-    until: mark(recoveryBasis, moment('Events before this.')),
-    redelivered: mark(recoveryBasis, Type.Integer({ minimum: 0, description: 'Deliveries put in line again so far.' })),
-    created_at: mark(recoveryBasis, createdAt()),
-    finished_at: mark(recoveryBasis, Type.Union([moment('When the last was put in line.'), Type.Null()])),
+    id: id('rcv', 'The recovery.'),
+    status: Type.Enum(['running', 'finished'], { description: 'Whether everything has been put in line.' }),
+    since: moment('Events from here on.'),
+    until: moment('Events before this.'),
+    redelivered: Type.Integer({ minimum: 0, description: 'Deliveries put in line again so far.' }),
+    created_at: createdAt(),
+    finished_at: Type.Union([moment('When the last was put in line.'), Type.Null()]),
   },
-  { $id: 'Recovery', additionalProperties: false },
+  { $id: 'Recovery', additionalProperties: false, ...recoveryBasis },
 )
 
 /** Test events, redelivery of one delivery, and recovery of all failed deliveries of a time range. */
@@ -77,16 +74,16 @@ export function webhookSendingRoutes(deps: {
       description:
         'Sends a sample of an event type to this webhook alone, subscribed or not. It is signed, retried and recorded like any event; its `data` holds `"test": true`.',
       body: Type.Object(
-        { event_type: mark(chosen(37), acceptedEventType('Which sample to send; of a declared type, its example.')) },
-        { $id: 'NewTestEvent', additionalProperties: false },
+        { event_type: acceptedEventType('Which sample to send; of a declared type, its example.') },
+        { $id: 'NewTestEvent', additionalProperties: false, ...chosen(37) },
       ),
       faults: ['not_found'],
       success: {
         status: 202,
         description: 'The test event is published.',
         schema: Type.Object(
-          { event_id: mark(chosen(37), id('evt', 'The sample.')) },
-          { $id: 'TestEvent', additionalProperties: false },
+          { event_id: id('evt', 'The sample.') },
+          { $id: 'TestEvent', additionalProperties: false, ...chosen(37) },
         ),
       },
       async handler({ orgId, actor, params: { webhookId: hook }, body, once }) {
@@ -116,8 +113,8 @@ export function webhookSendingRoutes(deps: {
         status: 202,
         description: 'It is due now.',
         schema: Type.Object(
-          { delivery_id: mark(chosen(38), id('dlv', 'The attempt that was named.')) },
-          { $id: 'Redelivery', additionalProperties: false },
+          { delivery_id: id('dlv', 'The attempt that was named.') },
+          { $id: 'Redelivery', additionalProperties: false, ...chosen(38) },
         ),
       },
       async handler({ orgId, actor, params: { webhookId: hook, deliveryId: attempt }, once }) {
@@ -146,28 +143,22 @@ export function webhookSendingRoutes(deps: {
         'Redelivers every event of a time range that was not delivered to this webhook: a job that survives restarts. With `dry_run` it only counts them.',
       body: Type.Object(
         {
-          since: mark(
-            recoveryBasis,
+          since: Type.String({
+            maxLength: 40,
+            format: 'date-time',
+            description: 'Events from here on (RFC 3339).',
+            examples: ['2026-01-31T12:00:00Z'],
+          }),
+          until: Type.Optional(
             Type.String({
               maxLength: 40,
               format: 'date-time',
-              description: 'Events from here on (RFC 3339).',
-              examples: ['2026-01-31T12:00:00Z'],
+              description: 'Events before this, which is later than `since`; now when absent.',
             }),
           ),
-          until: Type.Optional(
-            mark(
-              recoveryBasis,
-              Type.String({
-                maxLength: 40,
-                format: 'date-time',
-                description: 'Events before this, which is later than `since`; now when absent.',
-              }),
-            ),
-          ),
-          dry_run: Type.Optional(mark(recoveryBasis, Type.Boolean({ description: 'Count, and send nothing.' }))),
+          dry_run: Type.Optional(Type.Boolean({ description: 'Count, and send nothing.' })),
         },
-        { $id: 'NewRecovery', additionalProperties: false },
+        { $id: 'NewRecovery', additionalProperties: false, ...recoveryBasis },
       ),
       faults: ['not_found'],
       success: {
@@ -175,13 +166,10 @@ export function webhookSendingRoutes(deps: {
         description: 'How many deliveries it is about, and the job.',
         schema: Type.Object(
           {
-            id: mark(recoveryBasis, Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()])),
-            matching: mark(
-              recoveryBasis,
-              Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' }),
-            ),
+            id: Type.Union([id('rcv', 'The job; null for a dry run.'), Type.Null()]),
+            matching: Type.Integer({ minimum: 0, description: 'Deliveries that match right now.' }),
           },
-          { $id: 'StartedRecovery', additionalProperties: false },
+          { $id: 'StartedRecovery', additionalProperties: false, ...recoveryBasis },
         ),
       },
       // Before the webhook is looked up: an invalid body is answered 422 whether the webhook exists or not.

@@ -2,18 +2,18 @@ import Type from 'typebox'
 import type { Database } from '../../db/database.ts'
 import { isoTime } from '../../kernel/iso-time.ts'
 import { listOrganizationsOfUser, type OrganizationRow } from '../../store/organizations.ts'
-import { choice, chosen, mark, specified } from '../basis.ts'
+import { choice, chosen, specified } from '../basis.ts'
 import { listById, onlyWholeListQuery } from '../lists.ts'
 import { type Route, route } from '../route.ts'
 import { createdAt, id } from '../schemas.ts'
 
 export const organization = Type.Object(
   {
-    id: mark(chosen(30), id('org', 'The <org_id> of every other path.')),
-    name: mark(chosen(30), Type.String({ description: 'What people call the organization.' })),
-    created_at: mark(chosen(30), createdAt()),
+    id: id('org', 'The <org_id> of every other path.'),
+    name: Type.String({ description: 'What people call the organization.' }),
+    created_at: createdAt(),
   },
-  { $id: 'Organization', additionalProperties: false },
+  { $id: 'Organization', additionalProperties: false, ...chosen(30) },
 )
 
 export const organizationOf = (row: OrganizationRow) => ({

@@ -1,12 +1,11 @@
 import Type from 'typebox'
 import { eventTypes } from '../../domain/event-types.ts'
-import { type Basis, type Choice, choice, chosen, mark, specified } from '../basis.ts'
+import { type Choice, choice, chosen, mark, specified, withChoices } from '../basis.ts'
 import { acceptedEventType, shownEventType } from '../event-type-schemas.ts'
 import { createdAt, id } from '../schemas.ts'
 
-export const url = (basis: Basis, ...choices: Choice[]) =>
-  mark(
-    basis,
+export const url = (...choices: Choice[]) =>
+  withChoices(
     Type.String({
       minLength: 1,
       maxLength: 2048,
@@ -23,9 +22,8 @@ export const urlRules = [
   choice(28, 'Its address is checked whenever it is called, not here.'),
 ]
 
-export const subscribedTypes = (one: ReturnType<typeof shownEventType>, basis: Basis, ...choices: Choice[]) =>
-  mark(
-    basis,
+export const subscribedTypes = (one: ReturnType<typeof shownEventType>, ...choices: Choice[]) =>
+  withChoices(
     // Without the type, uniqueItems compares every pair, and a long array takes seconds.
     Type.Array(one, {
       minItems: 1,
@@ -37,23 +35,22 @@ export const subscribedTypes = (one: ReturnType<typeof shownEventType>, basis: B
   )
 
 const shown = () => ({
-  id: mark(chosen(13), id('wh', 'The <webhook_id> of other paths.')),
-  url: url(chosen(13)),
-  event_types: subscribedTypes(shownEventType(), chosen(13)),
-  created_at: mark(chosen(13), createdAt()),
+  id: id('wh', 'The <webhook_id> of other paths.'),
+  url: url(),
+  event_types: subscribedTypes(shownEventType()),
+  created_at: createdAt(),
 })
 
 export const newWebhook = Type.Object(
   {
-    url: url(specified, ...urlRules),
+    url: url(...urlRules),
     event_types: subscribedTypes(
       acceptedEventType(),
-      specified,
       choice(8, 'At least one, and none of them twice.'),
       choice(93, 'One of the six, or a type that the operator has declared.'),
     ),
   },
-  { $id: 'NewWebhook', additionalProperties: false },
+  { $id: 'NewWebhook', additionalProperties: false, ...specified },
 )
 
 export const createdWebhook = Type.Object(
@@ -68,7 +65,9 @@ export const createdWebhook = Type.Object(
       choice(14, '`whsec_` and the base64 of 32 random bytes; the key of the HMAC is this text, exactly as shown.'),
     ),
   },
-  { $id: 'CreatedWebhook', additionalProperties: false },
+  { $id: 'CreatedWebhook', additionalProperties: false, ...chosen(13) },
 )
 
-export const webhookList = Type.Array(Type.Object(shown(), { $id: 'Webhook', additionalProperties: false }))
+export const webhookList = Type.Array(
+  Type.Object(shown(), { $id: 'Webhook', additionalProperties: false, ...chosen(13) }),
+)
