@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../domain/roles.ts'
-import { notFound } from '../kernel/faults.ts'
 import { isId, type OrgId } from '../kernel/ids.ts'
 import type { Access } from '../store/access.ts'
 import type { KeyUses } from '../store/key-uses.ts'
 import type { Authenticate, Authenticated } from './authenticate.ts'
+import { noAccess } from './path-parameters.ts'
 import { loginRequired, permissionMissing, readingOnly } from './problems.ts'
 import { clientAddress } from './request-log.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
@@ -46,7 +46,7 @@ function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLog
 
   function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
     if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
-    if (inOrganization && orgId === null) throw notFound('the organization id has the wrong form')
+    if (inOrganization && orgId === null) throw noAccess(orgOf(request), 'the organization id has the wrong form')
     const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
     if (refusesKeys && access.kind === 'key') throw loginRequired()
     if (access.kind === 'operator' && !isForReaders(route)) throw readingOnly()
@@ -54,7 +54,7 @@ function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLog
   }
 
   return (request, _reply, done) => {
-    const named = inOrganization ? (request.params as { orgId: string }).orgId : null
+    const named = inOrganization ? orgOf(request) : null
     const orgId = named !== null && isId('org', named) ? named : null
     const target = { orgId, address: clientAddress(request) }
     authenticate.member(request.headers.authorization, target, (error, authenticated) => {
@@ -69,6 +69,8 @@ function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLog
   }
 }
 
+const orgOf = (request: FastifyRequest): string => (request.params as { orgId: string }).orgId
+
 /** An operator reads what belongs to the organization, and changes nothing. */
 const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
   method === 'GET' && audit === null && path.includes(':orgId')
@@ -76,9 +78,8 @@ const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
 /** How far the caller's permission reaches in that organization. Throws when it does not. */
 function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {
   const { membership } = access
-  // One answer for: not a member, no such organization, a key of another organization.
   if (membership === null || membership.organization.id !== orgId) {
-    throw notFound(`${access.userId} has no access to ${orgId} with this credential`)
+    throw noAccess(orgId, `${access.userId} has no access to ${orgId} with this credential`)
   }
   const reach = reachOf(membership.role, permission)
   if (reach === 'none') throw permissionMissing(permission, membership.role)

@@ -15,6 +15,7 @@ import {
   requestMsMax,
   skipBody,
 } from './malformed-requests.ts'
+import { nameMissing } from './path-parameters.ts'
 import { sendProblem, toFault } from './problems.ts'
 import { type Answered, createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'
 
@@ -37,7 +38,7 @@ export function createApp(deps: {
     log.answered(reply, fault)
   }
   const answerError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    const fault = toFault(error)
+    const fault = nameMissing(toFault(error), request.routeOptions.url, request.params)
     log.refused(request, fault, error)
     refuse(reply, fault)
   }

@@ -1,6 +1,6 @@
 import { eventIdPattern } from '../domain/events.ts'
-import { notFound } from '../kernel/faults.ts'
-import { type Id, type IdPrefix, idPattern } from '../kernel/ids.ts'
+import { Fault, NotFound, notFound } from '../kernel/faults.ts'
+import { type Id, type IdPrefix, idPattern, isId } from '../kernel/ids.ts'
 import { type Basis, specified } from './basis.ts'
 
 type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
@@ -42,6 +42,28 @@ export const pathParameterNames = (path: string): string[] => [...path.matchAll(
 
 export const patternOf = (parameter: PathParameter): string =>
   'prefix' in parameter ? idPattern(parameter.prefix) : parameter.pattern
+
+/** Names what the path asks for, and nothing else: the same text whether it does not exist or belongs to somebody else. */
+export function nameMissing(fault: Fault, path: string | undefined, params: unknown): Fault {
+  if (!(fault instanceof NotFound) || path === undefined) return fault
+  const isOperators = path.startsWith('/operator/')
+  const names = pathParameterNames(path).filter((name) => name !== 'orgId' || isOperators)
+  if (names.length === 0) return fault
+  const asked = names.reverse().map((name) => named(name, (params as Record<string, string>)[name]!))
+  const place = isOperators ? '' : ' in this organization'
+  return new Fault('not_found', { public: `No ${asked.join(' of ')}${place}.`, internal: fault.message })
+}
+
+/** One answer for: not a member, no such organization, a key of another organization. */
+export const noAccess = (asked: string, internal: string): Fault =>
+  new Fault('not_found', { public: `No ${named('orgId', asked)} that you have access to.`, internal })
+
+/** Only an id of our own form is repeated: anything else may be a secret in the wrong place, and those are shown once. */
+function named(parameterName: string, asked: string): string {
+  const parameter = pathParameter(parameterName)
+  const kind = parameter.name.replace('api_key', 'API key').replace('org_', 'organization_').slice(0, -3)
+  return 'prefix' in parameter && isId(parameter.prefix, asked) ? `${kind} '${asked}'` : `${kind} with this id`
+}
 
 /** An id with the wrong form is answered like one that does not exist, so that ids cannot be probed. */
 export function createIdCheck(path: string): (params: Readonly<Record<string, string>>) => void {

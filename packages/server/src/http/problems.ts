@@ -17,7 +17,7 @@ export type Problem = {
 
 const problemType = (code: FaultCode): string => `urn:keyhook:problem:${code}`
 
-/** RFC 9457. Nothing of the request is repeated: another organization's id and an invented one get the same answer. */
+/** RFC 9457. */
 export const problemOf = (fault: Fault, requestId?: string): Problem => ({
   type: problemType(fault.code),
   title: faultCatalogue[fault.code].title,

@@ -85,9 +85,15 @@ export class Fault extends Error {
   }
 }
 
+/** The text for the caller is made of the request's path alone (`nameMissing`): what is stored must not change it. */
+export class NotFound extends Fault {
+  constructor(internal: string) {
+    super('not_found', { public: 'There is nothing at this path.', internal })
+  }
+}
+
 /** The one answer for what does not exist and for what belongs to another organization, so that ids cannot be probed. */
-export const notFound = (internal: string): Fault =>
-  new Fault('not_found', { public: 'There is no such thing here, or it is not yours to see.', internal })
+export const notFound = (internal: string): Fault => new NotFound(internal)
 
 export const invalid = (errors: readonly [FieldError, ...FieldError[]]): Fault =>
   new Fault('request.invalid', { public: errors.map(describe).join('; '), errors })

@@ -34,7 +34,7 @@ export async function databaseIdOf(client: Client, text: string): Promise<string
   if (found.length === 1) return found[0]!
   throw new UsageError(
     found.length === 0
-      ? `No database has the name or the id ${JSON.stringify(text)}. "npx keyhook databases list" shows all.`
+      ? `No database '${text}' in this organization. "npx keyhook databases list" shows all.`
       : `Several databases have the name ${JSON.stringify(text)}. Use an id:\n${found.map((id) => `  ${id}`).join('\n')}`,
   )
 }

@@ -79,7 +79,10 @@ function pathOf(route: Route, ids: Record<string, string> = {}): string {
 
 /** Sends a body that no route accepts, so that an allowed request changes nothing: it is answered 422. */
 const knock = (route: Route, token: string | null, ids?: Record<string, string>): Promise<Reply<{ code: string }>> =>
-  call(api.url + pathOf(route, ids) + (isStream(route) ? '?nobody_takes_this=true' : ''), {
+  knockAt(route, token, pathOf(route, ids))
+
+const knockAt = (route: Route, token: string | null, path: string): Promise<Reply<{ code: string }>> =>
+  call(api.url + path + (isStream(route) ? '?nobody_takes_this=true' : ''), {
     method: route.method,
     token,
     ...(route.body && { body: { nobody_takes_this: true } }),
@@ -190,12 +193,17 @@ test('nothing is served besides the route table, the console, the public pages a
   expect([...served].sort()).toEqual([...listed, ...open, ...console].sort())
 })
 
-const bytesOf = (reply: Reply): string =>
-  JSON.stringify([reply.status, [...reply.headers].filter(([name]) => name !== 'date'), reply.text])
+/** Everything of the answer, except that what the path asked for may be repeated. */
+const bytesOf = (reply: Reply, path: string): string => {
+  const asked = path.split('/').slice(1).map(decodeURIComponent)
+  const text = asked.reduce((rest, id) => rest.replace(`'${id}'`, 'with this id'), reply.text)
+  const headers = [...reply.headers].filter(([name]) => name !== 'date' && name !== 'content-length')
+  return JSON.stringify([reply.status, headers, text])
+}
 
 const malformed = ['x', 'org_', '%00', `${'7'.repeat(300)}`, 'key_0123', '__proto__', "'--"]
 
-describe('the id of another organization, an unknown id and an invalid id are answered byte for byte the same', () => {
+describe('the id of another organization, an unknown id and an invalid id are answered the same, except that an id may be repeated', () => {
   test.each(['owner', 'member', 'key of admin', 'stranger'])('for %s', async (caller) => {
     for (const route of routes.filter((one) => one.needs !== 'operator')) {
       const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
@@ -214,9 +222,10 @@ describe('the id of another organization, an unknown id and an invalid id are an
           .map(async (id) => {
             const given = id ?? nothing
             const ids = { ...base, ...(given !== undefined && { [name]: given }) }
-            const reply = await knock(route, callers[caller]!, ids)
+            const path = pathOf(route, ids)
+            const reply = await knockAt(route, callers[caller]!, path)
             expect(reply.status, `${route.method} ${route.path} with ${name}=${given}`).toBe(404)
-            answers.add(bytesOf(reply))
+            answers.add(bytesOf(reply, path))
           })
         await Promise.all(knocked)
         expect([...answers], `${route.method} ${route.path} by ${name}`).toHaveLength(1)
@@ -245,9 +254,41 @@ test('an unknown id with a valid body is answered 404 too, also for the operator
         const place = pathOf(route, id === undefined ? {} : { [name!]: id })
         const reply = await call(api.url + place, { method: route.method, token, ...(body && { body }) })
         expect(reply.status, `${route.method} ${place}`).toBe(404)
-        answers.add(bytesOf(reply))
+        answers.add(bytesOf(reply, place))
       }
       if (route.needs !== 'operator') expect([...answers], `${route.method} ${route.path} by ${name}`).toHaveLength(1)
     }
   }
+})
+
+test('one id is answered byte for byte the same while another organization has it and when nobody does', async () => {
+  const theirs = { url: `${api.url}/api/v1/organizations/${elsewhere}/webhooks`, token: callers.stranger! }
+  const body = { url: 'https://example.com/', event_types: ['invoice.paid'] }
+  const { id } = (await call<Made>(theirs.url, { token: theirs.token, body })).body
+  const ask = async () => {
+    const own = `${api.url}/platform/v1/organizations/${orgId}/webhooks/${id}`
+    const { status, headers, text } = await call(own, { token: callers.owner! })
+    return { status, headers: [...headers].filter(([name]) => name !== 'date'), text }
+  }
+  const before = await ask()
+  expect(JSON.parse(before.text).detail).toBe(`No webhook '${id}' in this organization.`)
+  expect((await call(`${theirs.url}/${id}`, { token: theirs.token, method: 'DELETE' })).status).toBe(204)
+  expect(await ask()).toEqual(before)
+})
+
+test.each([
+  ['platform/v1/organizations/ORG/databases/db_ID', "No database 'db_ID' in this organization."],
+  ['api/v1/organizations/ORG/webhooks/wh_ID/deliveries', "No webhook 'wh_ID' in this organization."],
+  [
+    'platform/v1/organizations/ORG/webhooks/wh_ID/recoveries/rcv_ID',
+    "No recovery 'rcv_ID' of webhook 'wh_ID' in this organization.",
+  ],
+  ['platform/v1/organizations/ORG/databases/second', 'No database with this id in this organization.'],
+  ['platform/v1/organizations/ORG/events/evt_ID', 'No event with this id in this organization.'],
+  ['platform/v1/organizations/org_ID/databases/db_ID', "No organization 'org_ID' that you have access to."],
+  ['platform/v1/nothing', 'There is nothing at this path.'],
+])('the answer to %s names what was asked for', async (template, text) => {
+  const [path, detail] = [template, text].map((one) => one.replaceAll('ID', '01h455vb4pex5vsknk084sn02q'))
+  const reply = await call(`${api.url}/${path!.replace('ORG', orgId)}`, { token: callers.owner! })
+  expect([reply.status, (reply.body as { detail: string }).detail]).toEqual([404, detail])
 })
