@@ -29,6 +29,9 @@ const lookMsMin = 25
 const sendMsMax = 450
 const answerMsMax = 350
 
+/** When it stops: first nothing more begins, then nothing more is sent, and in the end nothing more is written. */
+type Mode = 'running' | 'draining' | 'interrupting' | 'over'
+
 /**
  * Holds lanes and sends what is in them: wake, lease, fetch, begin (on disk), send, settle (on disk), release. Two dispatchers on one
  * database share the lanes, and every write is fenced by the lease's token. No connection is held while a request is in flight.
@@ -56,12 +59,9 @@ export function createDispatcher(deps: {
   let lookAgain = false
   let isFull = false
   let cancelLook: (() => void) | null = null
-  /** `stopping`: nothing more begins. `cutOff`: nothing more is sent. `over`: nothing more is written. */
-  let stopping = false
-  let cutOff = false
-  let over = false
+  let mode: Mode = 'running'
 
-  const retry = createRetry({ clock, isOver: () => over, onError: deps.onError })
+  const retry = createRetry({ clock, isOver: () => mode === 'over', onError: deps.onError })
   const work = createWork({ ...deps, ...limits, retry })
   const leases = createLeases({ ...deps, ...limits, retry, held })
   const settler = createSettler({ ...deps, retry, observe: (size, ours) => observe.batch('settle', size, ours) })
@@ -74,7 +74,7 @@ export function createDispatcher(deps: {
     if (isLooking) return
     isLooking = true
     try {
-      while (lookAgain && !stopping) {
+      while (lookAgain && mode === 'running') {
         lookAgain = false
         await leases.wake()
         const room = work.room()
@@ -113,7 +113,7 @@ export function createDispatcher(deps: {
   // 2. Begin attempts, many lanes in one statement.
 
   async function beginAll(): Promise<void> {
-    while (!stopping) {
+    while (mode === 'running') {
       const batch = await work.nextBatch()
       await begin(batch).catch((error: unknown) => deps.onError(error, 'begin'))
     }
@@ -166,7 +166,7 @@ export function createDispatcher(deps: {
   // 3. Deliver: one attempt, from disk to disk.
 
   async function deliver({ lane, delivery, attempt }: Starting, sendByMs: number): Promise<void> {
-    const isOurs = lane.state !== 'lost' && !cutOff
+    const isOurs = lane.state !== 'lost' && (mode === 'running' || mode === 'draining')
     const exchange = isOurs ? await send(lane, delivery, attempt, sendByMs) : interrupted
     work.ended(lane)
     lane.concurrency = nextConcurrency(lane.concurrency, exchange, {
@@ -247,7 +247,7 @@ export function createDispatcher(deps: {
 
   async function handOver(): Promise<void> {
     // A lease that is under way would come after everything was given back.
-    while ((isLooking || work.inFlight > 0) && !over) await pause(clock, 5)
+    while ((isLooking || work.inFlight > 0) && mode !== 'over') await pause(clock, 5)
     await settler.idle()
     await releases.idle()
     if (held.size > 0) await leases.abandon(held.all())
@@ -262,7 +262,7 @@ export function createDispatcher(deps: {
       timers.every(releaseMs, releaseIdle)
     },
     hint(orgIds) {
-      if (stopping) return
+      if (mode !== 'running') return
       const lanes = orgIds === null ? held.all() : orgIds.flatMap((orgId) => [...held.of(orgId)])
       for (const lane of lanes) work.readAgain(lane)
       // A pause may have ended while a request was still in flight.
@@ -273,7 +273,7 @@ export function createDispatcher(deps: {
       else void look()
     },
     async stop() {
-      stopping = true
+      mode = 'draining'
       work.stop()
       timers.stop()
       cancelLook?.()
@@ -283,12 +283,12 @@ export function createDispatcher(deps: {
       const until = clock.now() + limits.drainMsMax
       while (work.inFlight > 0 && clock.now() < until) await pause(clock, 20)
       keep.stop()
-      cutOff = true
+      mode = 'interrupting'
       for (const lane of held.all()) lane.sender?.interrupt()
       // While PostgreSQL cannot be reached, nothing can be given back: the leases expire by themselves.
       const handedOver = handOver().catch((error) => deps.onError(error, 'stop'))
       await within(clock, 5_000, handedOver)
-      over = true
+      mode = 'over'
     },
     get lanes() {
       return held.size

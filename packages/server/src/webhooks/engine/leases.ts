@@ -34,15 +34,11 @@ export function createLeases(deps: {
   /** Lanes that cannot be sent from here, and until when they are left to others. */
   const unopened = new Map<number, number>()
 
-  /** Returns whether free lanes became due. */
-  async function wake(): Promise<boolean> {
-    let free = 0
+  async function wake(): Promise<void> {
     do {
-      const woken = await store.wake(wakeCursor)
-      wakeCursor = woken.next ?? firstWake
-      free += woken.free
+      const { next } = await store.wake(wakeCursor)
+      wakeCursor = next ?? firstWake
     } while (wakeCursor !== firstWake)
-    return free > 0
   }
 
   /**
