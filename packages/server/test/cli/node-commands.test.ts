@@ -5,7 +5,7 @@ import { announceNode, forgetNodes, nodesWithRoom } from '../../src/store/platfo
 import { startApi, type TestApi } from '../support/installation.ts'
 import { bridgeTo, keyhookHere } from '../support/processes.ts'
 
-/** The commands on rows alone. `platform/moves.test.ts` moves real databases between real nodes. */
+/** The commands on rows alone. `platform/moves.long.test.ts` moves real databases between real nodes. */
 let api: TestApi
 let environment: Record<string, string>
 let cut: () => Promise<void>

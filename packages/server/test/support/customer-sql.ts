@@ -2,7 +2,7 @@ import { onTestFinished } from 'vitest'
 import { readConnectionUrl } from '../../src/db/connection/connection-url.ts'
 import { connect, type Database } from '../../src/db/database.ts'
 
-/** A customer's client: the printed connection string, and the password beside it. `platform/tls.test.ts` checks certificates. */
+/** A customer's client: the printed connection string, and the password beside it. `platform/tls.long.test.ts` checks certificates. */
 export function customerSql(url: string, password: string, connectionsMax = 1): Database {
   const read = readConnectionUrl(url.replace('sslmode=verify-full', 'sslmode=require'), { PGPASSWORD: password })
   if ('problems' in read) throw new Error(read.problems.join(', '))

@@ -5,7 +5,7 @@ import { runFailover } from './support/run-failover.ts'
 
 /*
  * A primary fails under load, its synchronous standby is promoted, and the address in DATABASE_URL moves to it. The same with
- * Patroni is in patroni.test.ts, and what the comparison can find in history.test.ts.
+ * Patroni is in patroni.long.test.ts, and what the comparison can find in history.test.ts.
  */
 const timeout = 900_000
 
