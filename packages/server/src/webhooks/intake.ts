@@ -22,7 +22,7 @@ import {
   type Request,
   sizeOf,
 } from './intake-batch.ts'
-import { publishBatch, publishWhereFree } from './sql/publish.ts'
+import { lockMsMin, publishBatch, publishWhereFree } from './sql/publish.ts'
 
 /** What one organization adds to a statement with others. With more it gains nothing, and the others would wait for it. */
 const shareMax = { events: 16, bytes: 64 * 1_024 }
@@ -34,6 +34,8 @@ const sharedStatements = { max: 2, organizationsMin: 16 }
 /** While another session holds an organization's counter. In between, the connection is free for others. */
 const lockedRetryMs = 100
 const lockedMsMax = 3_000
+/** The longest wait in PostgreSQL, with a connection. */
+const lockMsMax = 500
 
 /** Events of one or several organizations: all of them are accepted or none. */
 type IntakeRequest = { actor: Actor; events: readonly IntakeEvent[] }
@@ -70,6 +72,8 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
   const writes = new Map<OrgId, number>()
   /** Statements for many organizations. */
   let running = 0
+  /** Whether a publisher waits longer than others, with its connection. It is one at most, or nothing would be left for the others. */
+  let hasPatientOne = false
   let isScheduled = false
 
   function enqueue(orgId: OrgId, waiting: Waiting): void {
@@ -160,7 +164,7 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
    */
   async function writeOrHalve(batch: readonly Waiting[]): Promise<void> {
     try {
-      const conflicts = await retryWhileLocked([orgOf(batch[0]!)], () => publishRequests(batch))
+      const conflicts = await retryWhileLocked([orgOf(batch[0]!)], (lockMs) => publishRequests(batch, lockMs))
       batch.forEach(({ resolve, reject }, i) => void (conflicts[i] === null ? resolve() : reject(conflicts[i])))
     } catch (error) {
       if (error instanceof Fault) throw error
@@ -173,18 +177,22 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
   }
 
   /** One statement where no id is taken. Returns for each request why it is refused, or null. */
-  async function publishRequests(requests: readonly Request[]): Promise<Conflict[]> {
+  async function publishRequests(requests: readonly Request[], lockMs: number): Promise<Conflict[]> {
     const { conflicts, ...batch } = batchOf(requests)
     if (batch.events.length === 0) return conflicts
-    const taken = await publishBatch(db, batch)
-    if (taken.length > 0) return transact((tx) => publishInTransaction(tx, requests))
+    const taken = await publishBatch(db, batch, lockMs)
+    if (taken.length > 0) return transact((tx) => publishInTransaction(tx, requests, lockMs))
     hint([...new Set(batch.events.map(({ orgId }) => orgId))])
     return conflicts
   }
 
-  async function publishInTransaction(tx: PublishingTransaction, requests: readonly Request[]): Promise<Conflict[]> {
+  async function publishInTransaction(
+    tx: PublishingTransaction,
+    requests: readonly Request[],
+    lockMs: number,
+  ): Promise<Conflict[]> {
     let batch = batchOf(requests)
-    const taken = await publishBatch(tx, batch)
+    const taken = await publishBatch(tx, batch, lockMs)
     if (taken.length > 0) {
       // The counters are locked now, so no other session adds events with these ids.
       batch = batchOf(requests, await findEventsById(tx, taken))
@@ -194,13 +202,34 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
     return batch.conflicts
   }
 
+  /**
+   * At different times, so that those that failed together do not meet again. One publisher waits twice as long each time: a counter
+   * that others hold for most of the time is hardly ever free within 20 ms. For several organizations it would keep some of them locked.
+   */
+  async function retryWhileLocked<T>(orgIds: readonly OrgId[], work: (lockMs: number) => Promise<T>): Promise<T> {
+    const giveUpAt = performance.now() + lockedMsMax
+    for (let tries = 0; ; tries++) {
+      const isPatient = tries > 0 && orgIds.length === 1 && !hasPatientOne
+      if (isPatient) hasPatientOne = true
+      try {
+        return await work(isPatient ? Math.min(lockMsMin * 2 ** tries, lockMsMax) : lockMsMin)
+      } catch (error) {
+        if (!isLockTimeout(error)) throw error
+        if (performance.now() > giveUpAt) throw countersHeld(orgIds, error)
+      } finally {
+        if (isPatient) hasPatientOne = false
+      }
+      await sleep(lockedRetryMs * (0.5 + Math.random()))
+    }
+  }
+
   /** Between two tries the organizations are free for others. */
-  const writeInTurn = async <T>(orgIds: readonly OrgId[], work: () => Promise<T>): Promise<T> =>
-    retryWhileLocked(orgIds, () =>
+  const writeInTurn = async <T>(orgIds: readonly OrgId[], work: (lockMs: number) => Promise<T>): Promise<T> =>
+    retryWhileLocked(orgIds, (lockMs) =>
       inTurn(orgIds, async () => {
         begin(orgIds)
         try {
-          return await work()
+          return await work(lockMs)
         } finally {
           end(orgIds)
         }
@@ -217,7 +246,7 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
       traced(given, async (request) => {
         const orgIds = orgsOf(request)
         if (orgIds.length > 1) {
-          const [conflict] = await writeInTurn(orgIds, () => publishRequests([request]))
+          const [conflict] = await writeInTurn(orgIds, (lockMs) => publishRequests([request], lockMs))
           if (conflict) throw conflict
         } else {
           await new Promise<void>((resolve, reject) => enqueue(orgIds[0]!, { ...request, resolve, reject }))
@@ -226,27 +255,13 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
       }),
     acceptWithin: (given, within) =>
       traced(given, async (request) => {
-        const publish = async (tx: PublishingTransaction): Promise<string[]> => {
-          const [conflict] = await publishInTransaction(tx, [request])
+        const publish = async (tx: PublishingTransaction, lockMs: number): Promise<string[]> => {
+          const [conflict] = await publishInTransaction(tx, [request], lockMs)
           if (conflict) throw conflict
           return request.events.map(({ id }) => id)
         }
-        return writeInTurn(orgsOf(request), () => transact((tx) => within(tx, () => publish(tx))))
+        return writeInTurn(orgsOf(request), (lockMs) => transact((tx) => within(tx, () => publish(tx, lockMs))))
       }),
-  }
-}
-
-/** At different times, so that those that failed together do not meet again. */
-async function retryWhileLocked<T>(orgIds: readonly OrgId[], work: () => Promise<T>): Promise<T> {
-  const giveUpAt = performance.now() + lockedMsMax
-  for (;;) {
-    try {
-      return await work()
-    } catch (error) {
-      if (!isLockTimeout(error)) throw error
-      if (performance.now() > giveUpAt) throw countersHeld(orgIds, error)
-    }
-    await sleep(lockedRetryMs * (0.5 + Math.random()))
   }
 }
 

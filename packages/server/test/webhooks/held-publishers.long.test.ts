@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import type { OrgId } from '../../src/kernel/ids.ts'
 import { call } from '../support/client.ts'
+import { holdOpen } from '../support/hold-open.ts'
 import { holdPublishers } from '../support/hold-publishers.ts'
 import { startApiForTest } from '../support/installation.ts'
 
@@ -158,4 +159,33 @@ test('requests with an Idempotency-Key wait for a held publisher with one connec
   await releaseAll()
   const replies = await Promise.all(requests)
   expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([202]))
+})
+
+// Seen to fail when every try waits for 20 ms: the counter is never free in them.
+test('a request is accepted though publishers of other nodes hold the counter all the time, one after the other', async () => {
+  const { api, orgs, releaseAll } = await heldOrganizations(1)
+  const elsewhere = connect(api.target, { name: 'elsewhere', connectionsMax: 2 })
+  const token = await api.operatorToken()
+  let isOver = false
+  const holders = [1, 2].map(async () => {
+    while (!isOver) {
+      // Nothing is changed, so that PostgreSQL gives the lock in the order of arrival.
+      const release = await holdOpen(
+        elsewhere,
+        (tx) => tx`select from keyhook.event_counters where org_id = ${orgs[0]!} for update`,
+      )
+      await sleep(100)
+      await release()
+    }
+  })
+  onTestFinished(async () => {
+    isOver = true
+    await Promise.all(holders)
+    await elsewhere.end({ timeout: 1 })
+  })
+  await releaseAll()
+  const body = { organization_id: orgs[0], type: 'invoice.paid', data: {} }
+  for (const headers of [{}, { 'idempotency-key': 'a' }]) {
+    expect((await call(`${api.url}/operator/v1/events`, { token, body, headers })).status).toBe(202)
+  }
 })

@@ -41,20 +41,24 @@ export const publishWhereFree = async (db: Executor, { events, entries }: Intake
   return new Set(row!.left_out)
 }
 
-/** A waiting publisher must not keep a connection for longer, nor the locks of other organizations. */
-const lockMsMax = 20
+/** Many waiting publishers must not keep connections for longer, nor the locks of other organizations. */
+export const lockMsMin = 20
 
 /**
  * Publishes a batch with its audit entries in one statement, which is a transaction by itself where the caller has none. Returns
  * those of the named events that exist already: then nothing was written, and in a transaction the counters are locked.
  *
- * Fails after 20 ms when another session holds a counter (`isLockTimeout`).
+ * Fails after `lockMs` when another session holds a counter (`isLockTimeout`).
  */
-export const publishBatch = async (db: Executor, { events, entries }: IntakeBatch): Promise<BatchEvent[]> => {
+export const publishBatch = async (
+  db: Executor,
+  { events, entries }: IntakeBatch,
+  lockMs = lockMsMin,
+): Promise<BatchEvent[]> => {
   const named = events.some(({ isNamed }) => isNamed) ? events.map(({ isNamed }) => isNamed) : []
   const [row] = await db<{ taken: number[] | null }[]>`
     with published as materialized (
-      select keyhook.publish(${argumentsOf(db, events)}, ${named}::boolean[], ${lockMsMax}) as taken
+      select keyhook.publish(${argumentsOf(db, events)}, ${named}::boolean[], ${lockMs}) as taken
     ), audited as (
       ${insertAudits(db, entries)} where (select taken = '{}' from published)
     )
