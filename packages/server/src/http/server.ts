@@ -5,6 +5,7 @@ import type { KeyUses } from '../store/key-uses.ts'
 import { type AccessCheck, createAccessCheck } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
 import type { Authenticate } from './authenticate.ts'
+import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
 import { readForm } from './decode.ts'
 import { sendEventStream } from './event-stream.ts'
 import { createEventTypeCheck, hasEventTypes } from './event-type-schemas.ts'
@@ -41,13 +42,15 @@ export function createHttpServer(deps: {
   onAnswer?: (answer: Answered) => void
 }): FastifyInstance {
   const { app, log } = createApp(deps)
+  const room = createBodyRoom()
+  app.decorateRequest('work', null)
   for (const route of deps.routes) {
-    if (!route.takesForm) addRoute(app, route, { ...deps, log })
+    if (!route.takesForm) addRoute(app, route, { ...deps, log, room })
     // In a scope of its own: no other route parses forms.
     else {
       app.register(async (scope) => {
         scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'buffer' }, readForm)
-        addRoute(scope, route, { ...deps, log })
+        addRoute(scope, route, { ...deps, log, room })
       })
     }
   }
@@ -64,6 +67,7 @@ type RouteDeps = {
   keysRequireLogin: boolean
   declaredEventTypes: DeclaredEventTypes
   log: RequestLog
+  room: BodyRoom
 }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
@@ -80,7 +84,12 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     config: { passesOnNumbers: route.passesOnNumbers ?? false, needsBody, isRead: route.isRead ?? false },
     onRequest: accessCheck,
     ...(!isRead(route.method) && {
-      preParsing: prepareBody,
+      preParsing(request, reply, payload, done) {
+        if (route.bodyBytesMax === undefined) return prepareBody(request, reply, payload, done)
+        waitForRoom(deps.room, request, reply, (fault) =>
+          fault === undefined ? prepareBody(request, reply, payload, done) : done(fault),
+        )
+      },
       // A body may take 30 seconds to arrive, and the key may be revoked meanwhile.
       preValidation(request, reply, done) {
         // Not for `null`, which was sent.
@@ -92,6 +101,7 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     handler(request, reply) {
       const answer = run(request)
       if (!(answer instanceof Promise)) return send(reply, answer, accessCheck, deps.log)
+      request.work = answer
       answer.then((ready) => send(reply, ready, accessCheck, deps.log)).catch((error) => reply.send(error))
     },
   })
@@ -169,7 +179,7 @@ function prepareBody(
   done: (error: null, payload: Readable) => void,
 ): void {
   const { complete, readableEnded, httpVersion } = request.raw
-  request.isBodyPending = !complete && !readableEnded
+  request.isBodyPending ||= !complete && !readableEnded
   const { expect, 'content-length': length = 0, 'transfer-encoding': coding } = request.headers
   const { config, bodyLimit } = request.routeOptions
   // `curl -X DELETE -d ''` sends an empty body with the type of a form.
