@@ -473,6 +473,7 @@ declare
   before_seqs      bigint[];
   before_sequences bigint[];
   taken            int[] := '{}';
+  lock_ms_before   text := current_setting('lock_timeout');
 begin
   if lock_ms is not null then
     perform set_config('lock_timeout', lock_ms::text, true);
@@ -492,6 +493,8 @@ begin
     select o.id from keyhook.organizations o where o.id = any (orgs) order by o.id
     on conflict (org_id) do nothing;
   end loop;
+  -- What follows waits for no publisher, only for short locks, such as those for extending a table.
+  perform set_config('lock_timeout', lock_ms_before, true);
   if named <> '{}' then
     -- `offset 0`: one index look-up for each name, never a scan of the organization's history.
     taken := array(
