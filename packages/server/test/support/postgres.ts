@@ -22,6 +22,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const embedded = await openEmbedded({
     dataDir,
     purpose: 'serve',
+    // The versions that DATABASE_URL may name, one after the other in CI; null is the one that npm installed.
+    postgresBin: process.env.KEYHOOK_TEST_POSTGRES_BIN ?? null,
     settings: { fsync: 'off', full_page_writes: 'off' },
   })
   const admin = connect(embedded.connection, { name: 'test setup', connectionsMax: 1 })
