@@ -9,7 +9,7 @@ declare module 'fastify' {
 }
 
 /** Until it is answered, a body takes about four times its size: as sent, parsed, as events, and on its way to PostgreSQL. */
-const bytesMax = 64 * 1_024 * 1_024
+const bytesMax = 128 * 1_024 * 1_024
 /** Less than Node gives a request to arrive: afterwards it would be answered that the client was too slow. */
 const waitMsMax = 10_000
 /** These take little, and do not wait for others. */
