@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { ClientErrorCode, VerificationFailure } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { faultCatalogue } from '../../server/src/kernel/faults.ts'
 import { blocksOf } from '../../server/test/docs/blocks.ts'
 import { call } from '../../server/test/support/client.ts'
 import { ownedApi } from '../../server/test/support/owned-api.ts'
@@ -14,11 +13,6 @@ const rowsOf = (heading: string) => {
   const section = page.split(/^#+ /m).find((text) => text.startsWith(heading))!
   return [...section.matchAll(/^\| `([\w.]+)` \| ([^|]+) \|/gm)].map(([, code, second]) => [code!, second!] as const)
 }
-
-test('docs/errors.md has every problem code with its status, and no other', () => {
-  const expected = Object.entries(faultCatalogue).map(([code, { status }]) => [code, String(status)])
-  expect(rowsOf('Errors').toSorted()).toEqual(expected.toSorted())
-})
 
 test('docs/errors.md has every code of the client', () => {
   const codes: Record<ClientErrorCode, true> = {

@@ -8,7 +8,7 @@ import { InvalidValue, type Setting } from './settings/setting.ts'
 
 /*
  * Settings are environment variables, read once. All problems are reported together, nothing is guessed, and an empty value
- * counts as unset. docs/settings.md has the same table; a test compares them.
+ * counts as unset. `npm run docs` makes docs/settings.md from them.
  */
 export const settings = {
   ...serverSettings,

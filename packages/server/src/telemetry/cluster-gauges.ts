@@ -19,66 +19,66 @@ const by = (label: string, of: (reading: ClusterReading) => Record<string, numbe
 const gauges: readonly { name: string; help: string; labelNames?: string[]; samples: Samples }[] = [
   {
     name: 'deliveries_waiting',
-    help: 'Deliveries that are not finished: before their first attempt, in flight, or waiting for a retry. Counting stops at 100,000.',
+    help: 'Number of unfinished deliveries: before their first attempt (first), in_flight, or waiting for a retry. Counting stops at 100,000.',
     labelNames: ['kind'],
     samples: by('kind', ({ waiting, in_flight, retries }) => ({ first: waiting, in_flight, retry: retries })),
   },
   {
     name: 'deliveries_oldest_waiting_seconds',
-    help: 'Age of the oldest event whose first attempt has not begun, without paused webhooks; 0 if there is none.',
+    help: 'Age of the oldest event with a delivery whose first attempt has not begun; 0 if there is none. Paused webhooks do not count.',
     samples: one((reading) => reading.oldest_waiting_seconds),
   },
   {
     name: 'lane_waiting_max',
-    help: 'Deliveries before their first attempt in the lane that has the most of them.',
+    help: 'Number of deliveries before their first attempt in the lane that has the most of them.',
     samples: one((reading) => reading.lane_waiting_max),
   },
   {
     name: 'lanes',
-    help: 'Lanes with something to do: leased by a dispatcher, due, due later (retries), or paused. Counting stops at 10,000.',
+    help: 'Number of lanes with work: leased by a dispatcher, due, later (retries), or paused. Counting stops at 10,000.',
     labelNames: ['state'],
     samples: by('state', ({ lanes }) => lanes),
   },
   {
     name: 'lanes_late',
-    help: 'Lanes whose oldest delivery has waited for more than a minute for its first attempt.',
+    help: 'Number of lanes whose oldest delivery has waited for its first attempt for more than a minute.',
     samples: one((reading) => reading.lanes_late),
   },
   {
     name: 'lane_overdue_seconds',
-    help: 'For how long the lane that is due the longest has waited for a dispatcher.',
+    help: 'Time that the most overdue lane has waited for a dispatcher.',
     samples: one((reading) => reading.lane_overdue_seconds),
   },
   {
     name: 'wakes',
-    help: 'Publishing transactions that no dispatcher has seen yet. Counting stops at 1,000.',
+    help: 'Number of publishing transactions that no dispatcher has seen yet. Counting stops at 1,000.',
     samples: one((reading) => reading.wakes),
   },
   {
     name: 'wakes_oldest_seconds',
-    help: 'Age of the oldest of them.',
+    help: 'Age of the oldest publishing transaction that no dispatcher has seen yet.',
     samples: one((reading) => reading.wakes_oldest_seconds),
   },
   {
     name: 'jobs',
-    help: 'Jobs by queue and state; the queues of all nodes count as one.',
+    help: 'Number of uncompleted jobs by queue (node, any-node, invoicing, or one of them with -dead-letter) and state. The queues of all nodes count as one.',
     labelNames: ['queue', 'state'],
     samples: ({ jobs }) => jobs.map(({ queue, state, jobs: count }) => [{ queue, state }, count]),
   },
   {
     name: 'jobs_oldest_due_seconds',
-    help: 'For how long the oldest job that is due has waited for a worker.',
+    help: 'Time that the most overdue job has waited for a worker.',
     samples: one(({ jobs }) => Math.max(0, ...jobs.map((job) => job.due_seconds))),
   },
   {
     name: 'databases',
-    help: 'Databases by status.',
+    help: 'Number of databases by status, without deleted ones.',
     labelNames: ['status'],
     samples: by('status', ({ databases }) => databases),
   },
   {
     name: 'nodes',
-    help: 'Nodes that hold databases: alive, silent (no heartbeat), or stopped.',
+    help: 'Number of nodes with databases: alive, silent (no heartbeat for five seconds), or stopped. Nodes that were given up do not count.',
     labelNames: ['state'],
     samples: by('state', ({ nodes }) => nodes),
   },
@@ -94,7 +94,7 @@ export function createClusterGauges(registry: Registry, read: () => Promise<Clus
   const latest = createReading(read)
   new Gauge({
     name: 'keyhook_postgres_up',
-    help: "Whether Keyhook's PostgreSQL has answered within three seconds.",
+    help: "1 if Keyhook's PostgreSQL has answered this process within three seconds, otherwise 0.",
     registers: [registry],
     async collect() {
       this.set((await latest()) === null ? 0 : 1)

@@ -1,5 +1,9 @@
 /** `labels` in the form of the exposition format, such as `method="GET",status="2xx"`: from a fixed set, so nothing is escaped. */
-export type Histogram = { observe(seconds: number, labels?: string): void; text(): string }
+export type Histogram = {
+  about: { name: string; help: string; labelNames: readonly string[] }
+  observe(seconds: number, labels?: string): void
+  text(): string
+}
 
 type Series = { counts: number[]; sum: number }
 
@@ -10,6 +14,7 @@ type Series = { counts: number[]; sum: number }
 export function createHistogram(about: {
   name: string
   help: string
+  labelNames: readonly string[]
   buckets: readonly number[]
   initial?: readonly string[]
 }): Histogram {
@@ -35,6 +40,7 @@ export function createHistogram(about: {
 
   for (const labels of initial) add(labels)
   return {
+    about,
     observe(value, labels = '') {
       const one = series.get(labels) ?? add(labels)
       let i = 0

@@ -17,35 +17,37 @@ export function createMetrics() {
   const registers = [registry]
   const attempts = createTally(registry, {
     name: 'keyhook_delivery_attempts_total',
-    help: 'Delivery attempts by outcome; for failures with the error code.',
+    help: 'Counts delivery attempts by outcome: succeeded, failed with an error code, or interrupted.',
     labelNames: ['status', 'error'],
     initial: ['failed timeout', 'failed connect_timeout', 'failed tls_timeout'],
   })
   const finished = createTally(registry, {
     name: 'keyhook_deliveries_finished_total',
-    help: 'Finished deliveries: delivered, or given up.',
+    help: 'Counts deliveries that ended: delivered, or given_up after the last retry.',
     labelNames: ['outcome'],
     initial: ['delivered', 'given_up'],
   })
   const responses = createTally(registry, {
     name: 'keyhook_http_responses_total',
-    help: 'Responses of the API by status.',
+    help: 'Counts responses of the API by their exact status.',
     labelNames: ['status'],
   })
   const failedJobs = createTally(registry, {
     name: 'keyhook_jobs_failed_total',
-    help: 'Jobs that were given up after their last attempt.',
+    help: 'Counts jobs that were given up after their last attempt.',
     labelNames: ['kind'],
     initial: [...jobKinds],
   })
   const requests = createHistogram({
     name: 'keyhook_http_request_duration_seconds',
-    help: 'From the arrival of a request to its answer; for a list or stream, to the start of it.',
+    help: 'Time from the arrival of a request to its response, by route pattern and status class. Lists and streams count until their first byte; probes, /metrics and files of the console are left out.',
+    labelNames: ['method', 'route', 'status'],
     buckets: [0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10],
   })
   const lag = createHistogram({
     name: 'keyhook_delivery_lag_seconds',
-    help: 'From the publishing of an event to the start of its first attempt.',
+    help: 'Time from the publishing of an event to the start of the first attempt of a delivery.',
+    labelNames: [],
     buckets: [
       0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 1200, 1800, 2400, 3000, 3600,
     ],
@@ -53,26 +55,28 @@ export function createMetrics() {
   })
   const duration = createHistogram({
     name: 'keyhook_delivery_duration_seconds',
-    help: 'How long attempts took, by outcome.',
+    help: 'Duration of delivery attempts by outcome.',
+    labelNames: ['status'],
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60],
   })
   const jobs = createHistogram({
     name: 'keyhook_job_duration_seconds',
-    help: 'How long attempts of jobs took, by kind and outcome.',
+    help: 'Duration of job attempts by kind, such as backup.take, and outcome (succeeded or failed).',
+    labelNames: ['kind', 'outcome'],
     buckets: [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200],
     initial: jobKinds.flatMap((kind) => [jobLabels(kind, 'succeeded'), jobLabels(kind, 'failed')]),
   })
   const histograms = [requests, lag, duration, jobs]
   const groups = new LibraryHistogram({
     name: 'keyhook_delivery_group_size',
-    help: 'Attempts that one statement started or settled.',
+    help: 'Number of attempts that one SQL statement began or settled.',
     labelNames: ['kind'],
     buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
     registers,
   })
   const fenced = new Counter({
     name: 'keyhook_delivery_settles_refused_total',
-    help: 'Outcomes that were not recorded because the lease had passed to another dispatcher.',
+    help: 'Counts outcomes that were not recorded because another dispatcher had taken the lane. These deliveries are sent again.',
     registers,
   })
 
@@ -101,7 +105,7 @@ export function createMetrics() {
   const archivedUntil = new Map<string, number>()
   gauge(
     'keyhook_wal_archive_lag_seconds',
-    'The age of the newest state that every database of this node can be restored to; 0 without any.',
+    'Age of the newest state that every database of this node can be restored to; 0 without databases.',
     () => (archivedUntil.size === 0 ? 0 : Math.max(0, Date.now() - Math.min(...archivedUntil.values())) / 1_000),
   )
 
@@ -109,6 +113,16 @@ export function createMetrics() {
     contentType: registry.contentType,
     async text(): Promise<string> {
       return `${await registry.metrics()}\n${histograms.map((one) => one.text()).join('\n')}`
+    },
+    /** Name, type, labels and help of every metric that exists by now, for docs/monitoring.md. */
+    describe() {
+      const own = histograms.map(({ about }) => ({ ...about, type: 'histogram' as const }))
+      return [...registry.getMetricsAsArray(), ...own].map((metric) => ({
+        name: metric.name,
+        type: String(metric.type),
+        labels: 'labelNames' in metric ? (metric.labelNames as readonly string[]) : [],
+        help: metric.help,
+      }))
     },
     observer,
     /** After each attempt to archive the log of a database. Null: it is not on this node any more. */
@@ -136,15 +150,27 @@ export function createMetrics() {
           const { disk } = read()
           return disk === null ? Number.NaN : of(disk)
         })
-      disk('free_bytes', 'Free space of the disk with the databases.', ({ freeBytes }) => freeBytes)
-      disk('size_bytes', 'Size of that disk.', ({ sizeBytes }) => sizeBytes)
-      disk('free_files', 'Free inodes of that disk.', ({ freeFiles }) => freeFiles)
-      disk('floor_bytes', 'Free space below which no database may grow.', ({ floorBytes }) => floorBytes)
-      disk('reserve_bytes', "Space that is kept for Keyhook's own PostgreSQL.", ({ reserveBytes }) => reserveBytes)
-      gauge('keyhook_databases_storage_bytes', 'Disk that all databases of this node use.', () => read().usedBytes)
+      disk('free_bytes', 'Free space of the disk that has the databases of this node.', ({ freeBytes }) => freeBytes)
+      disk('size_bytes', 'Size of the disk that has the databases of this node.', ({ sizeBytes }) => sizeBytes)
+      disk('free_files', 'Free inodes of the disk that has the databases of this node.', ({ freeFiles }) => freeFiles)
+      disk(
+        'floor_bytes',
+        'Free disk space below which no database of this node may grow.',
+        ({ floorBytes }) => floorBytes,
+      )
+      disk(
+        'reserve_bytes',
+        "Disk space that is reserved for Keyhook's own PostgreSQL.",
+        ({ reserveBytes }) => reserveBytes,
+      )
+      gauge(
+        'keyhook_databases_storage_bytes',
+        'Disk space that all databases of this node use.',
+        () => read().usedBytes,
+      )
       new Gauge({
         name: 'keyhook_databases',
-        help: 'Databases of this node by the state of their storage.',
+        help: 'Number of databases of this node by the state of their storage: normal, read_only or stopped.',
         labelNames: ['storage'],
         registers,
         collect() {
@@ -154,8 +180,16 @@ export function createMetrics() {
     },
     /** Gauges are read from the engine when metrics are collected. */
     watch(engine: { readonly lanes: number; readonly inFlight: number }) {
-      gauge('keyhook_delivery_lanes', 'Webhooks whose deliveries this process is working on.', () => engine.lanes)
-      gauge('keyhook_delivery_in_flight', 'Requests to receivers that are in flight.', () => engine.inFlight)
+      gauge(
+        'keyhook_delivery_lanes',
+        'Number of lanes (webhook queues) that this dispatcher holds.',
+        () => engine.lanes,
+      )
+      gauge(
+        'keyhook_delivery_in_flight',
+        'Number of requests to receivers that this dispatcher has in flight.',
+        () => engine.inFlight,
+      )
     },
   }
 }

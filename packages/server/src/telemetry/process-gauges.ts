@@ -8,20 +8,20 @@ export function createProcessGauges(registry: Registry) {
   const registers = [registry]
   const build = new Gauge({
     name: 'keyhook_build_info',
-    help: 'Always 1; the version of Keyhook.',
+    help: 'Always 1. The label has the version of Keyhook.',
     labelNames: ['version'],
     registers,
   })
   const role = new Gauge({
     name: 'keyhook_role',
-    help: '1 for each part of Keyhook that this process runs, else 0.',
+    help: '1 for each role that this process runs (api, dispatcher, jobs), otherwise 0.',
     labelNames: ['role'],
     registers,
   })
   const pools: Database[] = []
   const connections = new Gauge({
     name: 'keyhook_db_pool_connections',
-    help: "Connections of this process to Keyhook's PostgreSQL by pool and state.",
+    help: "Number of connections of this process to Keyhook's PostgreSQL by pool (serve, access, intake, dispatcher) and state (busy, idle).",
     labelNames: ['pool', 'state'],
     registers,
     collect() {
@@ -33,7 +33,7 @@ export function createProcessGauges(registry: Registry) {
   })
   new Gauge({
     name: 'keyhook_db_pool_connections_max',
-    help: 'How many connections each pool may open.',
+    help: 'Largest number of connections that a pool may open.',
     labelNames: ['pool'],
     registers,
     collect() {
@@ -42,7 +42,7 @@ export function createProcessGauges(registry: Registry) {
   })
   new Gauge({
     name: 'keyhook_db_pool_waiting',
-    help: 'Statements that wait for a free connection of the pool.',
+    help: 'Number of statements that wait for a free connection of the pool.',
     labelNames: ['pool'],
     registers,
     collect() {

@@ -2,7 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { expect, test } from 'vitest'
-import { commandTable } from '../../src/cli/command-table.ts'
 import { createWholeProgram } from '../../src/cli/program.ts'
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))
@@ -43,17 +42,6 @@ test.each(pages.filter((page) => page.endsWith('.md')))('every command in %s exi
   const lines = documentedLines(readFileSync(`${root}${page}`, 'utf8'))
   expect(lines.filter((line) => unknownWord(line.split(' ')) !== null)).toEqual([])
   if (page === 'docs/terminal.md') expect(lines.length).toBeGreaterThan(10)
-})
-
-test('docs/terminal.md lists every command for customers', () => {
-  const text = readFileSync(`${root}docs/terminal.md`, 'utf8')
-  const listed = new Set([...text.matchAll(/`([a-z][a-z -]*)`/g)].map(([, words]) => words))
-  for (const { name, audience } of commandTable) {
-    if (audience !== 'customers') continue
-    const command = whole.commands.find((one) => one.name() === name)!
-    const paths = command.commands.length === 0 ? [name] : command.commands.map((child) => `${name} ${child.name()}`)
-    for (const path of paths) expect(listed, path).toContain(path)
-  }
 })
 
 test('docs/terminal.md lists the exit codes that errors have', () => {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
@@ -159,9 +159,6 @@ test('a secret can be in a file, and the message about one that cannot be used d
   const config = readConfig({ DATABASE_URL_FILE: url, KEYHOOK_MASTER_KEY_FILE: keyFile })
   expect(config.masterKeys![0].toString('base64')).toBe(masterKey)
   expect(config.database).toMatchObject({ password: 'hunter2', database: 'x' })
-  const secrets = Object.values(settings).filter((one) => 'secret' in one)
-  const page = readFileSync(new URL('../../../../docs/settings.md', import.meta.url), 'utf8')
-  for (const { variable } of secrets) expect(page).toContain(`\`${variable}_FILE\``)
   expect(
     problemsOf({
       DATABASE_URL: 'postgresql://u:hunter2@db/x',
@@ -174,23 +171,4 @@ test('a secret can be in a file, and the message about one that cannot be used d
     expect.stringContaining('KEYHOOK_MASTER_KEY: is required'),
   ])
   expect(problemsOf({ KEYHOOK_METRICS_TOKEN_FILE: empty })).toEqual([`KEYHOOK_METRICS_TOKEN_FILE: "${empty}" is empty`])
-})
-
-test('docs/settings.md has the same table of settings as the code', () => {
-  const cells = (line: string) =>
-    line
-      .split(/(?<!\\)\|/)
-      .slice(1, -1)
-      .map((cell) => cell.trim())
-  const lines = readFileSync(new URL('../../../../docs/settings.md', import.meta.url), 'utf8')
-    .split('\n')
-    .filter((line) => line.startsWith('|'))
-  const shown = lines.map(cells).filter(([first]) => /^`[A-Z0-9_]+`$/.test(first ?? ''))
-  const known = Object.values(settings).map(({ variable, fallback, parse, about }) => [
-    `\`${variable}\``,
-    fallback === null ? '—' : `\`${fallback}\``,
-    ('takes' in parse && parse.takes) || '',
-    about,
-  ])
-  expect(shown).toEqual(known)
 })

@@ -38,7 +38,7 @@ test('requests are timed by the pattern of their route, never by the path that w
 })
 
 test('a histogram has cumulative buckets, a sum and a count', () => {
-  const histogram = createHistogram({ name: 'x_seconds', help: 'X.', buckets: [0.1, 1] })
+  const histogram = createHistogram({ name: 'x_seconds', help: 'X.', labelNames: [], buckets: [0.1, 1] })
   for (const seconds of [0.1, 0.5, 0.5, 7]) histogram.observe(seconds, 'kind="a"')
   histogram.observe(0.25)
   expect(histogram.text().split('\n')).toEqual([
