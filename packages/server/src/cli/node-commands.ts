@@ -175,7 +175,7 @@ async function checkStore(db: Installation['db'], node: NodeRow): Promise<void> 
   if (isShared) return
   throw new UsageError(
     `No other active node has the archives of ${node.id}. Keep them in a bucket (KEYHOOK_S3_BUCKET), or in a directory that ` +
-      'all nodes mount (KEYHOOK_ARCHIVES_DIR); see docs/nodes.md.',
+      'all nodes mount (KEYHOOK_ARCHIVES_DIR); see docs/operating.md.',
   )
 }
 

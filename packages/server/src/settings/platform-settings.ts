@@ -143,7 +143,7 @@ export const platformSettings = {
     'KEYHOOK_POINT_IN_TIME_RESTORE',
     'on',
     oneOf('on', 'off'),
-    '`on` stores the write-ahead log of every database beside its backups, so that it can be restored to any time of about the last week (docs/backups.md).',
+    '`on` stores the write-ahead log of every database beside its backups, so that it can be restored to any time of about the last week (docs/databases.md).',
   ),
   walEverySeconds: setting(
     'KEYHOOK_WAL_EVERY_SECONDS',

@@ -78,18 +78,18 @@ test('backup decrypt of a changed archive, or without its key, says why and leav
   expect(missing).toMatchObject({ code: 2, stderr: expect.stringContaining('cannot be used (ENOENT)') })
 })
 
-/** Runs a block of docs/backups.md in the folder of the archive, and returns the names that are there afterwards. */
+/** Runs a block of docs/databases.md in the folder of the archive, and returns the names that are there afterwards. */
 async function runBlock(
   about: string,
   { folder, environment, databaseId, backupId }: Awaited<ReturnType<typeof storedArchive>>,
 ) {
-  const block = blocksOf(await readFile(join(root, 'docs/backups.md'), 'utf8')).find((one) => one.about === about)!
+  const block = blocksOf(await readFile(join(root, 'docs/databases.md'), 'utf8')).find((one) => one.about === about)!
   const script = block.text.replaceAll('bak_0000', backupId).replaceAll('db_0000', databaseId).replaceAll('npx ', '')
   const PATH = [join(root, 'node_modules/.bin'), process.env.PATH].join(delimiter)
   await run('bash', ['-euc', script], { cwd: folder, env: { ...process.env, PATH, ...environment } })
 }
 
-test('the commands of docs/backups.md decrypt and unpack an archive', async (context) => {
+test('the commands of docs/databases.md decrypt and unpack an archive', async (context) => {
   if (!(await hasProgram('zstd', '--version'))) return context.skip('no zstd program for tar')
   const archive = await storedArchive()
   await runBlock('archive', archive)

@@ -9,7 +9,7 @@ import { type Platform, startPlatform } from '../platform/support/platform.ts'
 import { blocksOf } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))
-const blocks = blocksOf(readFileSync(join(root, 'docs/connecting.md'), 'utf8'))
+const blocks = blocksOf(readFileSync(join(root, 'docs/databases.md'), 'utf8'))
 const textOf = (about: string) => blocks.find((block) => block.about === about)!.text
 
 let platform: Platform
@@ -40,23 +40,23 @@ const isThere = (program: string, ...args: string[]) =>
     () => false,
   )
 
-test('the example for curl in docs/connecting.md downloads the authority', async ({ skip }) => {
+test('the example for curl in docs/databases.md downloads the authority', async ({ skip }) => {
   if (!(await isThere('curl', '--version'))) skip('curl is not installed')
   await run('sh', '-ec', textOf('authority'))
   expect(readFileSync(join(folder, 'database-ca.pem'), 'utf8')).toMatch(/^-----BEGIN CERTIFICATE-----/)
 })
 
-test('the example for psql in docs/connecting.md connects with verify-full', async ({ skip }) => {
+test('the example for psql in docs/databases.md connects with verify-full', async ({ skip }) => {
   if (!(await isThere('psql', '--version'))) skip('psql is not installed (Debian: postgresql-client)')
   expect((await run('sh', '-ec', textOf('psql'))).stdout).toContain('42')
 })
 
-test('the example for Node in docs/connecting.md connects with verify-full', async () => {
+test('the example for Node in docs/databases.md connects with verify-full', async () => {
   await writeFile(join(folder, 'example.mjs'), textOf('pg'))
   expect((await run(process.execPath, 'example.mjs')).stdout).toBe('42\n')
 })
 
-test('the example for Python in docs/connecting.md connects with verify-full', async ({ skip }) => {
+test('the example for Python in docs/databases.md connects with verify-full', async ({ skip }) => {
   if (!(await isThere('python3', '-c', 'import psycopg'))) skip('psycopg is not installed for python3')
   expect((await run('python3', '-c', textOf('psycopg'))).stdout).toBe('42\n')
 })

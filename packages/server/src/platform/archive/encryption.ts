@@ -6,7 +6,7 @@ import { DamagedArchive, StepFailure } from '../driver.ts'
 /**
  * Encrypts objects of a store as age files (https://age-encryption.org/v1), which the stock `age` tool can decrypt. Each file
  * has a random key, wrapped for an X25519 identity that is derived from the master key and the database id. The store never
- * learns the public half, so it cannot make a file that opens. docs/backups.md explains it.
+ * learns the public half, so it cannot make a file that opens. docs/databases.md explains it.
  */
 export type Encryption = {
   /** Of the master key that new objects are encrypted under. */

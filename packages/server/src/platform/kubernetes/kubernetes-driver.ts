@@ -48,7 +48,7 @@ export type KubernetesDriverOptions = {
 
 /**
  * Databases as CloudNativePG clusters. Any process of Keyhook may act for any of them: every call states what should be, and waits until
- * CloudNativePG says that it is. See docs/kubernetes.md.
+ * CloudNativePG says that it is. See docs/deploying.md.
  */
 export function createKubernetesDriver(options: KubernetesDriverOptions): DatabaseDriver {
   const { api, settings, store } = options

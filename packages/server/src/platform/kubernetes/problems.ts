@@ -47,17 +47,17 @@ function meaningOf(
   if (isKindMissing) {
     return {
       text: texts.notInstalled,
-      advice: 'Install CloudNativePG and the Barman Cloud plugin (docs/kubernetes.md).',
+      advice: 'Install CloudNativePG and the Barman Cloud plugin (docs/deploying.md).',
     }
   }
   if (status === 403 && /exceeded quota|maximum .* usage/.test(message)) {
     return { text: texts.noRoom, advice: 'Raise the ResourceQuota or LimitRange of the namespace.' }
   }
   if (status === 401 || status === 403) {
-    return { text: texts.notAllowed, advice: 'Give its service account the role in docs/kubernetes.md.' }
+    return { text: texts.notAllowed, advice: 'Give its service account the role in docs/deploying.md.' }
   }
   if (isRejected) {
-    return { text: texts.rejected, advice: 'The installed CloudNativePG may be another version (docs/kubernetes.md).' }
+    return { text: texts.rejected, advice: 'The installed CloudNativePG may be another version (docs/deploying.md).' }
   }
   return { text: texts.unreachable, advice: null }
 }

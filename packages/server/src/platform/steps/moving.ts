@@ -38,7 +38,7 @@ const isMoving = (database: LockedDatabase | null, node: string): database is Lo
 
 /**
  * Moves a database to another node, through the store: the old node closes it to clients and archives its log to the end, then the new node
- * restores it. The row names the one node that may run it, at every step. See docs/nodes.md.
+ * restores it. The row names the one node that may run it, at every step. See docs/operating.md.
  */
 export function createMoving(deps: Deps): Pick<Handlers, 'database.leave' | 'database.arrive' | 'database.stay'> {
   const { db, driver, queue } = deps

@@ -11,7 +11,7 @@ import { type DiskSpace, floorOf, levelOf, readDisk, reserveOf } from './disk.ts
 import { createEnforcer, type Enforcer } from './enforcer.ts'
 import { createReserveFile, placeForReserve, type ReserveFile } from './reserve-file.ts'
 
-/** Twice what eight sessions of one tenant wrote at their fastest on two cores (docs/isolation.md). */
+/** Twice what eight sessions of one tenant wrote at their fastest on two cores (docs/internals/isolation.md). */
 const writeBytesPerMsMax = 2 * 1024 * 1024
 const checkMsMin = 50
 const checkMsMax = 500
@@ -57,7 +57,7 @@ const noRoom = 'The disk of its node is nearly full.'
 
 /**
  * Watches the disk that databases share, and how much of it each one uses. Free space is read up to 20 times a second. Sizes are measured when it shrinks,
- * and a database beyond its limit becomes read-only or is stopped. See docs/isolation.md.
+ * and a database beyond its limit becomes read-only or is stopped. See docs/internals/isolation.md.
  */
 export function createStorageMonitor(deps: {
   db: Database

@@ -20,7 +20,7 @@ export const onKubernetes = `on a real Kubernetes API server, with a simulated C
 export { kubernetesMissing }
 
 export const never = new AbortController().signal
-const page = join(import.meta.dirname, '../../../../../docs/kubernetes.md')
+const page = join(import.meta.dirname, '../../../../../docs/deploying.md')
 
 const settings: KubernetesDriverOptions['settings'] = {
   instances: 1,
