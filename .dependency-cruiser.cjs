@@ -1,6 +1,7 @@
 // Imports run one way: kernel <- domain <- db <- { store, embedded } <- { login, webhooks, platform, operator, http } <- startup <- compose <- cli <- main.
 const src = '^packages/server/src'
 const client = '^packages/client/src'
+const cli = '^packages/cli/src'
 const webConsole = '^packages/console/src'
 const only = (name, from, allowed) => ({
   name,
@@ -34,15 +35,14 @@ const folders = [
   only('telemetry-is-above-services', 'telemetry/', [...basis, 'http/', 'webhooks/', 'telemetry/']),
   only('startup-is-below-compose', 'startup/', [...basis, 'operator/', 'config.ts', 'startup/']),
   only('compose-is-below-the-command-line', 'compose/', [...services, 'log.ts', 'startup/', 'compose/']),
-  only('terminal-works-over-http', 'terminal/', ['domain/', 'webhooks/sender/request.ts', 'terminal/']),
-  only('command-line-is-below-main', 'cli/', [...services, 'terminal/', 'startup/', 'compose/', 'log.ts', 'cli/']),
+  only('command-line-is-below-main', 'cli/', [...services, 'startup/', 'compose/', 'log.ts', 'cli/']),
   only('main-starts-the-command-line', 'main.ts', ['cli/']),
 ]
 
 module.exports = {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
-    { name: 'no-orphans', severity: 'error', from: { orphan: true, path: src }, to: {} },
+    { name: 'no-orphans', severity: 'error', from: { orphan: true, path: [src, cli] }, to: {} },
     ...folders,
     {
       name: 'every-folder-has-a-rule',
@@ -72,8 +72,27 @@ module.exports = {
     {
       name: 'only-commands-import-the-client',
       severity: 'error',
-      from: { path: src, pathNot: [`${src}/cli/`, `${src}/terminal/`] },
+      from: { path: src, pathNot: `${src}/cli/` },
       to: { path: client },
+    },
+    {
+      name: 'cli-works-over-the-client',
+      severity: 'error',
+      from: { path: cli },
+      to: { path: '^packages/', pathNot: [cli, client] },
+    },
+    {
+      name: 'cli-has-two-entries',
+      comment: 'index.ts is for commands, receiver.ts for the demo.',
+      severity: 'error',
+      from: { path: '^packages/[^/]+/src', pathNot: cli },
+      to: { path: cli, pathNot: [`${cli}/index.ts$`, `${cli}/receiver.ts$`] },
+    },
+    {
+      name: 'only-commands-import-the-cli',
+      severity: 'error',
+      from: { path: src, pathNot: [`${src}/cli/`, `${src}/main.ts$`] },
+      to: { path: cli },
     },
     {
       name: 'http1-has-one-interface',

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { access, constants, link, open, rm } from 'node:fs/promises'
+import { createOutput, examples, exitOnSignal, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
 import { isId } from '../kernel/ids.ts'
 import { createMasterKeys } from '../kernel/master-keys.ts'
@@ -8,9 +9,6 @@ import { createEncryption, type Encryption, readLabel } from '../platform/archiv
 import { StepFailure } from '../platform/driver.ts'
 import { ourOwn } from '../platform/self-backup.ts'
 import { masterKeyPath, readMasterKey } from '../startup/master-key-file.ts'
-import { examples } from '../terminal/examples.ts'
-import { createOutput, UsageError } from '../terminal/output.ts'
-import { exitOnSignal } from '../terminal/stop-signal.ts'
 import type { Environment } from './environment.ts'
 
 /** Archives by hand. They need the master key and no running server: the database of Keyhook may be lost. */

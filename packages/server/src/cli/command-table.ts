@@ -1,3 +1,4 @@
+import { type CommandEntry, customerCommands } from '@keyhook/cli'
 import type { Command } from 'commander'
 import type { Environment } from './environment.ts'
 
@@ -8,14 +9,6 @@ export const audiences = {
   operators: 'For operators, where the server runs:',
 } as const
 
-export type CommandEntry = {
-  name: string
-  audience: keyof typeof audiences
-  summary: string
-  /** Adds the command to the program, and possibly others of the same module. `whole` is the program with every command. */
-  add(program: Command, whole: () => Promise<Command>): Promise<void>
-}
-
 type AddToInstallation = (program: Command, environment: Environment) => void
 
 const operator =
@@ -25,12 +18,6 @@ const operator =
     add(program, environment)
   }
 
-const customer =
-  (load: () => Promise<(program: Command) => void>): CommandEntry['add'] =>
-  async (program) =>
-    (await load())(program)
-
-const loginCommands = customer(async () => (await import('../terminal/login-commands.ts')).addLoginCommands)
 const directory = operator(async () => (await import('./directory-commands.ts')).addDirectoryCommands)
 const tokens = operator(async () => (await import('./token-commands.ts')).addTokenCommands)
 const maintenance = operator(async () => (await import('./maintenance-commands.ts')).addMaintenanceCommands)
@@ -41,7 +28,7 @@ export const commandTable: readonly CommandEntry[] = [
     name: 'demo',
     audience: 'start',
     summary: 'Show everything on this machine, and leave nothing behind',
-    add: customer(async () => (await import('./demo/demo-command.ts')).addDemoCommand),
+    add: async (program) => (await import('./demo/demo-command.ts')).addDemoCommand(program),
   },
   {
     name: 'serve',
@@ -49,70 +36,7 @@ export const commandTable: readonly CommandEntry[] = [
     summary: 'Run Keyhook until Ctrl-C',
     add: operator(async () => (await import('./serve-command.ts')).addServeCommand),
   },
-  { name: 'login', audience: 'customers', summary: 'Store a token for a server', add: loginCommands },
-  { name: 'logout', audience: 'customers', summary: 'Forget a token', add: loginCommands },
-  { name: 'whoami', audience: 'customers', summary: 'Show server, organization and token in use', add: loginCommands },
-  { name: 'profiles', audience: 'customers', summary: 'Servers that you are logged in to', add: loginCommands },
-  {
-    name: 'keys',
-    audience: 'customers',
-    summary: 'API keys: create, list, revoke',
-    add: customer(async () => (await import('../terminal/keys-commands.ts')).addKeysCommands),
-  },
-  {
-    name: 'webhooks',
-    audience: 'customers',
-    summary: 'Webhooks, their deliveries, secrets and health',
-    add: customer(async () => (await import('../terminal/webhooks-commands.ts')).addWebhooksCommands),
-  },
-  {
-    name: 'databases',
-    audience: 'customers',
-    summary: 'PostgreSQL databases: create, connect, delete',
-    add: customer(async () => (await import('../terminal/databases-commands.ts')).addDatabasesCommands),
-  },
-  {
-    name: 'backups',
-    audience: 'customers',
-    summary: 'Backups: create, list, restore, delete',
-    add: customer(async () => (await import('../terminal/backups-commands.ts')).addBackupsCommands),
-  },
-  {
-    name: 'invoices',
-    audience: 'customers',
-    summary: 'Invoices of your organization',
-    add: customer(async () => (await import('../terminal/invoices-commands.ts')).addInvoicesCommands),
-  },
-  {
-    name: 'events',
-    audience: 'customers',
-    summary: 'What happened: list, show, tail',
-    add: customer(async () => (await import('../terminal/events-commands.ts')).addEventsCommands),
-  },
-  {
-    name: 'listen',
-    audience: 'customers',
-    summary: 'Forward events to a program on this machine, until Ctrl-C',
-    add: customer(async () => (await import('../terminal/listen/listen-command.ts')).addListenCommand),
-  },
-  {
-    name: 'receive',
-    audience: 'customers',
-    summary: 'Receive webhooks over HTTPS here; fail or hang on request',
-    add: customer(async () => (await import('../terminal/receive/receive-command.ts')).addReceiveCommand),
-  },
-  {
-    name: 'audit',
-    audience: 'customers',
-    summary: 'Show who changed what, newest first',
-    add: customer(async () => (await import('../terminal/audit-command.ts')).addAuditCommand),
-  },
-  {
-    name: 'completion',
-    audience: 'customers',
-    summary: 'Print a completion script for bash, zsh or fish',
-    add: async (program, whole) => (await import('./completion-command.ts')).addCompletionCommand(program, whole),
-  },
+  ...customerCommands,
   {
     name: 'console',
     audience: 'operators',

@@ -1,3 +1,4 @@
+import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
 import { readServerAddress } from '../embedded/data-directory.ts'
 import { createSignInLink, linkMinutes } from '../http/console/sign-in.ts'
@@ -5,8 +6,6 @@ import { isId, type UserId } from '../kernel/ids.ts'
 import { noSuch } from '../operator/directory.ts'
 import type { Installation } from '../startup/open.ts'
 import { findUserByEmail, userExists } from '../store/users.ts'
-import { examples } from '../terminal/examples.ts'
-import { UsageError } from '../terminal/output.ts'
 import type { Environment } from './environment.ts'
 import { withInstallation } from './with-installation.ts'
 

@@ -1,3 +1,4 @@
+import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
 import type { Database } from '../db/database.ts'
 import { operator } from '../domain/audit.ts'
@@ -14,8 +15,6 @@ import {
 } from '../operator/directory.ts'
 import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
 import { forgetSubject, listUsers, type UserRow } from '../store/users.ts'
-import { examples } from '../terminal/examples.ts'
-import { UsageError } from '../terminal/output.ts'
 import type { Environment } from './environment.ts'
 import { withInstallation } from './with-installation.ts'
 

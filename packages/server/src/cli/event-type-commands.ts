@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs'
+import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
 import { readDeclarations } from '../domain/event-declarations.ts'
 import { parseExactly } from '../kernel/exact-json.ts'
 import { applyEventTypes, type EventTypeDiff } from '../operator/event-types.ts'
 import { listEventTypes } from '../store/event-types.ts'
-import { examples } from '../terminal/examples.ts'
-import { UsageError } from '../terminal/output.ts'
 import type { Environment } from './environment.ts'
 import { withInstallation } from './with-installation.ts'
 

@@ -1,3 +1,4 @@
+import type { Explained } from '@keyhook/cli'
 import { ConfigProblems } from '../config.ts'
 import { isTlsFailure, tlsFailureText } from '../db/connection/tls-failure.ts'
 import { isLoginRejected, isUnavailable, UnsuitableDatabase } from '../db/database.ts'
@@ -21,8 +22,6 @@ const userErrors = [
   SchemaMismatch,
   UnsuitableDatabase,
 ]
-
-export type Explained = { text: string; code: number }
 
 /** What to tell an operator about an error of the installation. */
 export function explainInstallationError(error: unknown): Explained {

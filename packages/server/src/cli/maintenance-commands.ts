@@ -1,3 +1,4 @@
+import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
 import { prepareJobQueue } from '../compose/platform.ts'
 import { UnknownMasterKey } from '../kernel/master-keys.ts'
@@ -7,8 +8,6 @@ import { forgetKeyId } from '../startup/master-key-file.ts'
 import type { Installation } from '../startup/open.ts'
 import { countArchivesUnder } from '../store/platform/backups.ts'
 import { countSecretsUnder } from '../store/webhook-secrets.ts'
-import { examples } from '../terminal/examples.ts'
-import { UsageError } from '../terminal/output.ts'
 import type { Environment } from './environment.ts'
 import { withInstallation } from './with-installation.ts'
 

@@ -1,3 +1,4 @@
+import { createOutput, examples, exitOnSignal, OperationFailed, stopSignal, UsageError } from '@keyhook/cli'
 import { type Command, Option } from 'commander'
 import { type Api, composeApi } from '../compose/api.ts'
 import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
@@ -16,10 +17,6 @@ import { version } from '../startup/version.ts'
 import { welcome } from '../startup/welcome.ts'
 import { createMetrics } from '../telemetry/metrics.ts'
 import { startTracing } from '../telemetry/tracing.ts'
-import { examples } from '../terminal/examples.ts'
-import { OperationFailed } from '../terminal/explain-client-error.ts'
-import { createOutput, UsageError } from '../terminal/output.ts'
-import { exitOnSignal, stopSignal } from '../terminal/stop-signal.ts'
 import type { Environment } from './environment.ts'
 
 /** After this, the connections of unfinished requests are closed. */

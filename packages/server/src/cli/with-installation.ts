@@ -1,6 +1,5 @@
+import { createOutput, exitOnSignal, type Output } from '@keyhook/cli'
 import { type Installation, type OpenOptions, openInstallation } from '../startup/open.ts'
-import { createOutput, type Output } from '../terminal/output.ts'
-import { exitOnSignal } from '../terminal/stop-signal.ts'
 import type { Environment } from './environment.ts'
 
 /** Opens the installation for one short command, with or without a running server, and closes it afterwards. */

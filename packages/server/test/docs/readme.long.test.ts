@@ -69,7 +69,7 @@ test('the quick start works when pasted, and prints what it shows', async () => 
       await writeFile(file, withFreePorts(block.text))
     } else if (name !== undefined) {
       terminals[name] = openTerminal(block.text)
-      await expect.poll(terminals[name].output).toContain(name === 'program' ? 'ready' : 'Ctrl-C stops.')
+      await expect.poll(terminals[name].output).toContain(name === 'program' ? 'ready' : 'Ctrl-C stops')
     } else if (isPasted(block)) await shell.paste(block.text)
     else if (terminals[block.about] !== undefined)
       await expect.poll(() => masked(terminals[block.about]!.output())).toContain(masked(block.text))

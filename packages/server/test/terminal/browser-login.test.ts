@@ -77,7 +77,7 @@ test('cancelling in the browser ends the login with a message, but only for who 
   const page = await fetch(`${local}/?error=access_denied&state=${asked.state}`)
   expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('You are not logged in.')])
   expect(await login.ended).toEqual([2, null])
-  expect(login.stderr()).toContain('You cancelled it in the browser.')
+  expect(login.stderr()).toContain('You cancelled the login in the browser.')
   expect((await terminal.run('whoami')).code).toBe(3)
 })
 

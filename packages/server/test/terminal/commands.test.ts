@@ -64,7 +64,7 @@ test('webhooks are created, tested, recovered and deleted, and each change is in
   const wrong = await terminal.run('webhooks', 'create', '--url', 'http://example.com', '--events', 'frob')
   expect([wrong.code, wrong.stdout]).toEqual([2, ''])
   expect(wrong.stderr).toMatch(
-    /^The server refused it:\n {2}url must use the https:\/\/ scheme\.\n {2}event_types\/0 must be one of /,
+    /^The server refused the request:\n {2}url must use the https:\/\/ scheme\.\n {2}event_types\/0 must be one of /,
   )
   expect(await terminal.json('webhooks', 'delete', made.id, '--yes')).toEqual({ deleted: made.id })
   expect(await terminal.json('audit', '--limit', '1')).toMatchObject([
@@ -101,7 +101,7 @@ test('a webhook is shown with its health, paused, resumed, and gets a new secret
   expect(await terminal.text('webhooks', 'show', id)).toMatch(/Secret rotation +switched .+ ends at \d{4}-/)
   expect(await terminal.text('webhooks', 'rotate-secret', id, '--switch', '--overlap', '0')).toContain('has ended')
   const wrong = await terminal.run('webhooks', 'rotate-secret', id, '--overlap', 'a day')
-  expect([wrong.code, wrong.stderr]).toEqual([2, '--overlap: "a day" is not a duration such as 5s, 30m, 2h or 3d\n'])
+  expect([wrong.code, wrong.stderr]).toEqual([2, '--overlap: "a day" is not a duration such as 5s, 30m, 2h or 3d.\n'])
 })
 
 test('the code that verifies deliveries is printed for each language', async () => {
@@ -130,7 +130,7 @@ test('a webhook is updated: URL, event types, description and rate limit', async
   })
   expect(await terminal.run('webhooks', 'update', id)).toMatchObject({ code: 2 })
   const wrong = await terminal.run('webhooks', 'update', id, '--rate-limit', 'fast')
-  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('"fast" is not a number of deliveries')])
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('"fast" is neither a number of deliveries')])
 })
 
 test('a wrong value is named with what is expected', async () => {
@@ -141,7 +141,7 @@ test('a wrong value is named with what is expected', async () => {
     return stderr
   }
   const create = ['webhooks', 'create', '--url', 'https://example.com/hooks']
-  expect(await refused(...create)).toMatch(/^--events: name one or more [\s\S]+\n {2}invoice\.paid +\S/)
+  expect(await refused(...create)).toMatch(/^--events: choose one or more [\s\S]+\n {2}invoice\.paid +\S/)
   const { id } = await terminal.json<{ id: string }>(...create, '--events', 'invoice.paid')
   expect(await refused('webhooks', 'update', id, '--rate-limit', '5000')).toContain(
     'rate_limit must be from 0.1 to 1,000.',

@@ -46,8 +46,8 @@ test('events reach a local program with the headers of a delivery and valid sign
   await expect
     .poll(() => listen.stdout().trim().split('\n'))
     .toEqual([
-      expect.stringMatching(/^\d\d:\d\d:\d\d {2}#2 {2}database\.created {2}try 1 {2}204 {2}\d+ ms$/),
-      expect.stringMatching(/#3 {2}database\.created {2}try 1 {2}204/),
+      expect.stringMatching(/^\d\d:\d\d:\d\d {2}#2 {2}database\.created {2}attempt 1 {2}204 {2}\d+ ms$/),
+      expect.stringMatching(/#3 {2}database\.created {2}attempt 1 {2}204/),
     ])
 })
 
@@ -84,7 +84,7 @@ test('events wait while the program is not running', async () => {
   await reserved.close()
   const listen = await startListen(terminal.env, '--forward-to', reserved.url, '--attempts', '1')
   await happen('early')
-  await expect.poll(listen.stderr).toContain('#1 waits: nothing listens at')
+  await expect.poll(listen.stderr).toContain('Event #1 waits: no program listens at')
   const { posts } = await localProgram(() => 204, 0, Number(port))
   await expect.poll(() => namesOf(posts)).toEqual(['early'])
   expect(listen.stdout()).not.toContain('given up')
@@ -126,11 +126,13 @@ test('events are listed, shown, and printed as they happen', async () => {
   ])
   expect(await terminal.json('events', 'list', '--after', '1')).toHaveLength(1)
   expect(await terminal.text('events', 'list')).toMatch(/^SEQ +TIME \(UTC\) +TYPE +ID\n2 .+database\.failed +evt_/)
-  expect(await terminal.text('events', 'show', ids[0]!)).toMatch(/Sequence +1\n[\s\S]*There is no webhook\./)
+  expect(await terminal.text('events', 'show', ids[0]!)).toMatch(
+    /Sequence +1\n[\s\S]*The organization has no webhooks\./,
+  )
   expect(await terminal.json('events', 'show', '1')).toMatchObject({ id: ids[0], sequence: 1 })
   expect(await terminal.run('events', 'show', '999')).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('no event with the number 999'),
+    stderr: expect.stringContaining('no event with the sequence number 999'),
   })
 
   const tail = startCommand(terminal.env, 'events', 'tail', '--after', '1', '--json')
@@ -163,7 +165,7 @@ test.each([
     '--secret-file: /missing cannot be read (ENOENT)',
   ],
   [['--forward-to', 'http://localhost', '--after', 'x'], '--after: "x" is not a sequence number'],
-  [['--forward-to', 'http://localhost', '--attempts', '0'], 'a number from 1 on'],
+  [['--forward-to', 'http://localhost', '--attempts', '0'], 'a whole number from 1 to 9999'],
 ])('wrong input %j exits with 2', async (args, text) => {
   const { terminal } = await ownersTerminal()
   const ended = await terminal.run('listen', ...args)

@@ -156,7 +156,7 @@ test('an unreadable secret file and a folder that cannot hold the certificate ar
   await writeFile(join(state, 'keyhook'), '')
   const unkept = await receive()
   expect([unkept.code, unkept.stdout]).toEqual([2, ''])
-  expect(unkept.stderr).toMatch(/^The certificate cannot be kept in [^\n]+ XDG_STATE_HOME names another place\.\n$/)
+  expect(unkept.stderr).toMatch(/^The certificate cannot be kept in [^\n]+ Set XDG_STATE_HOME to another folder\.\n$/)
 })
 
 test('it registers itself as a webhook, and deletes it when it is stopped', async () => {

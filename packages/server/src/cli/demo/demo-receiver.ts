@@ -1,10 +1,8 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { type Output, UsageError } from '../../terminal/output.ts'
-import { localCertificate } from '../../terminal/receive/certificate.ts'
-import { createReceiver, type Received } from '../../terminal/receive/receiver.ts'
-import { printable, styled } from '../../terminal/style.ts'
+import { type Output, printable, styled, UsageError } from '@keyhook/cli'
+import { createReceiver, localCertificate, type Received } from '@keyhook/cli/receiver'
 import { endOf, serverLog } from './demo-server.ts'
 
 /** A delivery that does not come within this time is a fault: on a slow machine they take seconds. */

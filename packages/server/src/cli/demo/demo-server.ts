@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { UsageError } from '@keyhook/cli'
 import { lastLines } from '../../embedded/tool.ts'
-import { UsageError } from '../../terminal/output.ts'
 
 const program = fileURLToPath(new URL('../../../bin/keyhook.js', import.meta.url))
 

@@ -29,7 +29,7 @@ export async function localProgram(answer: (n: number) => number, delayMs = 0, p
 /** `keyhook listen` in a process of its own, when it is connected. */
 export async function startListen(env: Record<string, string>, ...args: string[]) {
   const listen = startCommand(env, 'listen', ...args)
-  await expect.poll(listen.stderr).toContain('Ctrl-C stops.')
+  await expect.poll(listen.stderr).toContain('Ctrl-C stops this command.')
   return listen
 }
 

@@ -1,0 +1,97 @@
+import type { EventAttempt, EventRecord } from '@keyhook/client'
+import type { Command } from 'commander'
+import { eventIdOf, sequenceOption, timestampOption, typesOf } from '../arguments.ts'
+import { limitOption, pageSize, printList } from '../list-output.ts'
+import { customerCommand, inSession, type SessionOptions } from '../session.ts'
+import { printable, styled } from '../style.ts'
+import { type Column, recordLines, timeText } from '../table.ts'
+
+const columns: Column<EventRecord>[] = [
+  { title: 'SEQ', of: ({ sequence }) => sequence },
+  { title: 'TIME (UTC)', of: ({ created_at }) => timeText(created_at) },
+  { title: 'TYPE', of: ({ type }) => type, mayShrink: true },
+  { title: 'ID', of: ({ id }) => id },
+]
+
+type ListOptions = SessionOptions & { limit: string; events?: string; since?: string; after?: string }
+
+export function addEventsCommands(program: Command): void {
+  const events = program.command('events')
+  customerCommand(
+    events,
+    'list',
+    'List events, newest first',
+    'npx keyhook events list --events backup.failed --since 24h',
+    'npx keyhook events list --after 120 --json',
+  )
+    .option('--events <types>', 'Only events of these types, separated by commas')
+    .option('--since <time>', 'Only events since a timestamp, or since a duration before now such as 2h')
+    .option('--after <sequence>', 'Only events after this sequence number')
+    .option(...limitOption('events'))
+    .action(
+      inSession(async ({ client, output }, options: ListOptions) => {
+        const list = client.events.list({
+          limit: pageSize(options.limit),
+          ...(options.events && { eventTypes: typesOf(options.events) }),
+          ...(options.since && { since: timestampOption('--since', options.since) }),
+          ...(options.after && { after: sequenceOption('--after', options.after) }),
+        })
+        await printList(output, options, list, columns, 'There are no such events.')
+      }),
+    )
+  customerCommand(
+    events,
+    'show <event>',
+    'Show an event: its body, and the webhooks it was delivered to',
+    'npx keyhook events show 3',
+    'npx keyhook events show evt_…',
+  ).action(
+    inSession(async ({ client, output }, _options: SessionOptions, text: string) => {
+      const event = await client.events.get(await eventIdOf(client, text))
+      const webhooks = [
+        ...event.delivered_to.map((one) => `  ${one.webhook_id}  ${one.status}, ${attemptsText(one.attempts)}`),
+        ...event.not_delivered_to.map((one) => `  ${one.webhook_id}  not sent: ${one.reason.replaceAll('_', ' ')}`),
+      ]
+      const lines = recordLines({
+        Id: event.id,
+        Type: event.type,
+        Sequence: event.sequence,
+        Time: timeText(event.created_at),
+        Body: event.body,
+      })
+      output.result(
+        event,
+        [...lines, '', ...(webhooks.length === 0 ? ['The organization has no webhooks.'] : webhooks)].join('\n'),
+      )
+    }),
+  )
+  customerCommand(
+    events,
+    'tail',
+    'Print events as they happen, until Ctrl-C',
+    'npx keyhook events tail',
+    'npx keyhook events tail --after 0 --events database.created --json',
+  )
+    .option('--events <types>', 'Only events of these types, separated by commas')
+    .option('--after <sequence>', 'Start after this sequence number; by default with the next new event')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { events?: string; after?: string }) => {
+        const stream = client.events.stream({
+          ...(options.events && { eventTypes: typesOf(options.events) }),
+          ...(options.after && { after: sequenceOption('--after', options.after) }),
+        })
+        output.note('Waiting for events. Ctrl-C stops this command.')
+        for await (const event of stream) output.result(event, eventLine(event))
+      }),
+    )
+}
+
+function attemptsText(attempts: readonly EventAttempt[]): string {
+  const newest = attempts.reduce((one, other) => (other.attempt > one.attempt ? other : one), attempts[0]!)
+  if (newest === undefined) return 'no attempt yet'
+  const answer = newest.response_status ?? newest.error_code ?? ''
+  return `${attempts.length} attempt${attempts.length === 1 ? '' : 's'}, last answer ${answer}`
+}
+
+const eventLine = ({ sequence, created_at, type, body }: EventRecord): string =>
+  `${styled('dim', String(sequence).padStart(5))}  ${timeText(created_at)}  ${styled('bold', type)}\n       ${printable(body)}`

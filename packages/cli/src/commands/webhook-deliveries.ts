@@ -1,0 +1,122 @@
+import type { Delivery, Recovery } from '@keyhook/client'
+import type { Command } from 'commander'
+import { timestampOption } from '../arguments.ts'
+import { limitOption, pageSize, printList } from '../list-output.ts'
+import { OperationFailed } from '../output.ts'
+import { waitFor } from '../progress.ts'
+import { customerCommand, inSession, type SessionOptions } from '../session.ts'
+import { statusText } from '../style.ts'
+import { type Column, shortTime } from '../table.ts'
+
+const columns: Column<Delivery>[] = [
+  { title: 'STARTED (UTC)', of: ({ started_at }) => shortTime(started_at) },
+  { title: 'EVENT', of: ({ event_type }) => event_type, mayShrink: true },
+  { title: 'ATTEMPT', of: ({ attempt }) => attempt },
+  { title: 'STATUS', of: ({ status }) => status, style: statusText },
+  { title: 'ANSWER', of: ({ response, error }) => error?.code ?? response?.status ?? null, mayShrink: true },
+  { title: 'ID', of: ({ id }) => id },
+]
+
+/** Sending to one webhook: test events, what was sent, and sending it again. */
+export function addWebhookDeliveryCommands(webhooks: Command): void {
+  customerCommand(
+    webhooks,
+    'test <webhook>',
+    'Send a test event to this webhook alone',
+    'npx keyhook webhooks test wh_… --event database.created --wait',
+  )
+    .option('--event <type>', 'The type of the test event; by default the first type of the webhook')
+    .option('--wait', 'Wait for the answer to the first attempt; exit with 1 if it failed')
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { event?: string; wait?: true }, id: string) => {
+        const event_type = options.event ?? (await client.webhooks.get(id)).event_types[0]!
+        const sent = await client.webhooks.test(id, { event_type })
+        if (!options.wait)
+          return output.result(
+            sent,
+            `The test event ${sent.event_id} is being sent. Its attempts: npx keyhook webhooks deliveries ${id}`,
+          )
+        const event = await waitFor(
+          () => client.events.get(sent.event_id),
+          (one) => one.delivered_to[0]?.attempts.some(({ status }) => status !== 'sending') ?? false,
+          () => ({ label: 'Waiting for the endpoint' }),
+        )
+        const { status, response_status, error_code } = event.delivered_to[0]!.attempts[0]!
+        const text = `The endpoint ${answerText(status, response_status, error_code)}.`
+        if (status === 'succeeded') return output.result(event, text)
+        if (options.json) output.result(event, '')
+        throw new OperationFailed(text)
+      }),
+    )
+  customerCommand(
+    webhooks,
+    'deliveries <webhook>',
+    'List every delivery attempt, newest first',
+    'npx keyhook webhooks deliveries wh_… --limit 10',
+  )
+    .option(...limitOption('attempts'))
+    .action(
+      inSession(async ({ client, output }, options: SessionOptions & { limit: string }, id: string) => {
+        const list = client.webhooks.deliveries(id, { limit: pageSize(options.limit) })
+        await printList(output, options, list, columns, 'Nothing has been sent to this webhook yet.')
+      }),
+    )
+  customerCommand(
+    webhooks,
+    'redeliver <webhook> <delivery>',
+    'Send the event of a delivery attempt again',
+    'npx keyhook webhooks redeliver wh_… dlv_…',
+  ).action(
+    inSession(async ({ client, output }, _options: SessionOptions, id: string, delivery: string) => {
+      output.result(
+        await client.webhooks.redeliver(id, delivery),
+        `The event of the delivery attempt ${delivery} is being sent again.`,
+      )
+    }),
+  )
+  addRecover(webhooks)
+}
+
+function answerText(status: string, code: number | null, error: string | null): string {
+  if (status === 'succeeded') return `accepted the test event (${code})`
+  if (code === 401 || code === 403)
+    return `refused the test event (${code}). The usual reason is a wrong secret: the program has to verify with the secret of this webhook`
+  return `did not accept the test event (${code ?? error ?? status})`
+}
+
+type RecoverOptions = SessionOptions & { since: string; until?: string; dryRun?: true; wait?: true }
+
+function addRecover(webhooks: Command): void {
+  customerCommand(
+    webhooks,
+    'recover <webhook>',
+    'Send all events of a time range again whose delivery failed',
+    'npx keyhook webhooks recover wh_… --since 2h --dry-run',
+    'npx keyhook webhooks recover wh_… --since 2026-11-17T12:00:00Z --wait',
+  )
+    .requiredOption('--since <time>', 'Start of the range: a timestamp, or a duration before now such as 2h')
+    .option('--until <time>', 'End of the range, like --since (default: now)')
+    .option('--dry-run', 'Only count the events that would be sent again')
+    .option('--wait', 'Wait until every event is queued')
+    .action(
+      inSession(async ({ client, output }, options: RecoverOptions, id: string) => {
+        const since = timestampOption('--since', options.since)
+        const range = { since, ...(options.until && { until: timestampOption('--until', options.until) }) }
+        if (options.dryRun) {
+          const counted = await client.webhooks.recover(id, { ...range, dry_run: true })
+          return output.result(counted, `${eventsText(counted.matching)} would be sent again.`)
+        }
+        const started = await client.webhooks.recover(id, range)
+        if (!options.wait)
+          return output.result(started, `${eventsText(started.matching)} will be sent again (recovery ${started.id}).`)
+        const recovery = await waitFor(
+          () => client.webhooks.recovery(id, started.id!),
+          (one: Recovery) => one.status === 'finished',
+          ({ redelivered }) => ({ label: 'Queued events', done: redelivered, total: started.matching }),
+        )
+        output.result(recovery, `${eventsText(recovery.redelivered)} will be sent again.`)
+      }),
+    )
+}
+
+const eventsText = (count: number): string => `${count} event${count === 1 ? '' : 's'}`

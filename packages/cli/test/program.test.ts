@@ -1,0 +1,64 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { runCommandLine } from '../src/command-line.ts'
+import { createCustomerPrograms, customerCommands } from '../src/customer-commands.ts'
+
+/** One command of the program of this package, without the server. */
+async function run(args: string[], environment: Record<string, string> = {}) {
+  const home = await mkdtemp(join(tmpdir(), 'keyhook-cli-'))
+  onTestFinished(() => rm(home, { recursive: true, force: true }))
+  const settings = { KEYHOOK_URL: '', KEYHOOK_TOKEN: '', KEYHOOK_ORG: '', XDG_CONFIG_HOME: home, ...environment }
+  for (const [name, value] of Object.entries(settings)) vi.stubEnv(name, value)
+  const shown = { stdout: '', stderr: '' }
+  const spies = (['stdout', 'stderr'] as const).map((name) =>
+    vi.spyOn(process[name], 'write').mockImplementation((text) => {
+      shown[name] += String(text)
+      return true
+    }),
+  )
+  try {
+    const code = await runCommandLine(createCustomerPrograms('1.2.3'), args)
+    return { code, ...shown }
+  } finally {
+    for (const spy of spies) spy.mockRestore()
+    vi.unstubAllEnvs()
+  }
+}
+
+test('the help lists the commands for customers and no others', async () => {
+  const { code, stdout } = await run(['--help'])
+  const listed = [...stdout.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, name]) => name)
+  expect([code, listed]).toEqual([0, customerCommands.map(({ name }) => name)])
+  expect(await run(['help', 'keys', 'create'])).toMatchObject({ code: 0, stdout: expect.stringContaining('--name') })
+  expect(await run(['--version'])).toEqual({ code: 0, stdout: '1.2.3\n', stderr: '' })
+})
+
+test('an error is explained in a sentence, and its exit code tells what kind it is', async () => {
+  expect(await run(['keys', 'lst'])).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean list?') })
+  expect(await run(['serve'])).toMatchObject({ code: 2, stderr: expect.stringContaining("unknown command 'serve'") })
+  expect(await run(['keys', 'list'])).toMatchObject({
+    code: 3,
+    stderr: expect.stringMatching(/^You are not logged in/),
+  })
+  const unreachable = { KEYHOOK_URL: 'http://127.0.0.1:1', KEYHOOK_TOKEN: 'x', KEYHOOK_ORG: 'org_x' }
+  expect(await run(['keys', 'create', '--name', 'ci'], unreachable)).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(/^The server cannot be reached: .+\n.+\n$/),
+  })
+})
+
+test('the completion script has every command of this program, and no other', async () => {
+  const { stdout } = await run(['completion', 'bash'])
+  expect(stdout).toContain('"keys create")')
+  expect(stdout).not.toContain('serve')
+})
+
+test('the code that verifies deliveries is printed', async () => {
+  expect(await run(['webhooks', 'code', 'python'])).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('hmac.compare_digest'),
+  })
+})
