@@ -5,10 +5,11 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import fastify, { type FastifyInstance } from 'fastify'
 
-/** In the published package, and in a checkout. */
-const registerFiles = ['../decisions.md', '../../../../docs/decisions/README.md'].map(
-  (path) => new URL(path, import.meta.url),
-)
+/** One file in the published package, two in a checkout. */
+const registerFiles = [
+  ['../decisions.md'],
+  ['../../../../docs/decisions/README.md', '../../../../docs/decisions/records.md'],
+].map((paths) => paths.map((path) => new URL(path, import.meta.url)))
 
 /** Scalar's settings: nothing that contacts another host. The policy of the page would block it anyway. */
 const configuration = {
@@ -64,7 +65,8 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
     return reply.header('content-encoding', 'gzip').send(await zipped)
   })
 
-  const register = readFileSync(registerFiles.find((file) => existsSync(file))!, 'utf8')
+  const [files = []] = registerFiles.filter((paths) => paths.every((file) => existsSync(file)))
+  const register = files.map((file) => readFileSync(file, 'utf8')).join('\n')
   app.get('/docs/decisions', async (_request, reply) =>
     reply.type('text/plain; charset=utf-8').header('x-content-type-options', 'nosniff').send(register),
   )

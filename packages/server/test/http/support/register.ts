@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
 
-/** An entry of docs/decisions: its lines by their names, such as `Open`, `Chosen`, `Rests on`, `Code`. */
+/** An entry of a file of docs/decisions: its lines by their names, such as `Open`, `Chosen`, `Rests on`, `Code`. */
 type Decision = { number: number; title: string; lines: ReadonlyMap<string, string> }
 
-const file = new URL('../../../../../docs/decisions/README.md', import.meta.url)
+const folder = new URL('../../../../../docs/decisions/', import.meta.url)
 
-export const readRegister = (): Decision[] =>
-  readFileSync(file, 'utf8')
+export const readRegister = (name: 'README.md' | 'records.md'): Decision[] =>
+  readFileSync(new URL(name, folder), 'utf8')
     .split(/^## /m)
     .slice(1)
     .map((entry) => {
