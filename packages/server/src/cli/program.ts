@@ -1,8 +1,8 @@
-import { createPrograms } from '@keyhook/cli'
+import { createPrograms, type Programs } from '@keyhook/cli'
 import { version } from '../startup/version.ts'
 import { audiences, commandTable } from './command-table.ts'
 
-export const programs = createPrograms({
+export const programs: Programs = createPrograms({
   description: 'Organization API keys and signed webhooks, with the database platform behind them.',
   version: version(),
   headings: audiences,

@@ -53,11 +53,15 @@ test('a Node that does not start is reported with what to install', async () => 
   expect(ended.stderr).toMatch(/^libatomic\.so\.1: cannot open\n.*apt-get install libatomic1\n$/s)
 })
 
-test('npx keyhook is found through a link, as npm makes one', async () => {
+const linked = ['server', 'cli']
+
+// Two packages have a program of this name, and npm links that of @keyhook/cli.
+test.each(linked)('npx keyhook is the program with all commands, if npm links that of packages/%s', async (name) => {
   const env = await environmentWithOldNode()
   const link = join(await scratchDirectory(), 'keyhook')
-  await symlink(join(bin, 'keyhook'), link)
+  await symlink(join(bin, '../..', name, 'bin/keyhook'), link)
   expect((await run(link, ['--version'], { env })).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
+  expect((await run(link, ['serve', '--help'], { env })).stdout).toContain('--role')
 })
 
 test('the launcher becomes the command: same process, input, exit code and signals', async () => {

@@ -10,12 +10,14 @@ import { removeDataDirectory } from '../support/data-directory.ts'
 import { cleanEnvironment } from '../support/processes.ts'
 
 /*
- * What a stranger gets: both packages, packed and installed into an empty folder, without this checkout.
+ * What a stranger gets: the packages, packed and installed into an empty folder, without this checkout.
  */
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
 const run = promisify(execFile)
 let folder: string
+/** Only the packages of a customer. */
+let customerFolder: string
 let env: NodeJS.ProcessEnv
 
 beforeAll(async () => {
@@ -23,23 +25,27 @@ beforeAll(async () => {
   // Without the Node of this checkout: the installed package has to bring its own.
   const PATH = process.env.PATH!.split(delimiter).filter((one) => !one.includes('node_modules'))
   env = cleanEnvironment({ PATH: PATH.join(delimiter), PORT: '0', NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE! })
-  await run('npm', ['pack', '--pack-destination', folder, '-w', 'packages/server', '-w', 'packages/client'], {
-    cwd: root,
-    env,
-  })
+  customerFolder = await mkdtemp(join(tmpdir(), 'keyhook-installed-'))
+  const packages = ['client', 'cli', 'server'].flatMap((name) => ['-w', `packages/${name}`])
+  await run('npm', ['pack', '--pack-destination', folder, ...packages], { cwd: root, env })
   const tarballs = (await readdir(folder)).filter((name) => name.endsWith('.tgz')).map((name) => join(folder, name))
-  expect(tarballs).toHaveLength(2)
-  await run('npm', ['init', '-y'], { cwd: folder, env })
+  expect(tarballs).toHaveLength(3)
   const options = ['--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts']
-  await run('npm', ['install', ...options, ...tarballs], { cwd: folder, env })
+  for (const cwd of [folder, customerFolder]) {
+    await run('npm', ['init', '-y'], { cwd, env })
+    const wanted = cwd === folder ? tarballs : tarballs.filter((path) => /keyhook-(cli|client)-/.test(path))
+    await run('npm', ['install', ...options, ...wanted], { cwd, env })
+  }
 }, 300_000)
 
 afterAll(async () => {
   await removeDataDirectory(join(folder, '.keyhook'))
-  await rm(folder, { recursive: true, force: true })
+  for (const one of [folder, customerFolder]) await rm(one, { recursive: true, force: true })
 })
 
-test.for(['keyhook', '@keyhook/client'])('%s holds plain JavaScript with declarations, and no tests', async (name) => {
+const names = ['keyhook', '@keyhook/client', '@keyhook/cli']
+
+test.for(names)('%s holds plain JavaScript with declarations, and no tests', async (name) => {
   const home = join(folder, 'node_modules', name)
   const files = (await readdir(home, { recursive: true })).filter((path) => !path.startsWith('node_modules/'))
   const sources = files.filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts'))
@@ -97,4 +103,44 @@ test('npx keyhook demo runs in a folder that has only the packages', async () =>
     ['restore.completed', 'good'],
   ])
   expect(lines[3]).toMatchObject({ api_key: expect.stringMatching(/^kh_/) })
+})
+
+test('@keyhook/cli works without the server, on the Node that runs npm, and brings only the client and Commander', async () => {
+  const cwd = customerFolder
+  const installed = await readdir(join(cwd, 'node_modules'))
+  expect(installed.filter((name) => !name.startsWith('.'))).toEqual(['@keyhook', 'commander'])
+  const state = { XDG_CONFIG_HOME: join(cwd, 'config'), XDG_STATE_HOME: join(cwd, 'state') }
+  const customer = (args: string[], more: NodeJS.ProcessEnv = {}) =>
+    run('npx', ['keyhook', ...args], { cwd, env: { ...env, ...state, ...more } }).catch((error) => error)
+  const { version } = JSON.parse(await readFile(join(root, 'packages/cli/package.json'), 'utf8'))
+  expect(await customer(['--version'])).toMatchObject({ stdout: `${version}\n` })
+  expect((await run('npx', ['@keyhook/cli', '--help'], { cwd, env })).stdout).toContain('  keys  ')
+  expect(await customer(['serve'])).toMatchObject({ code: 2, stderr: expect.stringContaining("command 'serve'") })
+  expect(await customer(['keys', 'list'])).toMatchObject({ code: 3, stderr: expect.stringMatching(/not logged in/) })
+  const nowhere = { KEYHOOK_URL: 'http://127.0.0.1:1', KEYHOOK_TOKEN: 'x', KEYHOOK_ORG: 'org_x' }
+  expect(await customer(['keys', 'list'], nowhere)).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/The server cannot be reached: /),
+  })
+  expect((await customer(['webhooks', 'code'])).stdout).toContain('isFromKeyhook')
+  expect((await customer(['completion', 'bash'])).stdout).toContain('"keys create")')
+})
+
+test('keyhook receive of @keyhook/cli listens, and ends with Ctrl-C', async () => {
+  const program = join(customerFolder, 'node_modules/.bin/keyhook')
+  const child = spawn(program, ['receive', '--no-register', '--port', '0'], {
+    env: { ...env, XDG_STATE_HOME: join(customerFolder, 'state') },
+  })
+  const ended = once(child, 'close')
+  let stderr = ''
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
+    stderr += chunk
+  })
+  try {
+    await expect.poll(() => stderr || child.exitCode !== null).toContain('Receiving on https://127.0.0.1:')
+    await expect.poll(() => stderr).toContain('KEYHOOK_DELIVERY_CA_FILE=')
+  } finally {
+    child.kill('SIGINT')
+  }
+  expect(await ended).toEqual([0, null])
 })
