@@ -79,7 +79,7 @@ export const commandTable: readonly CommandEntry[] = [
   {
     name: 'storage-limit',
     audience: 'operators',
-    summary: 'How much disk one database may use',
+    summary: 'Set how much disk one database may use',
     add: operator(async () => (await import('./storage-limit-command.ts')).addStorageLimitCommand),
   },
   {

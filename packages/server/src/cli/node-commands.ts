@@ -20,7 +20,7 @@ export function addNodeCommands(program: Command, environment: Environment): voi
   const node = program.command('node').description('Nodes: the machines that run databases')
   node
     .command('list')
-    .description('Every node, with its state, its databases and where its archives are')
+    .description('List every node with its state, its databases and the place of its archives')
     .addHelpText(...examples('npx keyhook node list'))
     .option(...json)
     .action((options: { json?: boolean }) =>

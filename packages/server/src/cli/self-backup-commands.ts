@@ -34,7 +34,7 @@ export function addSelfBackupCommands(program: Command, environment: Environment
     })
   backup
     .command('restore-self')
-    .description('Restore such a file into a data directory without a database')
+    .description('Restore a file of "backup self" into a data directory without a database')
     .addHelpText(...examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst.age'))
     .requiredOption('--from <file>', 'What "backup self" has written')
     .option('--json', 'Print one line of JSON')

@@ -12,7 +12,7 @@ const { databaseStorageMax } = settings
 export function addStorageLimitCommand(program: Command, environment: Environment): void {
   program
     .command('storage-limit')
-    .description('How much disk one database may use')
+    .description('Set how much disk one database may use')
     .addHelpText(
       ...examples(
         'npx keyhook storage-limit --database db_… --limit 50GB',

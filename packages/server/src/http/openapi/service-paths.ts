@@ -154,7 +154,7 @@ const pages: Page[] = [
     decision: 78,
     summary: 'Decisions',
     description: 'The register of decisions that this document refers to by number, as Markdown.',
-    content: textContent('text/plain', '# The register of decisions\n'),
+    content: textContent('text/plain', '# What the interface leaves open\n'),
     headers: noSniff,
   },
 ]
