@@ -40,7 +40,7 @@ export function createMetrics() {
   })
   const requests = createHistogram({
     name: 'keyhook_http_request_duration_seconds',
-    help: 'Time from the arrival of a request to its response, by route pattern and status class. Lists and streams count until their first byte; probes, /metrics and files of the console are left out.',
+    help: 'Time from the arrival of a request to its response, by route pattern (none without a route) and status class, such as 2xx. Lists and streams count until their first byte; probes, /metrics and files of the console are left out.',
     labelNames: ['method', 'route', 'status'],
     buckets: [0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10],
   })
