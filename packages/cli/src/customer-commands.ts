@@ -37,7 +37,7 @@ export const customerCommands: readonly CommandEntry[] = [
   {
     name: 'backups',
     audience,
-    summary: 'Create, list, restore and delete backups',
+    summary: 'Create, list, restore, cancel and delete backups',
     add: lazy(async () => (await import('./commands/backups.ts')).addBackupsCommands),
   },
   {
@@ -81,7 +81,7 @@ export const customerCommands: readonly CommandEntry[] = [
 /** The program of this package, where the server is not installed. */
 export const createCustomerPrograms = (version: string): Programs =>
   createPrograms({
-    description: 'API keys, webhooks, events and databases of your organization.',
+    description: 'Manage the API keys, webhooks, events and databases of your organization.',
     version,
     headings: { customers: 'Commands (log in first):' },
     commands: customerCommands,

@@ -69,13 +69,31 @@ function makeStrict(command: Command, path = name): void {
     if (error.exitCode === 0) throw error
     if (error.code === 'commander.help')
       throw new UsageError(`A command is missing: "${path} --help" lists the commands.`)
-    const what = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
     // For a misspelled option Commander reports only that the required one is missing.
     const unknown = command.args.find((word) => word.startsWith('-'))
     const isMissing = error.code === 'commander.missingMandatoryOptionValue' && unknown !== undefined
-    throw new UsageError(`${isMissing ? `unknown option '${unknown}', and ` : ''}${what} ("${path} --help" shows how)`)
+    const also = isMissing ? `There is no option '${unknown}'. ` : ''
+    throw new UsageError(`${also}${sentenceOf(error.message)} "${path} --help" shows how to use the command.`)
   })
   // runCommandLine turns `help` into --help, at any place.
   command.helpCommand(false)
   for (const child of command.commands) makeStrict(child, `${path} ${child.name()}`)
+}
+
+/** Commander's messages are not sentences: "required option '--name <name>' not specified". */
+const sentences: readonly (readonly [RegExp, string])[] = [
+  [/^unknown (command|option) ('[^']*')$/, 'There is no $1 $2.'],
+  [/^unknown (command|option) ('[^']*') \((.+)\)$/, 'There is no $1 $2. $3'],
+  [/^too many arguments.* Expected (\d+) arguments? but got (\d+)\.$/, 'The command takes $1 arguments, and not $2.'],
+  [/^required option ('[^']*') not specified$/, 'The option $1 is required.'],
+  [/^missing required argument '([^']*)'$/, 'The argument <$1> is required.'],
+  [/^option ('[^']*') argument missing$/, 'The option $1 needs a value.'],
+  [/^option ('[^']*') argument ('.*') is invalid\. (.+)$/, 'The option $1 does not allow $2. $3'],
+  [/^command-argument value ('.*') is invalid for argument '(.+)'\. (.+)$/, 'The argument <$2> does not allow $1. $3'],
+]
+
+function sentenceOf(message: string): string {
+  const text = message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
+  const [form, sentence] = sentences.find(([one]) => one.test(text)) ?? [/$/, '.']
+  return text.replace(form, sentence)
 }

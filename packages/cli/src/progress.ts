@@ -1,7 +1,13 @@
 import { setTimeout } from 'node:timers/promises'
 import { styled } from './style.ts'
 
-export type Progress = { label: string; done?: number; total?: number | null }
+type Progress = {
+  label: string
+  done?: number
+  total?: number | null
+  /** How `done` and `total` are shown; as bytes, unless given. */
+  amount?(value: number): string
+}
 
 const pollMs = 250
 const barColumns = 30
@@ -28,13 +34,13 @@ export async function waitFor<Record>(
   }
 }
 
-function progressText({ label, done = 0, total = null }: Progress, elapsedMs: number): string {
+function progressText({ label, done = 0, total = null, amount = bytesText }: Progress, elapsedMs: number): string {
   const seconds = `${Math.floor(elapsedMs / 1_000)} s`
   if (total === null || total === 0) return `${label} … ${seconds}`
   const share = Math.min(1, done / total)
   const filled = Math.floor(share * barColumns)
   const bar = styled('green', '█'.repeat(filled), process.stderr) + '░'.repeat(barColumns - filled)
-  return `${label} ${bar} ${String(Math.floor(share * 100)).padStart(3)} %  ${bytesText(done)} of ${bytesText(total)}  ${seconds}`
+  return `${label} ${bar} ${String(Math.floor(share * 100)).padStart(3)} %  ${amount(done)} of ${amount(total)}  ${seconds}`
 }
 
 const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']

@@ -1,4 +1,7 @@
+import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
@@ -37,7 +40,10 @@ test('the help lists the commands for customers and no others', async () => {
 
 test('an error is explained in a sentence, and its exit code tells what kind it is', async () => {
   expect(await run(['keys', 'lst'])).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean list?') })
-  expect(await run(['serve'])).toMatchObject({ code: 2, stderr: expect.stringContaining("unknown command 'serve'") })
+  expect(await run(['serve'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("There is no command 'serve'."),
+  })
   expect(await run(['keys', 'list'])).toMatchObject({
     code: 3,
     stderr: expect.stringMatching(/^You are not logged in/),
@@ -61,4 +67,23 @@ test('the code that verifies deliveries is printed', async () => {
     code: 0,
     stdout: expect.stringContaining('hmac.compare_digest'),
   })
+})
+
+test.each([
+  [204, 0, 'The endpoint accepted the test event (204).\n', ''],
+  [500, 1, '', 'The endpoint did not accept the test event (500).\n'],
+])('webhooks test --wait shows the answer %i and exits with %i', async (response_status, code, stdout, stderr) => {
+  const attempt = { status: code === 0 ? 'succeeded' : 'failed', response_status, error_code: null }
+  const event = { id: 'evt_1', delivered_to: [{ webhook_id: 'wh_1', attempts: [attempt] }] }
+  const server = createServer((request, response) => {
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify(request.method === 'POST' ? { event_id: 'evt_1' } : event))
+  }).listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const args = ['webhooks', 'test', `wh_${'0'.repeat(26)}`, '--event', 'invoice.paid', '--wait']
+  const environment = { KEYHOOK_URL: url, KEYHOOK_TOKEN: 'x', KEYHOOK_ORG: 'org_x' }
+  expect(await run(args, environment)).toEqual({ code, stdout, stderr })
+  expect(await run([...args, '--json'], environment)).toEqual({ code, stdout: `${JSON.stringify(event)}\n`, stderr })
 })

@@ -1,8 +1,7 @@
 import type { AuditEntry } from '@keyhook/client'
 import type { Command } from 'commander'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
-import { type Column, shortTime } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, shortTime } from '../table.ts'
 
 const columns: Column<AuditEntry>[] = [
   { title: 'TIME (UTC)', of: ({ at }) => shortTime(at) },

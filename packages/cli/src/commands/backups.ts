@@ -1,13 +1,12 @@
 import type { Backup, Client } from '@keyhook/client'
 import type { Command } from 'commander'
 import { databaseIdOf } from '../arguments.ts'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { OperationFailed } from '../output.ts'
 import { bytesText, waitFor } from '../progress.ts'
 import { confirm } from '../prompt.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { statusText } from '../style.ts'
-import { type Column, shortTime } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, shortTime } from '../table.ts'
 import { bytesOf, isOver, showRestore } from './databases.ts'
 
 const columns: Column<Backup>[] = [
@@ -28,7 +27,7 @@ export function addBackupsCommands(program: Command): void {
     'Create a backup of a database',
     'npx keyhook backups create --database orders --wait',
   )
-    .requiredOption('--database <database>', 'The name or id of the database')
+    .requiredOption('--database <database>', 'Back up the database with this name or id')
     .option('--wait', 'Wait until the backup is complete')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { database: string; wait?: true }) => {
@@ -61,7 +60,7 @@ export function addBackupsCommands(program: Command): void {
     'Restore a backup into a new database',
     'npx keyhook backups restore bak_… --name orders-copy --wait',
   )
-    .requiredOption('--name <name>', 'The name of the new database')
+    .requiredOption('--name <name>', 'Give the new database this name')
     .option('--wait', 'Wait until the new database accepts connections')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { name: string; wait?: true }, id: string) => {

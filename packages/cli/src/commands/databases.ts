@@ -1,13 +1,12 @@
 import type { Backup, Client, CreatedRestore, Database, DatabaseStorage, Restore } from '@keyhook/client'
 import type { Command } from 'commander'
 import { databaseIdOf } from '../arguments.ts'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { OperationFailed, type Output } from '../output.ts'
 import { bytesText, waitFor } from '../progress.ts'
 import { confirm } from '../prompt.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { statusText, styled } from '../style.ts'
-import { type Column, recordLines, timeText } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, recordLines, timeText } from '../table.ts'
 import { connectToDatabase } from './connect-database.ts'
 
 const columns: Column<Database>[] = [
@@ -27,7 +26,7 @@ export function addDatabasesCommands(program: Command): void {
     'Create a PostgreSQL database; its password is shown once',
     'npx keyhook databases create --name orders --wait',
   )
-    .requiredOption('--name <name>', 'The name of the new database, for people')
+    .requiredOption('--name <name>', 'Give the new database this name')
     .option('--wait', 'Wait until the new database accepts connections')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { name: string; wait?: true }) => {
@@ -76,11 +75,11 @@ export function addDatabasesCommands(program: Command): void {
   customerCommand(
     databases,
     'restore <database>',
-    'Create a new database with the data of this one at a timestamp',
+    'Restore the data of a database at a timestamp into a new database',
     'npx keyhook databases restore db_… --to 2026-01-31T12:00:00Z --name before --wait',
   )
-    .requiredOption('--to <time>', 'The timestamp to restore; "databases show" prints the range')
-    .requiredOption('--name <name>', 'The name of the new database')
+    .requiredOption('--to <time>', 'Restore the data of this timestamp; "databases show" prints the range')
+    .requiredOption('--name <name>', 'Give the new database this name')
     .option('--wait', 'Wait until the new database accepts connections')
     .action(
       inSession(async ({ client, output }, options: RestoreOptions, name: string) => {

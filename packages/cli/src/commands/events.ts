@@ -1,10 +1,9 @@
 import type { EventAttempt, EventRecord } from '@keyhook/client'
 import type { Command } from 'commander'
 import { eventIdOf, sequenceOption, timestampOption, typesOf } from '../arguments.ts'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { printable, styled } from '../style.ts'
-import { type Column, recordLines, timeText } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, recordLines, timeText } from '../table.ts'
 
 const columns: Column<EventRecord>[] = [
   { title: 'SEQ', of: ({ sequence }) => sequence },
@@ -24,9 +23,9 @@ export function addEventsCommands(program: Command): void {
     'npx keyhook events list --events backup.failed --since 24h',
     'npx keyhook events list --after 120 --json',
   )
-    .option('--events <types>', 'Only events of these types, separated by commas')
-    .option('--since <time>', 'Only events since a timestamp, or since a duration before now such as 2h')
-    .option('--after <sequence>', 'Only events after this sequence number')
+    .option('--events <types>', 'List only events of these types, separated by commas')
+    .option('--since <time>', 'List only events since a timestamp, or since a duration before now such as 2h')
+    .option('--after <sequence>', 'List only events after this sequence number')
     .option(...limitOption('events'))
     .action(
       inSession(async ({ client, output }, options: ListOptions) => {
@@ -72,7 +71,7 @@ export function addEventsCommands(program: Command): void {
     'npx keyhook events tail',
     'npx keyhook events tail --after 0 --events database.created --json',
   )
-    .option('--events <types>', 'Only events of these types, separated by commas')
+    .option('--events <types>', 'Print only events of these types, separated by commas')
     .option('--after <sequence>', 'Start after this sequence number; by default with the next new event')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { events?: string; after?: string }) => {

@@ -1,9 +1,8 @@
 import type { Invoice, InvoiceSummary } from '@keyhook/client'
 import type { Command } from 'commander'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { statusText } from '../style.ts'
-import { type Column, recordLines, tableLines, timeText } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, recordLines, tableLines, timeText } from '../table.ts'
 
 const columns: Column<InvoiceSummary>[] = [
   { title: 'ID', of: ({ id }) => id },

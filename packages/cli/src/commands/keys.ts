@@ -1,10 +1,9 @@
 import type { ApiKey } from '@keyhook/client'
 import { type Command, Option } from 'commander'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { confirm } from '../prompt.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { statusText, styled } from '../style.ts'
-import { type Column, shortTime } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, shortTime } from '../table.ts'
 
 const columns: Column<ApiKey>[] = [
   { title: 'ID', of: ({ id }) => id },
@@ -25,7 +24,7 @@ export function addKeysCommands(program: Command): void {
     'npx keyhook keys create --name ci',
     'KEY=$(npx keyhook keys create --name ci --json | jq -r .api_key)',
   )
-    .requiredOption('--name <name>', 'The name of the new key, for people')
+    .requiredOption('--name <name>', 'Give the new key this name')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { name: string }) => {
         const key = await client.keys.create({ name: options.name })

@@ -29,7 +29,7 @@ export function addListenCommand(program: Command): void {
     'npx keyhook listen --forward-to http://localhost:3000/hooks',
     'npx keyhook listen --forward-to http://localhost:3000/hooks --events backup.failed',
   )
-    .requiredOption('--forward-to <url>', 'The http:// or https:// address of your program')
+    .requiredOption('--forward-to <url>', 'Post events to your program at this http:// or https:// address')
     .option('--events <types>', 'Forward only events of these types, separated by commas')
     .option(
       '--secret-file <file>',

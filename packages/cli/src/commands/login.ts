@@ -23,8 +23,8 @@ export function addLoginCommands(program: Command): void {
         'npx keyhook login --profile staging --url https://staging.example.com',
       ),
     )
-    .option('--url <url>', `The address of the server (default: KEYHOOK_URL, or ${defaultUrl})`)
-    .option('--org <org>', 'Use this organization (org_…); useful if you are in several')
+    .option('--url <url>', `Log in to the server at this address (default: KEYHOOK_URL, or ${defaultUrl})`)
+    .option('--org <org>', 'Use this organization (org_…) with the stored token')
     .option('--profile <name>', 'Store the token under this name (default: "default")')
     .option('--browser', 'Sign in with the web console instead of pasting a token')
     .option('--token-stdin', 'Read the token from standard input instead of asking')
@@ -65,7 +65,7 @@ async function login(options: LoginOptions): Promise<void> {
   const token = await readToken(url, options)
   const facts = describeToken(token)
   if (facts.expires_at !== null && Date.parse(facts.expires_at) < Date.now())
-    throw new UsageError(`This login token expired at ${facts.expires_at}. Get a new one from your operator.`)
+    throw new UsageError(`This login token expired at ${facts.expires_at}. Get a new login token from your operator.`)
   // The server decides whether the token is good. Nothing is stored before.
   const organizations = await createClient({ url, token, retries: 0 })
     .organizations.list()

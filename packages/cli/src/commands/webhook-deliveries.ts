@@ -1,12 +1,11 @@
 import type { Delivery, Recovery } from '@keyhook/client'
 import type { Command } from 'commander'
 import { timestampOption } from '../arguments.ts'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { OperationFailed } from '../output.ts'
 import { waitFor } from '../progress.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { statusText } from '../style.ts'
-import { type Column, shortTime } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, shortTime } from '../table.ts'
 
 const columns: Column<Delivery>[] = [
   { title: 'STARTED (UTC)', of: ({ started_at }) => shortTime(started_at) },
@@ -25,7 +24,7 @@ export function addWebhookDeliveryCommands(webhooks: Command): void {
     'Send a test event to this webhook alone',
     'npx keyhook webhooks test wh_… --event database.created --wait',
   )
-    .option('--event <type>', 'The type of the test event; by default the first type of the webhook')
+    .option('--event <type>', 'Send a test event of this type; by default the first type of the webhook')
     .option('--wait', 'Wait for the answer to the first attempt; exit with 1 if it failed')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { event?: string; wait?: true }, id: string) => {
@@ -90,33 +89,41 @@ function addRecover(webhooks: Command): void {
   customerCommand(
     webhooks,
     'recover <webhook>',
-    'Send all events of a time range again whose delivery failed',
+    'Send the failed deliveries of a time range again',
     'npx keyhook webhooks recover wh_… --since 2h --dry-run',
     'npx keyhook webhooks recover wh_… --since 2026-11-17T12:00:00Z --wait',
   )
-    .requiredOption('--since <time>', 'Start of the range: a timestamp, or a duration before now such as 2h')
-    .option('--until <time>', 'End of the range, like --since (default: now)')
-    .option('--dry-run', 'Only count the events that would be sent again')
-    .option('--wait', 'Wait until every event is queued')
+    .requiredOption('--since <time>', 'The range starts at this timestamp, or this long before now, such as 2h')
+    .option('--until <time>', 'The range ends at this timestamp, or this long before now (default: now)')
+    .option('--dry-run', 'Only count the deliveries that would be sent again')
+    .option('--wait', 'Wait until every delivery is queued')
     .action(
       inSession(async ({ client, output }, options: RecoverOptions, id: string) => {
         const since = timestampOption('--since', options.since)
         const range = { since, ...(options.until && { until: timestampOption('--until', options.until) }) }
         if (options.dryRun) {
           const counted = await client.webhooks.recover(id, { ...range, dry_run: true })
-          return output.result(counted, `${eventsText(counted.matching)} would be sent again.`)
+          return output.result(counted, `${deliveriesText(counted.matching)} would be sent again.`)
         }
         const started = await client.webhooks.recover(id, range)
         if (!options.wait)
-          return output.result(started, `${eventsText(started.matching)} will be sent again (recovery ${started.id}).`)
+          return output.result(
+            started,
+            `${deliveriesText(started.matching)} will be sent again (recovery ${started.id}).`,
+          )
         const recovery = await waitFor(
           () => client.webhooks.recovery(id, started.id!),
           (one: Recovery) => one.status === 'finished',
-          ({ redelivered }) => ({ label: 'Queued events', done: redelivered, total: started.matching }),
+          ({ redelivered }) => ({
+            label: 'Queued deliveries',
+            done: redelivered,
+            total: started.matching,
+            amount: String,
+          }),
         )
-        output.result(recovery, `${eventsText(recovery.redelivered)} will be sent again.`)
+        output.result(recovery, `${deliveriesText(recovery.redelivered)} will be sent again.`)
       }),
     )
 }
 
-const eventsText = (count: number): string => `${count} event${count === 1 ? '' : 's'}`
+const deliveriesText = (count: number): string => (count === 1 ? '1 delivery' : `${count} deliveries`)

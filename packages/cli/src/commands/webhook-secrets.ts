@@ -29,10 +29,10 @@ export function addWebhookSecretCommands(webhooks: Command): void {
     'npx keyhook webhooks rotate-secret wh_… --switch --overlap 2h',
     'npx keyhook webhooks rotate-secret wh_… --overlap 0',
   )
-    .option('--switch', 'The last step: sign with the new secret from now on')
+    .option('--switch', 'Sign with the new secret from now on; this is the last step')
     .option(
       '--overlap <duration>',
-      'How long the old secret stays valid, such as 2h; 0 ends the old secret at once (default: 30 days before the switch, 1 day after it)',
+      'Keep the old secret valid this long, such as 2h; 0 ends it at once (default: 30 days before the switch, 1 day after the switch)',
     )
     .action(
       inSession(async ({ client, output }, options: RotationOptions, id: string) => {

@@ -1,12 +1,11 @@
 import type { Client, Webhook, WebhookChanges } from '@keyhook/client'
 import type { Command } from 'commander'
 import { timestampAfter, typesOf } from '../arguments.ts'
-import { limitOption, pageSize, printList } from '../list-output.ts'
 import { UsageError } from '../output.ts'
 import { confirm } from '../prompt.ts'
 import { customerCommand, inSession, type SessionOptions } from '../session.ts'
 import { statusText, styled } from '../style.ts'
-import { type Column, recordLines, timeText } from '../table.ts'
+import { type Column, limitOption, pageSize, printList, recordLines, timeText } from '../table.ts'
 import { addWebhookDeliveryCommands } from './webhook-deliveries.ts'
 import { addWebhookSecretCommands } from './webhook-secrets.ts'
 
@@ -29,8 +28,8 @@ export function addWebhooksCommands(program: Command): void {
     'Create a webhook; its signing secret is shown once',
     'npx keyhook webhooks create --url https://example.com/hooks --events database.created,invoice.paid',
   )
-    .requiredOption('--url <url>', 'The https:// address that deliveries are sent to')
-    .option('--events <types>', 'The event types to send, separated by commas; omit to list the types')
+    .requiredOption('--url <url>', 'Send deliveries to this https:// address')
+    .option('--events <types>', 'Send events of these types, separated by commas; omit to list all types')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { url: string; events?: string }) => {
         if (options.events === undefined) throw new UsageError(await typesToChoose(client))
@@ -69,7 +68,7 @@ export function addWebhooksCommands(program: Command): void {
     'npx keyhook webhooks pause wh_…',
     'npx keyhook webhooks pause wh_… --for 2h',
   )
-    .option('--for <duration>', 'How long the pause lasts, such as 30m, 2h or 3d (default: 7d)')
+    .option('--for <duration>', 'Pause the webhook this long, such as 30m, 2h or 3d (default: 7d)')
     .action(
       inSession(async ({ client, output }, options: SessionOptions & { for?: string }, id: string) => {
         const webhook = await client.webhooks.pause(
@@ -124,9 +123,9 @@ function addUpdate(webhooks: Command): void {
     'npx keyhook webhooks update wh_… --url https://example.com/hooks --rate-limit 50',
     'npx keyhook webhooks update wh_… --description "" --rate-limit none',
   )
-    .option('--url <url>', 'The https:// address that deliveries are sent to')
-    .option('--events <types>', 'The event types to send, separated by commas, instead of those before')
-    .option('--description <text>', 'A text that says what the webhook is for; "" removes the text')
+    .option('--url <url>', 'Send deliveries to this https:// address')
+    .option('--events <types>', 'Send events of these types only, separated by commas')
+    .option('--description <text>', 'Describe the webhook with this text; "" removes the description')
     .option('--rate-limit <n>', 'Send at most <n> deliveries a second, from 0.1 to 1000; "none" removes the limit')
     .action(
       inSession(async ({ client, output }, options: UpdateOptions, id: string) => {

@@ -147,7 +147,7 @@ test('a wrong value is named with what is expected', async () => {
     'rate_limit must be from 0.1 to 1,000.',
   )
   expect(await refused('webhooks', 'show', 'orders')).toMatch(/^"orders" is not the id of a webhook, such as wh_/)
-  expect(await refused('databases', 'show', 'orders')).toContain("No database 'orders' in this organization.")
+  expect(await refused('databases', 'show', 'orders')).toContain("There is no database 'orders' in this organization.")
   const made = await terminal.json<{ id: string }>('databases', 'create', '--name', 'orders')
   expect(await terminal.json('databases', 'show', 'orders')).toMatchObject({ id: made.id })
   const other = await terminal.json<{ id: string }>('databases', 'create', '--name', 'orders')
