@@ -19,8 +19,8 @@ export default defineConfig({
     exclude: suite === 'short' ? [...longFiles, ...browserFiles] : suite === 'browser' ? longFiles : [],
     // One PostgreSQL for the run; each file clones its own database from a migrated template.
     globalSetup: [
-      'packages/server/test/support/leftovers.ts',
-      'packages/server/test/support/postgres.ts',
+      'packages/server/test/kit/leftovers.ts',
+      'packages/server/test/kit/postgres.ts',
       ...(suite === undefined || suite === 'browser' ? ['packages/console/test/support/chromium.ts'] : []),
     ],
     // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one server.

@@ -10,8 +10,8 @@ import express from 'express'
 import fastify from 'fastify'
 import { Hono } from 'hono'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { createSigner } from '../../server/src/domain/signature.ts'
-import { mintWebhookSecret } from '../../server/src/domain/webhook.ts'
+import { createSigner } from '../../server/src/delivery/sender/request.ts'
+import { mintWebhookSecret } from '../../server/src/webhooks/webhook.ts'
 
 const secret = mintWebhookSecret()
 const body = JSON.stringify({ id: 'evt_1', type: 'invoice.paid', timestamp: '', data: { name: 'Žofie 🗝' } })

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import ts from 'typescript'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { ownedApi } from '../../server/test/support/owned-api.ts'
+import { ownedApi } from '../../server/test/kit/owned-api.ts'
 import { vectorNamed } from './support/vectors.ts'
 
 /*

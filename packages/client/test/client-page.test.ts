@@ -9,10 +9,10 @@ import { promisify } from 'node:util'
 import { createClient } from '@keyhook/client'
 import ts from 'typescript'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createSigner } from '../../server/src/domain/signature.ts'
-import { mintWebhookSecret } from '../../server/src/domain/webhook.ts'
+import { createSigner } from '../../server/src/delivery/sender/request.ts'
+import { mintWebhookSecret } from '../../server/src/webhooks/webhook.ts'
 import { blocksOf } from '../../server/test/docs/blocks.ts'
-import { ownedApi } from '../../server/test/support/owned-api.ts'
+import { ownedApi } from '../../server/test/kit/owned-api.ts'
 
 /*
  * Runs the code of docs/client.md in a folder where the client is installed.

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import type { ClientErrorCode, VerificationFailure } from '@keyhook/client'
 import { expect, test } from 'vitest'
 import { blocksOf } from '../../server/test/docs/blocks.ts'
-import { call } from '../../server/test/support/client.ts'
-import { ownedApi } from '../../server/test/support/owned-api.ts'
+import { call } from '../../server/test/kit/client.ts'
+import { ownedApi } from '../../server/test/kit/owned-api.ts'
 
 const api = ownedApi()
 const page = readFileSync(new URL('../../../docs/errors.md', import.meta.url), 'utf8')

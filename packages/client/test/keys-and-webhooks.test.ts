@@ -1,6 +1,6 @@
 import { createClient, KeyhookError } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { ownedApi } from '../../server/test/support/owned-api.ts'
+import { ownedApi } from '../../server/test/kit/owned-api.ts'
 
 const api = ownedApi()
 const clientOf = () => createClient({ url: api.url, token: api.owner.token, organization: api.orgId })

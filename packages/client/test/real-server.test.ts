@@ -1,8 +1,8 @@
 import { createClient, readSequence, verifyWebhook } from '@keyhook/client'
 import { createOperatorClient } from '@keyhook/client/operator'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { api, operatorToken, orgId, owner } from '../../server/test/webhooks/support/delivering-api.ts'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { api, operatorToken, orgId, owner } from '../../server/test/delivery/support/delivering-api.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
 
 /*
  * The client against a real server with a dispatcher.

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 import { expect, onTestFinished, test } from 'vitest'
-import { eventTypes } from '../../server/src/domain/event-types.ts'
-import { faultCatalogue } from '../../server/src/kernel/faults.ts'
-import { ownedApi } from '../../server/test/support/owned-api.ts'
+import { eventTypes } from '../../server/src/delivery/events.ts'
+import { faultCatalogue } from '../../server/src/lib/faults.ts'
+import { ownedApi } from '../../server/test/kit/owned-api.ts'
 import { type Schema, typeOf } from './support/schema-types.ts'
 
 /*

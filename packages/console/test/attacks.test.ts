@@ -1,7 +1,7 @@
 import { createClient } from '@keyhook/client'
 import { createOperatorClient } from '@keyhook/client/operator'
 import { expect, test } from 'vitest'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
 import { api, consoleUrl, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
 import { addDatabase } from './support/database-rows.ts'
 import { settled } from './support/settled.ts'

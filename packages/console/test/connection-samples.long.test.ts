@@ -6,8 +6,8 @@ import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { createClient } from '@keyhook/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Platform, startPlatform } from '../../server/test/platform/support/platform.ts'
-import { until } from '../../server/test/webhooks/support/delivery-test.ts'
+import { type Platform, startPlatform } from '../../server/test/databases/support/platform.ts'
+import { until } from '../../server/test/delivery/support/delivery-test.ts'
 import { authorityFile, connectionSnippets, withPassword } from '../src/pages/databases/connection-snippets.ts'
 
 /*

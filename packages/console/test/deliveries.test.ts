@@ -1,7 +1,7 @@
 import { createClient } from '@keyhook/client'
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
 import { addAttempts } from './support/attempts.ts'
 import { api, consoleUrl, inBrowser, member, openAs, orgId, owner } from './support/console-test.ts'
 

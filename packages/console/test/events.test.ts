@@ -2,7 +2,7 @@ import { createClient } from '@keyhook/client'
 import { createOperatorClient } from '@keyhook/client/operator'
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
 import { api, consoleUrl, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
 
 const clientOf = () => createClient({ url: api.url, token: owner.token, organization: orgId })

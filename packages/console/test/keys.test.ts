@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { call } from '../../server/test/support/client.ts'
+import { call } from '../../server/test/kit/client.ts'
 import { api, inBrowser, member, openAs, owner } from './support/console-test.ts'
 
 const statusWith = async (token: string) => (await call(`${api.url}/api/v1/organizations`, { token })).status

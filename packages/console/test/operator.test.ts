@@ -1,6 +1,6 @@
 import { createClient } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
 import { api, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
 
 inBrowser('the operator', () => {

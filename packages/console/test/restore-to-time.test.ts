@@ -1,7 +1,7 @@
 import { createClient } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { startNode } from '../../server/test/platform/support/platform.ts'
-import { customerSqlForTest } from '../../server/test/support/customer-sql.ts'
+import { startNode } from '../../server/test/databases/support/platform.ts'
+import { customerSqlForTest } from '../../server/test/kit/customer-sql.ts'
 import { api, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
 
 /** PostgreSQL servers are started here, which takes long on a busy machine. */

@@ -1,8 +1,8 @@
 import { createClient } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { permissionsOf, type Role, roles } from '../../server/src/domain/roles.ts'
-import type { Person } from '../../server/test/support/installation.ts'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { permissionsOf, type Role, roles } from '../../server/src/access/roles.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
+import type { Person } from '../../server/test/kit/installation.ts'
 import { api, consoleUrl, inBrowser, newPage, openAs, orgId, owner, signInLink } from './support/console-test.ts'
 import { settled } from './support/settled.ts'
 

@@ -1,7 +1,7 @@
 import { createClient, verifyWebhook } from '@keyhook/client'
 import { expect, test, vi } from 'vitest'
-import { call } from '../../server/test/support/client.ts'
-import { receiverFor } from '../../server/test/webhooks/support/receiver.ts'
+import { receiverFor } from '../../server/test/delivery/support/receiver.ts'
+import { call } from '../../server/test/kit/client.ts'
 import { api, inBrowser, openAs, orgId, owner } from './support/console-test.ts'
 
 type Webhook = {

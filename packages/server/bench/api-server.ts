@@ -1,13 +1,13 @@
 import { composeApi } from '../src/compose/api.ts'
 import { composeDispatcher, composeHints } from '../src/compose/dispatcher.ts'
 import { composeJobQueue } from '../src/compose/platform.ts'
-import { readConfig } from '../src/config.ts'
 import { type ConnectionTarget, connect } from '../src/db/database.ts'
-import { createMasterKeys } from '../src/kernel/master-keys.ts'
-import { createLog } from '../src/log.ts'
-import { keepHeapSmall } from '../src/startup/heap.ts'
+import { createLog } from '../src/lib/log.ts'
+import { createMasterKeys } from '../src/lib/master-keys.ts'
+import { readConfig } from '../src/settings/config.ts'
+import { keepHeapSmall } from '../src/startup/process.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
-import { caFile } from '../test/webhooks/support/receiver.ts'
+import { caFile } from '../test/delivery/support/receiver.ts'
 
 /** Keyhook's API as `serve` composes it, on a database that the bench has filled; with `delivers`, the dispatcher too. */
 keepHeapSmall()

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { OrgId } from '../src/kernel/ids.ts'
-import { createHints } from '../src/webhooks/hints.ts'
+import { createHints } from '../src/delivery/hints.ts'
+import type { OrgId } from '../src/lib/ids.ts'
 import { postgresCpuUs } from './cpu.ts'
 import type { Peer } from './deliver-peer.ts'
 import { type Published, type Publishing, publishAtPace } from './deliver-publishing.ts'

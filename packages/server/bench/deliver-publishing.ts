@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../src/db/database.ts'
-import { newId, type OrgId } from '../src/kernel/ids.ts'
-import { createTransact } from '../src/store/publishing-transaction.ts'
-import type { Hints } from '../src/webhooks/hints.ts'
-import { publish } from '../src/webhooks/publish.ts'
+import { createTransact } from '../src/db/publishing-transaction.ts'
+import type { Hints } from '../src/delivery/hints.ts'
+import { publish } from '../src/delivery/publish.ts'
+import { newId, type OrgId } from '../src/lib/ids.ts'
 import { now } from './now.ts'
 
 export type Publishing = { orgs: readonly OrgId[]; eventsPerSecond: number; seconds: number }

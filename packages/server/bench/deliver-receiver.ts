@@ -1,6 +1,6 @@
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { certificate } from '../test/webhooks/support/receiver.ts'
+import { certificate } from '../test/delivery/support/receiver.ts'
 import { now } from './now.ts'
 
 /*

@@ -1,6 +1,6 @@
 import fastify from 'fastify'
+import { createAccessLookup } from '../src/access/access.ts'
 import { type ConnectionTarget, connect } from '../src/db/database.ts'
-import { createAccessLookup } from '../src/store/access-batch.ts'
 
 /**
  * The cost of looking up every key, and nothing else: bare Fastify with the same bytes, which looks up the key of each request as

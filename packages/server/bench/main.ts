@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readdir, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isPostgresOn, readLockFile } from '../src/embedded/lock-file.ts'
+import { isPostgresOn, readLockFile } from '../src/postgres/lock-file.ts'
 
 /*
  * npm run bench -- auth | introspect | report | deliver | capacity | history

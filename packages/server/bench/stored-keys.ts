@@ -1,9 +1,9 @@
+import type { MintedKey } from '../src/access/api-key.ts'
+import { operator } from '../src/access/audit.ts'
 import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
-import type { MintedKey } from '../src/domain/api-key.ts'
-import { operator } from '../src/domain/audit.ts'
-import { newId, type OrgId } from '../src/kernel/ids.ts'
-import { createOrganization, createUser, setMember } from '../src/operator/directory.ts'
-import { migrate, readMigrations } from '../src/store/migrate.ts'
+import { migrate, readMigrations } from '../src/db/migrate.ts'
+import { newId, type OrgId } from '../src/lib/ids.ts'
+import { createOrganization, createUser, setMember } from '../src/organizations/directory.ts'
 
 const organizations = 100
 

@@ -1,4 +1,4 @@
-import { ensurePartitions } from '../../../server/src/store/delivery/partitions.ts'
+import { ensurePartitions } from '../../../server/src/delivery/retention-sql.ts'
 import { api, orgId } from './console-test.ts'
 
 /** Attempts of the past in the database, `everySeconds` apart; every `failing`th has failed. The webhook needs one delivery. */

@@ -1,5 +1,5 @@
-import { storageMessage } from '../../../server/src/domain/storage.ts'
-import { type DatabaseId, newId } from '../../../server/src/kernel/ids.ts'
+import { storageMessage } from '../../../server/src/databases/storage-rules.ts'
+import { type DatabaseId, newId } from '../../../server/src/lib/ids.ts'
 import { api, orgId, owner } from './console-test.ts'
 
 /** Rows of a database in any state, without the database: no node runs here that would change them. */

@@ -3,13 +3,15 @@ import { createReadStream } from 'node:fs'
 import { access, constants, link, open, rm } from 'node:fs/promises'
 import { createOutput, examples, exitOnSignal, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
-import { isId } from '../kernel/ids.ts'
-import { createMasterKeys } from '../kernel/master-keys.ts'
-import { createEncryption, type Encryption, readLabel } from '../platform/archive/encryption.ts'
-import { StepFailure } from '../platform/driver.ts'
-import { ourOwn } from '../platform/self-backup.ts'
-import { masterKeyPath, readMasterKey } from '../startup/master-key-file.ts'
-import type { Environment } from './environment.ts'
+import { createEncryption, type Encryption, readLabel } from '../archives/encryption.ts'
+import { backUpSelf, ourOwn, restoreSelf, SelfBackupProblem } from '../backups/self-backup.ts'
+import { isId } from '../lib/ids.ts'
+import { createMasterKeys } from '../lib/master-keys.ts'
+import { StepFailure } from '../lib/step-failure.ts'
+import { ClusterExists } from '../postgres/cluster.ts'
+import { explainError } from '../startup/explain-error.ts'
+import { masterKeyPath, readMasterKey } from '../startup/master-keys.ts'
+import { type Environment, withInstallation } from './installation.ts'
 
 /** Archives by hand. They need the master key and no running server: the database of Keyhook may be lost. */
 export function addArchiveCommands(backup: Command, environment: Environment): void {
@@ -24,10 +26,12 @@ export function addArchiveCommands(backup: Command, environment: Environment): v
       exitOnSignal(async () => {
         const output = createOutput(options.json ?? false)
         const encryption = await openEncryption(environment)
-        await access(file, constants.R_OK).catch(explain)
+        await access(file, constants.R_OK).catch(explainArchive)
         const label = await readLabel(createReadStream(file))
         if (label === null) throw new UsageError(`${file} is not an archive that Keyhook has encrypted.`)
-        const bytes = await writeNew(options.to, encryption.decrypt(label.name, createReadStream(file))).catch(explain)
+        const bytes = await writeNew(options.to, encryption.decrypt(label.name, createReadStream(file))).catch(
+          explainArchive,
+        )
         output.result(
           { file: options.to, size_bytes: bytes, object: label.name, key_id: label.keyId },
           `Decrypted ${label.name} into ${options.to} (${bytes} bytes).`,
@@ -76,11 +80,64 @@ async function writeNew(path: string, content: AsyncIterable<Uint8Array>): Promi
   }
 }
 
-export function explain(error: unknown): never {
+export function explainArchive(error: unknown): never {
   const { code, path, dest } = error as NodeJS.ErrnoException & { dest?: string }
   if (code === 'EEXIST') throw new UsageError(`${dest ?? path} exists already; name a new file.`)
   if (code !== undefined && path !== undefined) throw new UsageError(`${path} cannot be used (${code}).`)
   if (!(error instanceof StepFailure)) throw error
   const why = error.cause instanceof Error && error.name === 'StepFailure' ? ` (${error.cause.message})` : ''
   throw new UsageError(`${error.message}${why}`, { cause: error })
+}
+
+const notEmbedded =
+  "DATABASE_URL names a PostgreSQL of your own: back it up and restore it with that server's tools, such as pg_dump or pg_basebackup."
+
+export function addSelfBackupCommands(program: Command, environment: Environment): void {
+  const backup = program.command('backup').description("Backups of Keyhook's own database, and archives by hand")
+  addArchiveCommands(backup, environment)
+  backup
+    .command('self')
+    .description("Back up Keyhook's own database into a file while it runs")
+    .addHelpText(...examples('npx keyhook backup self --to keyhook-monday.tar.zst.age'))
+    .requiredOption('--to <file>', 'A new file, encrypted under the master key, which is not in it: keep it too')
+    .option('--json', 'Print one line of JSON')
+    .action(async (options: { to: string; json?: boolean }) => {
+      if (environment().database !== null) throw new UsageError(notEmbedded)
+      await withInstallation(environment, options, async ({ target, masterKeys, config: { dataDir } }, output) => {
+        const place = { dataDir, target, encryption: createEncryption(masterKeys) }
+        const { file, bytes, files } = await backUpSelf(place, options.to).catch(explain)
+        const keyId = masterKeys.currentKeyId
+        output.result(
+          { file, size_bytes: bytes, files, master_key_id: keyId },
+          `Backed up into ${file} (${bytes} bytes). It is encrypted under the master key ${keyId}: keep that key elsewhere too.`,
+        )
+      })
+    })
+  backup
+    .command('restore-self')
+    .description('Restore a file of "backup self" into a data directory without a database')
+    .addHelpText(...examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst.age'))
+    .requiredOption('--from <file>', 'What "backup self" has written')
+    .option('--json', 'Print one line of JSON')
+    .action((options: { from: string; json?: boolean }) => restore(environment, options))
+}
+
+async function restore(environment: Environment, options: { from: string; json?: boolean }): Promise<void> {
+  const config = environment()
+  if (config.database !== null) throw new UsageError(notEmbedded)
+  const output = createOutput(options.json ?? false)
+  await exitOnSignal(async () => {
+    const encryption = await openEncryption(environment)
+    const dataDir = await restoreSelf({ ...config, encryption }, options.from, output.note).catch(
+      async (error: unknown) => {
+        throw await explainError(config, await explain(error).catch((explained: unknown) => explained))
+      },
+    )
+    output.result({ data_dir: dataDir }, `Restored into ${dataDir}. Start it with: npx keyhook serve`)
+  })
+}
+
+async function explain(error: unknown): Promise<never> {
+  const isPlain = error instanceof SelfBackupProblem || error instanceof ClusterExists
+  throw isPlain ? new UsageError(error.message, { cause: error }) : explainArchive(error)
 }

@@ -1,6 +1,6 @@
 import { type CommandEntry, customerCommands } from '@keyhook/cli'
 import type { Command } from 'commander'
-import type { Environment } from './environment.ts'
+import type { Environment } from './installation.ts'
 
 /** Who a command is for, in the order of the help. Customers work over HTTP, operators on the installation itself. */
 export const audiences = {
@@ -14,12 +14,12 @@ type AddToInstallation = (program: Command, environment: Environment) => void
 const operator =
   (load: () => Promise<AddToInstallation>): CommandEntry['add'] =>
   async (program) => {
-    const [{ environment }, add] = await Promise.all([import('./environment.ts'), load()])
+    const [{ environment }, add] = await Promise.all([import('./installation.ts'), load()])
     add(program, environment)
   }
 
 const directory = operator(async () => (await import('./directory-commands.ts')).addDirectoryCommands)
-const tokens = operator(async () => (await import('./token-commands.ts')).addTokenCommands)
+const tokens = operator(async () => (await import('./console-commands.ts')).addTokenCommands)
 const maintenance = operator(async () => (await import('./maintenance-commands.ts')).addMaintenanceCommands)
 
 /** Every command below `keyhook`. The help is made from this table, without loading what the commands need. */
@@ -62,7 +62,7 @@ export const commandTable: readonly CommandEntry[] = [
     name: 'event-types',
     audience: 'operators',
     summary: 'Declare event types of your own platform',
-    add: operator(async () => (await import('./event-type-commands.ts')).addEventTypeCommands),
+    add: operator(async () => (await import('./event-commands.ts')).addEventTypeCommands),
   },
   {
     name: 'invoice',
@@ -74,13 +74,13 @@ export const commandTable: readonly CommandEntry[] = [
     name: 'backup',
     audience: 'operators',
     summary: "Back up Keyhook's own database; decrypt archives",
-    add: operator(async () => (await import('./self-backup-commands.ts')).addSelfBackupCommands),
+    add: operator(async () => (await import('./archive-commands.ts')).addSelfBackupCommands),
   },
   {
     name: 'storage-limit',
     audience: 'operators',
     summary: 'Set how much disk one database may use',
-    add: operator(async () => (await import('./storage-limit-command.ts')).addStorageLimitCommand),
+    add: operator(async () => (await import('./maintenance-commands.ts')).addStorageLimitCommand),
   },
   {
     name: 'node',

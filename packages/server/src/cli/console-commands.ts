@@ -1,13 +1,20 @@
 import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
-import { readServerAddress } from '../embedded/data-directory.ts'
-import { createSignInLink, linkMinutes } from '../http/console/sign-in.ts'
-import { isId, type UserId } from '../kernel/ids.ts'
-import { noSuch } from '../operator/directory.ts'
+import { operator } from '../access/audit.ts'
+import { signOperatorTokens } from '../compose/routes.ts'
+import type { Database } from '../db/database.ts'
+import { isId, type UserId } from '../lib/ids.ts'
+import { durationSeconds } from '../lib/units.ts'
+import { createSignInLink, linkMinutes } from '../login/console-sessions.ts'
+import { createLocalIssuer, localTtlSecondsMax } from '../login/login-tokens.ts'
+import { issueOperatorToken } from '../operator/token-routes.ts'
+import { listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from '../operator/token-sql.ts'
+import { noSuch } from '../organizations/directory.ts'
+import { findUserByEmail, userExists } from '../organizations/users.ts'
+import { readServerAddress } from '../postgres/data-directory.ts'
 import type { Installation } from '../startup/open.ts'
-import { findUserByEmail, userExists } from '../store/users.ts'
-import type { Environment } from './environment.ts'
-import { withInstallation } from './with-installation.ts'
+import { idOption } from './directory-commands.ts'
+import { type Environment, withInstallation } from './installation.ts'
 
 type Options = { user?: string; operator?: true; url?: string; json?: boolean }
 
@@ -50,4 +57,95 @@ async function whoSignsIn({ db }: Installation, { user, operator }: Options): Pr
     throw new UsageError(`--user: ${JSON.stringify(user)} is not an e-mail address or an id (usr_…)`)
   if (!(await userExists(db, user))) throw noSuch('user', user)
   return user
+}
+
+const json = ['--json', 'Print one line of JSON'] as const
+const pageRows = 500
+
+type Issue = { user?: string; operator?: true; name?: string; ttl: string; json?: boolean }
+
+export function addTokenCommands(program: Command, environment: Environment): void {
+  const token = program.command('token').description('Login tokens of the local issuer, and operator tokens')
+  token
+    .command('issue')
+    .description('Issue a login token or an operator token, and print it')
+    .addHelpText(
+      ...examples(
+        'TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)',
+        'npx keyhook token issue --operator --name gateway --ttl 90d',
+      ),
+    )
+    .option('--user <usr>', 'The user that it authenticates')
+    .option('--operator', 'A token for /operator/v1, which belongs to no user')
+    .option('--name <name>', 'What an operator token is for')
+    .option('--ttl <duration>', 'Lifetime: 90s, 15m, 12h, 7d', '12h')
+    .option(...json)
+    .action((options: Issue) =>
+      withInstallation(environment, options, async (installation, output) => {
+        const token = await issue(installation, options)
+        // Prints only the token, so that TOKEN=$(npx keyhook token issue …) works.
+        output.result({ token }, token)
+      }),
+    )
+  token
+    .command('list')
+    .description('Show every operator token, the newest first')
+    .addHelpText(...examples('npx keyhook token list'))
+    .option('--json', 'Print one line of JSON, an array')
+    .action((options: { json?: boolean }) =>
+      withInstallation(environment, options, ({ db }, output) => output.list(pagesOf(db), (page) => page.map(lineOf))),
+    )
+  token
+    .command('revoke')
+    .description('Revoke an operator token; the next request with it is refused')
+    .addHelpText(...examples('npx keyhook token revoke --token tok_…'))
+    .requiredOption('--token <tok>', 'The id that "token list" shows')
+    .option(...json)
+    .action((options: { token: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const id = idOption('tok', '--token', options.token)
+        if (!(await revokeOperatorToken(db, id, null))) throw noSuch('operator token', id)
+        output.result({ revoked: id }, `Revoked the operator token ${id}.`)
+      }),
+    )
+}
+
+async function issue({ db, masterKeys }: Installation, options: Issue): Promise<string> {
+  const ttlSeconds = ttlOption(options.ttl)
+  if ((options.user === undefined) === (options.operator === undefined))
+    throw new UsageError('The token needs --user USER or --operator, and not both')
+  if (options.user === undefined) {
+    const request = { name: options.name ?? null, ttlSeconds }
+    return (await db.begin((tx) => issueOperatorToken(tx, signOperatorTokens(masterKeys), operator, request))).token
+  }
+  if (options.name !== undefined) throw new UsageError('--name: only operator tokens have a name')
+  const userId = idOption('usr', '--user', options.user)
+  if (!(await userExists(db, userId))) throw noSuch('user', userId)
+  return createLocalIssuer({ masterKeys, now: () => new Date() }).issue({ subject: userId, ttlSeconds })
+}
+
+function ttlOption(text: string): number {
+  const seconds = durationSeconds(text)
+  if (seconds === null || seconds < 1 || seconds > localTtlSecondsMax) {
+    throw new UsageError(
+      `--ttl: ${JSON.stringify(text)} is not a duration such as 90s, 15m, 12h or 7d (at most ${localTtlSecondsMax / 86_400}d)`,
+    )
+  }
+  return seconds
+}
+
+async function* pagesOf(db: Database): AsyncGenerator<OperatorTokenRow[]> {
+  let before: string | null = null
+  for (;;) {
+    const page: OperatorTokenRow[] = await listOperatorTokens(db, { before, limit: pageRows })
+    if (page.length > 0) yield [...page]
+    if (page.length < pageRows) return
+    before = page.at(-1)!.id
+  }
+}
+
+function lineOf({ id, name, created_at, expires_at, revoked_at }: OperatorTokenRow): string {
+  const status = revoked_at !== null ? 'revoked' : expires_at < new Date() ? 'expired' : 'active'
+  const [from, until] = [created_at, expires_at].map((time) => time.toISOString().slice(0, 16))
+  return `${id}  ${status.padEnd(7)}  ${from} to ${until}  ${name ?? ''}`.trimEnd()
 }

@@ -1,9 +1,10 @@
 import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
+import type { OrganizationRow } from '../access/access.ts'
+import { operator } from '../access/audit.ts'
+import { isRole, roles } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
-import { operator } from '../domain/audit.ts'
-import { isRole, roles } from '../domain/roles.ts'
-import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
+import { type Id, type IdPrefix, isId } from '../lib/ids.ts'
 import {
   createOrganization,
   createUser,
@@ -12,11 +13,11 @@ import {
   removeUser,
   setMember,
   verifyUser,
-} from '../operator/directory.ts'
-import { listOrganizations, type OrganizationRow } from '../store/organizations.ts'
-import { forgetSubject, listUsers, type UserRow } from '../store/users.ts'
-import type { Environment } from './environment.ts'
-import { withInstallation } from './with-installation.ts'
+} from '../organizations/directory.ts'
+import { listOrganizations } from '../organizations/sql.ts'
+import { forgetSubject, listUsers, type UserRow } from '../organizations/users.ts'
+import type { Environment } from './installation.ts'
+import { withInstallation } from './installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 const pageRows = 500

@@ -1,15 +1,17 @@
 import { examples, UsageError } from '@keyhook/cli'
 import type { Command } from 'commander'
+import { operator } from '../access/audit.ts'
+import { countArchivesUnder } from '../backups/sql.ts'
 import { prepareJobQueue } from '../compose/platform.ts'
-import { UnknownMasterKey } from '../kernel/master-keys.ts'
-import { abandonSecrets } from '../operator/abandon.ts'
-import { resealSecrets } from '../operator/reseal.ts'
-import { forgetKeyId } from '../startup/master-key-file.ts'
+import { changeStorageLimit } from '../databases/storage-limit.ts'
+import { UnknownMasterKey } from '../lib/master-keys.ts'
+import { abandonSecrets, resealSecrets } from '../operator/master-key.ts'
+import { settings } from '../settings/config.ts'
+import { forgetKeyId } from '../startup/master-keys.ts'
 import type { Installation } from '../startup/open.ts'
-import { countArchivesUnder } from '../store/platform/backups.ts'
-import { countSecretsUnder } from '../store/webhook-secrets.ts'
-import type { Environment } from './environment.ts'
-import { withInstallation } from './with-installation.ts'
+import { countSecretsUnder } from '../webhooks/secrets-sql.ts'
+import { idOption } from './directory-commands.ts'
+import { type Environment, withInstallation } from './installation.ts'
 
 export function addMaintenanceCommands(program: Command, environment: Environment): void {
   program
@@ -103,3 +105,37 @@ async function checkAbandoning(
 }
 
 const webhooks = (count: number): string => `${count} webhook${count === 1 ? '' : 's'}`
+
+const { databaseStorageMax } = settings
+
+export function addStorageLimitCommand(program: Command, environment: Environment): void {
+  program
+    .command('storage-limit')
+    .description('Set how much disk one database may use')
+    .addHelpText(
+      ...examples(
+        'npx keyhook storage-limit --database db_… --limit 50GB',
+        'npx keyhook storage-limit --database db_… --limit default',
+      ),
+    )
+    .requiredOption('--database <db>', 'The database')
+    .requiredOption('--limit <size>', `A size such as 50GB, or "default" for ${databaseStorageMax.variable}`)
+    .option('--json', 'Print one line of JSON')
+    .action((options: { database: string; limit: string; json?: boolean }) =>
+      withInstallation(environment, options, async ({ db }, output) => {
+        const id = idOption('db', '--database', options.database)
+        const limitBytes = options.limit === 'default' ? null : sizeOption(options.limit)
+        await changeStorageLimit(db, operator, { id, limitBytes })
+        const limit = limitBytes === null ? `the limit of its node (${databaseStorageMax.variable})` : options.limit
+        output.result({ database: id, limit_bytes: limitBytes }, `${id} may now use ${limit}.`)
+      }),
+    )
+}
+
+function sizeOption(text: string): number {
+  try {
+    return databaseStorageMax.parse(text, {})
+  } catch (error) {
+    throw new UsageError(`--limit: ${JSON.stringify(text)} ${(error as Error).message}`)
+  }
+}

@@ -3,13 +3,13 @@ import { type Column, examples, OperationFailed, type Output, tableLines, UsageE
 import type { Command } from 'commander'
 import { pino } from 'pino'
 import { composeJobQueue } from '../compose/platform.ts'
-import { handOverRest, remainingOn, requestLeaving, rescue } from '../platform/moves.ts'
+import { handOverRest, remainingOn, requestLeaving, rescue } from '../databases/moving.ts'
+import { deadAfterSeconds, listNodes, type NodeRow, setNodeState } from '../databases/node-sql.ts'
+import { createTransact } from '../db/publishing-transaction.ts'
+import { createHints } from '../delivery/hints.ts'
 import type { Installation } from '../startup/open.ts'
-import { deadAfterSeconds, listNodes, type NodeRow, setNodeState } from '../store/platform/nodes.ts'
-import { createTransact } from '../store/publishing-transaction.ts'
-import { createHints } from '../webhooks/hints.ts'
-import type { Environment } from './environment.ts'
-import { withInstallation } from './with-installation.ts'
+import type { Environment } from './installation.ts'
+import { withInstallation } from './installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 const checkMs = 1_000

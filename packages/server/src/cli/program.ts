@@ -1,5 +1,5 @@
 import { createPrograms, type Programs } from '@keyhook/cli'
-import { version } from '../startup/version.ts'
+import { version } from '../startup/process.ts'
 import { audiences, commandTable } from './command-table.ts'
 
 export const programs: Programs = createPrograms({

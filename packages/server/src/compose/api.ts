@@ -2,39 +2,39 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import type { Config } from '../config.ts'
+import { createAccessLookup } from '../access/access.ts'
+import { type Authenticate, createAuthenticate } from '../access/authenticate.ts'
+import { findAuthority } from '../databases/certificates.ts'
+import { addDatabaseCa } from '../databases/routes.ts'
 import { connect, type Database } from '../db/database.ts'
-import { type Authenticate, createAuthenticate } from '../http/authenticate.ts'
-import { addConsole } from '../http/console/console.ts'
-import { addDatabaseCa } from '../http/database-ca.ts'
-import { createServedDocument } from '../http/openapi/served-document.ts'
+import { createEventFeed } from '../delivery/event-feed.ts'
+import { createEventTypeCheck } from '../delivery/event-type-schemas.ts'
+import { listEventTypes, listEveryTypeName } from '../delivery/event-types.ts'
+import type { Hints } from '../delivery/hints.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
-import { isTracing } from '../kernel/tracing.ts'
-import { createLocalIssuer } from '../login/local-issuer.ts'
-import { createLoginTokens } from '../login/login-tokens.ts'
-import { createOpenIdClient, type OpenIdPerson } from '../login/openid-client.ts'
-import { createOpenIdIssuer } from '../login/openid-issuer.ts'
-import { createFromLogin, pinSubject } from '../operator/first-logins.ts'
-import type { JobQueue } from '../platform/jobs/queue.ts'
+import type { JobQueue } from '../jobs/queue.ts'
+import { createKeyUses } from '../keys/uses.ts'
+import { isTracing } from '../lib/tracing.ts'
+import { addConsole } from '../login/console.ts'
+import { isOperatorSession } from '../login/console-sessions.ts'
+import { createFromLogin, pinSubject } from '../login/first-logins.ts'
+import { createLocalIssuer, createLoginTokens } from '../login/login-tokens.ts'
+import { createOpenIdClient, createOpenIdIssuer, type OpenIdPerson } from '../login/openid.ts'
+import { createOperatorTokenLookup } from '../operator/token-sql.ts'
+import { findOrganization } from '../organizations/sql.ts'
+import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
-import { openFilesMax } from '../startup/open-files.ts'
-import { createAccessLookup } from '../store/access-batch.ts'
-import { isOperatorSession } from '../store/console-sessions.ts'
-import { listEventTypes, listEveryTypeName } from '../store/event-types.ts'
-import { createKeyUses } from '../store/key-uses.ts'
-import { createOperatorTokenLookup } from '../store/operator-tokens.ts'
-import { findOrganization } from '../store/organizations.ts'
-import { findAuthority } from '../store/platform/certificate-authority.ts'
+import { openFilesMax } from '../startup/process.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { addRequestTracing } from '../telemetry/request-tracing.ts'
-import { createEventFeed } from '../webhooks/event-feed.ts'
-import type { Hints } from '../webhooks/hints.ts'
+import { addRequestTracing } from '../telemetry/tracing.ts'
+import { createServedDocument } from './openapi.ts'
 import { addProbes, type ReadStorage } from './probes.ts'
 import { composeRoutes } from './routes.ts'
 
 /** Connections that only authentication uses: a slow list on the shared pool must not hold up who may come in. */
 const accessConnections = 2
+
 /** Connections that only event intake uses: its publishers may wait for those of other nodes. */
 const intakeConnections = 4
 
@@ -107,7 +107,7 @@ export function composeApi(
     authenticate,
     keyUses,
     keysRequireLogin: config.keysRequireLogin === 'on',
-    declaredEventTypes: async () => (await listEventTypes(db)).map(({ name }) => name),
+    recheckBody: createEventTypeCheck(async () => (await listEventTypes(db)).map(({ name }) => name)),
     limits: { requestBytesMax: config.requestBytesMax },
     trustedProxies: config.trustedProxies,
     log,

@@ -1,13 +1,16 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { type Config, ConfigProblems } from '../config.ts'
-import { foreignOwnerOf } from '../embedded/ownership.ts'
-import type { MasterKeys } from '../kernel/master-keys.ts'
-import type { ArchiveStore } from '../platform/archive/archive-store.ts'
-import { type BackupArchives, createBackupArchives } from '../platform/archive/backup-archives.ts'
-import { checkArchiveDirectory, createDirectoryStore, directoryIdentity } from '../platform/archive/directory-store.ts'
-import { createEncryption, type Encryption } from '../platform/archive/encryption.ts'
+import type { ArchiveStore } from '../archives/archive-store.ts'
+import { type BackupArchives, createBackupArchives } from '../archives/backup-archives.ts'
+import { checkArchiveDirectory, createDirectoryStore, directoryIdentity } from '../archives/directory-store.ts'
+import { createEncryption, type Encryption } from '../archives/encryption.ts'
+import { issueCertificate, openAuthority } from '../databases/certificates.ts'
+import type { DatabaseDriver } from '../databases/drivers/driver.ts'
+import type { MasterKeys } from '../lib/master-keys.ts'
+import { foreignOwnerOf } from '../postgres/ownership.ts'
+import { type Config, ConfigProblems } from '../settings/config.ts'
+import type { Installation } from '../startup/open.ts'
 
 export type Archives = {
   backups: BackupArchives
@@ -50,8 +53,8 @@ export async function storeIdentity(config: Config, dataDir: string): Promise<st
 }
 
 /** Loads the SDK, which takes some hundred milliseconds, only where there is a bucket. */
-export async function openBucket(config: Config, bucket: string): Promise<ArchiveStore> {
-  const { createS3Store } = await import('../platform/archive/s3/s3-store.ts')
+async function openBucket(config: Config, bucket: string): Promise<ArchiveStore> {
+  const { createS3Store } = await import('../archives/s3-store.ts')
   const { s3AccessKeyId: accessKeyId, s3SecretAccessKey: secretAccessKey } = config
   return createS3Store({
     bucket,
@@ -66,7 +69,7 @@ export async function openBucket(config: Config, bucket: string): Promise<Archiv
   })
 }
 
-export async function readCa(path: string | null): Promise<string | null> {
+async function readCa(path: string | null): Promise<string | null> {
   if (path === null) return null
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new ConfigProblems([`KEYHOOK_S3_CA_FILE: "${path}" cannot be read (${error.code})`])
@@ -75,4 +78,47 @@ export async function readCa(path: string | null): Promise<string | null> {
     throw new ConfigProblems([`KEYHOOK_S3_CA_FILE: "${path}" contains no certificate in PEM`])
   }
   return text
+}
+
+/** Written WAL is stored after this time at the latest; a segment of 16 MB is stored each time, so it is not shorter. */
+const archiveSeconds = 60
+
+/** Databases in a Kubernetes namespace. Loaded only where the setting asks for it. */
+export async function composeKubernetesDriver(
+  { config, db, masterKeys }: Pick<Installation, 'config' | 'db' | 'masterKeys'>,
+  log: Logger,
+): Promise<DatabaseDriver> {
+  const { connectToKubernetes, createKubernetesApi } = await import('../databases/drivers/kubernetes/api.ts')
+  const { createKubernetesDriver } = await import('../databases/drivers/kubernetes/kubernetes-driver.ts')
+  const { s3Bucket: bucket, s3AccessKeyId: accessKeyId, s3SecretAccessKey: secretAccessKey } = config
+  if (bucket === null) throw new Error('the settings were checked before')
+  return createKubernetesDriver({
+    api: createKubernetesApi(config.kubernetesNamespace, () => connectToKubernetes(config.kubernetesConfig)),
+    settings: {
+      instances: config.kubernetesInstances,
+      storageBytes: config.databaseStorageMax,
+      memoryBytes: config.databaseMemoryMax,
+      cpus: config.databaseCpusMax,
+      storageClass: config.kubernetesStorageClass,
+      image: config.kubernetesImage,
+      service: config.kubernetesService,
+      tls: config.databasesTls,
+      archiveSeconds,
+    },
+    objectStore: {
+      bucket,
+      prefix: config.s3Prefix,
+      endpoint: config.s3Endpoint,
+      region: config.s3Region,
+      ca: await readCa(config.s3CaFile),
+      credentials: accessKeyId !== null && secretAccessKey !== null ? { accessKeyId, secretAccessKey } : null,
+    },
+    store: await openBucket(config, bucket),
+    async issueCertificate(names) {
+      const authority = await openAuthority(db, masterKeys, new Date())
+      return { ...(await issueCertificate(authority, names, new Date())), authority: authority.certificate }
+    },
+    readyMsMax: config.kubernetesReadyMinutes * 60_000,
+    onCertificateProblem: (databaseId, err) => log.error({ err, databaseId }, 'databases.certificate_not_renewed'),
+  })
 }

@@ -1,14 +1,13 @@
 import type { Logger } from 'pino'
 import { connect, type Database } from '../db/database.ts'
-import type { LineLog } from '../log.ts'
+import { createAttemptLog, type DeliverySettings, type Engine, startEngine } from '../delivery/engine.ts'
+import { createHints, type Hints } from '../delivery/hints.ts'
+import type { LineLog } from '../lib/log.ts'
+import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
-import { openFilesMax } from '../startup/open-files.ts'
-import { traceAttempt } from '../telemetry/attempt-tracing.ts'
+import { openFilesMax } from '../startup/process.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { createAttemptLog } from '../webhooks/attempt-log.ts'
-import { type Engine, startEngine } from '../webhooks/engine.ts'
-import { createHints, type Hints } from '../webhooks/hints.ts'
-import { engineSettings } from './engine-settings.ts'
+import { traceAttempt } from '../telemetry/tracing.ts'
 
 /** Connections that only the dispatcher uses: to wake, lease, fetch, begin and settle. One more listens for hints. */
 const dispatcherConnections = 6
@@ -60,3 +59,37 @@ export async function composeDispatcher(
     },
   })
 }
+
+/** Shares of the files that a process may have open. The rest is for other connections. */
+const shares = { inFlight: 0.6, idle: 0.3 }
+
+const receiversMax = ({ deliveryInFlightMax }: Config, share: number): number =>
+  Math.min(deliveryInFlightMax, Math.floor((openFilesMax() ?? Number.POSITIVE_INFINITY) * share))
+
+export const engineSettings = (config: Config): DeliverySettings => ({
+  sender: {
+    serviceName: config.serviceName,
+    standardWebhooks: config.deliveryStandardWebhooks === 'on',
+    allowNetworks: config.deliveryAllowNetworks ?? [],
+    extraCa: config.deliveryCa,
+    limits: {
+      attemptMsMax: config.deliveryMsMax,
+      connectMsMax: config.deliveryConnectMsMax,
+      responseKeptBytesMax: config.deliveryResponseKeptBytesMax,
+      responseBytesMax: config.deliveryResponseBytesMax,
+      responseHeaderBytesMax: 16_384,
+      idleMax: receiversMax(config, shares.idle),
+    },
+  },
+  schedule: config.deliverySchedule,
+  retentionDays: config.retentionDays,
+  limits: {
+    inFlightMax: receiversMax(config, shares.inFlight),
+    // As many lanes as requests would do if every lane had one in flight; the rest are waiting for a turn.
+    lanesMax: receiversMax(config, shares.inFlight) + 1_000,
+    laneConcurrencyMax: config.deliveryLaneConcurrencyMax,
+    leaseMs: config.deliveryLeaseMs,
+    pollMs: 100,
+    drainMsMax: config.deliveryDrainMsMax,
+  },
+})

@@ -1,43 +1,48 @@
+import type { Authenticate } from '../access/authenticate.ts'
+import { restoreRoutes } from '../backups/restore-routes.ts'
+import { backupRoutes, backupScheduleRoutes } from '../backups/routes.ts'
+import { archiveProblem, beginBackupWithin, cancelBackup, checkArchiveQuota, removeBackup } from '../backups/rules.ts'
+import { payInvoice } from '../billing/issue.ts'
+import { invoiceRoutes, operatorInvoiceRoutes } from '../billing/routes.ts'
+import { databaseRoutes, databaseStatsRoutes } from '../databases/routes.ts'
 import type { Database } from '../db/database.ts'
-import type { Authenticate } from '../http/authenticate.ts'
-import { operatorEventRoutes } from '../http/operator/events.ts'
-import { operatorInvoiceRoutes } from '../http/operator/invoices.ts'
-import { keyRevocationRoutes } from '../http/platform/api-keys.ts'
-import { auditLogRoutes } from '../http/platform/audit-log.ts'
-import { backupScheduleRoutes } from '../http/platform/backup-schedule.ts'
-import { backupRoutes } from '../http/platform/backups.ts'
-import { databaseStatsRoutes } from '../http/platform/database-stats.ts'
-import { databaseRoutes } from '../http/platform/databases.ts'
-import { organizationDeliveryRoutes } from '../http/platform/deliveries.ts'
-import { eventLogRoutes } from '../http/platform/event-log.ts'
-import { eventStreamRoutes } from '../http/platform/event-stream.ts'
-import { eventTypeRoutes } from '../http/platform/event-types.ts'
-import { invitationRoutes } from '../http/platform/invitations.ts'
-import { invoiceRoutes } from '../http/platform/invoices.ts'
-import { memberRoutes } from '../http/platform/members.ts'
-import { organizationSettingsRoutes } from '../http/platform/organizations.ts'
-import { restoreRoutes } from '../http/platform/restores.ts'
-import { webhookEventRoutes } from '../http/platform/webhook-events.ts'
-import { webhookSendingRoutes } from '../http/platform/webhook-sending.ts'
-import { webhookSettingsRoutes } from '../http/platform/webhooks.ts'
-import { apiKeyRoutes } from '../http/published/api-keys.ts'
-import { deliveryRoutes } from '../http/published/deliveries.ts'
-import { organizationRoutes } from '../http/published/organizations.ts'
-import { webhookRoutes } from '../http/published/webhooks.ts'
+import { createTransact } from '../db/publishing-transaction.ts'
+import type { EventFeed } from '../delivery/event-feed.ts'
+import { eventLogRoutes } from '../delivery/event-log-routes.ts'
+import { eventStreamRoutes } from '../delivery/event-stream-route.ts'
+import { eventTypeRoutes } from '../delivery/event-type-routes.ts'
+import type { Hints } from '../delivery/hints.ts'
+import { createIntake } from '../delivery/intake.ts'
+import { operatorEventRoutes } from '../delivery/intake-routes.ts'
+import { publish, publishSample } from '../delivery/publish.ts'
+import { deliveryRoutes, organizationDeliveryRoutes } from '../delivery/routes.ts'
+import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
+import { webhookEventRoutes } from '../delivery/webhook-event-routes.ts'
 import type { Route } from '../http/route.ts'
-import { archiveProblem, checkArchiveQuota } from '../platform/archive-quota.ts'
-import { beginBackupWithin, cancelBackup, removeBackup } from '../platform/backups.ts'
-import { payInvoice } from '../platform/invoices.ts'
-import type { JobQueue } from '../platform/jobs/queue.ts'
+import type { JobQueue } from '../jobs/queue.ts'
+import { apiKeyRoutes, keyRevocationRoutes } from '../keys/routes.ts'
+import type { KeyUses } from '../keys/uses.ts'
+import { createLocalIssuer } from '../login/login-tokens.ts'
+import { introspectionRoutes } from '../operator/introspection.ts'
+import { openOrganizationRoutes } from '../operator/open-organization.ts'
+import { operatorOverviewRoutes } from '../operator/overview.ts'
+import { issueOperatorToken, operatorTokenRoutes, type SignOperatorToken } from '../operator/token-routes.ts'
+import { auditLogRoutes } from '../organizations/audit-routes.ts'
+import {
+  createOrganization,
+  createUser,
+  ensureNoMember,
+  ensureNoUser,
+  setMember,
+  verifyUser,
+} from '../organizations/directory.ts'
+import { createHoldOrganization } from '../organizations/hold.ts'
+import { invitationRoutes, memberRoutes } from '../organizations/member-routes.ts'
+import { operatorMemberRoutes, operatorOrganizationRoutes } from '../organizations/operator-routes.ts'
+import { organizationRoutes, organizationSettingsRoutes } from '../organizations/routes.ts'
+import { operatorUserRoutes } from '../organizations/user-routes.ts'
 import type { Installation } from '../startup/open.ts'
-import { createHoldOrganization } from '../store/hold-organization.ts'
-import type { KeyUses } from '../store/key-uses.ts'
-import { createTransact } from '../store/publishing-transaction.ts'
-import type { EventFeed } from '../webhooks/event-feed.ts'
-import type { Hints } from '../webhooks/hints.ts'
-import { createIntake } from '../webhooks/intake.ts'
-import { publish, publishSample } from '../webhooks/publish.ts'
-import { composeOperatorRoutes } from './operator-routes.ts'
+import { webhookRoutes, webhookSettingsRoutes } from '../webhooks/routes.ts'
 
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
@@ -118,4 +123,53 @@ export function composeRoutes(
     ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),
     ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),
   ]
+}
+
+/** What operators do over HTTP besides events and invoices. The commands use the same functions. */
+function composeOperatorRoutes(
+  { db, masterKeys, config }: Pick<Installation, 'db' | 'masterKeys' | 'config'>,
+  { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
+): Route[] {
+  const sign = signOperatorTokens(masterKeys)
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
+  return [
+    ...introspectionRoutes({
+      db,
+      identify: authenticate.identify,
+      keyUses,
+      keysRequireLogin: config.keysRequireLogin === 'on',
+    }),
+    ...operatorOverviewRoutes({ db }),
+    ...openOrganizationRoutes({
+      db,
+      issue: ({ orgId, actor: { tokenId, sessionId }, ttlSeconds }) =>
+        issuer.issue({
+          subject: 'operator',
+          operator: true,
+          openedOrg: orgId,
+          ttlSeconds,
+          // The id of the operator token: when that is revoked, this one is refused too.
+          ...(tokenId !== null && { tokenId }),
+          ...(sessionId && { sessionId }),
+        }),
+    }),
+    ...operatorOrganizationRoutes({ db, create: createOrganization }),
+    ...operatorUserRoutes({
+      db,
+      create: createUser,
+      remove: (actor, userId) => ensureNoUser(db, actor, { userId }),
+      verify: (actor, userId) => verifyUser(db, actor, { userId }),
+    }),
+    ...operatorMemberRoutes({
+      db,
+      set: (actor, member) => setMember(db, actor, member),
+      remove: (actor, member) => ensureNoMember(db, actor, member),
+    }),
+    ...operatorTokenRoutes({ db, issue: (tx, actor, request) => issueOperatorToken(tx, sign, actor, request) }),
+  ]
+}
+
+export function signOperatorTokens(masterKeys: Installation['masterKeys']): SignOperatorToken {
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
+  return (token) => issuer.issue({ subject: 'operator', operator: true, ...token })
 }

@@ -1,14 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool, type PoolClient } from 'pg'
-import { type ConnectOptions, clientConfig } from './connection/client-config.ts'
-import type { ConnectionTarget } from './connection/connection-url.ts'
+import { type ConnectOptions, clientConfig } from './connection.ts'
+import type { ConnectionTarget } from './connection-url.ts'
 import { isStalePreparedStatement } from './errors.ts'
 import { listen } from './listen.ts'
-import { type ClientSession, openSession } from './session.ts'
-import { type Compiled, compile, type Fragment, prepared, type Row, type Rows, Statement } from './statement.ts'
+import {
+  type ClientSession,
+  type Compiled,
+  compile,
+  type Fragment,
+  openSession,
+  prepared,
+  type Row,
+  type Rows,
+  Statement,
+} from './statement.ts'
 
-export { clientConfig } from './connection/client-config.ts'
-export type { ConnectionTarget } from './connection/connection-url.ts'
+export { clientConfig } from './connection.ts'
+export type { ConnectionTarget } from './connection-url.ts'
 export * from './errors.ts'
 
 /** Sends a statement: `await db<Row[]>\`select …\``. Without `await` the template is a part for another one. */
@@ -179,3 +188,12 @@ function executor(
   // The caller names the type of the rows.
   return Object.assign(query, { unsafe }) as Executor
 }
+
+/** PostgreSQL's clock, for times that all nodes have to agree on: their own clocks may be wrong. */
+export const databaseNowMs = async (db: Executor): Promise<number> => {
+  const [row] = await db<{ ms: string }[]>`select trunc(extract(epoch from clock_timestamp()) * 1000)::bigint as ms`
+  return Number(row!.ms)
+}
+
+/** A page by keyset: everything older than `before`, newest first. No offset: page 1,000 costs what page 1 costs. */
+export type PageRequest = { before: string | null; limit: number }

@@ -1,17 +1,19 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../domain/roles.ts'
-import { isId, type OrgId } from '../kernel/ids.ts'
-import type { Access } from '../store/access.ts'
-import type { KeyUses } from '../store/key-uses.ts'
-import type { Authenticate, Authenticated } from './authenticate.ts'
+import type { Access } from '../access/access.ts'
+import type { Authenticate, Authenticated } from '../access/authenticate.ts'
+import { loginRequired, permissionMissing, readingOnly } from '../access/faults.ts'
+import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../access/roles.ts'
+import { isId, type KeyId, type OrgId } from '../lib/ids.ts'
 import { noAccess } from './path-parameters.ts'
-import { loginRequired, permissionMissing, readingOnly } from './problems.ts'
 import { clientAddress } from './request-log.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
+/** Remembers that a key was used, without a query. */
+export type NotesKeyUses = { note(orgId: OrgId, keyId: KeyId): void }
+
 type Deps = {
   authenticate: Pick<Authenticate, 'member' | 'operator'>
-  keyUses: KeyUses
+  keyUses: NotesKeyUses
   /** The operator's setting: API keys do not manage API keys. */
   keysRequireLogin: boolean
 }

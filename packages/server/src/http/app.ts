@@ -5,16 +5,16 @@ import fastify, {
   type FastifyServerOptions,
 } from 'fastify'
 import type { Logger } from 'pino'
-import { Fault, notFound } from '../kernel/faults.ts'
-import { trackConnections } from './connections.ts'
-import { createValidatorCompiler, readJson } from './decode.ts'
+import { Fault, notFound } from '../lib/faults.ts'
 import {
   createMalformedRequests,
   proxyRequested,
   requestLineFault,
   requestMsMax,
   skipBody,
-} from './malformed-requests.ts'
+  trackConnections,
+} from './connections.ts'
+import { createValidatorCompiler, readJson } from './decode.ts'
 import { nameMissing } from './path-parameters.ts'
 import { sendProblem, toFault } from './problems.ts'
 import { type Answered, createRequestIds, createRequestLog, type RequestLog } from './request-log.ts'

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Fault } from '../kernel/faults.ts'
+import { Fault } from '../lib/faults.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -1,12 +1,11 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
-import { emailProblem, labelProblem } from '../domain/label.ts'
-import { webhookUrlProblem } from '../domain/webhook.ts'
-import { parseRecordsExactly } from '../kernel/exact-json.ts'
-import { Fault, type FieldError } from '../kernel/faults.ts'
+import { Fault, type FieldError } from '../lib/faults.ts'
+import { parseRecordsExactly } from '../lib/json.ts'
+import { emailProblem, labelProblem, webhookUrlProblem } from '../lib/label.ts'
+import { momentDetail, parseMoment } from '../lib/time.ts'
 import { basisMarks } from './basis.ts'
 import { cursorProblem } from './lists.ts'
-import { momentDetail, parseMoment } from './moments.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

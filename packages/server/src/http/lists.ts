@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import Type from 'typebox'
-import { invalid } from '../kernel/faults.ts'
-import { type Id, type IdPrefix, isId } from '../kernel/ids.ts'
+import { invalid } from '../lib/faults.ts'
+import { type Id, type IdPrefix, isId } from '../lib/ids.ts'
 import { chosen, mark } from './basis.ts'
 import type { Answer, Listing } from './route.ts'
 

@@ -1,6 +1,5 @@
-import { eventIdPattern } from '../domain/events.ts'
-import { Fault, NotFound, notFound } from '../kernel/faults.ts'
-import { type Id, type IdPrefix, idPattern, isId } from '../kernel/ids.ts'
+import { Fault, NotFound, notFound } from '../lib/faults.ts'
+import { eventIdPattern, type Id, type IdPrefix, idPattern, isId } from '../lib/ids.ts'
 import { type Basis, specified } from './basis.ts'
 
 type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
@@ -23,6 +22,7 @@ const known = {
 } as const satisfies Record<string, PathParameter>
 
 type Known = typeof known
+
 type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
   ? Name | NamesIn<Rest>
   : Path extends `${string}:${infer Name}`

@@ -1,7 +1,7 @@
 import type { ErrorObject } from 'ajv'
 import type { FastifyReply } from 'fastify'
 import { isTransient, isUnavailable } from '../db/database.ts'
-import { Fault, type FaultCode, type FieldError, faultCatalogue, invalid } from '../kernel/faults.ts'
+import { Fault, type FaultCode, type FieldError, faultCatalogue, invalid } from '../lib/faults.ts'
 import { fieldErrors } from './decode.ts'
 
 export type Problem = {
@@ -38,50 +38,9 @@ export function sendProblem(reply: FastifyReply, fault: Fault): void {
     .send(JSON.stringify(problemOf(fault, reply.request.id)))
 }
 
-const realm = 'Bearer realm="keyhook"'
-
-/** RFC 6750, 3.1: no error code when the request carried no credentials at all. */
-export const authenticationRequired = (): Fault =>
-  new Fault('auth.required', {
-    public: 'Send "Authorization: Bearer <token>" with an API key or a login token.',
-    headers: { 'www-authenticate': realm },
-  })
-
-/** One answer for revoked, unknown, expired and malformed tokens, so that tokens cannot be probed. */
-export const invalidToken = (internal: string): Fault =>
-  new Fault('auth.invalid_token', {
-    public: 'The token is malformed, expired, revoked or unknown.',
-    internal,
-    headers: { 'www-authenticate': `${realm}, error="invalid_token"` },
-  })
-
-export const permissionMissing = (permission: string, role: string): Fault =>
-  new Fault('auth.permission_missing', {
-    public: `This needs the permission ${permission}, which your role in this organization (${role}) does not have.`,
-    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
-  })
-
-export const loginRequired = (): Fault =>
-  new Fault('auth.login_required', {
-    public: 'This takes a login token. An API key cannot do it, whatever the role of its user.',
-    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
-  })
-
-export const operatorOnly = (): Fault =>
-  new Fault('auth.permission_missing', {
-    public: 'This needs an operator token, as "npx keyhook token issue --operator" mints.',
-    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="operator"` },
-  })
-
 /** For a type that was removed while the request was in progress. */
 export const unknownEventType = (pointer: string): Fault =>
   invalid([{ pointer, detail: 'must be one of the event types that are declared, and this one was just removed' }])
-
-export const readingOnly = (): Fault =>
-  new Fault('auth.permission_missing', {
-    public: 'An operator who has opened an organization can read it, and change nothing.',
-    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
-  })
 
 export const unavailable = (internal: string, cause?: unknown): Fault =>
   new Fault('service.unavailable', {

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import type { Fault } from '../kernel/faults.ts'
-import type { MalformedRequest } from './malformed-requests.ts'
+import type { Fault } from '../lib/faults.ts'
+import type { MalformedRequest } from './connections.ts'
 import { toFault } from './problems.ts'
 
 declare module 'fastify' {

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { type IdPrefix, idPattern } from '../kernel/ids.ts'
+import { type IdPrefix, idPattern } from '../lib/ids.ts'
 import { choice } from './basis.ts'
 
 /** Schemas that several records share. */

@@ -1,14 +1,13 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import type { KeyUses } from '../store/key-uses.ts'
-import { type AccessCheck, createAccessCheck } from './access-check.ts'
+import type { TSchema } from 'typebox'
+import type { Authenticate } from '../access/authenticate.ts'
+import { type AccessCheck, createAccessCheck, type NotesKeyUses } from './access-check.ts'
 import { createApp, type HttpLimits, isRead } from './app.ts'
-import type { Authenticate } from './authenticate.ts'
 import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
 import { readForm } from './decode.ts'
 import { sendEventStream } from './event-stream.ts'
-import { createEventTypeCheck, hasEventTypes } from './event-type-schemas.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
 import { createIdCheck } from './path-parameters.ts'
@@ -31,10 +30,9 @@ import {
 export function createHttpServer(deps: {
   routes: readonly Route[]
   authenticate: RequestCheck
-  keyUses: KeyUses
+  keyUses: NotesKeyUses
   keysRequireLogin: boolean
-  /** The event types that are declared beside the six, at this moment. */
-  declaredEventTypes: DeclaredEventTypes
+  recheckBody: RecheckBody
   limits: HttpLimits
   trustedProxies: readonly string[] | null
   log: Logger
@@ -59,28 +57,33 @@ export function createHttpServer(deps: {
 
 type RequestCheck = Pick<Authenticate, 'member' | 'operator'>
 
-type DeclaredEventTypes = () => Promise<readonly string[]>
+/**
+ * Some bodies that fail validation may be valid all the same, for example by an event type that is declared now. Null for a schema
+ * without such parts; otherwise what throws if the body is invalid.
+ */
+export type RecheckBody = (schema: TSchema) => ((request: FastifyRequest) => Promise<void>) | null
 
 type RouteDeps = {
   authenticate: RequestCheck
-  keyUses: KeyUses
+  keyUses: NotesKeyUses
   keysRequireLogin: boolean
-  declaredEventTypes: DeclaredEventTypes
+  recheckBody: RecheckBody
   log: RequestLog
   room: BodyRoom
 }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const accessCheck = createAccessCheck(route, deps)
-  const run = createRunner(route, deps.declaredEventTypes)
+  const recheck = route.body === undefined ? null : deps.recheckBody(route.body)
+  const run = createRunner(route, recheck)
   const needsBody = !isBodyOptional(route)
   const bodySchema = route.body ?? (isRead(route.method) ? undefined : noBody)
   app.route({
     method: route.method,
     url: route.path,
     schema: { ...(route.query && { querystring: route.query }), ...(bodySchema && { body: bodySchema }) },
-    // The runner throws the error, unless it is about an event type that is declared.
-    attachValidation: hasEventTypes(route.body),
+    // Then the runner throws the error, unless the second check accepts the body.
+    attachValidation: recheck !== null,
     config: { passesOnNumbers: route.passesOnNumbers ?? false, needsBody, isRead: route.isRead ?? false },
     onRequest: accessCheck,
     ...(!isRead(route.method) && {
@@ -112,7 +115,7 @@ const withoutKey = createOnce(null)
 /** Runs the handler of a route with what the access check and the validation have produced. */
 function createRunner(
   route: Route,
-  declaredEventTypes: DeclaredEventTypes,
+  recheck: ReturnType<RecheckBody>,
 ): (request: FastifyRequest) => Answer | Promise<Answer> {
   const checkIds = createIdCheck(route.path)
   const isKeyed = takesIdempotencyKey(route)
@@ -130,11 +133,10 @@ function createRunner(
     return (route as MemberRoute).handler(call)
   }
 
-  const { decode, body: schema } = route
-  if (schema !== undefined && hasEventTypes(schema)) {
-    const checkEventTypes = createEventTypeCheck(schema, declaredEventTypes)
+  const { decode } = route
+  if (recheck !== null) {
     return async (request) => {
-      await checkEventTypes(request)
+      await recheck(request)
       return run(request, decode === undefined ? request.body : await decode(request.body))
     }
   }

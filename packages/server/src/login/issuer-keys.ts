@@ -1,7 +1,7 @@
 import { createLocalJWKSet, errors, type JSONWebKeySet } from 'jose'
-import { Fault } from '../kernel/faults.ts'
+import { Fault } from '../lib/faults.ts'
+import { isPrivateChannel } from '../lib/network.ts'
 import type { KeyOf } from './access-token.ts'
-import { isPrivateChannel } from './issuer-url.ts'
 
 /** A key that the issuer has removed is refused after this time at the latest, while the issuer is reachable. */
 export const keysFreshMs = 5 * 60_000

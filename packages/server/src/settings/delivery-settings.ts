@@ -1,8 +1,13 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { leaseMsMax } from '../domain/lease.ts'
-import { type Network, readNetwork } from '../domain/network.ts'
-import { attemptsMax, type RetrySchedule, readRetrySchedule, waitDaysMax } from '../domain/retry-schedule.ts'
+import {
+  attemptsMax,
+  leaseMsMax,
+  type RetrySchedule,
+  readRetrySchedule,
+  waitDaysMax,
+} from '../delivery/retry-schedule.ts'
+import { type Network, readNetwork } from '../lib/network.ts'
 import { InvalidValue, integer, matching, oneOf, optional, setting } from './setting.ts'
 
 const networks = (value: string): Network[] =>

@@ -1,7 +1,6 @@
-import { type ConnectionTarget, readConnectionUrl } from '../db/connection/connection-url.ts'
-import { keyTagShape } from '../domain/api-key.ts'
-import { isAddress, readNetwork } from '../domain/network.ts'
-import { issuerUrlProblem } from '../login/issuer-url.ts'
+import { keyTagShape } from '../access/api-key.ts'
+import { type ConnectionTarget, readConnectionUrl } from '../db/connection-url.ts'
+import { isAddress, issuerUrlProblem, readNetwork } from '../lib/network.ts'
 import { InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
 
 const postgresUrl = (value: string, environment: Readonly<Record<string, string | undefined>>): ConnectionTarget => {

@@ -1,11 +1,10 @@
 import { statfs } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import type { Config } from '../config.ts'
-import { inMegabytes } from '../domain/storage.ts'
-import { unusable } from '../embedded/ensure-directory.ts'
-import { MachineUnfit, machineProblem } from '../embedded/machine-problem.ts'
-import { pathsFromRoot } from '../embedded/permissions.ts'
-import { openFilesMax } from './open-files.ts'
+import { inMegabytes } from '../lib/units.ts'
+import { MachineUnfit, machineProblem, pathsFromRoot } from '../postgres/account.ts'
+import { unusable } from '../postgres/ownership.ts'
+import type { Config } from '../settings/config.ts'
+import { openFilesMax } from './process.ts'
 
 /** Replaces an error that the machine causes, such as a full disk, by one whose message says in one line what to do. */
 export async function explainError(config: Pick<Config, 'database' | 'dataDir'>, error: unknown): Promise<unknown> {

@@ -1,14 +1,13 @@
 import { resolve } from 'node:path'
-import type { Config } from '../config.ts'
-import { settleTls } from '../db/connection/settle-tls.ts'
+import { settleTls } from '../db/connection.ts'
 import { type ConnectionTarget, connect, type Database } from '../db/database.ts'
-import { openEmbedded } from '../embedded/index.ts'
-import type { MasterKeys } from '../kernel/master-keys.ts'
-import { type Migration, migrate, readMigrations } from '../store/migrate.ts'
-import { checkSuitable } from '../store/suitable.ts'
+import { type Migration, migrate, readMigrations } from '../db/migrate.ts'
+import { checkSuitable } from '../db/suitable.ts'
+import type { MasterKeys } from '../lib/master-keys.ts'
+import { openEmbedded } from '../postgres/index.ts'
+import type { Config } from '../settings/config.ts'
 import { explainError } from './explain-error.ts'
-import { rememberKeyId } from './master-key-file.ts'
-import { checkAuthorityKey, openMasterKeys } from './open-master-keys.ts'
+import { checkAuthorityKey, openMasterKeys, rememberKeyId } from './master-keys.ts'
 
 /** An open installation: its database with the current schema, and its keys. */
 export type Installation = {

@@ -1,12 +1,11 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram as LibraryHistogram, Registry } from 'prom-client'
-import { jobKinds } from '../domain/platform-job.ts'
-import type { StorageReport } from '../domain/storage.ts'
+import type { StorageReport } from '../databases/storage-rules.ts'
+import type { DispatchObserver } from '../delivery/dispatcher/types.ts'
 import type { Answered } from '../http/request-log.ts'
-import type { DispatchObserver } from '../webhooks/engine/types.ts'
-import { type ClusterReading, createClusterGauges } from './cluster-gauges.ts'
-import { createHistogram } from './histogram.ts'
+import { jobKinds } from '../jobs/queue.ts'
+import { type ClusterReading, createClusterGauges } from './cluster-metrics.ts'
+import { createHistogram, createTally } from './histogram.ts'
 import { createProcessGauges } from './process-gauges.ts'
-import { createTally } from './tally.ts'
 
 const jobLabels = (kind: string, outcome: string): string => `kind="${kind}",outcome="${outcome}"`
 

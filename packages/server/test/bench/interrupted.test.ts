@@ -4,8 +4,8 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
-import { scratch } from '../embedded/support/scratch.ts'
+import { isPostgresOn, readLockFile } from '../../src/postgres/lock-file.ts'
+import { scratch } from '../postgres/support/scratch.ts'
 
 const program = new URL('../../bench/main.ts', import.meta.url).pathname
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { newId } from '../../src/kernel/ids.ts'
-import { call } from '../support/client.ts'
-import type { TestApi } from '../support/installation.ts'
-import { keyhook, keyhookHere, scratchDirectory } from '../support/processes.ts'
-import { countRows } from '../support/rows.ts'
+import { newId } from '../../src/lib/ids.ts'
+import { call } from '../kit/client.ts'
+import type { TestApi } from '../kit/installation.ts'
+import { keyhook, keyhookHere, scratchDirectory } from '../kit/processes.ts'
+import { countRows } from '../kit/rows.ts'
 import { type CommandsBeside, commandsBeside } from './support/commands-beside.ts'
 
 /*

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { keyhookHere, scratchDirectory } from '../support/processes.ts'
+import { keyhookHere, scratchDirectory } from '../kit/processes.ts'
 
 const isInstalled = (shell: string): boolean => {
   try {

@@ -2,8 +2,8 @@ import { mkdtemp, readdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { removeDataDirectory } from '../support/data-directory.ts'
-import { keyhook, serve } from '../support/processes.ts'
+import { removeDataDirectory } from '../kit/data-directory.ts'
+import { keyhook, serve } from '../kit/processes.ts'
 
 test('a link to the console has the address of the running server, for a user by e-mail address or id', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))

@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { orderLost, orderShipped } from '../support/order-types.ts'
+import { call } from '../kit/client.ts'
+import { orderLost, orderShipped } from '../kit/order-types.ts'
 import { type CommandsBeside, commandsBeside } from './support/commands-beside.ts'
 
 let beside: CommandsBeside

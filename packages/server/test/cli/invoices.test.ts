@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { newId, type OrgId } from '../../src/kernel/ids.ts'
-import { announceNode } from '../../src/store/platform/nodes.ts'
-import { eventsOf, until } from '../platform/support/customer.ts'
-import { call } from '../support/client.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
-import { bridgeTo, type Ended, keyhook, keyhookHere } from '../support/processes.ts'
-import { countRows } from '../support/rows.ts'
-import { recordUsage } from '../support/usage.ts'
+import { announceNode } from '../../src/databases/node-sql.ts'
+import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { eventsOf, until } from '../databases/support/customer.ts'
+import { call } from '../kit/client.ts'
+import { startApi, type TestApi } from '../kit/installation.ts'
+import { bridgeTo, type Ended, keyhook, keyhookHere } from '../kit/processes.ts'
+import { countRows } from '../kit/rows.ts'
+import { recordUsage } from '../kit/usage.ts'
 
 let api: TestApi
 let environment: Record<string, string>

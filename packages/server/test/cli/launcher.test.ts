@@ -6,7 +6,7 @@ import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { keyhook, program, scratchDirectory } from '../support/processes.ts'
+import { keyhook, program, scratchDirectory } from '../kit/processes.ts'
 
 const bin = new URL('../../bin/', import.meta.url).pathname
 const run = promisify(execFile)

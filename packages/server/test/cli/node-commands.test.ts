@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { newId } from '../../src/kernel/ids.ts'
-import { announceNode, forgetNodes, nodesWithRoom } from '../../src/store/platform/nodes.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
-import { bridgeTo, keyhookHere } from '../support/processes.ts'
+import { announceNode, forgetNodes, nodesWithRoom } from '../../src/databases/node-sql.ts'
+import { newId } from '../../src/lib/ids.ts'
+import { startApi, type TestApi } from '../kit/installation.ts'
+import { bridgeTo, keyhookHere } from '../kit/processes.ts'
 
-/** The commands on rows alone. `platform/moves.long.test.ts` moves real databases between real nodes. */
+/** The commands on rows alone. `databases/moves.long.test.ts` moves real databases between real nodes. */
 let api: TestApi
 let environment: Record<string, string>
 let cut: () => Promise<void>

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { expect, onTestFinished, test } from 'vitest'
-import { createMasterKeys } from '../../src/kernel/master-keys.ts'
-import { call } from '../support/client.ts'
-import { keyhookHere } from '../support/processes.ts'
+import { createMasterKeys } from '../../src/lib/master-keys.ts'
+import { call } from '../kit/client.ts'
+import { keyhookHere } from '../kit/processes.ts'
 import { commandsBeside } from './support/commands-beside.ts'
 
 test('secrets that were sealed under the old master key can be opened with the new one alone', async () => {

@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
-import { mintApiKey } from '../../src/domain/api-key.ts'
-import { call } from '../support/client.ts'
-import { removeDataDirectory } from '../support/data-directory.ts'
-import { createInstallation, people } from '../support/installation.ts'
-import { bridgeTo, keyhook, scratchDirectory, serve } from '../support/processes.ts'
-import { openRaw, sendRaw } from '../support/raw-http.ts'
+import { mintApiKey } from '../../src/access/api-key.ts'
+import { call } from '../kit/client.ts'
+import { removeDataDirectory } from '../kit/data-directory.ts'
+import { createInstallation, people } from '../kit/installation.ts'
+import { bridgeTo, keyhook, scratchDirectory, serve } from '../kit/processes.ts'
+import { openRaw, sendRaw } from '../kit/raw-http.ts'
 
 const checkout = new URL('../../../../', import.meta.url).pathname
 const bash = promisify(execFile)

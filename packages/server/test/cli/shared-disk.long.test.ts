@@ -1,11 +1,11 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { until } from '../platform/support/customer.ts'
-import { portRange } from '../platform/support/platform.ts'
-import { call } from '../support/client.ts'
-import { customerSqlForTest } from '../support/customer-sql.ts'
-import { keyhook, serve } from '../support/processes.ts'
-import { smallDisk } from '../support/small-disk.ts'
+import { until } from '../databases/support/customer.ts'
+import { portRange } from '../databases/support/platform.ts'
+import { call } from '../kit/client.ts'
+import { customerSqlForTest } from '../kit/customer-sql.ts'
+import { keyhook, serve } from '../kit/processes.ts'
+import { smallDisk } from '../kit/small-disk.ts'
 
 type Storage = { state: string; message: string | null }
 type DatabaseBody = { id: string; status: string; connection_string: string; password: string; storage: Storage | null }

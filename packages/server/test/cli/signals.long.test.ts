@@ -6,10 +6,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
-import { isPostgresOn, readLockFile } from '../../src/embedded/lock-file.ts'
-import { dataDirectory, open } from '../embedded/support/scratch.ts'
-import { call } from '../support/client.ts'
-import { cleanEnvironment, keyhook, program, serve } from '../support/processes.ts'
+import { isPostgresOn, readLockFile } from '../../src/postgres/lock-file.ts'
+import { call } from '../kit/client.ts'
+import { cleanEnvironment, keyhook, program, serve } from '../kit/processes.ts'
+import { dataDirectory, open } from '../postgres/support/scratch.ts'
 
 const timeout = 90_000
 

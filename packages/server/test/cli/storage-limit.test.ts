@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { newId, type OrgId } from '../../src/kernel/ids.ts'
-import { storageOfNode } from '../../src/store/platform/figures.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
-import { bridgeTo, keyhookHere } from '../support/processes.ts'
-import { recordUsage } from '../support/usage.ts'
+import { storageOfNode } from '../../src/databases/usage-sql.ts'
+import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { startApi, type TestApi } from '../kit/installation.ts'
+import { bridgeTo, keyhookHere } from '../kit/processes.ts'
+import { recordUsage } from '../kit/usage.ts'
 
 let api: TestApi
 let environment: Record<string, string>

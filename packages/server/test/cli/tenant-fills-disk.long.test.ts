@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { portRange } from '../platform/support/platform.ts'
-import { call } from '../support/client.ts'
-import { customerSql } from '../support/customer-sql.ts'
-import { keyhook, serve } from '../support/processes.ts'
-import { smallDisk } from '../support/small-disk.ts'
-import { deliveryEnvironment } from '../webhooks/support/delivery-test.ts'
-import { receiverFor } from '../webhooks/support/receiver.ts'
+import { portRange } from '../databases/support/platform.ts'
+import { deliveryEnvironment } from '../delivery/support/delivery-test.ts'
+import { receiverFor } from '../delivery/support/receiver.ts'
+import { call } from '../kit/client.ts'
+import { customerSql } from '../kit/customer-sql.ts'
+import { keyhook, serve } from '../kit/processes.ts'
+import { smallDisk } from '../kit/small-disk.ts'
 
 type DatabaseBody = { id: string; status: string; connection_string: string; password: string; storage: Storage | null }
 type Storage = { state: string; message: string | null }

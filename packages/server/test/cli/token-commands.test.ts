@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { call } from '../support/client.ts'
+import { call } from '../kit/client.ts'
 import { type CommandsBeside, commandsBeside } from './support/commands-beside.ts'
 
 let beside: CommandsBeside

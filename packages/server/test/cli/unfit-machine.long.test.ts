@@ -4,10 +4,10 @@ import { appendFile, chown, readFile, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
-import { asRoot, query } from '../embedded/support/scratch.ts'
-import { removeDataDirectory } from '../support/data-directory.ts'
-import { cleanEnvironment, keyhook, program, scratchDirectory, serve } from '../support/processes.ts'
-import { makeReadOnly, smallDisk } from '../support/small-disk.ts'
+import { removeDataDirectory } from '../kit/data-directory.ts'
+import { cleanEnvironment, keyhook, program, scratchDirectory, serve } from '../kit/processes.ts'
+import { makeReadOnly, smallDisk } from '../kit/small-disk.ts'
+import { asRoot, query } from '../postgres/support/scratch.ts'
 
 /*
  * Problems of the machine are reported in one line that says what to do.

@@ -2,9 +2,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { linkFor } from '../console/browser.ts'
-import { freePort } from '../support/free-port.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
+import { freePort } from '../kit/free-port.ts'
+import { startApi, type TestApi } from '../kit/installation.ts'
+import { linkFor } from '../login/browser.ts'
 import { choosePorts, proxyPrograms, type RunningProxy, startProxy } from './proxy-programs.ts'
 
 describe.each(proxyPrograms)('$title', (proxy) => {

@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { vi } from 'vitest'
+import { caFile, certificateFiles } from '../delivery/support/receiver.ts'
 import { hasProgram } from '../docs/gateway-program.ts'
-import { freePort } from '../support/free-port.ts'
-import { caFile, certificateFiles } from '../webhooks/support/receiver.ts'
+import { freePort } from '../kit/free-port.ts'
 
 /*
  * The samples of deploy/nginx, deploy/caddy and deploy/haproxy. Only host name, ports and certificate files are replaced. Debian has all

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { Agent } from 'node:https'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { freePort } from '../support/free-port.ts'
-import { createInstallation, people } from '../support/installation.ts'
-import { bridgeTo, type Running, serve } from '../support/processes.ts'
-import { until } from '../webhooks/support/delivery-test.ts'
-import { caFile, receiverFor } from '../webhooks/support/receiver.ts'
+import { until } from '../delivery/support/delivery-test.ts'
+import { caFile, receiverFor } from '../delivery/support/receiver.ts'
+import { freePort } from '../kit/free-port.ts'
+import { createInstallation, people } from '../kit/installation.ts'
+import { bridgeTo, type Running, serve } from '../kit/processes.ts'
 import { choosePorts, proxyPrograms, startProxy } from './proxy-programs.ts'
 
 /*

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Platform, startPlatform } from '../platform/support/platform.ts'
+import { type Platform, startPlatform } from '../databases/support/platform.ts'
 import { blocksOf } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))

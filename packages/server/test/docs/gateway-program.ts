@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { vi } from 'vitest'
-import { freePort } from '../support/free-port.ts'
+import { freePort } from '../kit/free-port.ts'
 
 /** Whether a program is installed. Says so if it is not. */
 export function hasProgram(name: string, versionFlag: string): boolean {

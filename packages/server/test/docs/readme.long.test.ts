@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { removeDataDirectory } from '../support/data-directory.ts'
-import { freePort } from '../support/free-port.ts'
+import { removeDataDirectory } from '../kit/data-directory.ts'
+import { freePort } from '../kit/free-port.ts'
 import { type Block, blocksOf, masked } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))

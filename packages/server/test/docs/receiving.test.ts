@@ -2,10 +2,9 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { sampleData } from '../../src/domain/event-samples.ts'
-import { eventTypes } from '../../src/domain/event-types.ts'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
+import { eventTypes, sampleData } from '../../src/delivery/events.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
 
 const text = readFileSync(new URL('../../../../docs/receiving-webhooks.md', import.meta.url), 'utf8')
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { until } from '../webhooks/support/delivery-test.ts'
+import { until } from '../delivery/support/delivery-test.ts'
 import { type Member, missingPrograms, startPatroniCluster } from './support/patroni.ts'
 import { runFailover } from './support/run-failover.ts'
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
-import { openRaw, sendRaw } from '../support/raw-http.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { openRaw, sendRaw } from '../kit/raw-http.ts'
 
 /*
  * Access is checked again when a body arrives late, and for every pipelined request.

@@ -1,12 +1,11 @@
 import { connect } from 'node:net'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { eventTypes } from '../../src/domain/event-types.ts'
-import { labelProblem } from '../../src/domain/label.ts'
-import { webhookUrlProblem } from '../../src/domain/webhook.ts'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
-import { sendRaw } from '../support/raw-http.ts'
+import { eventTypes } from '../../src/delivery/events.ts'
+import { labelProblem, webhookUrlProblem } from '../../src/lib/label.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { sendRaw } from '../kit/raw-http.ts'
 
 const api = ownedApi()
 

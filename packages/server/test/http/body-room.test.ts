@@ -1,8 +1,8 @@
 import { connect } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { createBodyRoom } from '../../src/http/body-room.ts'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
 
 /*
  * Large bodies wait for each other before they are read, so that memory is bounded however many clients publish.

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { eventTypes } from '../../src/domain/event-types.ts'
-import { newId, type OrgId } from '../../src/kernel/ids.ts'
-import { createLocalIssuer } from '../../src/login/local-issuer.ts'
-import { setMember } from '../../src/operator/directory.ts'
-import type { Reply } from '../support/client.ts'
-import { type Documented, readDocumented } from '../support/documented.ts'
-import { type Person, startApi, type TestApi, testOperator } from '../support/installation.ts'
+import { eventTypes } from '../../src/delivery/events.ts'
+import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { createLocalIssuer } from '../../src/login/login-tokens.ts'
+import { setMember } from '../../src/organizations/directory.ts'
+import type { Reply } from '../kit/client.ts'
+import { type Documented, readDocumented } from '../kit/documented.ts'
+import { type Person, startApi, type TestApi, testOperator } from '../kit/installation.ts'
 
 /*
  * The eight operations of the published interface, every answer checked against /openapi.json, once with a login token

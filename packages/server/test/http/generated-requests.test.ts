@@ -1,12 +1,11 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { emailProblem, labelProblem } from '../../src/domain/label.ts'
-import { webhookUrlProblem } from '../../src/domain/webhook.ts'
-import { parseMoment } from '../../src/http/moments.ts'
 import { formatPatterns } from '../../src/http/openapi/nodes.ts'
-import { call, type Reply } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
+import { emailProblem, labelProblem, webhookUrlProblem } from '../../src/lib/label.ts'
+import { parseMoment } from '../../src/lib/time.ts'
+import { call, type Reply } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
 import { changed, type Schema, valuesOf } from './support/generated.ts'
 
 /*

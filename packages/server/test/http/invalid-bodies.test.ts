@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Problem } from '../../src/http/problems.ts'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
-import { countRows } from '../support/rows.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { countRows } from '../kit/rows.ts'
 
 const api = ownedApi()
 let before: Record<string, number>

@@ -1,8 +1,8 @@
 import { beforeAll, expect, test } from 'vitest'
-import { uuid7 } from '../../src/kernel/uuid7.ts'
-import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
-import { call, type Reply } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
+import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
+import { uuid7 } from '../../src/lib/ids.ts'
+import { call, type Reply } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
 
 /*
  * Lists with large records: responses of 16 KiB of control characters, six bytes each in JSON, or of characters that are three

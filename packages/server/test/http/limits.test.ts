@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { readDocumented } from '../support/documented.ts'
-import { startApiForTest } from '../support/installation.ts'
+import { call } from '../kit/client.ts'
+import { readDocumented } from '../kit/documented.ts'
+import { startApiForTest } from '../kit/installation.ts'
 
 const limits = { KEYHOOK_KEYS_PER_ORG_MAX: '3', KEYHOOK_WEBHOOKS_PER_ORG_MAX: '3', KEYHOOK_REQUEST_BYTES_MAX: '2048' }
 

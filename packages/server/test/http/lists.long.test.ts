@@ -3,10 +3,10 @@ import { setTimeout } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { newId, type OrgId } from '../../src/kernel/ids.ts'
-import { captureLog } from '../support/captured-log.ts'
-import { call, type Reply } from '../support/client.ts'
-import { type Person, startApi, type TestApi } from '../support/installation.ts'
+import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { captureLog } from '../kit/captured-log.ts'
+import { call, type Reply } from '../kit/client.ts'
+import { type Person, startApi, type TestApi } from '../kit/installation.ts'
 
 const rows = 25_000
 

@@ -2,11 +2,11 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Problem } from '../../src/http/problems.ts'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
-import { problemOf } from '../support/problem-of.ts'
-import { openRaw, sendRaw } from '../support/raw-http.ts'
-import { countRows } from '../support/rows.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { problemOf } from '../kit/problem-of.ts'
+import { openRaw, sendRaw } from '../kit/raw-http.ts'
+import { countRows } from '../kit/rows.ts'
 
 /*
  * Requests that no HTTP client library sends: each is answered with a problem, and the connection never hangs.

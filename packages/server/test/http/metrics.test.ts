@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import type { Problem } from '../../src/http/problems.ts'
-import { call } from '../support/client.ts'
-import { startApiForTest } from '../support/installation.ts'
-import { ownedApi } from '../support/owned-api.ts'
+import { call } from '../kit/client.ts'
+import { startApiForTest } from '../kit/installation.ts'
+import { ownedApi } from '../kit/owned-api.ts'
 
 const api = ownedApi()
 

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { ownedApi } from '../support/owned-api.ts'
-import { problemOf } from '../support/problem-of.ts'
-import { sendRaw } from '../support/raw-http.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { problemOf } from '../kit/problem-of.ts'
+import { sendRaw } from '../kit/raw-http.ts'
 
 /*
  * Paths, methods and queries that are not served: each is answered with a problem.

@@ -1,11 +1,11 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { composeProbes } from '../../src/compose/probes.ts'
-import type { StorageReport } from '../../src/domain/storage.ts'
+import type { StorageReport } from '../../src/databases/storage-rules.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { captureLog } from '../support/captured-log.ts'
-import { ownedApi } from '../support/owned-api.ts'
-import { problemOf } from '../support/problem-of.ts'
-import { sendRaw } from '../support/raw-http.ts'
+import { captureLog } from '../kit/captured-log.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { problemOf } from '../kit/problem-of.ts'
+import { sendRaw } from '../kit/raw-http.ts'
 
 /*
  * A process without the API serves health and metrics, and answers everything else as the API does.

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
+import { call } from '../kit/client.ts'
+import { startApi, type TestApi } from '../kit/installation.ts'
 
 /*
  * The API reference at /docs: Scalar, served from our own origin.

@@ -1,11 +1,11 @@
 import { existsSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { eventTypes } from '../../src/domain/event-types.ts'
-import type { OpenApi } from '../../src/http/openapi/openapi.ts'
-import { call } from '../support/client.ts'
-import { basesOf, marked, type Node, walk } from '../support/document-walk.ts'
-import { startApi, type TestApi } from '../support/installation.ts'
+import type { OpenApi } from '../../src/compose/openapi.ts'
+import { eventTypes } from '../../src/delivery/events.ts'
+import { call } from '../kit/client.ts'
+import { basesOf, marked, type Node, walk } from '../kit/document-walk.ts'
+import { startApi, type TestApi } from '../kit/installation.ts'
 import { readRegister } from './support/register.ts'
 
 /*

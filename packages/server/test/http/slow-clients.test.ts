@@ -6,10 +6,10 @@ import { chosen } from '../../src/http/basis.ts'
 import type { Problem } from '../../src/http/problems.ts'
 import { operatorRoute, type Route } from '../../src/http/route.ts'
 import { createHttpServer } from '../../src/http/server.ts'
-import { captureLog } from '../support/captured-log.ts'
-import { call } from '../support/client.ts'
-import { startApiForTest } from '../support/installation.ts'
-import { openRaw } from '../support/raw-http.ts'
+import { captureLog } from '../kit/captured-log.ts'
+import { call } from '../kit/client.ts'
+import { startApiForTest } from '../kit/installation.ts'
+import { openRaw } from '../kit/raw-http.ts'
 
 /*
  * Slow clients, clients that disconnect, and a server that stops.
@@ -47,10 +47,10 @@ async function listen(routes: Route[]) {
       member: () => Promise.reject(new Error()),
       operator: async (_, address) => ({ kind: 'operator', tokenId: 'x', address }),
     },
-    keyUses: { note() {}, async close() {} },
+    keyUses: { note() {} },
     limits: { requestBytesMax: 1_024, requestMsMax: 200 },
     keysRequireLogin: false,
-    declaredEventTypes: async () => [],
+    recheckBody: () => null,
     trustedProxies: null,
     log: pino({ level: 'silent' }),
   })

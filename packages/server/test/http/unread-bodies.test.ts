@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { ownedApi } from '../support/owned-api.ts'
-import { problemOf } from '../support/problem-of.ts'
-import { openRaw, sendRaw } from '../support/raw-http.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { problemOf } from '../kit/problem-of.ts'
+import { openRaw, sendRaw } from '../kit/raw-http.ts'
 
 /*
  * Requests that are answered without reading their body: a caller without access makes us read nothing, and no caller makes us

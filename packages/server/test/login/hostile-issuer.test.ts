@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, jwtVerify } from 'jose'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { refetchCooldownMs } from '../../src/login/issuer-keys.ts'
-import { createOpenIdIssuer } from '../../src/login/openid-issuer.ts'
+import { createOpenIdIssuer } from '../../src/login/openid.ts'
 import { createClock } from './support/clock.ts'
 import { forge } from './support/forge.ts'
 import { audience, newSigningKey, type RealIssuer, startRealIssuer } from './support/real-issuer.ts'

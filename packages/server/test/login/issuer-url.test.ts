@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { issuerUrlProblem } from '../../src/login/issuer-url.ts'
+import { issuerUrlProblem } from '../../src/lib/network.ts'
 
 it.each([
   'https://issuer.example',

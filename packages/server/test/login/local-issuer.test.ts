@@ -1,9 +1,9 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { calculateJwkThumbprint, decodeJwt, decodeProtectedHeader, exportJWK, type JWK } from 'jose'
 import { describe, expect, it } from 'vitest'
-import { isId } from '../../src/kernel/ids.ts'
-import { createMasterKeys } from '../../src/kernel/master-keys.ts'
-import { createLocalIssuer, localTtlSecondsMax } from '../../src/login/local-issuer.ts'
+import { isId } from '../../src/lib/ids.ts'
+import { createMasterKeys } from '../../src/lib/master-keys.ts'
+import { createLocalIssuer, localTtlSecondsMax } from '../../src/login/login-tokens.ts'
 import { createClock } from './support/clock.ts'
 import { encode, forge } from './support/forge.ts'
 

@@ -1,7 +1,7 @@
 import { createHmac, createPublicKey, type JsonWebKeyInput } from 'node:crypto'
 import { decodeJwt, decodeProtectedHeader, type JWTPayload } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createOpenIdIssuer } from '../../src/login/openid-issuer.ts'
+import { createOpenIdIssuer } from '../../src/login/openid.ts'
 import { encode, forge } from './support/forge.ts'
 import { audience, newSigningKey, person, type RealIssuer, startRealIssuer } from './support/real-issuer.ts'
 

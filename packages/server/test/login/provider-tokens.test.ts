@@ -1,8 +1,8 @@
 import { decodeJwt, decodeProtectedHeader, importJWK, SignJWT } from 'jose'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Refusal } from '../../src/access/login.ts'
 import { standardForm, type TokenForm } from '../../src/login/access-token.ts'
-import { createOpenIdIssuer } from '../../src/login/openid-issuer.ts'
-import type { Refusal } from '../../src/login/refusals.ts'
+import { createOpenIdIssuer } from '../../src/login/openid.ts'
 import { type Provider, providers } from './support/provider-tokens.ts'
 import { audience, newSigningKey, person, startRealIssuer } from './support/real-issuer.ts'
 

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { generateKeyPair, SignJWT } from 'jose'
 import { afterEach, expect, test, vi } from 'vitest'
-import { createMasterKeys } from '../../src/kernel/master-keys.ts'
+import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { createAccessTokens } from '../../src/login/access-token.ts'
-import { createLocalIssuer } from '../../src/login/local-issuer.ts'
+import { createLocalIssuer } from '../../src/login/login-tokens.ts'
 import { createClock } from './support/clock.ts'
 
 const clock = createClock()

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { OrgId, UserId } from '../../src/kernel/ids.ts'
-import { createUser, removeUser, setMember } from '../../src/operator/directory.ts'
-import { call } from '../support/client.ts'
-import { startApi, type TestApi, testOperator } from '../support/installation.ts'
+import type { OrgId, UserId } from '../../src/lib/ids.ts'
+import { createUser, removeUser, setMember } from '../../src/organizations/directory.ts'
+import { call } from '../kit/client.ts'
+import { startApi, type TestApi, testOperator } from '../kit/installation.ts'
 import { forge } from './support/forge.ts'
 import { audience, newSigningKey, person, type RealIssuer, startRealIssuer } from './support/real-issuer.ts'
 

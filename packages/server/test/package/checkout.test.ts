@@ -4,9 +4,9 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { firstClosedDirectory } from '../../src/embedded/permissions.ts'
-import { asRoot } from '../embedded/support/scratch.ts'
-import { scratchDirectory } from '../support/processes.ts'
+import { firstClosedDirectory } from '../../src/postgres/account.ts'
+import { scratchDirectory } from '../kit/processes.ts'
+import { asRoot } from '../postgres/support/scratch.ts'
 
 /*
  * What `npm ci`, `npm start` and `npx keyhook` do in a checkout that was installed in another way than the documents say.

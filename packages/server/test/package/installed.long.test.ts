@@ -6,8 +6,8 @@ import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { removeDataDirectory } from '../support/data-directory.ts'
-import { cleanEnvironment } from '../support/processes.ts'
+import { removeDataDirectory } from '../kit/data-directory.ts'
+import { cleanEnvironment } from '../kit/processes.ts'
 
 /*
  * What a stranger gets: the packages, packed and installed into an empty folder, without this checkout.

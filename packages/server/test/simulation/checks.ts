@@ -1,5 +1,5 @@
-import { takeOut } from '../../src/kernel/lists.ts'
-import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
+import type { NewAttempt } from '../../src/delivery/statements/begin.ts'
+import { takeOut } from '../../src/lib/lists.ts'
 import type { Model } from './model.ts'
 import type { AttemptRow, LaneRow } from './tables.ts'
 import type { Host } from './timeline.ts'

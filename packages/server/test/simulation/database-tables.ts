@@ -1,14 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import { connect } from '../../src/db/database.ts'
-import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
-import { pauseLane, resumeLane } from '../../src/store/delivery/lane-requests.ts'
-import { ensurePartitions } from '../../src/store/delivery/partitions.ts'
-import { redeliver } from '../../src/store/delivery/redelivery.ts'
-import { lockWebhook, updateWebhook } from '../../src/store/webhook-changes.ts'
-import { deleteWebhook } from '../../src/store/webhooks.ts'
-import { publishEvents, publishSampleEvent } from '../../src/webhooks/sql/publish.ts'
-import { templateDatabase } from '../support/postgres.ts'
+import { publishEvents, publishSampleEvent } from '../../src/delivery/publish.ts'
+import { pauseLane, redeliver, resumeLane } from '../../src/delivery/redelivery-sql.ts'
+import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
+import type { OrgId, WebhookId } from '../../src/lib/ids.ts'
+import { deleteWebhook, lockWebhook, updateWebhook } from '../../src/webhooks/sql.ts'
+import { templateDatabase } from '../kit/postgres.ts'
 
 class NotRequested extends Error {}
 

@@ -1,4 +1,4 @@
-import type { OrgId } from '../../src/kernel/ids.ts'
+import type { OrgId } from '../../src/lib/ids.ts'
 import type { Process } from './process.ts'
 import type { World } from './world.ts'
 

@@ -1,7 +1,7 @@
-import type { OrgId, WebhookId } from '../../src/kernel/ids.ts'
-import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
-import type { DueDelivery } from '../../src/webhooks/sql/fetch.ts'
-import type { LeasedLane } from '../../src/webhooks/sql/lease.ts'
+import type { DispatchStore } from '../../src/delivery/dispatcher/store.ts'
+import type { DueDelivery } from '../../src/delivery/statements/fetch.ts'
+import type { LeasedLane } from '../../src/delivery/statements/lease.ts'
+import type { OrgId, WebhookId } from '../../src/lib/ids.ts'
 import { createTables, type InFlightRow, keyOf, type LaneRow, type RetryRow } from './tables.ts'
 
 /** Every function of the dispatcher's store, done at once: a statement of PostgreSQL is atomic. */
@@ -12,7 +12,7 @@ export type Statements = {
 export type Model = ReturnType<typeof createModel>
 export type ModelOptions = { now(): number; leaseMs(): number; wakesMax: number }
 
-/** The statements of `src/webhooks/sql` in memory. conformance.test.ts compares them with the real ones. */
+/** The statements of `src/delivery/statements` in memory. conformance.test.ts compares them with the real ones. */
 export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
   const tables = createTables(now)
   const { lanes, deliveries, retries, inFlight, attempts, locked } = tables

@@ -1,4 +1,4 @@
-import type { NewAttempt } from '../../src/webhooks/sql/begin.ts'
+import type { NewAttempt } from '../../src/delivery/statements/begin.ts'
 import type { PlantedBug } from './run.ts'
 import { keyOf } from './tables.ts'
 

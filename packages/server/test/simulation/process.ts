@@ -1,8 +1,8 @@
-import { createDispatcher } from '../../src/webhooks/engine/dispatcher.ts'
-import { interrupted } from '../../src/webhooks/engine/outcome.ts'
-import type { DispatchStore } from '../../src/webhooks/engine/store.ts'
-import type { Dispatcher } from '../../src/webhooks/engine/types.ts'
-import type { Exchange, Sender, SendRequest } from '../../src/webhooks/sender/port.ts'
+import { createDispatcher } from '../../src/delivery/dispatcher/dispatcher.ts'
+import { interrupted } from '../../src/delivery/dispatcher/outcome.ts'
+import type { DispatchStore } from '../../src/delivery/dispatcher/store.ts'
+import type { Dispatcher } from '../../src/delivery/dispatcher/types.ts'
+import type { Exchange, Sender, SendRequest } from '../../src/delivery/sender/port.ts'
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'
 

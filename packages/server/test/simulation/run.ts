@@ -1,5 +1,5 @@
-import type { RetrySchedule } from '../../src/domain/retry-schedule.ts'
-import type { OrgId } from '../../src/kernel/ids.ts'
+import type { RetrySchedule } from '../../src/delivery/retry-schedule.ts'
+import type { OrgId } from '../../src/lib/ids.ts'
 import { addFaults, troubleMs } from './faults.ts'
 import type { Model } from './model.ts'
 import { lateMsMax, type Process, startProcess } from './process.ts'

@@ -1,4 +1,4 @@
-import type { Clock } from '../../src/webhooks/engine/clock.ts'
+import type { Clock } from '../../src/lib/clock.ts'
 
 /** A process: its timers run only while it lives, and not while it is paused. */
 export type Host = { name: string; alive: boolean; stopped: boolean; pausedUntilMs: number; clockSkewMs: number }

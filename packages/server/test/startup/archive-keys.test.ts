@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createMasterKeys } from '../../src/kernel/master-keys.ts'
-import { openMasterKeys } from '../../src/startup/open-master-keys.ts'
-import { archiveKeyIds, countArchivesUnder } from '../../src/store/platform/backups.ts'
-import { createInstallation, people } from '../support/installation.ts'
-import { scratchDirectory } from '../support/processes.ts'
+import { archiveKeyIds, countArchivesUnder } from '../../src/backups/sql.ts'
+import { createMasterKeys } from '../../src/lib/master-keys.ts'
+import { openMasterKeys } from '../../src/startup/master-keys.ts'
+import { createInstallation, people } from '../kit/installation.ts'
+import { scratchDirectory } from '../kit/processes.ts'
 
 const key = randomBytes(32)
 const { currentKeyId: keyId } = createMasterKeys([key])

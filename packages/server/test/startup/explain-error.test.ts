@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { unusable } from '../../src/embedded/ensure-directory.ts'
-import { MachineUnfit } from '../../src/embedded/machine-problem.ts'
+import { MachineUnfit } from '../../src/postgres/account.ts'
+import { unusable } from '../../src/postgres/ownership.ts'
 import { diskFull, explainError } from '../../src/startup/explain-error.ts'
 
 const here = { database: null, dataDir: '/data' }

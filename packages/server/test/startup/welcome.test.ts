@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { readConfig } from '../../src/config.ts'
-import { newId } from '../../src/kernel/ids.ts'
+import { newId } from '../../src/lib/ids.ts'
+import { readConfig } from '../../src/settings/config.ts'
 import { welcome } from '../../src/startup/welcome.ts'
 
 const key = randomBytes(32).toString('base64')

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { expect, onTestFinished, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { freePort } from '../support/free-port.ts'
-import { createInstallation, people } from '../support/installation.ts'
-import { bridgeTo, serve } from '../support/processes.ts'
-import { deliveryEnvironment, until } from '../webhooks/support/delivery-test.ts'
-import { receiverFor } from '../webhooks/support/receiver.ts'
+import { deliveryEnvironment, until } from '../delivery/support/delivery-test.ts'
+import { receiverFor } from '../delivery/support/receiver.ts'
+import { call } from '../kit/client.ts'
+import { freePort } from '../kit/free-port.ts'
+import { createInstallation, people } from '../kit/installation.ts'
+import { bridgeTo, serve } from '../kit/processes.ts'
 import { startOtlpReceiver } from './otlp-receiver.ts'
 
 /*

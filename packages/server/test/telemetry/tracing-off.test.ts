@@ -3,8 +3,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import { expect, test } from 'vitest'
-import { activeTraceparent, contextOf, inSpan, isTracing } from '../../src/kernel/tracing.ts'
-import { deliveryTest } from '../webhooks/support/delivery-test.ts'
+import { activeTraceparent, contextOf, inSpan, isTracing } from '../../src/lib/tracing.ts'
+import { deliveryTest } from '../delivery/support/delivery-test.ts'
 
 test('without an address of a collector, work runs without spans and no SDK is loaded', async () => {
   const file = fileURLToPath(new URL('../../src/cli/serve-command.ts', import.meta.url))

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { signIn } from '../console/browser.ts'
+import { signIn } from '../login/browser.ts'
 import { startCommand } from './support/listening.ts'
 import { openTerminal, ownersTerminal } from './support/terminal.ts'
 

@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
-import { newId } from '../../src/kernel/ids.ts'
-import { call } from '../support/client.ts'
-import { cleanEnvironment, program } from '../support/processes.ts'
+import { newId } from '../../src/lib/ids.ts'
+import { call } from '../kit/client.ts'
+import { cleanEnvironment, program } from '../kit/processes.ts'
 import { openTerminal, ownersTerminal } from './support/terminal.ts'
 
 type Key = { id: string; name: string; api_key: string }

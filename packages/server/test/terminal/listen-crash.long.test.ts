@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { bridgeTo, serve } from '../support/processes.ts'
-import { deliveryTest } from '../webhooks/support/delivery-test.ts'
+import { deliveryTest } from '../delivery/support/delivery-test.ts'
+import { bridgeTo, serve } from '../kit/processes.ts'
 import { localProgram, startListen } from './support/listening.ts'
 import { openTerminal } from './support/terminal.ts'
 

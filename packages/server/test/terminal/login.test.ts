@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { expect, onTestFinished, test } from 'vitest'
-import { cleanEnvironment, program } from '../support/processes.ts'
+import { cleanEnvironment, program } from '../kit/processes.ts'
 import { openTerminal, ownersTerminal } from './support/terminal.ts'
 
 test('login checks the token with the server, stores it for this user only, and chooses the one organization', async () => {

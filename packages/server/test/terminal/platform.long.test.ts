@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { until } from '../platform/support/customer.ts'
-import { portRange } from '../platform/support/platform.ts'
-import { customerSql } from '../support/customer-sql.ts'
-import { removeDataDirectory } from '../support/data-directory.ts'
-import { keyhook, scratchDirectory, serve } from '../support/processes.ts'
+import { until } from '../databases/support/customer.ts'
+import { portRange } from '../databases/support/platform.ts'
+import { customerSql } from '../kit/customer-sql.ts'
+import { removeDataDirectory } from '../kit/data-directory.ts'
+import { keyhook, scratchDirectory, serve } from '../kit/processes.ts'
 import { openTerminal } from './support/terminal.ts'
 
 const hasPsql = (process.env.PATH ?? '').split(delimiter).some((folder) => existsSync(join(folder, 'psql')))

@@ -6,9 +6,9 @@ import { request } from 'node:https'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
-import { mintWebhookSecret } from '../../src/domain/webhook.ts'
 import { deliverySettings } from '../../src/settings/delivery-settings.ts'
-import { cleanEnvironment, keyhookHere, program, scratchDirectory } from '../support/processes.ts'
+import { mintWebhookSecret } from '../../src/webhooks/webhook.ts'
+import { cleanEnvironment, keyhookHere, program, scratchDirectory } from '../kit/processes.ts'
 import { ownersTerminal } from './support/terminal.ts'
 
 /** The real command and its output; stopped when the test ends. */

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { call } from '../support/client.ts'
-import { apiAlone } from '../support/composed.ts'
-import { until } from './support/delivery-test.ts'
-import { begin, leasedLane, settleFailed } from './support/leased-lane.ts'
+import { until } from '../delivery/support/delivery-test.ts'
+import { begin, leasedLane, settleFailed } from '../delivery/support/leased-lane.ts'
+import { call } from '../kit/client.ts'
+import { apiAlone } from '../kit/composed.ts'
 
 test.each(['ends', 'hangs'])(
   'the deletion of a webhook waits for an attempt in flight, but not for long (the attempt %s)',

@@ -1,7 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { WebhookId } from '../../src/kernel/ids.ts'
-import { call } from '../support/client.ts'
-import { readDocumented } from '../support/documented.ts'
+import type { WebhookId } from '../../src/lib/ids.ts'
 import {
   api,
   created,
@@ -13,9 +11,11 @@ import {
   report,
   settledHistory,
   webhookTo,
-} from './support/delivering-api.ts'
-import { until } from './support/delivery-test.ts'
-import { receiverFor } from './support/receiver.ts'
+} from '../delivery/support/delivering-api.ts'
+import { until } from '../delivery/support/delivery-test.ts'
+import { receiverFor } from '../delivery/support/receiver.ts'
+import { call } from '../kit/client.ts'
+import { readDocumented } from '../kit/documented.ts'
 
 type Shown = {
   id: string

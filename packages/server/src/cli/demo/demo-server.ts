@@ -2,12 +2,14 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { UsageError } from '@keyhook/cli'
-import { lastLines } from '../../embedded/tool.ts'
+import { type Output, printable, styled, UsageError } from '@keyhook/cli'
+import { createReceiver, localCertificate, type Received } from '@keyhook/cli/receiver'
+import { lastLines } from '../../postgres/start-program.ts'
 
 const program = fileURLToPath(new URL('../../../bin/keyhook.js', import.meta.url))
 
@@ -22,7 +24,7 @@ export type Started = {
 
 export type DemoServer = { started(): Promise<Started>; close(): Promise<void> }
 
-export const serverLog = (folder: string): string => join(folder, 'server.log')
+const serverLog = (folder: string): string => join(folder, 'server.log')
 
 /** The real server as a process of its own, with the settings of the demo and none of this terminal's. */
 export function startDemoServer(options: { folder: string; certificatePath: string }): DemoServer {
@@ -63,8 +65,7 @@ const otherVariables = (): NodeJS.ProcessEnv =>
   )
 
 /** The log is removed with the demo, so the reason has to be in the message. */
-export const endOf = async (logFile: string): Promise<string> =>
-  lastLines(await readFile(logFile, 'utf8').catch(() => ''))
+const endOf = async (logFile: string): Promise<string> => lastLines(await readFile(logFile, 'utf8').catch(() => ''))
 
 type Ready = { url: string; organization_id: string; owner_id: string; console_url: string | null }
 
@@ -72,4 +73,67 @@ async function firstLine(server: ChildProcess, logFile: string): Promise<Ready> 
   const lines = createInterface({ input: server.stdout! })
   for await (const line of lines) return JSON.parse(line) as Ready
   throw new UsageError(`The server of the demo did not start:\n${await endOf(logFile)}`)
+}
+
+/** A delivery that does not come within this time is a fault: on a slow machine they take seconds. */
+const waitMsMax = 120_000
+
+export type DemoReceiver = {
+  url: string
+  certificatePath: string
+  verifyWith(secret: string): void
+  /** Resolves when an event of this type has arrived, verified. */
+  arrival(type: string): Promise<void>
+  close(): void
+}
+
+/** The receiver of the demo's webhook: verifies every delivery as a customer's program would, and shows it. */
+export async function startDemoReceiver(deps: { folder: string; output: Output }): Promise<DemoReceiver> {
+  const certificate = await localCertificate(join(deps.folder, 'receiver'), new Date())
+  const arrived = new Map<string, PromiseWithResolvers<void>>()
+  const of = (type: string) => {
+    const known = arrived.get(type) ?? Promise.withResolvers<void>()
+    arrived.set(type, known)
+    return known
+  }
+  let secret: string | null = null
+  const receiver = createReceiver({
+    certificate,
+    behaviour: { status: 204, delayMs: 0, hang: false },
+    secret: async () => (secret === null ? { why: 'there is no webhook yet' } : { secret }),
+    onReceived(received) {
+      deps.output.result(received, line(received))
+      if ('signature' in received && received.signature === 'good') of(received.event).resolve()
+    },
+  }).listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  return {
+    url: `https://127.0.0.1:${(receiver.address() as AddressInfo).port}/`,
+    certificatePath: certificate.certificatePath,
+    verifyWith(given) {
+      secret = given
+    },
+    async arrival(type) {
+      const timeout = AbortSignal.timeout(waitMsMax)
+      const late = once(timeout, 'abort').then(async () => {
+        throw new UsageError(
+          `No ${type} arrived. The last lines of the server's log:\n${await endOf(serverLog(deps.folder))}`,
+        )
+      })
+      await Promise.race([of(type).promise, late])
+    },
+    close() {
+      receiver.close()
+      receiver.closeAllConnections()
+    },
+  }
+}
+
+function line(received: Received): string {
+  const verdict =
+    'signature' in received && received.signature === 'good'
+      ? styled('green', 'signature verified')
+      : styled('red', 'NOT VERIFIED')
+  const type = styled('bold', printable(received.event).padEnd(17))
+  return `   ${styled('green', '←')} ${received.at.slice(11, 19)}  ${type}  ${verdict}  ${printable(received.id ?? '')}`
 }

@@ -1,5 +1,5 @@
 import type { TSchema } from 'typebox'
-import { permissionTable, type Role } from '../../domain/roles.ts'
+import { permissionTable, type Role } from '../../access/roles.ts'
 import { type Choice, choice, type Json } from '../basis.ts'
 import { idempotencyHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'

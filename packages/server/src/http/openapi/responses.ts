@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { Fault, type FaultCode, faultCatalogue } from '../../kernel/faults.ts'
+import { Fault, type FaultCode, faultCatalogue } from '../../lib/faults.ts'
 import { type Choice, type Chosen, choice, chosen, type Json, mark } from '../basis.ts'
 import { replayedHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { problemOf } from '../problems.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect } from 'vitest'
-import { startApi } from '../../support/installation.ts'
-import { bridgeTo, type Ended, keyhookHere } from '../../support/processes.ts'
+import { startApi } from '../../kit/installation.ts'
+import { bridgeTo, type Ended, keyhookHere } from '../../kit/processes.ts'
 
 export type CommandsBeside = Awaited<ReturnType<typeof commandsBeside>>
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { call, type Reply } from '../../support/client.ts'
+import { call, type Reply } from '../../kit/client.ts'
 import type { Fleet, Organization } from './fleet.ts'
 import type { History } from './history.ts'
 

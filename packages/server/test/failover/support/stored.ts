@@ -1,6 +1,6 @@
 import { type Database, isUnavailable } from '../../../src/db/database.ts'
-import { readHeaders } from '../../../src/domain/recorded-headers.ts'
-import { until } from '../../webhooks/support/delivery-test.ts'
+import { readHeaders } from '../../../src/delivery/sender/exchange.ts'
+import { until } from '../../delivery/support/delivery-test.ts'
 import { deliveryOf, type Stored } from './history.ts'
 
 const patienceMs = 240_000

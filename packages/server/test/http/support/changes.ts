@@ -1,10 +1,9 @@
 import { pino } from 'pino'
-import { attemptUuid, type BackupId, type DatabaseId, newId, type WebhookId } from '../../../src/kernel/ids.ts'
-import { createJobQueue, ensureQueues } from '../../../src/platform/jobs/queue.ts'
-import { nodeQueue } from '../../../src/platform/jobs/queue-names.ts'
-import { ensurePartitions } from '../../../src/store/delivery/partitions.ts'
-import { call, type Reply } from '../../support/client.ts'
-import type { OwnedApi } from '../../support/owned-api.ts'
+import { ensurePartitions } from '../../../src/delivery/retention-sql.ts'
+import { createJobQueue, ensureQueues, nodeQueue } from '../../../src/jobs/queue.ts'
+import { attemptUuid, type BackupId, type DatabaseId, newId, type WebhookId } from '../../../src/lib/ids.ts'
+import { call, type Reply } from '../../kit/client.ts'
+import type { OwnedApi } from '../../kit/owned-api.ts'
 
 /** The target of a change (none if it was refused), and the details of its audit entry. */
 type Changed = { target: string | undefined; details: Record<string, unknown> }

@@ -1,4 +1,4 @@
-import type { OrgId } from '../../../src/kernel/ids.ts'
+import type { OrgId } from '../../../src/lib/ids.ts'
 import { startProcess } from '../process.ts'
 import { createWorld } from '../world.ts'
 

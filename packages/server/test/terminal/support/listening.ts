@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import { expect, onTestFinished } from 'vitest'
-import { cleanEnvironment, program } from '../../support/processes.ts'
+import { cleanEnvironment, program } from '../../kit/processes.ts'
 
 type Post = { headers: IncomingHttpHeaders; body: string; status: number }
 

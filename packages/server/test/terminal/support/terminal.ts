@@ -1,7 +1,7 @@
 import { expect, onTestFinished } from 'vitest'
-import { call } from '../../support/client.ts'
-import { startApi } from '../../support/installation.ts'
-import { type Ended, keyhookHere, scratchDirectory } from '../../support/processes.ts'
+import { call } from '../../kit/client.ts'
+import { startApi } from '../../kit/installation.ts'
+import { type Ended, keyhookHere, scratchDirectory } from '../../kit/processes.ts'
 
 /** Commands of a customer: with folders of their own for what is stored, and only the settings that are given. */
 export async function openTerminal(environment: Record<string, string> = {}) {

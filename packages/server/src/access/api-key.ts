@@ -1,0 +1,44 @@
+import { hash } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import { base62, randomBase62 } from '../lib/base62.ts'
+
+/*
+ * A key is <tag>_<8>_<32>, in base62. The last six characters are the CRC-32 of everything before them: typos and random strings
+ * are rejected without a query, and secret scanners recognize leaked keys.
+ */
+const prefixLength = 8
+const secretLength = 26
+const checksumLength = 6
+
+/** Any tag is accepted: changing KEYHOOK_KEY_TAG must not invalidate existing keys. */
+const keyShape = /^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$/
+
+/** No underscore, so that <tag>_<8> is unambiguous. */
+export const keyTagShape = /^[a-z][a-z0-9]{0,9}$/
+
+export type MintedKey = { apiKey: string; keyPrefix: string; hash: string }
+
+export function mintApiKey(tag: string): MintedKey {
+  const keyPrefix = `${tag}_${randomBase62(prefixLength)}`
+  const unchecked = `${keyPrefix}_${randomBase62(secretLength)}`
+  const apiKey = unchecked + checksum(unchecked)
+  return { apiKey, keyPrefix, hash: hashApiKey(apiKey) }
+}
+
+export function isApiKey(token: string): boolean {
+  if (!keyShape.test(token)) return false
+  return checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength)
+}
+
+/** SHA-256 in hex. A slow hash would add nothing: 155 random bits cannot be guessed. */
+export const hashApiKey = (apiKey: string): string => hash('sha256', apiKey)
+
+function checksum(text: string): string {
+  let rest = crc32(text)
+  let digits = ''
+  for (let i = 0; i < checksumLength; i++) {
+    digits = base62[rest % 62] + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}

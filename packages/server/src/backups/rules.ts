@@ -1,0 +1,138 @@
+import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
+import { lockDatabase } from '../databases/sql.ts'
+import { archivedBytes } from '../databases/wal-sql.ts'
+import { type Database, type Executor, isUniqueViolation, type Transaction } from '../db/database.ts'
+import type { Transact } from '../db/publishing-transaction.ts'
+import type { JobQueue } from '../jobs/queue.ts'
+import { Fault, notFound } from '../lib/faults.ts'
+import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { StepFailure } from '../lib/step-failure.ts'
+import { inMegabytes } from '../lib/units.ts'
+import { type BackupOrigin, isListed, moveBackup, wasCancelled } from './backup.ts'
+import { failBackup } from './failures.ts'
+import { type BackupRow, insertBackup, lockBackup, oneBackupAtATime, restoresReading, setBackupStatus } from './sql.ts'
+
+/*
+ * Starts and removes backups, for a person or for the schedule. A request that is not possible now throws a fault, which a
+ * person reads and the schedule skips.
+ */
+type Deps = { db: Database; queue: Pick<JobQueue, 'enqueue'> }
+
+/** For the audit log. */
+type Details = NonNullable<AuditEntry['details']>
+
+type BackupRequest = {
+  orgId: OrgId
+  databaseId: DatabaseId
+  origin: BackupOrigin
+  /** Null for a scheduled backup. */
+  userId: UserId | null
+  actor: Actor
+  details?: Details
+}
+
+export const beginBackup = (deps: Deps, request: BackupRequest): Promise<BackupRow> =>
+  beginBackupWithin(deps, request, (_tx, create) => create())
+
+/** `within` runs in the transaction of the backup, and decides whether to create it. */
+export async function beginBackupWithin<T>(
+  { db, queue }: Deps,
+  request: BackupRequest,
+  within: (tx: Transaction, create: () => Promise<BackupRow>) => Promise<T>,
+): Promise<T> {
+  const { orgId, databaseId, origin, userId, actor } = request
+  const create = async (tx: Transaction): Promise<BackupRow> => {
+    const source = await lockDatabase(tx, orgId, databaseId)
+    if (source === null || source.status === 'deleted') throw notFound(`${databaseId} is not in ${orgId}`)
+    if (source.status !== 'available' || source.node === null) {
+      throw new Fault('database.not_available', {
+        public: `The database is ${source.status}; only one that is available can be backed up.`,
+      })
+    }
+    const { node } = source
+    const id = newId('bak')
+    const row = await insertBackup(tx, orgId, { id, databaseId, node, origin, createdBy: userId })
+    const details = { database_id: databaseId, ...request.details }
+    if (isListed(row)) await recordAudit(tx, { orgId, action: 'backup.created', actor, targetId: id, details })
+    await queue.enqueue(tx, { kind: 'backup.take', orgId, backupId: id, node })
+    return row
+  }
+  return db
+    .begin((tx) => within(tx, () => create(tx)))
+    .catch((error: unknown) => {
+      if (!isUniqueViolation(error, oneBackupAtATime)) throw error
+      throw new Fault('backup.already_running', { public: 'A backup of this database is being taken already.' })
+    })
+}
+
+/** It is failed when this returns; the node that takes it notices within a second, and removes what it has stored. */
+export const cancelBackup = (
+  transact: Transact,
+  { orgId, backupId, actor }: { orgId: OrgId; backupId: BackupId; actor: Actor },
+): Promise<BackupRow> =>
+  transact(async (tx) => {
+    const backup = await lockBackup(tx, orgId, backupId)
+    if (backup === null || !isListed(backup) || backup.status === 'deleted')
+      throw notFound(`${backupId} is not in ${orgId}`)
+    if (backup.status !== 'running')
+      throw new Fault('backup.not_running', {
+        public: `The backup is ${backup.status}; only one that is running can be cancelled.`,
+      })
+    await recordAudit(tx, { orgId, action: 'backup.cancelled', actor, targetId: backupId })
+    await failBackup(tx, orgId, backupId, wasCancelled)
+    return (await lockBackup(tx, orgId, backupId))!
+  })
+
+/** `base`: the start of a log may be removed too, which nobody but the schedule asks for. */
+type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details; base?: boolean }
+
+/** Returns the backup as it is being removed. A second call changes nothing. */
+export async function removeBackup({ db, queue }: Deps, request: BackupRemoval): Promise<BackupRow> {
+  const { orgId, backupId, actor, details = {} } = request
+  return db.begin(async (tx) => {
+    const backup = await lockBackup(tx, orgId, backupId)
+    const isKnown = backup !== null && (isListed(backup) || request.base === true)
+    if (!isKnown || backup.status === 'deleted') throw notFound(`${backupId} is not in ${orgId}`)
+    if (backup.status === 'deleting') return backup
+    const next = moveBackup(backup.status, 'remove')
+    if (next === null)
+      throw new Fault('backup.still_running', { public: 'The backup is being taken; wait for its end.' })
+    if ((await restoresReading(tx, orgId, backupId)) > 0) {
+      throw new Fault('backup.being_restored', { public: 'A restore is reading this backup; wait for its end.' })
+    }
+    await setBackupStatus(tx, orgId, backupId, next)
+    if (isListed(backup)) await recordAudit(tx, { orgId, action: 'backup.deleted', actor, targetId: backupId, details })
+    await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId, node: backup.node })
+    return { ...backup, status: next }
+  })
+}
+
+/** Why the organization may store nothing more, for its members; null if it may. `moreBytes`: what is about to be kept. */
+export async function archiveProblem(
+  db: Executor,
+  orgId: OrgId,
+  bytesMax: number,
+  moreBytes = 0,
+): Promise<string | null> {
+  const bytes = await archivedBytes(db, orgId)
+  if (bytes + moreBytes <= bytesMax && bytes < bytesMax) return null
+  const what = moreBytes === 0 ? 'take' : `with this one would take`
+  return `The backups and logs of this organization ${what} ${inMegabytes(bytes + moreBytes)}, and may take ${inMegabytes(bytesMax)}. Delete backups, or ask the operator for more (KEYHOOK_ARCHIVES_PER_ORG_MAX).`
+}
+
+/** For a request. */
+export async function checkArchiveQuota(db: Executor, orgId: OrgId, bytesMax: number): Promise<void> {
+  const problem = await archiveProblem(db, orgId, bytesMax)
+  if (problem !== null) throw new Fault('limit.reached', { public: problem })
+}
+
+/** For a job, which fails with the reason. */
+export async function requireArchiveQuota(
+  db: Executor,
+  orgId: OrgId,
+  bytesMax: number,
+  moreBytes?: number,
+): Promise<void> {
+  const problem = await archiveProblem(db, orgId, bytesMax, moreBytes)
+  if (problem !== null) throw new StepFailure(problem, { permanent: true })
+}

@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { operator } from '../access/audit.ts'
+import { databasesDueForBackup } from '../databases/sql.ts'
+import { type Database, isUnavailable } from '../db/database.ts'
+import type { JobQueue } from '../jobs/queue.ts'
+import { Fault } from '../lib/faults.ts'
+import { beginBackup, removeBackup } from './rules.ts'
+import { expiredBackups } from './sql.ts'
+
+type Deps = { db: Database; queue: JobQueue; node: string }
+
+const passEveryMs = 60_000
+const origin = 'scheduled' as const
+
+/** For databases without a schedule of their own. `everyHours` is null if they have no scheduled backups. */
+export type BackupSchedule = { everyHours: number | null; keep: number }
+
+/** Repeats the pass until the signal aborts. The pause comes after each pass, so that two never overlap. */
+export async function keepBackupSchedule(
+  deps: Deps & { signal: AbortSignal; log: Logger; pauseMs?: number },
+  settings: BackupSchedule,
+): Promise<void> {
+  const { signal, log, pauseMs = passEveryMs } = deps
+  while (!signal.aborted) {
+    await runBackupSchedule(deps, settings).catch((err) => log.warn({ err }, 'backups.schedule_failed'))
+    await sleep(pauseMs, undefined, { signal }).catch(() => {})
+  }
+}
+
+/**
+ * One pass over the databases of this node: starts the backups that are due and removes those beyond the number kept. A
+ * failure does not stop the pass, and is thrown at the end.
+ */
+export async function runBackupSchedule(deps: Deps, { everyHours, keep }: BackupSchedule): Promise<void> {
+  const failed: unknown[] = []
+  const collect = (error: unknown) => {
+    // The backup or database was changed since the query, so there is nothing left to do.
+    if (error instanceof Fault) return
+    // Then the others would fail as well.
+    if (isUnavailable(error)) throw error
+    failed.push(error)
+  }
+  for (const { org_id: orgId, id: databaseId } of await databasesDueForBackup(deps.db, deps.node, everyHours)) {
+    const request = { orgId, databaseId, origin, userId: null, actor: operator, details: { origin } }
+    await beginBackup(deps, request).catch(collect)
+  }
+  for (const { org_id: orgId, id: backupId } of await expiredBackups(deps.db, deps.node, keep)) {
+    const request = { orgId, backupId, actor: operator, details: { origin, why: 'retention' }, base: true }
+    await removeBackup(deps, request).catch(collect)
+  }
+  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} backups could not be started or removed`)
+}

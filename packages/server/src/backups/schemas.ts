@@ -1,0 +1,92 @@
+import Type from 'typebox'
+import { createdDatabase } from '../databases/schemas.ts'
+import { type Choice, choice, chosen, mark, withChoices } from '../http/basis.ts'
+import { pageQuery } from '../http/lists.ts'
+import { createdAt, id, label, moment } from '../http/schemas.ts'
+import { backupStatuses, restoreStatuses } from './backup.ts'
+
+const restore = chosen(59)
+
+const givesUp = choice(65, '`failed` after the last of several tries.')
+const worded = choice(68, 'Worded by us: nothing of the inside shows.')
+
+const bytes = (description: string) => Type.Integer({ minimum: 0, description })
+const maybeBytes = (description: string) => Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], { description })
+const maybeText = (description: string, ...choices: Choice[]) =>
+  withChoices(Type.Union([Type.String(), Type.Null()], { description }), ...choices)
+const maybeMoment = (description: string) => Type.Union([moment(''), Type.Null()], { description })
+
+export const backupRecord = Type.Object(
+  {
+    id: id('bak', 'The <backup_id> of other paths.'),
+    database_id: id('db', 'The database it was taken of, which may be gone by now.'),
+    status: withChoices(
+      Type.Enum([...backupStatuses.slice(0, 4)], { description: 'Where it is in its life.' }),
+      givesUp,
+    ),
+    origin: withChoices(
+      Type.Enum(['requested', 'scheduled'], { description: 'Whether a caller or the schedule started it.' }),
+      choice(66, 'Only where the operator has set a schedule; only scheduled ones are ever removed by it.'),
+    ),
+    bytes_done: bytes('Bytes of the database read so far.'),
+    bytes_total: maybeBytes('Bytes known so far; grows with the WAL that is written meanwhile.'),
+    size_bytes: maybeBytes('The size of the archive.'),
+    sha256: maybeText('The SHA-256 of the archive.', choice(58, 'A ustar archive in zstd.')),
+    failure: maybeText('Why there is none, when it failed.', worded),
+    created_at: createdAt(),
+    finished_at: maybeMoment('When it completed or failed.'),
+  },
+  { $id: 'Backup', additionalProperties: false, ...chosen(56) },
+)
+
+export const backupQuery = Type.Object(
+  {
+    ...pageQuery,
+    database_id: Type.Optional(id('db', 'Only the backups of this database.')),
+  },
+  { additionalProperties: false },
+)
+
+export const restoreRecord = Type.Object(
+  {
+    id: id('rst', 'The restore.'),
+    backup_id: withChoices(
+      id('bak', 'What is restored.'),
+      choice(143, 'For a restore to a time, where its log starts: not in the list of backups if nobody asked for it.'),
+    ),
+    database_id: id('db', 'The new database.'),
+    to: mark(chosen(141), maybeMoment('The time that it has the state of; null: that of the backup.')),
+    status: withChoices(Type.Enum([...restoreStatuses], { description: 'How it stands.' }), givesUp),
+    bytes_done: bytes('Bytes unpacked so far.'),
+    bytes_total: maybeBytes('Bytes in the archive, unpacked.'),
+    failure: maybeText('Why it failed, when it did.', worded),
+    created_at: createdAt(),
+    finished_at: maybeMoment('When it completed or failed.'),
+  },
+  { $id: 'Restore', additionalProperties: false, ...restore },
+)
+
+export const newRestore = Type.Object(
+  {
+    name: label('The name of the new database.', 'orders-copy'),
+  },
+  { $id: 'NewRestore', additionalProperties: false, ...restore },
+)
+
+export const newRestoreToTime = Type.Object(
+  {
+    name: label('The name of the new database.', 'orders-before'),
+    to: Type.String({
+      maxLength: 40,
+      format: 'date-time',
+      description: 'The time, to the millisecond (RFC 3339), by the clock of the database.',
+      examples: ['2026-01-31T12:00:00Z'],
+    }),
+  },
+  { $id: 'NewRestoreToTime', additionalProperties: false, ...chosen(141) },
+)
+
+export const createdRestore = Type.Object(
+  { restore: restoreRecord, database: createdDatabase },
+  { $id: 'CreatedRestore', additionalProperties: false, ...restore },
+)

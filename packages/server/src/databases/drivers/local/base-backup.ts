@@ -1,0 +1,160 @@
+import { mkdir, open } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { type ArchiveInfo, type ArchiveWriter, readArchive } from '../../../archives/archive.ts'
+import type { Manifest } from '../../../archives/archive-store.ts'
+import { type Database, isStatementTimeout } from '../../../db/database.ts'
+import { traceStep } from '../../../jobs/worker.ts'
+import { StepFailure, tooLarge } from '../../../lib/step-failure.ts'
+import { syncCluster } from '../../../postgres/cluster.ts'
+import { giveClusterTo } from '../../../postgres/ownership.ts'
+import type { RunAs } from '../../../postgres/start-program.ts'
+import { NotAClusterFile, type UntrustedTree } from '../../../postgres/untrusted-files.ts'
+import type { Progress } from '../driver.ts'
+import { checkSize, controlFile, listCluster, readControlFile, readExactly } from './cluster-files.ts'
+import type { Home } from './home.ts'
+
+export type BaseBackupOptions = {
+  id: string
+  cluster: UntrustedTree
+  /** The name of the server's own socket, which may be among its files. */
+  socket: string
+  /** A pool of one connection: the backup ends with its session. */
+  sql: Database
+  /** Of all files, with the WAL of the backup. */
+  bytesMax: number
+  onProgress: Progress
+  signal: AbortSignal
+}
+
+/**
+ * Writes a physical base backup by PostgreSQL's low-level API while clients go on writing.
+ *
+ * A temporary slot of the same session keeps every WAL segment from the start on until we have copied it. If the session
+ * ends, PostgreSQL drops the slot and ends the backup by itself.
+ */
+export async function baseBackup(archive: ArchiveWriter, options: BaseBackupOptions): Promise<ArchiveInfo> {
+  const { cluster, id } = options
+  const session = await options.sql.reserve()
+  try {
+    await session`select pg_create_physical_replication_slot('keyhook_backup', true, true)`
+    traceStep('backup.starting', id)
+    // fast: an immediate checkpoint. A spread one would make every backup wait for minutes.
+    const [start] = await session<[{ lsn: string; segment: string; version: string }]>`
+      select lsn::text, pg_walfile_name(lsn) as segment, current_setting('server_version') as version
+      from pg_backup_start('keyhook', fast => true) as lsn`
+    traceStep('backup.copying', id)
+    const listed = await listCluster(cluster, options.socket)
+    if (listed.bytes > options.bytesMax) throw tooLarge(options.bytesMax)
+    const copy = createCopy(archive, { ...options, bytesTotal: listed.bytes })
+    for (const path of listed.directories) await archive.directory(path)
+    for (const path of listed.files) await copy.file(path)
+    await copy.content(controlFile, await readControlFile(cluster))
+    traceStep('backup.stopping', id)
+    // We copy the WAL ourselves, so there is no archiver to wait for. Stopping also ends the current segment.
+    const [stop] = await session<[Stop]>`
+      select lsn::text, pg_walfile_name(lsn) as segment, labelfile, spcmapfile, clock_timestamp()::text as at
+      from pg_backup_stop(wait_for_archive => false)`
+    if (stop.spcmapfile.trim() !== '') throw new Error('a tablespace outside the data directory cannot be backed up')
+    await copy.content('backup_label', Buffer.from(stop.labelfile))
+    traceStep('backup.copying_wal', id)
+    const segments = await session<{ name: string; bytes: number }[]>`
+      select name, size::float8 as bytes from pg_ls_waldir()
+      where (name ~ '^[0-9A-F]{24}$' and name between ${start.segment} and ${stop.segment}) or name ~ '\\.history$'
+      order by name`
+    const names = segments.map((row) => row.name)
+    if (!names.includes(start.segment) || !names.includes(stop.segment)) throw new Error('WAL of the backup is missing')
+    copy.expect(segments.reduce((sum, { bytes }) => sum + bytes, 0))
+    for (const name of names) await copy.file(`pg_wal/${name}`, { required: true })
+    const position = { start_lsn: start.lsn, stop_lsn: stop.lsn, stopped_at: stop.at }
+    return { database_id: id, postgres_version: start.version, ...position }
+  } finally {
+    session.release()
+  }
+}
+
+const noCheckpoint =
+  'The database did not finish a checkpoint in time, which a backup starts with. One of its sessions may block it.'
+
+/** What the owner can do something about. */
+export function explainBackupError(error: unknown): unknown {
+  const how = { cause: error, permanent: true }
+  if (error instanceof NotAClusterFile)
+    return new StepFailure(`The data directory has something that PostgreSQL did not make: ${error.message}.`, how)
+  return isStatementTimeout(error) ? new StepFailure(noCheckpoint, how) : error
+}
+
+type Stop = { lsn: string; segment: string; labelfile: string; spcmapfile: string; at: string }
+
+/** Copies files into the archive and reports the progress. */
+function createCopy(archive: ArchiveWriter, deps: BaseBackupOptions & { bytesTotal: number }) {
+  let bytesDone = 0
+  let { bytesTotal } = deps
+
+  async function* counted(content: AsyncIterable<Buffer> | Iterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const part of content) {
+      deps.signal.throwIfAborted()
+      bytesDone += part.length
+      if (bytesDone > deps.bytesMax) throw tooLarge(deps.bytesMax)
+      // Files may have grown since they were counted.
+      bytesTotal = Math.max(bytesTotal, bytesDone)
+      deps.onProgress({ bytesDone, bytesTotal })
+      yield part
+    }
+  }
+
+  return {
+    /** Adds to the total that was counted at first. */
+    expect(bytes: number): void {
+      bytesTotal = Math.max(bytesTotal, bytesDone) + bytes
+    },
+    async file(path: string, { required = false } = {}): Promise<void> {
+      const source = await deps.cluster.open(path)
+      if (source === undefined) {
+        if (required) throw new Error(`${path} is missing`)
+        return
+      }
+      try {
+        const { size } = await source.stat()
+        checkSize(path, size)
+        await archive.file(path, size, counted(readExactly(source, size)))
+      } finally {
+        await source.close()
+      }
+    },
+    content: (path: string, content: Buffer): Promise<void> => archive.file(path, content.length, counted([content])),
+  }
+}
+
+/** Unpacks an archive into a cluster directory: verified, synced to disk, and owned by the account that will run it. */
+export async function unpack(
+  { binaries }: Pick<Home, 'binaries'>,
+  runAs: RunAs,
+  archive: AsyncIterable<Uint8Array>,
+  into: string,
+  options: { bytesMax: number; onProgress: (bytesDone: number) => void; signal: AbortSignal },
+): Promise<Manifest> {
+  let bytesDone = 0
+  const receiver = {
+    async directory(path: string) {
+      await mkdir(join(into, path), { recursive: true, mode: 0o700 })
+    },
+    async file(path: string, body: AsyncIterable<Buffer>) {
+      await mkdir(dirname(join(into, path)), { recursive: true, mode: 0o700 })
+      const file = await open(join(into, path), 'wx', 0o600)
+      try {
+        for await (const part of body) {
+          options.signal.throwIfAborted()
+          await file.writeFile(part)
+          bytesDone += part.length
+          options.onProgress(bytesDone)
+        }
+      } finally {
+        await file.close()
+      }
+    },
+  }
+  const manifest = await readArchive(archive, receiver, options)
+  if (runAs.account) await giveClusterTo(runAs.account, into)
+  await syncCluster(into, { binaries, ...runAs })
+  return manifest
+}

@@ -1,0 +1,298 @@
+import { writeArchive } from '../../../archives/archive.ts'
+import { traceStep } from '../../../jobs/worker.ts'
+import type { DatabaseId } from '../../../lib/ids.ts'
+import { NotRunning, StepFailure } from '../../../lib/step-failure.ts'
+import type { Account } from '../../../postgres/account.ts'
+import { socketNameOf } from '../../../postgres/lock-file.ts'
+import { stopOrphan } from '../../../postgres/orphan.ts'
+import type { RunAs } from '../../../postgres/start-program.ts'
+import { endProcessesOf } from '../../../postgres/uids.ts'
+import { NotAClusterFile } from '../../../postgres/untrusted-files.ts'
+import type { Address } from '../driver.ts'
+import type { LocalInstances } from '../local-instances.ts'
+import { baseBackup, explainBackupError, unpack } from './base-backup.ts'
+import { createCertificates } from './certificates.ts'
+import { openControl, readActivity, setOwnerPassword, waitUntilAccepting } from './control.ts'
+import type { Home } from './home.ts'
+import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
+import {
+  clusterTree,
+  createCluster,
+  forgetTakenPort,
+  hasCluster,
+  instanceDirectory,
+  instancesIn,
+  readPort,
+  removeDirectory,
+} from './instance-directory.ts'
+import type { InstanceTls } from './instance-files.ts'
+import { createLimiter, type Limiter } from './limiter.ts'
+import type { LocalInstancesOptions } from './open-parts.ts'
+import { openParts } from './open-parts.ts'
+import { watchPending } from './pending-connections.ts'
+import { createPortGuard } from './ports.ts'
+import { checkReplayed, prepareRecovery, recover } from './recovery.ts'
+import { createStorageControl } from './storage-control.ts'
+import { archiveWalOf, forgetWal } from './wal-archiving.ts'
+
+/** A host of null: no TCP. */
+type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
+
+const listenersSpare = 20
+
+/** Databases as PostgreSQL servers of this machine, one each. */
+export function createLocalInstances(options: LocalInstancesOptions): LocalInstances {
+  const running = new Map<DatabaseId, Instance>()
+  const held = new Map<DatabaseId, Promise<void>>()
+  /** These run without an address for clients. */
+  const closed = new Set<DatabaseId>()
+  const closing = new AbortController()
+  const guard = createPortGuard()
+  let limiter: Limiter | undefined
+  let opened: ReturnType<typeof openParts> | undefined
+  let preparing: Promise<unknown> | undefined
+  const openLimits = (home: Home) => {
+    limiter ??= createLimiter({
+      home: home.path,
+      limits: options.limits,
+      onOutOfMemory: (id, kills) => options.onEvent(id as DatabaseId, { kind: 'out_of_memory', kills }),
+    })
+    options.onLimits?.(limiter.report)
+  }
+  const parts = () => {
+    opened ??= openParts(options, { openLimits, guard, signal: closing.signal }).catch((error: unknown) => {
+      opened = undefined
+      throw error
+    })
+    return opened
+  }
+
+  const certificates = createCertificates({
+    onRenewal: async (id, certificate) => running.get(id)?.renewCertificate(certificate),
+    onProblem: options.onCertificateProblem ?? (() => {}),
+    checkMs: options.certificateCheckMs,
+  })
+  const tlsOf = async (id: DatabaseId): Promise<InstanceTls> => {
+    const certificate = await certificates.of(id)
+    return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
+  }
+
+  const pending = watchPending({
+    servers: () => running,
+    onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
+  })
+
+  function launch(home: Home, id: DatabaseId, { port, host = options.host, settings }: Listen): Instance {
+    const directory = instanceDirectory(home, id)
+    const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
+    const limit = (runAs: RunAs) => limiter?.limit(id, runAs) ?? runAs
+    const all = { ...options.settings, ...settings }
+    const { storageLimitBytes } = options
+    const tls = () => tlsOf(id)
+    const protectPort = ({ uid }: Account) => guard.protect(new Map([[port, uid]]))
+    const known = { home, id, directory, host, port, storageLimitBytes, limit, tls, protectPort }
+    const instance = runInstance({ ...known, settings: all, onEvent })
+    running.set(id, instance)
+    // Each server has a listener for the exit of this process, so many listeners are not a leak.
+    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
+    return instance
+  }
+
+  async function run(home: Home, id: DatabaseId, listen: Listen, signal: AbortSignal): Promise<Instance> {
+    signal.throwIfAborted()
+    if (held.has(id)) throw new StepFailure('The database was stopped because of its storage.')
+    const instance = running.get(id) ?? launch(home, id, listen)
+    // After a crash it may replay its log for minutes, and a removal does not wait for that.
+    const stop = () => void instance.stop({ immediate: true })
+    signal.addEventListener('abort', stop, { once: true })
+    try {
+      await instance.ready
+    } catch (error) {
+      running.delete(id)
+      signal.throwIfAborted()
+      throw error
+    } finally {
+      signal.removeEventListener('abort', stop)
+    }
+    signal.throwIfAborted()
+    return instance
+  }
+
+  async function halt(id: DatabaseId, how?: { immediate: boolean }): Promise<void> {
+    const instance = running.get(id)
+    running.delete(id)
+    await instance?.stop(how)
+    if (!running.has(id)) limiter?.forget(id)
+  }
+
+  const treeOf = async (id: DatabaseId) => clusterTree((await parts()).home, id)
+
+  async function address(port: number, signal: AbortSignal): Promise<Address> {
+    await waitUntilAccepting({ host: options.host, port }, signal)
+    return { host: options.publicHost, port }
+  }
+
+  async function portOf(id: DatabaseId): Promise<number> {
+    const directory = instanceDirectory((await parts()).home, id)
+    const port = await readPort(directory.path)
+    if (port === null || !(await hasCluster(directory))) throw new Error(`the files of ${id} are not on this node`)
+    return port
+  }
+
+  const resume: LocalInstances['resume'] = async (id, { signal }) => {
+    const { home } = await parts()
+    const port = await portOf(id)
+    const at = { host: options.publicHost, port }
+    if (held.has(id) || closed.has(id)) return at
+    const instance = await run(home, id, { port }, signal)
+    if (options.archivesWal === false) await forgetWal(instance, signal)
+    return at
+  }
+
+  return {
+    ...createStorageControl({ home: async () => (await parts()).home, running, held, halt, resume }),
+
+    async prepare() {
+      preparing = parts().then(({ spares }) => spares.prepare({ lowPriority: true }))
+      await preparing
+    },
+
+    useCertificates: certificates.use,
+
+    async provision(id, { passwordVerifier, signal }) {
+      const { home, spares, ports } = await parts()
+      const directory = instanceDirectory(home, id)
+      await createCluster(home, directory, async (staging, runAs) => {
+        traceStep('provision.taking_cluster', id)
+        await spares.take(staging, runAs.account)
+      })
+      signal.throwIfAborted()
+      traceStep('provision.starting', id)
+      const port = await ports.portFor(directory.path)
+      const instance = await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
+      traceStep('provision.setting_password', id)
+      await setOwnerPassword(instance.control(), passwordVerifier, signal)
+      const at = await address(port, signal)
+      // For the next one, and not earlier: it would slow this one down.
+      preparing = spares.prepare().catch(() => {})
+      return at
+    },
+
+    async restore(id, { archive, wal, passwordVerifier, bytesMax, onProgress, signal }) {
+      const { home, ports } = await parts()
+      const directory = instanceDirectory(home, id)
+      traceStep('restore.unpacking', id)
+      await createCluster(home, directory, async (staging, runAs) => {
+        await unpack(home, runAs, archive, staging, { bytesMax, onProgress, signal })
+        if (wal !== undefined) await prepareRecovery(staging, wal.files, { ...runAs, signal })
+      })
+      signal.throwIfAborted()
+      const port = await ports.portFor(directory.path)
+      traceStep('restore.recovering', id)
+      // No TCP until the password of the source is replaced, so that it never works here.
+      await halt(id)
+      const start = (settings: Readonly<Record<string, string>>) =>
+        run(home, id, { port, host: null, settings }, signal)
+      const instance = await (wal === undefined ? start({}) : recover(start, wal.to))
+      if (wal !== undefined) await checkReplayed(instance.control(), wal.committed, signal)
+      if (passwordVerifier !== null) await setOwnerPassword(instance.control(), passwordVerifier, signal)
+      traceStep('restore.restarting', id)
+      await halt(id)
+      await run(home, id, { port }, signal).catch(forgetTakenPort(directory))
+      return address(port, signal)
+    },
+
+    backup(id, { bytesMax, onProgress, signal }) {
+      const instance = running.get(id)
+      if (instance === undefined) throw new NotRunning()
+      return writeArchive(async (archive) => {
+        const cluster = await treeOf(id)
+        const statementMsMax = options.backupStatementMsMax
+        const control = instance.control()
+        const { sql, close } = await openControl(control, { name: 'keyhook backup', signal, statementMsMax })
+        const socket = socketNameOf(control.port)
+        try {
+          return await baseBackup(archive, { id, cluster, socket, sql, bytesMax, onProgress, signal })
+        } catch (error) {
+          // An aborted connection has an error of its own; the reason of the signal is the better one.
+          signal.throwIfAborted()
+          throw explainBackupError(error)
+        } finally {
+          await close()
+        }
+      })
+    },
+
+    async archiveWal(id, archiving) {
+      const instance = running.get(id)
+      if (instance === undefined) throw new NotRunning()
+      return archiveWalOf(instance, await treeOf(id), archiving)
+    },
+
+    async remove(id) {
+      const { home } = await parts()
+      traceStep('remove.stopping', id)
+      // The files are deleted next, and a session could delay a fast shutdown for ever.
+      await halt(id, { immediate: true })
+      const directory = instanceDirectory(home, id)
+      const account = await home.uids?.accountOf(directory.path)
+      const port = await readPort(directory.path)
+      if (await hasCluster(directory)) {
+        const socket = socketNameOf(port ?? options.ports.first)
+        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
+      }
+      // A program that somebody started in the account would go on, and could have the uid of a later instance.
+      if (account) await endProcessesOf(account)
+      traceStep('remove.deleting_files', id)
+      await removeDirectory(home, id)
+      if (port !== null) await guard.release(port)
+      held.delete(id)
+      closed.delete(id)
+      certificates.forget(id)
+    },
+
+    async closeToClients(id, { signal }) {
+      const { home } = await parts()
+      if (!closed.has(id) || !running.has(id)) await halt(id)
+      closed.add(id)
+      await run(home, id, { port: await portOf(id), host: null }, signal)
+    },
+
+    async openToClients(id, { signal }) {
+      closed.delete(id)
+      await halt(id)
+      await resume(id, { signal })
+    },
+
+    async existing() {
+      return instancesIn((await parts()).home)
+    },
+
+    async portProblem() {
+      return (await parts()).home.uids === null ? 'databases have no user ids of their own' : guard.problem()
+    },
+
+    async activity(id, { signal }) {
+      const instance = running.get(id)
+      if (instance === undefined) throw new Error(`${id} is not running`)
+      return readActivity(instance.control(), signal)
+    },
+
+    resume,
+
+    async close() {
+      closing.abort()
+      certificates.close()
+      pending.close()
+      await preparing?.catch(() => {})
+      await Promise.all([...running.keys()].map((id) => halt(id)))
+      await guard.close()
+      limiter?.close()
+    },
+  }
+}
+
+/** A lock file that the account replaced by something else says nothing, and must not prevent the removal. */
+const unlessReplaced = (error: unknown): void => {
+  if (!(error instanceof NotAClusterFile)) throw error
+}

@@ -1,0 +1,93 @@
+import type { Database } from '../db/database.ts'
+import { publish } from '../delivery/publish.ts'
+import type { JobQueue } from '../jobs/queue.ts'
+import type { Handlers } from '../jobs/worker.ts'
+import { traceStep } from '../jobs/worker.ts'
+import type { KeyedQueue } from '../lib/keyed-queue.ts'
+import { StepFailure } from '../lib/step-failure.ts'
+import { moveDatabase } from './database.ts'
+import type { DatabaseDriver } from './drivers/driver.ts'
+import { failDatabase } from './failures.ts'
+import { deadAfterSeconds, nodesWithRoom } from './node-sql.ts'
+import { countDatabasesOfNode, lockDatabase, lockNode, markDatabaseServing, placeDatabase } from './sql.ts'
+import type { StorageMonitor } from './storage/monitor.ts'
+import { startUsage } from './usage-sql.ts'
+
+type Deps = {
+  db: Database
+  driver: DatabaseDriver
+  queue: JobQueue
+  databaseWork: KeyedQueue
+  storage: Pick<StorageMonitor, 'room'>
+}
+
+/** From a requested row to an instance that accepts connections, or to a failure with its reason. */
+export function createProvisioning(deps: Deps): Pick<Handlers, 'database.place' | 'database.provision'> {
+  const { db, driver } = deps
+
+  return {
+    'database.place': {
+      async run({ orgId, databaseId }, settle) {
+        traceStep('place.settling', databaseId)
+        await settle(async (tx) => {
+          const database = await lockDatabase(tx, orgId, databaseId)
+          if (database?.status !== 'provisioning' || database.node !== null) return
+          for (const { id: node, databases_max } of await nodesWithRoom(tx, deadAfterSeconds)) {
+            await lockNode(tx, node)
+            if ((await countDatabasesOfNode(tx, node)) >= databases_max) continue
+            await placeDatabase(tx, orgId, databaseId, node)
+            await deps.queue.enqueue(tx, { kind: 'database.provision', orgId, databaseId, node })
+            return
+          }
+          throw new StepFailure('No node has room for it.')
+        })
+      },
+      fail: ({ orgId, databaseId }, reason, settle) =>
+        settle(async (tx) => {
+          const database = await lockDatabase(tx, orgId, databaseId)
+          // With a node it was placed after all, by a process that was slower than its heartbeat.
+          if (database?.node === null) await failDatabase(tx, orgId, database, reason)
+        }),
+    },
+
+    'database.provision': {
+      run: ({ orgId, databaseId, node }, settle) =>
+        deps.databaseWork.run(databaseId, async (signal) => {
+          const database = await db.begin((tx) => lockDatabase(tx, orgId, databaseId))
+          if (database?.status !== 'provisioning' || database.node !== node) return
+          if (database.password_verifier === null) return
+          traceStep('provision.creating', databaseId)
+          const address = await driver.provision(databaseId, {
+            orgId,
+            passwordVerifier: database.password_verifier,
+            signal: AbortSignal.any([signal, deps.storage.room()]),
+          })
+          traceStep('provision.settling', databaseId)
+          await settle(async (tx) => {
+            const current = await lockDatabase(tx, orgId, databaseId)
+            // Deleted, or placed on another node because this one counted as dead: another job removes what was created.
+            if (current?.node !== node) return
+            const next = moveDatabase(current.status, 'serve')
+            if (next === null) return
+            await markDatabaseServing(tx, orgId, databaseId, next, address)
+            await startUsage(tx, orgId, databaseId)
+            const data = { database_id: databaseId, name: current.name }
+            await publish(tx, { orgId, type: 'database.created', data })
+          })
+          traceStep('provision.settled', databaseId)
+        }),
+      fail: ({ orgId, databaseId, node }, reason, settle, cleanUp) =>
+        deps.databaseWork.run(databaseId, async () => {
+          const before = await db.begin((tx) => lockDatabase(tx, orgId, databaseId))
+          // Before the event, so that its receiver finds no files left.
+          if (before?.node === node && moveDatabase(before.status, 'give_up') !== null)
+            await cleanUp(() => driver.remove(databaseId))
+          traceStep('provision.failing', databaseId)
+          await settle(async (tx) => {
+            const database = await lockDatabase(tx, orgId, databaseId)
+            if (database?.node === node) await failDatabase(tx, orgId, database, reason)
+          })
+        }),
+    },
+  }
+}

@@ -1,0 +1,100 @@
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { Database } from '../db/database.ts'
+import type { DatabaseId } from '../lib/ids.ts'
+import type { KeyedQueue } from '../lib/keyed-queue.ts'
+import { retryUntilAccepted } from '../lib/retry.ts'
+import { StepFailure } from '../lib/step-failure.ts'
+import type { DatabaseDriver } from './drivers/driver.ts'
+import type { LocalInstances } from './drivers/local-instances.ts'
+import { correctDatabaseAddress, mayRunDatabase, organizationsOfNode } from './sql.ts'
+
+type Deps = {
+  db: Database
+  driver: DatabaseDriver
+  node: string
+  databaseWork: KeyedQueue
+  log: Logger
+  signal: AbortSignal
+}
+
+const startsMax = 4
+const backoffMs = { pauseMsMin: 1_000, pauseMsMax: 60_000 }
+
+/** Most start in less than a second. One that has a long recovery does not keep the next one waiting. */
+const slowMs = 2_000
+
+/**
+ * Starts the databases of this node again, a few at a time, and returns when each was tried once. Each one is in the queue
+ * of its database from the beginning, so jobs about it wait until it runs, and jobs about others do not.
+ */
+export async function resumeDatabases(deps: Deps, ids: readonly DatabaseId[]): Promise<void> {
+  const waiting = ids.map((id) => {
+    const mayStart = Promise.withResolvers<void>()
+    return { start: mayStart.resolve, tried: resume(deps, id, mayStart.promise) }
+  })
+  const all = waiting.map(({ tried }) => tried)
+  const startNext = async () => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      next.start()
+      await Promise.race([next.tried, sleep(slowMs, undefined, { ref: false })])
+    }
+  }
+  await Promise.all(Array.from({ length: startsMax }, startNext))
+  await Promise.all(all)
+}
+
+/** Returns after the first attempt and retries in the background: one broken database must not delay the others. */
+function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<void> {
+  const tried = Promise.withResolvers<void>()
+  const attempt = () =>
+    deps.databaseWork.run(id, async (signal) => {
+      await Promise.race([mayStart, once(signal, 'abort')])
+      signal.throwIfAborted()
+      if (!(await mayRunDatabase(deps.db, deps.node, id))) return
+      const address = await deps.driver.resume(id, { signal })
+      // The settings may have changed since the row was written.
+      await correctDatabaseAddress(deps.db, id, address)
+    })
+  void retryUntilAccepted(
+    {
+      ...backoffMs,
+      // A permanent failure: the database was deleted in the meantime.
+      isTransient: (error) => !deps.signal.aborted && !(error instanceof StepFailure && error.permanent),
+      onRetry(err, retryInMs) {
+        deps.log.error({ err, databaseId: id, retryInMs }, 'instance.cannot_resume')
+        tried.resolve()
+      },
+      pause: (ms) => sleep(ms, undefined, { signal: deps.signal }),
+    },
+    attempt,
+  ).then(tried.resolve, () => tried.resolve())
+  return tried.promise
+}
+
+const risk =
+  'Whoever gets a shell in one database can take the port of another while its server restarts, and ask its clients for their passwords.'
+
+const everyMs = 60_000
+
+/** Warns once, when databases of several organizations are on this machine and nothing protects their ports from each other. */
+export async function warnOfNeighbours(deps: {
+  db: Database
+  node: string
+  instances: Pick<LocalInstances, 'portProblem'>
+  signal: AbortSignal
+  log: Logger
+}): Promise<void> {
+  const { db, node, instances, signal, log } = deps
+  const warned = async (): Promise<boolean> => {
+    const organizations = await organizationsOfNode(db, node)
+    const why = organizations > 1 ? await instances.portProblem() : null
+    if (why !== null) log.warn({ organizations, why, risk, see: 'docs/isolation.md' }, 'databases.ports_unprotected')
+    return why !== null
+  }
+  while (!signal.aborted) {
+    if (await warned().catch(() => false)) return
+    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => {})
+  }
+}

@@ -1,0 +1,148 @@
+import { execFile } from 'node:child_process'
+import { statfsSync } from 'node:fs'
+import { open, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { type DiskLevel, diskLevel, diskLevels } from '../storage-rules.ts'
+
+/** What is free for ordinary users: blocks that are reserved for root do not count. */
+export type DiskSpace = { freeBytes: number; sizeBytes: number; freeFiles: number; files: number }
+
+/**
+ * Synchronous: it takes microseconds on a local disk, and in the thread pool it would wait behind the reads of backups just when the disk
+ * is busiest.
+ */
+export function readDisk(path: string): DiskSpace {
+  const { bavail, blocks, bsize, ffree, files } = statfsSync(path)
+  return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize, freeFiles: ffree, files }
+}
+
+/** Shares of a small disk, so that a demonstration runs on one too. */
+const floorShareMax = 0.25
+const reserveShareMax = 0.05
+/** Every table is at least one file. File systems that create inodes as needed report 0 of them. */
+const freeFilesMin = 20_000
+const freeFilesShare = 0.05
+
+export const floorOf = ({ sizeBytes }: DiskSpace, wantedBytes: number): number =>
+  Math.min(wantedBytes, Math.floor(sizeBytes * floorShareMax))
+
+export const reserveOf = ({ sizeBytes }: DiskSpace, wantedBytes: number): number =>
+  Math.min(wantedBytes, Math.floor(sizeBytes * reserveShareMax))
+
+/** The stricter of free bytes and free inodes. */
+export function levelOf(before: DiskLevel, space: DiskSpace, floorBytes: number): DiskLevel {
+  const byBytes = diskLevel(before, space.freeBytes, floorBytes)
+  const byFiles = diskLevel(before, space.freeFiles, Math.min(freeFilesMin, space.files * freeFilesShare))
+  return diskLevels[Math.max(diskLevels.indexOf(byBytes), diskLevels.indexOf(byFiles))]!
+}
+
+const measureMsMax = 60_000
+const outputBytesMax = 16 * 1024 * 1024
+
+/**
+ * Bytes on disk of each directory with everything in it. By `du`: an instance has 1,000 files and more, which takes `du` 3 ms and
+ * our event loop 50. Files that disappear meanwhile make it report errors, and the sums are still good.
+ */
+export function measureDirectories(paths: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
+  if (paths.length === 0) return Promise.resolve(new Map())
+  return new Promise((done, fail) => {
+    const options = {
+      env: { PATH: '/usr/bin:/bin', LC_ALL: 'C' },
+      maxBuffer: outputBytesMax,
+      timeout: measureMsMax,
+      signal,
+    }
+    execFile('du', ['-s', '-k', '--', ...paths], options, (error, stdout) => {
+      const sizes = parse(stdout)
+      if (error !== null && sizes.size === 0) fail(error)
+      else done(sizes)
+    })
+  })
+}
+
+function parse(output: string): Map<string, number> {
+  const sizes = new Map<string, number>()
+  for (const line of output.split('\n')) {
+    const [, kilobytes, path] = /^(\d+)\t(.+)$/.exec(line) ?? []
+    if (kilobytes !== undefined && path !== undefined) sizes.set(path, Number(kilobytes) * 1024)
+  }
+  return sizes
+}
+
+/** Null if Keyhook's own PostgreSQL is on another disk than the databases of customers, or on another machine. */
+export async function placeForReserve(dataDir: string, databases: string): Promise<string | null> {
+  const deviceOf = (path: string): Promise<number | null> =>
+    stat(path).then(
+      ({ dev }) => dev,
+      () => null,
+    )
+  const shared = await deviceOf(databases)
+  if ((await deviceOf(join(dataDir, 'postgres'))) !== shared) return null
+  return join((await deviceOf(dataDir)) === shared ? dataDir : databases, 'reserve')
+}
+
+const chunkBytes = 1024 * 1024
+
+export type ReserveFile = {
+  /** Bytes that are allocated now. */
+  heldBytes(): number
+  /** Allocates the file, if it is not there. */
+  hold(bytes: number): Promise<void>
+  /** Gives the space back to the file system. */
+  release(): Promise<void>
+}
+
+/** Space that nobody else can take. It is given back when the disk is full, so that Keyhook's own PostgreSQL can go on. */
+export function createReserveFile(path: string): ReserveFile {
+  let heldBytes = 0
+  return {
+    heldBytes: () => heldBytes,
+    async hold(bytes) {
+      heldBytes = await allocatedBytes(path)
+      if (heldBytes >= bytes) return
+      try {
+        await allocate(path, bytes)
+      } catch (error) {
+        // Half a reserve on a full disk is in the way.
+        await rm(path, { force: true })
+        heldBytes = 0
+        throw error
+      }
+      heldBytes = await allocatedBytes(path)
+    },
+    async release() {
+      await rm(path, { force: true })
+      heldBytes = 0
+    },
+  }
+}
+
+/** Blocks and not the length: a sparse file reserves nothing. */
+const allocatedBytes = (path: string): Promise<number> =>
+  stat(path).then(
+    ({ blocks }) => blocks * 512,
+    () => 0,
+  )
+
+async function allocate(path: string, bytes: number): Promise<void> {
+  await (await open(path, 'a', 0o600)).close()
+  const env = { PATH: '/usr/bin:/bin' }
+  const allocated = await promisify(execFile)('fallocate', ['--length', String(bytes), path], { env }).then(
+    () => true,
+    () => false,
+  )
+  if (!allocated) await write(path, bytes)
+}
+
+/** Where there is no `fallocate`, or a file system without it. */
+async function write(path: string, bytes: number): Promise<void> {
+  const file = await open(path, 'w', 0o600)
+  try {
+    const chunk = Buffer.alloc(chunkBytes, 1)
+    for (let done = 0; done < bytes; done += chunkBytes) await file.writeFile(chunk.subarray(0, bytes - done))
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}

@@ -1,0 +1,155 @@
+import type { Executor, Transaction } from '../db/database.ts'
+import type { DatabaseId, OrgId } from '../lib/ids.ts'
+import type { StorageState } from './storage-rules.ts'
+
+export type StorageFigures = {
+  id: DatabaseId
+  usedBytes: number
+  limitBytes: number
+  state: StorageState
+  message: string | null
+}
+
+/**
+ * What a node measured of its databases. The size so far is added to the metered storage for the time since it was measured, two minutes
+ * at most: a node that was away measured nothing. Returns those that are available, which are the only ones with a row.
+ */
+export const recordFigures = async (
+  db: Executor,
+  node: string,
+  figures: readonly StorageFigures[],
+): Promise<Set<DatabaseId>> => {
+  const column = <K extends keyof StorageFigures>(name: K) => figures.map((one) => one[name])
+  const rows = await db<{ database_id: DatabaseId }[]>`
+    with measured as (
+      select d.org_id, d.id, m.used_bytes, m.limit_bytes, m.state, m.message
+      from unnest(${column('id')}::text[], ${column('usedBytes')}::bigint[], ${column('limitBytes')}::bigint[],
+        ${column('state')}::text[], ${column('message')}::text[]) as m (id, used_bytes, limit_bytes, state, message)
+      join keyhook.databases d on d.node = ${node} and d.id = m.id and d.status = 'available'
+    ), metered as (
+      update keyhook.database_usage u
+      set storage_byte_seconds = u.storage_byte_seconds
+        + (f.storage_used_bytes * least(greatest(extract(epoch from clock_timestamp() - f.measured_at), 0), 120))::bigint
+      from measured m
+      join keyhook.database_figures f on f.org_id = m.org_id and f.database_id = m.id
+      where u.org_id = m.org_id and u.database_id = m.id and u.ended_at is null
+    )
+    insert into keyhook.database_figures
+      (org_id, database_id, storage_used_bytes, storage_limit_bytes, storage_state, storage_message, measured_at)
+    select org_id, id, used_bytes, limit_bytes, state, message, clock_timestamp() from measured
+    on conflict (org_id, database_id) do update set
+      storage_used_bytes = excluded.storage_used_bytes, storage_limit_bytes = excluded.storage_limit_bytes,
+      storage_state = excluded.storage_state, storage_message = excluded.storage_message,
+      measured_at = excluded.measured_at
+    returning database_id`
+  return new Set(rows.map((row) => row.database_id))
+}
+
+/** The limits that the operator set for single databases of a node, and the states that the node recorded. */
+export const storageOfNode = async (
+  db: Executor,
+  node: string,
+): Promise<Map<DatabaseId, { limitBytes: number | null; state: StorageState | null }>> => {
+  const rows = await db<{ id: DatabaseId; limit_bytes: number | null; state: StorageState | null }[]>`
+    select d.id, d.storage_limit_bytes::float8 as limit_bytes, f.storage_state as state
+    from keyhook.databases d
+    left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+    where d.node = ${node} and d.status <> 'deleted'`
+  return new Map(rows.map((row) => [row.id, { limitBytes: row.limit_bytes, state: row.state }]))
+}
+
+/** Returns the limit before; null if there is no such database. */
+export const setStorageLimit = async (
+  db: Executor,
+  id: DatabaseId,
+  limitBytes: number | null,
+): Promise<{ orgId: OrgId; before: number | null } | null> => {
+  const [row] = await db<{ org_id: OrgId; before: number | null }[]>`
+    with found as (
+      select org_id, id, storage_limit_bytes from keyhook.databases where id = ${id} and status <> 'deleted' for update
+    )
+    update keyhook.databases d set storage_limit_bytes = ${limitBytes}
+    from found where d.org_id = found.org_id and d.id = found.id
+    returning d.org_id, found.storage_limit_bytes::float8 as before`
+  return row === undefined ? null : { orgId: row.org_id, before: row.before }
+}
+
+export type ActivityRow = {
+  size_bytes: number | null
+  connections: number | null
+  connections_max: number | null
+  at: Date | null
+}
+
+/** Into the rows that the storage monitor makes: a database without one is not available, or not measured yet. */
+export const recordActivity = async (
+  db: Executor,
+  node: string,
+  found: readonly { id: DatabaseId; sizeBytes: number; connections: number; connectionsMax: number }[],
+): Promise<void> => {
+  await db`
+    update keyhook.database_figures f
+    set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
+      activity_at = clock_timestamp()
+    from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
+      ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
+      as a (id, size_bytes, connections, connections_max)
+    join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
+    where f.org_id = d.org_id and f.database_id = d.id`
+}
+
+/** Figures older than two minutes are not shown: the database or its node is down. Null if there is no such database. */
+export const findActivity = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<ActivityRow | null> => {
+  const [row] = await db<ActivityRow[]>`
+    select f.size_bytes::float8, f.connections, f.connections_max, f.activity_at as at
+    from keyhook.databases d
+    left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+      and d.status = 'available' and f.activity_at > now() - interval '2 minutes'
+    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
+  return row ?? null
+}
+
+export const startUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  await tx`
+    insert into keyhook.database_usage (org_id, database_id, started_at) values (${orgId}, ${id}, clock_timestamp())
+    on conflict do nothing`
+}
+
+export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
+  // Not before its start: a clock that was set back must not block a deletion.
+  await tx`
+    update keyhook.database_usage set ended_at = greatest(started_at, clock_timestamp())
+    where org_id = ${orgId} and database_id = ${id} and ended_at is null`
+}
+
+export const usageOf = async (tx: Executor, orgId: OrgId, period: { from: Date; to: Date }): Promise<Usage[]> => {
+  const rows = await tx<{ database_id: DatabaseId; name: string; started_at: Date; ended_at: Date | null }[]>`
+    select u.database_id, d.name, u.started_at, u.ended_at
+    from keyhook.database_usage u
+    join keyhook.databases d on d.org_id = u.org_id and d.id = u.database_id
+    where u.org_id = ${orgId} and u.started_at < ${period.to} and (u.ended_at is null or u.ended_at > ${period.from})
+    order by u.database_id`
+  return rows.map((row) => ({
+    databaseId: row.database_id,
+    name: row.name,
+    from: row.started_at,
+    to: row.ended_at,
+  }))
+}
+
+/** Every month that began before `until` with usage of an organization and without an invoice. */
+export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId; month: string }[]>`
+  select distinct u.org_id, to_char(m.begins, 'YYYY-MM') as month
+  from keyhook.database_usage u
+  cross join lateral generate_series(
+    date_trunc('month', u.started_at at time zone 'UTC'),
+    -- Usage that ended exactly with a month is not in the next one.
+    least(u.ended_at, ${until}) at time zone 'UTC' - interval '1 microsecond',
+    interval '1 month'
+  ) as m (begins)
+  where not exists (
+    select 1 from keyhook.invoices i where i.org_id = u.org_id and i.month = to_char(m.begins, 'YYYY-MM')
+  )
+  order by u.org_id, month`
+
+export type Usage = { databaseId: string; name: string; from: Date; to: Date | null }

@@ -1,0 +1,249 @@
+import type { OrgId } from '../../lib/ids.ts'
+import type { Sender } from '../sender/port.ts'
+import type { DueDelivery, FetchRequest } from '../statements/fetch.ts'
+import type { LeasedLane, ReleasedLane, RenewedLane, UsedLane } from '../statements/lease.ts'
+import { firstConcurrency, isFull, limitWaitMs, type RateLimited, setRateLimit } from './pace.ts'
+
+/*
+ * A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. Functions in
+ * this file are pure transitions; they do no I/O.
+ */
+
+/**
+ * `ready`: attempts may begin. `beginning`: a begin statement is under way; one at a time, because the cursor would skip a delivery
+ * whose begin was lost while a later one was written. `releasing`: it is being given back. `lost`: the lease or the webhook is gone;
+ * nothing begins, and the lane is given back once what was in flight is recorded.
+ */
+type LaneState = 'ready' | 'beginning' | 'releasing' | 'lost'
+type LaneEvent = 'begin' | 'begun' | 'release' | 'keep' | 'lose'
+
+const transitions: Record<LaneState, Record<LaneEvent, LaneState>> = {
+  ready: { begin: 'beginning', begun: 'ready', release: 'releasing', keep: 'ready', lose: 'lost' },
+  beginning: { begin: 'beginning', begun: 'ready', release: 'beginning', keep: 'beginning', lose: 'lost' },
+  releasing: { begin: 'releasing', begun: 'releasing', release: 'releasing', keep: 'ready', lose: 'lost' },
+  lost: { begin: 'lost', begun: 'lost', release: 'lost', keep: 'lost', lose: 'lost' },
+}
+
+/**
+ * What the lane knows of its queue. `caught_up`: everything was read. `behind`: there may be more. `fetching`: it is being read.
+ * `fetching_behind`: more may have come since the read started.
+ */
+type Reading = 'caught_up' | 'behind' | 'fetching' | 'fetching_behind'
+type ReadingEvent = 'hint' | 'fetch' | 'fetched_all' | 'fetched_page'
+
+const readings: Record<Reading, Record<ReadingEvent, Reading>> = {
+  caught_up: { hint: 'behind', fetch: 'fetching', fetched_all: 'caught_up', fetched_page: 'behind' },
+  behind: { hint: 'behind', fetch: 'fetching', fetched_all: 'behind', fetched_page: 'behind' },
+  fetching: { hint: 'fetching_behind', fetch: 'fetching', fetched_all: 'caught_up', fetched_page: 'behind' },
+  fetching_behind: { hint: 'fetching_behind', fetch: 'fetching', fetched_all: 'behind', fetched_page: 'behind' },
+}
+
+/** A delivery that was read. `attemptId`: a begin of it was sent before and found the lane locked. */
+export type ReadDelivery = DueDelivery & { attemptId?: string }
+
+export type Lane = RateLimited & {
+  readonly lease: LeasedLane
+  /** Null once the webhook is deleted: the lane is leased only to record what was left in flight. */
+  sender: Sender | null
+  /** Of the settings that the sender was made from. Beginning compares it, and renewing brings newer ones. */
+  version: number
+  /** The webhook is paused: nothing begins, and the lane is given back once what was in flight is recorded. */
+  isPaused: boolean
+  state: LaneState
+  reading: Reading
+  /** Deliveries that were read and not begun: retries, then first attempts in order. */
+  retries: ReadDelivery[]
+  firsts: ReadDelivery[]
+  /** Newest delivery that was read. */
+  readSeq: number
+  redeliveryRequests: number
+  /** How many attempts may be in flight, and how many are, counting those that are being begun. */
+  concurrency: number
+  inFlight: number
+  /** Attempts whose outcome is not on disk yet. */
+  unsettled: number
+  /** Size of the largest body that was read lately: few large ones are kept in memory. */
+  bodyBytes: number
+  /** Nothing begins before then. */
+  delayedUntilMs: number
+  idleSinceMs: number | null
+  extendedAtMs: number
+  /** Owned by the fair queue. */
+  isQueued: boolean
+}
+
+export const openLane = (
+  lease: LeasedLane,
+  sender: Sender | null,
+  { nowMs, concurrencyMax }: { nowMs: number; concurrencyMax: number },
+): Lane => {
+  const lane: Lane = {
+    lease,
+    sender,
+    version: lease.version,
+    isPaused: lease.paused,
+    rateLimit: null,
+    tokens: 0,
+    filledAtMs: nowMs,
+    state: 'ready',
+    reading: 'behind',
+    retries: [],
+    firsts: [],
+    readSeq: lease.cursorSeq,
+    redeliveryRequests: lease.redeliveryRequests,
+    concurrency: Math.min(firstConcurrency, concurrencyMax),
+    inFlight: 0,
+    unsettled: 0,
+    bodyBytes: 0,
+    delayedUntilMs: 0,
+    idleSinceMs: null,
+    extendedAtMs: nowMs,
+    isQueued: false,
+  }
+  setRateLimit(lane, lease.webhook?.rateLimit ?? null, nowMs)
+  return lane
+}
+
+/** The settings of the webhook have changed. A delay may be one of the old limit. */
+export function changeSettings(
+  lane: Lane,
+  sender: Sender,
+  { version, rateLimit }: NonNullable<RenewedLane['changed']>,
+  nowMs: number,
+): void {
+  lane.sender = sender
+  lane.version = version
+  if (rateLimit === lane.rateLimit) return
+  setRateLimit(lane, rateLimit, nowMs)
+  lane.delayedUntilMs = 0
+}
+
+export const used = ({ lease, version }: Lane): UsedLane => ({ laneId: lease.laneId, token: lease.token, version })
+
+export function change(lane: Lane, event: LaneEvent): void {
+  lane.state = transitions[lane.state][event]
+}
+
+export function changeReading(lane: Lane, event: ReadingEvent): void {
+  lane.reading = readings[lane.reading][event]
+}
+
+/** Settling lags behind where PostgreSQL is slow; then nothing more begins. */
+const unsettledPerRequest = 8
+
+export const hasWork = (lane: Lane): boolean => lane.retries.length + lane.firsts.length > 0
+
+const hasRoom = (lane: Lane): boolean =>
+  lane.inFlight < Math.floor(lane.concurrency) && lane.unsettled < unsettledPerRequest * Math.max(8, lane.concurrency)
+
+/** But for the limit of its webhook, something could begin. */
+export const wantsToken = (lane: Lane, nowMs: number): boolean =>
+  lane.state === 'ready' && !lane.isPaused && lane.delayedUntilMs <= nowMs && hasWork(lane) && hasRoom(lane)
+
+export const canBegin = (lane: Lane, nowMs: number): boolean =>
+  wantsToken(lane, nowMs) && limitWaitMs(lane, nowMs) === 0
+
+/** Many for a receiver that takes many, so that a read is worth its statement; few for the others, of which there are thousands. */
+const readAhead = (lane: Lane): number => {
+  const wanted = lane.concurrency >= 4 ? Math.min(200, Math.max(40, 10 * Math.floor(lane.concurrency))) : 4
+  return Math.max(1, Math.min(wanted, Math.floor((512 * 1_024) / Math.max(1, lane.bodyBytes))))
+}
+
+export const wantsFetch = (lane: Lane): boolean =>
+  (lane.state === 'ready' || lane.state === 'beginning') &&
+  lane.reading === 'behind' &&
+  lane.sender !== null &&
+  !lane.isPaused &&
+  lane.retries.length + lane.firsts.length <= readAhead(lane) / 2
+
+/** A lane that waits for its receiver learns of nothing new by polling; when its attempts end it reads again. */
+export const isWorthPolling = (lane: Lane): boolean => !hasWork(lane) && hasRoom(lane)
+
+/** Nothing is waiting or in flight, as far as was read. */
+export const hasNothing = (lane: Lane): boolean => !hasWork(lane) && lane.unsettled === 0
+
+/** An idle lane is kept for that long: with one second, webhooks with an event a second were leased for each (p99 beside hanging ones 37 ms, now 24). */
+const lingerMs = 3_000
+
+/**
+ * It is about to be given back. A poll must not read it again: that would put it off, for ever where a read takes long. A lane that
+ * has used up its limit is kept until it has not: with the lane, the count of it would go.
+ */
+export const hasLingered = (lane: Lane, nowMs: number): boolean =>
+  lane.idleSinceMs !== null && (lane.sender === null || (lane.idleSinceMs <= nowMs - lingerMs && isFull(lane, nowMs)))
+
+export function canRelease(lane: Lane, nowMs: number): boolean {
+  if (lane.state !== 'ready') return false
+  if (lane.isPaused) return lane.unsettled === 0
+  return hasNothing(lane) && hasLingered(lane, nowMs) && (lane.reading === 'caught_up' || lane.sender === null)
+}
+
+export const fetchRequest = (lane: Lane): FetchRequest => ({
+  laneId: lane.lease.laneId,
+  orgId: lane.lease.orgId,
+  afterSeq: lane.readSeq,
+  firstsMax: readAhead(lane),
+  retriesMax: readAhead(lane),
+})
+
+export function takeFetched(lane: Lane, request: FetchRequest, found: readonly DueDelivery[]): void {
+  const retries = found.filter((one) => one.attempts > 0)
+  const firsts = found.filter((one) => one.attempts === 0)
+  // The largest of before counts for half: bodies may have become small again.
+  lane.bodyBytes = found.reduce((largest, { body }) => Math.max(largest, body.length), lane.bodyBytes / 2)
+  // A retry that is waiting here, or is being begun, is still in line in the database. Of the latter nothing begins twice.
+  const known = new Set(lane.retries.map((one) => one.eventSeq))
+  lane.retries.push(...retries.filter((one) => !known.has(one.eventSeq)))
+  lane.firsts.push(...firsts)
+  lane.readSeq = firsts.at(-1)?.eventSeq ?? lane.readSeq
+  const isAll = firsts.length < request.firstsMax && retries.length < request.retriesMax
+  changeReading(lane, isAll ? 'fetched_all' : 'fetched_page')
+}
+
+/** Retries first: they have waited longest. */
+export const takeNext = (lane: Lane): ReadDelivery => (lane.retries.shift() ?? lane.firsts.shift())!
+
+/** What could not begin goes back to where it was, in order. */
+export function putBack(lane: Lane, deliveries: readonly ReadDelivery[]): void {
+  lane.retries.unshift(...deliveries.filter((one) => one.attempts > 0))
+  lane.firsts.unshift(...deliveries.filter((one) => one.attempts === 0))
+}
+
+export const released = (lane: Lane, abandon: boolean): ReleasedLane => ({
+  laneId: lane.lease.laneId,
+  token: lane.lease.token,
+  redeliveryRequests: lane.redeliveryRequests,
+  abandon,
+})
+
+/** The lanes that this process holds, by id and by organization. */
+export function createHeldLanes() {
+  const byId = new Map<number, Lane>()
+  const byOrg = new Map<OrgId, Set<Lane>>()
+  return {
+    get size() {
+      return byId.size
+    },
+    get: (laneId: number): Lane | undefined => byId.get(laneId),
+    all: (): Lane[] => [...byId.values()],
+    organizations: (): OrgId[] => [...byOrg.keys()],
+    of: (orgId: OrgId): Iterable<Lane> => byOrg.get(orgId) ?? [],
+    holdsAnyOf: (orgId: OrgId): boolean => byOrg.has(orgId),
+    add(lane: Lane): void {
+      const { laneId, orgId } = lane.lease
+      byId.set(laneId, lane)
+      const lanes = byOrg.get(orgId)
+      if (lanes === undefined) byOrg.set(orgId, new Set([lane]))
+      else lanes.add(lane)
+    },
+    /** Another lease of the same lane stays. */
+    remove(lane: Lane): void {
+      const { laneId, orgId } = lane.lease
+      if (byId.get(laneId) === lane) byId.delete(laneId)
+      const lanes = byOrg.get(orgId)
+      lanes?.delete(lane)
+      if (lanes?.size === 0) byOrg.delete(orgId)
+    },
+  }
+}
+export type HeldLanes = ReturnType<typeof createHeldLanes>

@@ -1,0 +1,201 @@
+import { createBatcher } from '../../lib/batcher.ts'
+import type { Clock } from '../../lib/clock.ts'
+import type { NewAttempt } from '../statements/begin.ts'
+import type { DueDelivery } from '../statements/fetch.ts'
+import { createFairQueue } from './fair-queue.ts'
+import {
+  canBegin,
+  change,
+  changeReading,
+  fetchRequest,
+  hasNothing,
+  hasWork,
+  type Lane,
+  putBack,
+  takeFetched,
+  takeNext,
+  wantsFetch,
+  wantsToken,
+} from './lane.ts'
+import { limitWaitMs, returnToken, takeToken } from './pace.ts'
+import type { Retry } from './retry.ts'
+import type { DispatchStore } from './store.ts'
+
+/** How many begin statements may run at once. */
+export const beginsMax = 2
+const batchMax = 256
+const lanesPerFetch = 256
+/** With fewer lanes waiting they begin together, after the begin that is under way: a statement and a flush each cost more. */
+const lanesForSecondBegin = 16
+
+/** An attempt that is about to begin. */
+export type Starting = { lane: Lane; delivery: DueDelivery; attempt: NewAttempt }
+
+/**
+ * What is to be done next: reads ahead for lanes that have room, and lets lanes begin in turns, organizations first. The dispatcher
+ * takes batches from here with `nextBatch`.
+ */
+export function createWork(deps: {
+  store: Pick<DispatchStore, 'fetch'>
+  clock: Clock
+  retry: Retry
+  newAttemptId(nowMs: number): string
+  inFlightMax: number
+  onError(error: unknown, step: string): void
+}) {
+  const { clock } = deps
+  const queue = createFairQueue<Lane>((lane) => lane.lease.orgId)
+  const fetches = createBatcher<Lane>({ clock, sizeMax: lanesPerFetch, concurrencyMax: 2, run: fetch })
+  /** Who waits for a batch. */
+  const waiters: ((batch: Starting[]) => void)[] = []
+  let isScheduled = false
+  let isStopped = false
+  let inFlight = 0
+
+  /** Looks at a lane after anything about it has changed. */
+  function consider(lane: Lane): void {
+    if (lane.state !== 'lost' && !isStopped) {
+      if (wantsFetch(lane)) {
+        changeReading(lane, 'fetch')
+        fetches.add(lane)
+      }
+      if (canBegin(lane, clock.now())) queue.add(lane)
+      else if (wantsToken(lane, clock.now())) delayLane(lane, limitWaitMs(lane, clock.now()))
+    }
+    lane.idleSinceMs = hasNothing(lane) ? (lane.idleSinceMs ?? clock.now()) : null
+    schedule()
+  }
+
+  async function fetch(asked: Lane[]): Promise<void> {
+    const lanes = asked.filter((lane) => lane.state !== 'lost')
+    if (lanes.length === 0) return
+    const requests = lanes.map(fetchRequest)
+    try {
+      const found = await deps.retry('fetch', () => deps.store.fetch(requests))
+      const byLane = Map.groupBy(found, (one) => one.laneId)
+      lanes.forEach((lane, i) => {
+        if (lane.state === 'lost') return
+        takeFetched(lane, requests[i]!, byLane.get(lane.lease.laneId) ?? [])
+        consider(lane)
+      })
+    } catch (error) {
+      deps.onError(error, 'fetch')
+    }
+  }
+
+  function schedule(): void {
+    // With nothing free to take, the end of a request schedules again.
+    if (isStopped || isScheduled || queue.size === 0 || waiters.length === 0 || inFlight >= deps.inFlightMax) return
+    if (waiters.length < beginsMax && queue.size < lanesForSecondBegin) return
+    isScheduled = true
+    clock.soon(() => {
+      isScheduled = false
+      const batch = takeTurns()
+      if (batch.length > 0) waiters.shift()?.(batch)
+      schedule()
+    })
+  }
+
+  function takeTurns(): Starting[] {
+    const batch: Starting[] = []
+    const taken = new Set<Lane>()
+    const nowMs = clock.now()
+    while (!isStopped && batch.length < batchMax && inFlight < deps.inFlightMax) {
+      const lane = queue.next()
+      if (lane === undefined) break
+      if (!taken.has(lane)) {
+        if (!canBegin(lane, nowMs)) continue
+        change(lane, 'begin')
+        taken.add(lane)
+      }
+      batch.push(prepare(lane, nowMs))
+      const hasMore = hasWork(lane) && lane.inFlight < Math.floor(lane.concurrency)
+      if (hasMore && limitWaitMs(lane, nowMs) === 0) queue.add(lane)
+    }
+    return batch
+  }
+
+  function prepare(lane: Lane, nowMs: number): Starting {
+    const delivery = takeNext(lane)
+    const { laneId, token } = lane.lease
+    const { eventSeq, attempts, tries } = delivery
+    const attempt = {
+      laneId,
+      token,
+      eventSeq,
+      attempt: attempts + 1,
+      tries,
+      attemptId: delivery.attemptId ?? deps.newAttemptId(nowMs),
+      startedAtMs: nowMs,
+      version: lane.version,
+    }
+    takeToken(lane, nowMs)
+    lane.inFlight += 1
+    lane.unsettled += 1
+    inFlight += 1
+    return { lane, delivery, attempt }
+  }
+
+  function delayLane(lane: Lane, ms: number): void {
+    const untilMs = clock.now() + ms
+    if (untilMs <= lane.delayedUntilMs) return
+    lane.delayedUntilMs = untilMs
+    clock.after(ms, () => {
+      // By the clock, which counts whole milliseconds, the timer may be early; nothing else would look at the lane soon.
+      if (lane.delayedUntilMs === untilMs) lane.delayedUntilMs = 0
+      consider(lane)
+    })
+  }
+
+  return {
+    consider,
+    delayLane,
+    /** There may be something new in the lane. */
+    readAgain(lane: Lane): void {
+      changeReading(lane, 'hint')
+      consider(lane)
+    },
+    /** Resolves when there is something to begin. */
+    nextBatch: (): Promise<Starting[]> =>
+      new Promise((take) => {
+        waiters.push(take)
+        schedule()
+      }),
+    /** A request has ended. */
+    ended(lane: Lane): void {
+      lane.inFlight -= 1
+      inFlight -= 1
+      schedule()
+    },
+    /** It did not begin: its lane's row is locked, or it had begun before. */
+    notBegun({ lane }: Starting): void {
+      returnToken(lane)
+      lane.inFlight -= 1
+      lane.unsettled -= 1
+      inFlight -= 1
+      schedule()
+    },
+    /** Tried again later, in the same order and with the same ids: an earlier begin whose answer was lost may have written them. */
+    postpone(lane: Lane, theirs: readonly Starting[], ms: number): void {
+      putBack(
+        lane,
+        theirs.map(({ delivery, attempt }) => ({ ...delivery, attemptId: attempt.attemptId })),
+      )
+      delayLane(lane, ms)
+    },
+    /** Nothing of it begins any more. */
+    drop(lane: Lane): void {
+      queue.remove(lane)
+      lane.retries = []
+      lane.firsts = []
+    },
+    /** How many more lanes could send right now. */
+    room: (): number => Math.min(deps.inFlightMax - inFlight, 2 * batchMax - queue.size),
+    stop(): void {
+      isStopped = true
+    },
+    get inFlight() {
+      return inFlight
+    },
+  }
+}

@@ -1,0 +1,102 @@
+import { eventIdPattern, type OrgId } from '../lib/ids.ts'
+
+/** The data of each event: ids and a few facts. A receiver reads more through the API, with its own permissions. */
+export type EventData = {
+  'database.created': { database_id: string; name: string }
+  'database.failed': { database_id: string; name: string; reason: string }
+  'backup.completed': { backup_id: string; database_id: string; size_bytes: number }
+  'backup.failed': { backup_id: string; database_id: string; reason: string }
+  'restore.completed': { restore_id: string; backup_id: string; database_id: string }
+  'invoice.paid': { invoice_id: string; month: string; currency: string; total_minor: number; paid_at: string }
+}
+
+/** An event of this platform. An unknown type or wrong data does not compile. */
+export type NewEvent = { [T in EventType]: { orgId: OrgId; type: T; data: EventData[T] } }[EventType]
+
+/** An event of another platform: the type is one of the six or declared, the data is its own. `id` is null where we choose it. */
+export type IntakeEvent = { orgId: OrgId; type: string; data: object; id: string | null }
+
+const eventIdShape = new RegExp(eventIdPattern)
+export const isEventId = (text: string): boolean => eventIdShape.test(text)
+
+/** The signed bytes that every receiver gets. The order of the fields matters. */
+export const eventBody = (event: { id: string; type: string; at: Date; data: object }): string =>
+  JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
+
+/** Comparing much deeper events would overflow the stack. */
+export const levelsMax = 200
+
+/** The size of an event's data, and the problem with it as a text for the caller, or null. */
+export function measureData(data: object, bytesMax: number): { bytes: number; fault: string | null } {
+  const text = JSON.stringify(data)
+  const bytes = Buffer.byteLength(text)
+  if (bytes > bytesMax) return { bytes, fault: `must have at most ${bytesMax} bytes` }
+  if (levelsOf(text) > levelsMax) return { bytes, fault: `must have at most ${levelsMax} levels` }
+  return { bytes, fault: null }
+}
+
+function levelsOf(json: string): number {
+  // Every level takes at least two characters.
+  if (json.length <= 2 * levelsMax) return 0
+  let level = 0
+  let deepest = 0
+  let inString = false
+  for (let at = 0; at < json.length; at++) {
+    const char = json[at]!
+    if (inString && char === '\\') at += 1
+    else if (char === '"') inString = !inString
+    else if (inString) continue
+    else if (char === '[' || char === '{') deepest = Math.max(deepest, ++level)
+    else if (char === ']' || char === '}') level -= 1
+  }
+  return deepest
+}
+
+/** The six event types of the published interface, in its order. */
+export const eventTypes = [
+  'database.created',
+  'database.failed',
+  'backup.completed',
+  'backup.failed',
+  'restore.completed',
+  'invoice.paid',
+] as const
+
+export type EventType = (typeof eventTypes)[number]
+
+const six: ReadonlySet<string> = new Set(eventTypes)
+export const isPublishedType = (name: string): name is EventType => six.has(name)
+
+/** When each of them fires, as the published interface says. */
+export const firesWhen: Readonly<Record<EventType, string>> = {
+  'database.created': 'A database finishes provisioning successfully.',
+  'database.failed': 'A database provisioning job fails.',
+  'backup.completed': 'A backup finishes successfully.',
+  'backup.failed': 'A backup job fails.',
+  'restore.completed': 'A restore into a new database finishes successfully.',
+  'invoice.paid': 'An invoice is marked paid.',
+}
+
+/** A type that the operator has declared beside the six. `schema` and `example` are JSON texts, of the event's data. */
+export type CustomEventType = { name: string; description: string; schema: string; example: string }
+
+const database_id = 'db_00000000000000000000000000'
+const backup_id = 'bak_00000000000000000000000000'
+
+/** Data of test events: the real shape, with ids that do not exist. */
+const samples: EventData = {
+  'database.created': { database_id, name: 'sample' },
+  'database.failed': { database_id, name: 'sample', reason: 'This is a sample.' },
+  'backup.completed': { backup_id, database_id, size_bytes: 1_048_576 },
+  'backup.failed': { backup_id, database_id, reason: 'This is a sample.' },
+  'restore.completed': { restore_id: 'rst_00000000000000000000000000', backup_id, database_id },
+  'invoice.paid': {
+    invoice_id: 'inv_00000000000000000000000000',
+    month: '2026-01',
+    currency: 'EUR',
+    total_minor: 1_000,
+    paid_at: '2026-02-01T00:00:00.000Z',
+  },
+}
+
+export const sampleData = (type: EventType): object => samples[type]

@@ -1,0 +1,192 @@
+import type { Database, Executor } from '../db/database.ts'
+import { type OrgId, uuid7Floor, type WebhookId } from '../lib/ids.ts'
+
+type AttemptRow = {
+  id: string
+  attempt: number
+  status: 'sending' | 'succeeded' | 'failed' | 'interrupted'
+  started_at: Date
+  duration_us: number | null
+  dns_us: number | null
+  connect_us: number | null
+  tls_us: number | null
+  first_byte_us: number | null
+  address: string | null
+  request_headers: string | null
+  response_status: number | null
+  response_headers: string | null
+  response_body: string | null
+  response_complete: boolean | null
+  error_code: string | null
+  error_detail: string | null
+  next_attempt_at: Date | null
+}
+
+/** `earlier_url`: where it was sent, if the webhook has another URL by now. */
+export type HistoryRow = AttemptRow & { event_id: string; event_type: string; earlier_url: string | null }
+
+/** Null for a webhook that does not exist or is deleted. */
+export const findLane = async (
+  db: Executor,
+  orgId: OrgId,
+  webhookId: WebhookId,
+): Promise<{ laneId: number; url: string } | null> => {
+  const [row] = await db<{ lane_id: string; url: string }[]>`
+    select lane_id, url from keyhook.webhooks where org_id = ${orgId} and id = ${webhookId} and deleted_at is null`
+  return row === undefined ? null : { laneId: Number(row.lane_id), url: row.url }
+}
+
+/** Whether an attempt to the webhook is in flight; the webhook may be deleted. */
+export const hasAttemptInFlight = async (db: Database, orgId: OrgId, webhookId: WebhookId): Promise<boolean> => {
+  const rows = await db`
+    select from keyhook.in_flight where lane_id = (
+      select lane_id from keyhook.webhooks where org_id = ${orgId} and id = ${webhookId}
+    ) limit 1`
+  return rows.count > 0
+}
+
+/** Sorts after every id. Always a bound, so that every page is one descent of the index. */
+const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+/** Attempts newest first, ended ones and those in flight. Settling moves a row from one table to the other in one statement. */
+export const listAttempts = (
+  db: Database,
+  orgId: OrgId,
+  laneId: number,
+  { before, limit }: { before: string | null; limit: number },
+) => db<HistoryRow[]>`
+  select r.*, e.id as event_id, e.type as event_type, (
+      select u.url from keyhook.earlier_urls u where u.lane_id = ${laneId} and u.until > r.started_at order by u.until limit 1
+    ) as earlier_url
+  from (
+    (
+      select id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
+        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail,
+        next_attempt_at
+      from keyhook.attempts
+      where lane_id = ${laneId} and id < ${before ?? afterAllIds}
+      order by id desc limit ${limit}
+    )
+    union all
+    (
+      select id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
+        null, null, null, null, null, null, null, null
+      from keyhook.in_flight
+      where lane_id = ${laneId} and id < ${before ?? afterAllIds}
+      order by id desc limit ${limit}
+    )
+  ) r
+  join keyhook.events e on e.org_id = ${orgId} and e.seq = r.event_seq
+  order by r.id desc
+  limit ${limit}`
+
+export type EventAttemptRow = Pick<
+  AttemptRow,
+  'id' | 'attempt' | 'status' | 'started_at' | 'duration_us' | 'response_status' | 'error_code' | 'next_attempt_at'
+> & { lane_id: string }
+
+/** Every attempt to deliver one event, by webhook and number. Not by id: ids follow the clocks of dispatchers. */
+export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string) => db<EventAttemptRow[]>`
+  select a.lane_id, a.id, a.attempt, a.status, a.started_at, a.duration_us, a.response_status, a.error_code,
+    a.next_attempt_at
+  from keyhook.deliveries d
+  join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq
+  where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
+  union all
+  select f.lane_id, f.id, f.attempt, 'sending', f.started_at, null, null, null, null
+  from keyhook.deliveries d
+  join keyhook.in_flight f on f.lane_id = d.lane_id and f.event_seq = d.event_seq
+  where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
+  order by 1, 3`
+
+export type EventWebhookRow = {
+  lane_id: string
+  id: WebhookId
+  url: string
+  subscribed: boolean
+  created_later: boolean
+  /** It got its event types after the event. */
+  subscribed_later: boolean
+  deleted: boolean
+  addressed: boolean
+  /** Its first attempt was begun. */
+  started: boolean
+  waiting_until: Date | null
+}
+
+/**
+ * The webhooks of the organization, with what decided whether the event went to them. Webhooks deleted before the event are left
+ * out; compared with the event's own row, because a `Date` has only milliseconds.
+ */
+export const listWebhooksOfEvent = (
+  db: Database,
+  orgId: OrgId,
+  event: { seq: string; type: string; created_at: Date },
+) => db<EventWebhookRow[]>`
+  select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
+    w.created_at > ${event.created_at} as created_later,
+    w.types_since > w.created_at and w.types_since > ${event.created_at} as subscribed_later, w.deleted_at is not null as deleted,
+    d.lane_id is not null as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
+    r.due_at as waiting_until
+  from keyhook.webhooks w
+  left join keyhook.lanes l on l.id = w.lane_id
+  left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
+  left join keyhook.retries r on r.lane_id = w.lane_id and r.event_seq = ${event.seq}
+  where w.org_id = ${orgId} and (
+    w.deleted_at is null or d.lane_id is not null
+    or w.deleted_at > (select created_at from keyhook.events where org_id = ${orgId} and seq = ${event.seq})
+  )
+  order by w.id`
+
+/** Attempts that one summary counts at most, in equal shares of the webhooks: about 0.2 s of PostgreSQL. */
+export const attemptsSummarizedMax = 100_000
+
+export type OutcomeRow = {
+  /** Start of the interval in seconds since 1970; null in other rows. */
+  at: string | null
+  webhook_id: WebhookId | null
+  succeeded: number
+  failed: number
+  p50_us: number | null
+  p95_us: number | null
+  /** Set where not all were counted: the oldest that was. */
+  cut_at: Date | null
+}
+
+/**
+ * Outcomes and durations: one row for all, one for each interval and one for each webhook with attempts. The newest attempts of
+ * each webhook are read in the order of their index; their number is limited, so a busy organization costs no more than this.
+ */
+export const summarizeAttempts = (
+  db: Database,
+  orgId: OrgId,
+  request: { webhookId: WebhookId | null; sinceMs: number; untilMs: number; bucketSeconds: number },
+  attemptsMax = attemptsSummarizedMax,
+) => {
+  const { webhookId, sinceMs, untilMs, bucketSeconds } = request
+  return db<OutcomeRow[]>`
+    with hooks as materialized (
+      select id, lane_id from keyhook.webhooks
+      where org_id = ${orgId} and deleted_at is null and (${webhookId}::text is null or id = ${webhookId})
+    ), share as materialized (
+      select greatest(10, ${attemptsMax}::int / greatest(1, count(*)))::int as attempts from hooks
+    ), counted as materialized (
+      select h.id as webhook_id, a.*, row_number() over (partition by h.id order by a.id desc) as place,
+        (floor(extract(epoch from a.started_at) / ${bucketSeconds}::int) * ${bucketSeconds}::int)::bigint as at
+      from hooks h
+      cross join lateral (
+        select a.id, a.status, a.duration_us, a.started_at from keyhook.attempts a
+        where a.lane_id = h.lane_id and a.id >= ${uuid7Floor(Math.max(0, sinceMs))}::uuid
+          and a.id < ${uuid7Floor(Math.max(0, untilMs))}::uuid
+        order by a.id desc limit (select attempts from share)
+      ) a
+    )
+    select at, webhook_id, count(*) filter (where status = 'succeeded')::int as succeeded,
+      count(*) filter (where status <> 'succeeded')::int as failed,
+      percentile_disc(0.5) within group (order by duration_us) as p50_us,
+      percentile_disc(0.95) within group (order by duration_us) as p95_us,
+      max(started_at) filter (where place = (select attempts from share)) as cut_at
+    from counted
+    group by grouping sets ((), (at), (webhook_id))
+    order by at`
+}

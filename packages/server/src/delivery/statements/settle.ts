@@ -1,0 +1,108 @@
+import type { Database } from '../../db/database.ts'
+import { plainArray } from '../../db/statement.ts'
+import type { Exchange } from '../sender/port.ts'
+import type { NewAttempt } from './begin.ts'
+import type { HeldLane } from './lease.ts'
+
+/** What is recorded of an attempt. */
+export type AttemptOutcome = Omit<Exchange, 'gone' | 'retryAfterMs'>
+
+export type SettledAttempt = {
+  attempt: NewAttempt
+  outcome: AttemptOutcome
+  /** Tries since the schedule started, this one included. */
+  tries: number
+  /** Milliseconds until the next try; null when the delivery is finished. */
+  retryMs: number | null
+}
+
+/** The column ends at 35 minutes; a process that was suspended measures hours. */
+const storable = (us: number | null): number | null => (us === null ? null : Math.min(us, 2 ** 31 - 1))
+
+/**
+ * Records outcomes and puts deliveries that are tried again in line. Only the holder settles: an attempt whose in-flight row is gone,
+ * or whose lane has another token by now, is not recorded. Returns how many were. Unlike other statements this one waits for locked
+ * rows, so that no outcome is skipped. Of a deleted webhook nothing is tried again.
+ */
+export const settleAttempts = async (db: Database, settled: readonly SettledAttempt[]): Promise<number> => {
+  const plain = (column: (one: SettledAttempt) => number | string | boolean | null) => plainArray(settled.map(column))
+  const took = (column: (outcome: AttemptOutcome) => number | null) => plain(({ outcome }) => storable(column(outcome)))
+  const text = (column: (outcome: AttemptOutcome) => string | null) => settled.map(({ outcome }) => column(outcome))
+  const [row] = await db<{ count: number }[]>`
+    with given as materialized (
+      select g.*, l.ended_at from unnest(
+        ${plain(({ attempt }) => attempt.laneId)}::bigint[], ${plain(({ attempt }) => attempt.eventSeq)}::bigint[],
+        ${plain(({ attempt }) => attempt.attemptId)}::uuid[], ${plain(({ attempt }) => attempt.token)}::bigint[],
+        ${plain(({ tries }) => tries)}::int[], ${plain(({ retryMs }) => retryMs)}::bigint[],
+        ${plain(({ outcome }) => outcome.status)}::text[], ${took((one) => one.durationUs)}::int[],
+        ${took((one) => one.dnsUs)}::int[], ${took((one) => one.connectUs)}::int[], ${took((one) => one.tlsUs)}::int[],
+        ${took((one) => one.firstByteUs)}::int[], ${plain(({ outcome }) => outcome.address)}::text[],
+        ${text((one) => one.requestHeaders)}::text[], ${plain(({ outcome }) => outcome.response?.status ?? null)}::int[],
+        ${text((one) => one.response?.headers ?? null)}::text[], ${text((one) => one.response?.body ?? null)}::text[],
+        ${plain(({ outcome }) => outcome.response?.complete ?? null)}::boolean[],
+        ${plain(({ outcome }) => outcome.error?.code ?? null)}::text[], ${text((one) => one.error?.detail ?? null)}::text[]
+      ) as g (
+        lane_id, event_seq, id, token, tries, retry_ms, status, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
+        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail
+      )
+      -- "offset 0" and the comparison of tokens outside of it: the planner looks lanes up one by one and expects few rows, so it
+      -- looks up in_flight by its index too. Otherwise a plan made while these tables were small would read all of them.
+      cross join lateral (select l.lease_token, l.ended_at from keyhook.lanes l where l.id = g.lane_id offset 0) l
+      where l.lease_token = g.token
+    ), ended as (
+      delete from keyhook.in_flight f using given g
+      where f.lane_id = g.lane_id and f.event_seq = g.event_seq and f.id = g.id
+      returning g.*, f.org_id, f.attempt, f.started_at,
+        case when g.ended_at is null then now() + g.retry_ms * interval '1 millisecond' end as next_attempt_at
+    ), recorded as (
+      insert into keyhook.attempts (
+        lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
+        address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
+        error_detail, next_attempt_at
+      )
+      select lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us,
+        first_byte_us, address, request_headers, response_status, response_headers, response_body, response_complete,
+        error_code, error_detail, next_attempt_at
+      from ended
+    ), retried as (
+      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
+      select lane_id, event_seq, org_id, next_attempt_at, attempt, tries from ended where next_attempt_at is not null
+    )
+    select count(*)::int as count from ended`
+  return row!.count
+}
+
+/**
+ * After lanes were leased: what an earlier holder began and never settled is recorded as `interrupted` (outcome unknown) and is due
+ * again at once. Runs under the lease, so that a process that lost the lane meanwhile does not touch its successor's attempts.
+ * Returns the lanes that are free of such attempts now; the others are locked or lost.
+ */
+export const interruptAttempts = async (db: Database, held: readonly HeldLane[]): Promise<number[]> => {
+  const rows = await db<{ id: string }[]>`
+    with lane as materialized (
+      select l.id, l.lease_token, l.ended_at
+      from unnest(
+        ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[]
+      ) as h (id, token)
+      cross join lateral (
+        select l.id, l.lease_token, l.ended_at from keyhook.lanes l
+        where l.id = h.id and l.lease_token = h.token and l.lease_server = pg_postmaster_start_time()
+        for no key update of l skip locked
+      ) l
+    ), stale as (
+      delete from keyhook.in_flight f using lane l where f.lane_id = l.id and f.lease_token <> l.lease_token
+      returning f.*, case when l.ended_at is null then now() end as next_attempt_at
+    ), recorded as (
+      insert into keyhook.attempts (
+        lane_id, id, org_id, event_seq, attempt, status, started_at, error_code, error_detail, next_attempt_at
+      )
+      select lane_id, id, org_id, event_seq, attempt, 'interrupted', started_at, 'interrupted',
+        'The dispatcher stopped before the outcome was known.', next_attempt_at
+      from stale
+    ), retried as (
+      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
+      select lane_id, event_seq, org_id, next_attempt_at, attempt, try from stale where next_attempt_at is not null
+    )
+    select id from lane`
+  return rows.map((row) => Number(row.id))
+}

@@ -1,0 +1,149 @@
+import Type from 'typebox'
+import type { Database } from '../db/database.ts'
+import { chosen, mark } from '../http/basis.ts'
+import { type Route, route } from '../http/route.ts'
+import { createdAt, id, moment, nullable } from '../http/schemas.ts'
+import { notFound } from '../lib/faults.ts'
+import { attemptIdOf } from '../lib/ids.ts'
+import { isoTime } from '../lib/time.ts'
+import { findEvent } from './event-log-sql.ts'
+import { shownEventType } from './event-type-schemas.ts'
+import { type EventAttemptRow, type EventWebhookRow, listAttemptsOfEvent, listWebhooksOfEvent } from './history-sql.ts'
+import { attemptStatuses } from './schemas.ts'
+import { sendErrorCodes } from './send-errors.ts'
+
+const here = chosen(40)
+
+const attempt = Type.Object(
+  {
+    id: id('dlv', 'The attempt.'),
+    attempt: Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' }),
+    status: Type.Enum([...attemptStatuses], { description: 'How it stands.' }),
+    started_at: moment('When it began.'),
+    duration_ms: nullable(Type.Number({ description: 'How long it took.' })),
+    response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
+    error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
+    next_attempt_at: nullable(moment('When it is tried again.')),
+  },
+  { additionalProperties: false },
+)
+
+const webhook = () => ({
+  webhook_id: id('wh', 'The webhook.'),
+  url: Type.String({ description: 'Its URL.' }),
+})
+
+const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', 'sample_for_another_webhook'] as const
+
+const eventRecord = Type.Object(
+  {
+    id: Type.String({ description: 'The event.' }),
+    sequence: mark(
+      chosen(81),
+      nullable(Type.Integer({ minimum: 1, description: 'Its number in the organization; null for a test event.' })),
+    ),
+    type: shownEventType('Its type.'),
+    created_at: createdAt(),
+    test: Type.Boolean({ description: 'Whether it is a test event.' }),
+    body: Type.String({ description: 'Exactly what is sent.' }),
+    delivered_to: Type.Array(
+      Type.Object(
+        {
+          ...webhook(),
+          status: Type.Enum(['waiting', 'sending', 'succeeded', 'failed', 'expired'], {
+            description: 'How the delivery stands. Expired: it is finished, and its attempts have left the history.',
+          }),
+          attempts: Type.Array(attempt, { description: 'Its attempts so far, in order.' }),
+        },
+        { additionalProperties: false },
+      ),
+      { description: 'The webhooks it goes to.' },
+    ),
+    not_delivered_to: Type.Array(
+      Type.Object(
+        {
+          ...webhook(),
+          reason: Type.Enum([...reasons], { description: 'Why not.' }),
+        },
+        { additionalProperties: false },
+      ),
+      { description: 'The webhooks it does not go to, except those that were deleted before it.' },
+    ),
+  },
+  { $id: 'Event', additionalProperties: false, ...here },
+)
+
+export function webhookEventRoutes(deps: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/platform/v1/organizations/:orgId/events/:eventId',
+      needs: 'deliveries:read',
+      audit: null,
+      basis: here,
+      tag: 'Redelivery',
+      summary: 'Explain an event',
+      description: 'Where one event went and where it did not, and why; with every attempt.',
+      faults: ['not_found'],
+      success: { status: 200, description: 'The event.', schema: eventRecord },
+      async handler({ orgId, params: { eventId } }) {
+        const event = await findEvent(deps.db, orgId, eventId)
+        if (event === null) throw notFound(`no event of this id in ${orgId}`)
+        // In this order: a delivery that the first query shows as started has an attempt in the second, unless that expired.
+        const webhooks = await listWebhooksOfEvent(deps.db, orgId, event)
+        const attempts = await listAttemptsOfEvent(deps.db, orgId, event.seq)
+        const byLane = Map.groupBy(attempts, (row) => row.lane_id)
+        return {
+          status: 200,
+          body: {
+            id: event.id,
+            sequence: event.sequence === null ? null : Number(event.sequence),
+            type: event.type,
+            created_at: isoTime(event.created_at),
+            test: event.sample,
+            body: event.body,
+            delivered_to: webhooks
+              .filter((row) => row.addressed)
+              .map((row) => deliveryOf(row, byLane.get(row.lane_id) ?? [])),
+            not_delivered_to: webhooks
+              .filter((row) => !row.addressed)
+              .map((row) => ({ webhook_id: row.id, url: row.url, reason: reasonOf(row, event.sample) })),
+          },
+        }
+      },
+    }),
+  ]
+}
+
+function reasonOf(row: EventWebhookRow, isSample: boolean): (typeof reasons)[number] {
+  if (!row.subscribed) return 'not_subscribed'
+  if (row.created_later) return 'webhook_created_later'
+  if (row.deleted) return 'webhook_deleted'
+  if (row.subscribed_later) return isSample ? 'sample_for_another_webhook' : 'not_subscribed'
+  // `created_at` is when the creation began: a webhook that looks older and was not addressed was committed after the event.
+  return isSample ? 'sample_for_another_webhook' : 'webhook_created_later'
+}
+
+const deliveryOf = (row: EventWebhookRow, attempts: readonly EventAttemptRow[]) => ({
+  webhook_id: row.id,
+  url: row.url,
+  status: statusOf(row, attempts),
+  attempts: attempts.map((one) => ({
+    id: attemptIdOf(one.id),
+    attempt: one.attempt,
+    status: one.status,
+    started_at: isoTime(one.started_at),
+    duration_ms: one.duration_us === null ? null : one.duration_us / 1_000,
+    response_status: one.response_status,
+    error_code: one.error_code,
+    next_attempt_at: one.next_attempt_at && isoTime(one.next_attempt_at),
+  })),
+})
+
+function statusOf(row: EventWebhookRow, attempts: readonly EventAttemptRow[]) {
+  const last = attempts.at(-1)
+  if (last?.status === 'sending') return 'sending'
+  if (row.waiting_until !== null) return row.deleted ? 'failed' : 'waiting'
+  if (last === undefined) return row.started ? 'expired' : row.deleted ? 'failed' : 'waiting'
+  return last.status === 'succeeded' ? 'succeeded' : 'failed'
+}

@@ -1,2 +1,0 @@
-/** Longest time that a lane may be leased without renewal. */
-export const leaseMsMax = 600_000

@@ -1,0 +1,77 @@
+import Type from 'typebox'
+import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
+import { wholeListQuery } from '../http/lists.ts'
+import { createdAt, id, label, moment } from '../http/schemas.ts'
+
+const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
+
+const keyPrefix = () =>
+  withChoices(
+    Type.String({
+      pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}$',
+      description: 'The leading part of the key, to tell keys apart: a fixed tag, an underscore, 8 characters.',
+    }),
+    alphabet,
+    choice(10, 'No two keys of an organization share it.'),
+  )
+
+export const newApiKey = Type.Object(
+  { name: label('A label for people.', 'ci') },
+  { $id: 'NewApiKey', additionalProperties: false, ...specified },
+)
+
+export const createdApiKey = Type.Object(
+  {
+    id: id('key', 'The <api_key_id> of the revoke path.'),
+    name: Type.String({ description: 'A label for people, as it was sent.' }),
+    key_prefix: keyPrefix(),
+    api_key: withChoices(
+      Type.String({
+        pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$',
+        description: 'The key itself, `<key_prefix>_<32 characters>`. Shown once.',
+      }),
+      alphabet,
+      choice(10, 'The last six characters are the CRC-32 of everything before them.'),
+    ),
+  },
+  { $id: 'CreatedApiKey', additionalProperties: false, ...specified },
+)
+
+export const apiKeyList = Type.Array(
+  Type.Object(
+    {
+      id: id('key', 'The <api_key_id> of the revoke path.'),
+      name: Type.String({ description: 'A label for people.' }),
+      key_prefix: mark(specified, keyPrefix()),
+      status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
+      created_by: id('usr', 'The user whom the key acts as.'),
+      created_by_key: mark(
+        chosen(90),
+        Type.Union([id('key', 'The key that it was created with; null for a login token.'), Type.Null()]),
+      ),
+      creator_left: mark(
+        chosen(90),
+        Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
+      ),
+      created_at: createdAt(),
+      last_used_at: Type.Union([
+        moment('The last request that it authenticated, up to twenty seconds behind.'),
+        Type.Null(),
+      ]),
+    },
+    { $id: 'ApiKey', additionalProperties: false, ...chosen(9) },
+  ),
+)
+
+export const apiKeyQuery = Type.Object(
+  {
+    ...wholeListQuery,
+    status: Type.Optional(
+      mark(
+        chosen(9),
+        Type.Enum(['active', 'revoked', 'all'], { description: 'Which keys to list; active ones when absent.' }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)

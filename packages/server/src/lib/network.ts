@@ -1,0 +1,35 @@
+import ipaddr from 'ipaddr.js'
+
+/** A parsed CIDR network. */
+export type Network = [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number]
+
+/** Full notation only: short or octal forms could mean another address than intended (10/8 as 0.0.0.10/8). */
+export const isAddress = (text: string): boolean =>
+  ipaddr.IPv4.isValidFourPartDecimal(text) || (/^[0-9a-f:.]+$/i.test(text) && ipaddr.IPv6.isValid(text))
+
+export function readNetwork(text: string): Network | null {
+  const [, address, bits] = /^([^/]+)\/(0|[1-9]\d{0,2})$/.exec(text) ?? []
+  if (address === undefined || bits === undefined || !isAddress(address)) return null
+  const network = ipaddr.parse(address)
+  return Number(bits) <= (network.kind() === 'ipv4' ? 32 : 128) ? [network, Number(bits)] : null
+}
+
+/** What is wrong with an OpenID Connect issuer URL, or null. The text is for the operator who set it. */
+export function issuerUrlProblem(url: string): string | null {
+  const parsed = URL.parse(url)
+  if (parsed === null || !/^https?:$/.test(parsed.protocol)) return 'is not an https URL'
+  // The parser drops white space, but the `iss` of a token is compared with the exact text.
+  if (/\s/.test(url)) return 'contains white space'
+  if (parsed.username !== '' || parsed.password !== '') return 'contains a user name or password'
+  if (/[?#]/.test(url)) return 'contains a query or a fragment, which OpenID Connect does not allow'
+  if (!isPrivateChannel(parsed)) return 'must use https unless its host is this machine'
+  return null
+}
+
+/** Keys sent without TLS could be replaced by an attacker, except on this machine. */
+export const isPrivateChannel = (url: URL): boolean =>
+  url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
+
+// The URL parser has normalised IPv4 addresses, so `127.example.com` does not match.
+const isLoopback = (hostname: string): boolean =>
+  hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname)

@@ -1,0 +1,45 @@
+import { invalid } from './faults.ts'
+
+/** Times that were written lately. An organization's is in the answer to nearly every request, and formatting it takes 0.8 us. */
+const recent = new Map<number, string>()
+const recentMax = 1_000
+
+/** RFC 3339, in UTC, to the millisecond. */
+export function isoTime(at: Date): string {
+  const ms = at.getTime()
+  let text = recent.get(ms)
+  if (text !== undefined) return text
+  text = at.toISOString()
+  if (recent.size >= recentMax) recent.clear()
+  recent.set(ms, text)
+  return text
+}
+
+const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
+
+/** The range of times that PostgreSQL and the audit log both accept. */
+const firstMoment = new Date('0001-01-01T00:00:00Z')
+const lastMoment = new Date('9999-12-31T23:59:59.999Z')
+
+export const momentDetail = 'must be a time such as 2026-01-31T12:00:00Z'
+
+/** A time in a request; null if it is none. */
+export function parseMoment(text: string): Date | null {
+  const at = new Date(text)
+  const isMoment = rfc3339.test(text) && isDay(text.slice(0, 10)) && at >= firstMoment && at <= lastMoment
+  return isMoment ? at : null
+}
+
+/** JavaScript reads February 30 as March 2. */
+function isDay(day: string): boolean {
+  const at = new Date(day)
+  return !Number.isNaN(at.getTime()) && at.toISOString().startsWith(day)
+}
+
+/** A time in a query; null if it is not given. */
+export function momentParameter(parameter: string, text: string | undefined): Date | null {
+  if (text === undefined) return null
+  const at = parseMoment(text)
+  if (at === null) throw invalid([{ parameter, detail: momentDetail }])
+  return at
+}

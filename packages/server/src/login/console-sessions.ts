@@ -1,0 +1,147 @@
+import { standby } from '../access/access.ts'
+import type { Role } from '../access/roles.ts'
+import type { Database, Executor, Transaction } from '../db/database.ts'
+import { newSecret, secretHash } from '../lib/base62.ts'
+import { newId, type OrgId, type SessionId, type UserId } from '../lib/ids.ts'
+
+/** A session ends after a day without use, and after two weeks in any case. */
+const idleHours = 24
+const lifetimeDays = 14
+
+/** `user_id` is null for the operator. */
+export type SessionRow = { id: SessionId; user_id: UserId | null; email: string | null; name: string | null }
+
+/** Expired links are deleted here: nobody else looks for them. */
+const insertLink = async (
+  tx: Transaction,
+  link: { hash: Buffer; userId: UserId | null; ttlSeconds: number },
+): Promise<void> => {
+  await tx`delete from keyhook.console_links where expires_at < now()`
+  await tx`
+    insert into keyhook.console_links (secret_hash, user_id, expires_at)
+    values (${link.hash}, ${link.userId}, now() + make_interval(secs => ${link.ttlSeconds}))`
+}
+
+/** Deletes the link, so that of two requests with it only one gets it. Null for a link that is used, expired or unknown. */
+const takeLink = async (tx: Transaction, hash: Buffer): Promise<{ userId: UserId | null } | null> => {
+  const [link] = await tx<{ user_id: UserId | null; is_open: boolean }[]>`
+    delete from keyhook.console_links where secret_hash = ${hash} returning user_id, expires_at > now() as is_open`
+  return link?.is_open ? { userId: link.user_id } : null
+}
+
+/** Expired sessions are deleted here, whoever had them. */
+export const insertSession = async (
+  tx: Transaction,
+  session: { hash: Buffer; userId: UserId | null },
+): Promise<SessionId> => {
+  const id = newId('ses')
+  await tx`delete from keyhook.console_sessions where expires_at < now()`
+  await tx`
+    insert into keyhook.console_sessions (id, secret_hash, user_id, expires_at)
+    values (${id}, ${session.hash}, ${session.userId}, now() + make_interval(hours => ${idleHours}))`
+  return id
+}
+
+/** The session of a cookie, which counts as a use of it. Null if it has ended, or its user was removed. */
+export const useSession = async (db: Database, hash: Buffer): Promise<SessionRow | null> => {
+  const [row] = await db<SessionRow[]>`
+    with session as (
+      update keyhook.console_sessions
+      set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours}))
+      where secret_hash = ${hash} and expires_at > now()
+      returning id, user_id
+    )
+    select s.id, s.user_id, u.email, u.name
+    from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null
+    where s.user_id is null or u.id is not null`
+  return row ?? null
+}
+
+export const endSession = (db: Executor, hash: Buffer) => db<SessionRow[]>`
+  delete from keyhook.console_sessions where secret_hash = ${hash} returning id, user_id`
+
+/** Every session of the user that this one belongs to, or of the operator. */
+export const endAllSessions = (db: Executor, hash: Buffer) => db<SessionRow[]>`
+  delete from keyhook.console_sessions s
+  using (select user_id from keyhook.console_sessions where secret_hash = ${hash}) mine
+  where s.user_id is not distinct from mine.user_id
+  returning s.id, s.user_id`
+
+export const endSessionsOf = async (tx: Transaction, userId: UserId): Promise<void> => {
+  await tx`delete from keyhook.console_sessions where user_id = ${userId}`
+}
+
+/** For tokens of the operator, which belong to no user. */
+export const isOperatorSession = async (db: Database, id: string): Promise<boolean> => {
+  const [row] = await db<{ standby: boolean }[]>`
+    select pg_is_in_recovery() as standby from keyhook.console_sessions
+    where id = ${id} and user_id is null and expires_at > now()`
+  if (row?.standby) throw standby()
+  return row !== undefined
+}
+
+/** What the page shows to choose from. */
+const organizationsShownMax = 200
+
+export type MembershipRow = { id: OrgId; name: string; role: Role }
+
+export const listMemberships = (db: Database, userId: UserId) => db<MembershipRow[]>`
+  select o.id, o.name, m.role
+  from keyhook.memberships m join keyhook.organizations o on o.id = m.org_id
+  where m.user_id = ${userId}
+  order by o.name, o.id
+  limit ${organizationsShownMax}`
+
+/** Expired codes are deleted here: nobody else looks for them. */
+export const insertCode = async (
+  db: Database,
+  code: { hash: Buffer; sessionId: SessionId; challenge: Buffer; ttlSeconds: number },
+): Promise<void> => {
+  await db`
+    with expired as (delete from keyhook.console_codes where expires_at < now())
+    insert into keyhook.console_codes (code_hash, session_id, challenge, expires_at)
+    values (${code.hash}, ${code.sessionId}, ${code.challenge}, now() + make_interval(secs => ${code.ttlSeconds}))`
+}
+
+/** Deletes the code, so that it works once at most. Null if it is used, expired or unknown, or its session has ended. */
+export const takeCode = async (
+  db: Database,
+  hash: Buffer,
+): Promise<{ session_id: SessionId; user_id: UserId; challenge: Buffer } | null> => {
+  const [row] = await db<{ session_id: SessionId; user_id: UserId; challenge: Buffer }[]>`
+    with code as (
+      delete from keyhook.console_codes where code_hash = ${hash} returning session_id, challenge, expires_at
+    )
+    select c.session_id, s.user_id, c.challenge
+    from code c
+    join keyhook.console_sessions s on s.id = c.session_id and s.expires_at > now()
+    join keyhook.users u on u.id = s.user_id and u.removed_at is null
+    where c.expires_at > now()`
+  return row ?? null
+}
+
+/** Long enough to copy a link from a terminal, too short to be found in one later. */
+export const linkMinutes = 10
+
+/** A path below the address of the server. The secret is in the fragment, which no browser sends: it is in no log of a server. */
+export async function createSignInLink(db: Database, userId: UserId | null): Promise<string> {
+  const secret = newSecret()
+  await db.begin((tx) => insertLink(tx, { hash: secretHash(secret), userId, ttlSeconds: linkMinutes * 60 }))
+  return `/console/sign-in#${secret}`
+}
+
+/** The secret of a new session, in exchange for that of a link; null if the link is used, expired or unknown. */
+export const exchangeLink = (db: Database, link: string, cookie: string | null) =>
+  db.begin(async (tx) => {
+    const found = await takeLink(tx, secretHash(link))
+    return found === null ? null : { userId: found.userId, secret: await openSession(tx, found.userId, cookie) }
+  })
+
+/** Always with a new secret: a cookie that somebody else has set must not become a session. */
+export async function openSession(tx: Transaction, userId: UserId | null, cookie: string | null): Promise<string> {
+  const secret = newSecret()
+  // The browser forgets the cookie that it had.
+  if (cookie !== null) await endSession(tx, secretHash(cookie))
+  await insertSession(tx, { hash: secretHash(secret), userId })
+  return secret
+}

@@ -1,0 +1,175 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import Type, { type Static } from 'typebox'
+import { permissionsOf } from '../access/roles.ts'
+import type { Database } from '../db/database.ts'
+import { clientAddress } from '../http/request-log.ts'
+import { secretHash } from '../lib/base62.ts'
+import type { SessionId, UserId } from '../lib/ids.ts'
+import type { MasterKeys } from '../lib/master-keys.ts'
+import { isoTime } from '../lib/time.ts'
+import { addAuthorization } from './console-authorization.ts'
+import { checkOrigin, clearSession, linkInvalid, sessionRequired, sessionSecret, setSession } from './console-cookie.ts'
+import { addConsoleFiles } from './console-files.ts'
+import { acceptInvitation, invitationShown } from './console-invitation.ts'
+import { addOpenIdLogin } from './console-openid.ts'
+import {
+  endAllSessions,
+  endSession,
+  exchangeLink,
+  listMemberships,
+  openSession,
+  type SessionRow,
+  useSession,
+} from './console-sessions.ts'
+import type { OpenIdClient, OpenIdPerson } from './openid.ts'
+
+/** Tokens are accepted a minute longer, for clocks that differ: five minutes in all. */
+const tokenSeconds = 240
+
+export type ConsoleDeps = {
+  db: Database
+  /** Issues a login token of a session; `userId` is null for the operator. */
+  issueToken(request: { userId: UserId | null; sessionId: SessionId; ttlSeconds: number }): Promise<string>
+  publicUrl: string | null
+  /** Where people sign in, if an OpenID issuer knows them. */
+  openId: { client: OpenIdClient; userOf(person: OpenIdPerson, address: string): Promise<UserId | null> } | null
+  /** An OpenID issuer knows the people: no invitation creates a user. */
+  peopleAreElsewhere: boolean
+  masterKeys: MasterKeys
+  /** Where the built console is; null if it is not there. */
+  directory: string | null
+  log: Logger
+}
+
+const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user EMAIL" makes another one.'
+
+const linkBody = Type.Object({ link: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+
+const invitationBody = Type.Object({ invitation: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+type InvitationBody = { Body: Static<typeof invitationBody> }
+
+const usedInvitation = 'The invitation was accepted or withdrawn, or is older than seven days. Ask for another one.'
+
+/**
+ * The web console: its files, and the only requests that a cookie authenticates. All of them are below `/console`. Everything else
+ * takes a bearer token, which the page gets here and keeps in memory.
+ */
+export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
+  const { db, publicUrl, log } = deps
+
+  /** `origin` is where the browser is. */
+  const signedIn = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    userId: UserId | null,
+    secret: string,
+    origin = request.headers.origin ?? '',
+  ) => {
+    setSession(reply, secret, { secure: isHttps(origin) })
+    log.info({ userId, address: clientAddress(request) }, 'console.signed_in')
+  }
+
+  async function signOut(request: FastifyRequest, reply: FastifyReply, end: typeof endSession): Promise<void> {
+    checkOrigin(request, publicUrl)
+    const secret = sessionSecret(request)
+    const ended = secret === null ? [] : await end(db, secretHash(secret))
+    if (ended.length > 0) {
+      const about = { userId: ended[0]!.user_id, sessions: ended.length, address: clientAddress(request) }
+      log.info(about, 'console.signed_out')
+    }
+    clearSession(reply, { secure: isHttps(request.headers.origin ?? '') })
+    reply.code(204).send()
+  }
+
+  app.post<{ Body: Static<typeof linkBody> }>(
+    '/console/session',
+    { schema: { body: linkBody } },
+    async (request, reply) => {
+      checkOrigin(request, publicUrl)
+      const session = await exchangeLink(db, request.body.link, sessionSecret(request))
+      if (session === null) throw linkInvalid(usedLink)
+      signedIn(request, reply, session.userId, session.secret)
+      return reply.code(204).send()
+    },
+  )
+
+  app.post('/console/token', async (request, reply) => {
+    checkOrigin(request, publicUrl)
+    const secret = sessionSecret(request)
+    const session = secret === null ? null : await useSession(db, secretHash(secret))
+    if (session === null) throw sessionRequired()
+    const expiresAt = new Date(Date.now() + tokenSeconds * 1_000)
+    const token = await deps.issueToken({ userId: session.user_id, sessionId: session.id, ttlSeconds: tokenSeconds })
+    return reply.send({
+      token,
+      expires_at: isoTime(expiresAt),
+      ...whoIs(session),
+      organizations: await organizationsOf(session),
+    })
+  })
+
+  /** With what the user may do, so that pages offer nothing else. Each request is checked again. */
+  const organizationsOf = async ({ user_id }: SessionRow) =>
+    (user_id === null ? [] : await listMemberships(db, user_id)).map(({ id, name, role }) => ({
+      id,
+      name,
+      role,
+      permissions: permissionsOf(role),
+    }))
+
+  app.post<InvitationBody>(
+    '/console/invitation-preview',
+    { schema: { body: invitationBody } },
+    async (request, reply) => {
+      checkOrigin(request, publicUrl)
+      const shown = await invitationShown(db, request.body.invitation)
+      if (shown === null) throw linkInvalid(usedInvitation)
+      return reply.send(shown)
+    },
+  )
+
+  app.post<InvitationBody>('/console/invitation', { schema: { body: invitationBody } }, async (request, reply) => {
+    checkOrigin(request, publicUrl)
+    const cookie = sessionSecret(request)
+    const session = cookie === null ? null : await useSession(db, secretHash(cookie))
+    const accepted = await acceptInvitation(db, {
+      secret: request.body.invitation,
+      userId: session?.user_id ?? null,
+      cookie,
+      address: clientAddress(request),
+      mayCreateUser: !deps.peopleAreElsewhere,
+    })
+    if (accepted === null) throw linkInvalid(usedInvitation)
+    if (accepted.secret !== null) signedIn(request, reply, accepted.userId, accepted.secret)
+    return reply.send({ organization_id: accepted.orgId })
+  })
+
+  addAuthorization(app, deps)
+
+  app.get('/console/config.json', async (_request, reply) => reply.send({ openid: deps.openId !== null }))
+  if (deps.openId !== null) {
+    const { client, userOf } = deps.openId
+    addOpenIdLogin(app, {
+      client,
+      masterKeys: deps.masterKeys,
+      secure: isHttps(publicUrl ?? ''),
+      checkOrigin: (request) => checkOrigin(request, publicUrl),
+      userOf: (person, request) => userOf(person, clientAddress(request)),
+      async signIn(request, reply, userId) {
+        const secret = await db.begin((tx) => openSession(tx, userId, sessionSecret(request)))
+        signedIn(request, reply, userId, secret, publicUrl ?? '')
+      },
+    })
+  }
+  app.delete('/console/session', (request, reply) => signOut(request, reply, endSession))
+  app.delete('/console/sessions', (request, reply) => signOut(request, reply, endAllSessions))
+  addConsoleFiles(app, deps.directory)
+}
+
+const isHttps = (address: string): boolean => address.startsWith('https:')
+
+const whoIs = ({ user_id: id, email, name }: SessionRow) => ({
+  operator: id === null,
+  user: id === null ? null : { id, email, name },
+})

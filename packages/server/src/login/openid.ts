@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import * as openid from 'openid-client'
+import { isPrivateChannel, issuerUrlProblem } from '../lib/network.ts'
+import { createAccessTokens, isName, standardForm, type TokenForm } from './access-token.ts'
+import { createIssuerKeys } from './issuer-keys.ts'
+import type { TokenIssuer } from './login-tokens.ts'
+
+/** What has to be kept in the browser between the two steps. */
+export type LoginFlow = { state: string; nonce: string; verifier: string }
+
+export type OpenIdPerson = { subject: string; verifiedEmail: string | null }
+
+export type OpenIdClient = {
+  /** Where to send the browser. */
+  begin(): Promise<{ url: string; flow: LoginFlow }>
+  /** Who has logged in, by the query of the callback; null if the issuer or the person refused. */
+  finish(query: string, flow: LoginFlow): Promise<OpenIdPerson | null>
+}
+
+/** The authorization code flow with PKCE, for people who log in to the console. */
+export function createOpenIdClient(deps: {
+  issuer: string
+  clientId: string
+  clientSecret: string | null
+  redirectUri: string
+  emailClaim: string
+  emailVerifiedClaim: string
+}): OpenIdClient {
+  let discovered: Promise<openid.Configuration> | null = null
+
+  /** Read from the issuer with the first login, and again after a failure. */
+  function configuration(): Promise<openid.Configuration> {
+    discovered ??= discover(deps).catch((error) => {
+      discovered = null
+      throw error
+    })
+    return discovered
+  }
+
+  return {
+    async begin() {
+      const config = await configuration()
+      const flow = {
+        state: openid.randomState(),
+        nonce: openid.randomNonce(),
+        verifier: openid.randomPKCECodeVerifier(),
+      }
+      const url = openid.buildAuthorizationUrl(config, {
+        redirect_uri: deps.redirectUri,
+        scope: 'openid email',
+        state: flow.state,
+        nonce: flow.nonce,
+        code_challenge: await openid.calculatePKCECodeChallenge(flow.verifier),
+        code_challenge_method: 'S256',
+      })
+      return { url: url.href, flow }
+    },
+
+    async finish(query, { state, nonce, verifier }) {
+      const config = await configuration()
+      const checks = { pkceCodeVerifier: verifier, expectedState: state, expectedNonce: nonce }
+      try {
+        const tokens = await openid.authorizationCodeGrant(config, new URL(`${deps.redirectUri}${query}`), checks)
+        const { sub } = tokens.claims()!
+        const claims = await claimsOf(config, tokens, deps.emailClaim)
+        const email = claims[deps.emailClaim]
+        const isVerified = claims[deps.emailVerifiedClaim] === true
+        return isName(sub) ? { subject: sub, verifiedEmail: isVerified && isName(email) ? email : null } : null
+      } catch (error) {
+        if (isRefusal(error)) return null
+        throw error
+      }
+    },
+  }
+}
+
+function discover({ issuer, clientId, clientSecret }: Parameters<typeof createOpenIdClient>[0]) {
+  const url = new URL(issuer)
+  const authentication = clientSecret === null ? openid.None() : openid.ClientSecretBasic(clientSecret)
+  // The setting was checked: without TLS the issuer is on this machine.
+  const execute = url.protocol === 'http:' && isPrivateChannel(url) ? [openid.allowInsecureRequests] : []
+  return openid.discovery(url, clientId, undefined, authentication, { execute, timeout: 10 })
+}
+
+/** Many issuers give the e-mail address at their userinfo endpoint only. */
+async function claimsOf(
+  config: openid.Configuration,
+  tokens: Awaited<ReturnType<typeof openid.authorizationCodeGrant>>,
+  emailClaim: string,
+): Promise<Record<string, unknown>> {
+  const claims = tokens.claims()!
+  if (claims[emailClaim] !== undefined || config.serverMetadata().userinfo_endpoint === undefined) return claims
+  return openid.fetchUserInfo(config, tokens.access_token, claims.sub)
+}
+
+/** An answer that does not belong to this flow, or a refusal of the issuer: not an outage. */
+const isRefusal = (error: unknown): boolean =>
+  error instanceof openid.AuthorizationResponseError ||
+  error instanceof openid.ResponseBodyError ||
+  (error instanceof openid.ClientError && error.code !== 'OAUTH_TIMEOUT' && !(error.cause instanceof TypeError))
+
+/** Asymmetric signatures only. With HMAC the issuer's public key would be the secret. */
+const algorithms = [
+  ...['RS256', 'RS384', 'RS512'],
+  ...['PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512'],
+  ...['EdDSA', 'Ed25519'],
+]
+
+/** An OpenID Connect issuer of the operator. Nothing is read from it before the first token. */
+export function createOpenIdIssuer(deps: {
+  issuer: string
+  audience: string
+  now: () => Date
+  form?: TokenForm
+  fetch?: typeof fetch
+}): TokenIssuer {
+  const { issuer, audience, now } = deps
+  assert.equal(issuerUrlProblem(issuer), null)
+  assert(audience !== '', 'without an audience, tokens meant for other services would be good here')
+  const key = createIssuerKeys({ issuer, now, fetch: deps.fetch ?? fetch })
+  const form = deps.form ?? standardForm
+  const verifyToken = createAccessTokens({ issuer, audience, algorithms, key, now, form })
+
+  return {
+    issuer,
+    async verify(token, onRefused) {
+      const verified = await verifyToken(token, onRefused)
+      if (verified === null) return null
+      const { subject, tokenId, claims } = verified
+      const verifiedEmail = isTrue(claims.emailVerified) && isName(claims.email) ? claims.email : null
+      // Never an operator, whatever its scopes: only the local issuer issues operator tokens.
+      // Its `sid` is a session over there.
+      const mine = { operator: false, sessionId: null, openedOrg: null }
+      return { issuer, subject, tokenId, verifiedEmail, ...mine, expiresAt: claims.exp! }
+    },
+  }
+}
+
+/** Entra writes `xms_edov` as a boolean or as 1. The text "true" is no boolean, whoever writes it. */
+const isTrue = (value: unknown): boolean => value === true || value === 1 || value === '1'

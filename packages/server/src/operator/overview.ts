@@ -1,0 +1,181 @@
+import Type from 'typebox'
+import type { Database } from '../db/database.ts'
+import { chosen } from '../http/basis.ts'
+import { operatorRoute, type Route } from '../http/route.ts'
+import { id, moment, nullable } from '../http/schemas.ts'
+import type { OrgId, WebhookId } from '../lib/ids.ts'
+import { isoTime } from '../lib/time.ts'
+
+/** Counting stops here: an overview must not read millions of waiting deliveries. */
+const countedMax = 100_000
+const lanesShownMax = 50
+
+type OverviewRow = {
+  organizations: number
+  users: number
+  waiting: number
+  retries: number
+  in_flight: number
+}
+
+const countInstallation = async (db: Database): Promise<OverviewRow> => {
+  const [row] = await db<OverviewRow[]>`
+    select (select count(*)::int from keyhook.organizations) as organizations,
+      (select count(*)::int from keyhook.users where removed_at is null) as users,
+      (select count(*)::int from keyhook.in_flight) as in_flight,
+      (select count(*)::int from (select from keyhook.retries limit ${countedMax}) r) as retries,
+      (select count(*)::int from (
+        select from keyhook.lanes l join keyhook.deliveries d on d.lane_id = l.id and d.event_seq > l.cursor_seq
+        where l.ended_at is null and l.head_seq > l.cursor_seq limit ${countedMax}
+      ) w) as waiting`
+  return row!
+}
+
+type BusyLaneRow = {
+  org_id: OrgId
+  organization: string
+  webhook_id: WebhookId
+  url: string
+  oldest_waiting_at: Date | null
+  due_at: Date | null
+  lease_owner: string | null
+  paused_until: Date | null
+  busy: number
+}
+
+/**
+ * Lanes with something to do, the longest waiting first, with how many there are. Three look-ups for each of them; a lane without
+ * work costs none.
+ */
+const listBusyLanes = (db: Database) => db<BusyLaneRow[]>`
+  with busy as materialized (
+    select l.id, l.org_id, l.webhook_id, l.due_at, l.lease_owner, l.paused_until, least(
+      (select d.event_seq from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq
+        order by d.event_seq limit 1),
+      (select r.event_seq from keyhook.retries r where r.lane_id = l.id order by r.event_seq limit 1),
+      (select f.event_seq from keyhook.in_flight f where f.lane_id = l.id order by f.event_seq limit 1)
+    ) as first_seq
+    from keyhook.lanes l
+    where l.ended_at is null and (l.due_at is not null or l.head_seq > l.cursor_seq)
+  )
+  select b.org_id, o.name as organization, b.webhook_id, w.url, e.created_at as oldest_waiting_at, b.due_at, b.lease_owner,
+    b.paused_until, (count(*) over ())::int as busy
+  from busy b
+  join keyhook.organizations o on o.id = b.org_id
+  join keyhook.webhooks w on w.org_id = b.org_id and w.id = b.webhook_id
+  join keyhook.events e on e.org_id = b.org_id and e.seq = b.first_seq
+  order by e.created_at, b.id
+  limit ${lanesShownMax}`
+
+type NodeRow = { id: string; databases: number; databases_max: number; seen_at: Date; silent_seconds: number }
+
+const listNodes = (db: Database) => db<NodeRow[]>`
+  select n.id, n.databases_max, n.seen_at,
+    extract(epoch from clock_timestamp() - n.seen_at)::float8 as silent_seconds, (
+      select count(*)::int from keyhook.databases d where d.node = n.id and d.status not in ('failed', 'deleted')
+    ) as databases
+  from keyhook.nodes n order by n.id limit 1000`
+
+const here = chosen(108)
+const count = (description: string) => Type.Integer({ minimum: 0, description })
+const upTo = `counted up to ${countedMax.toLocaleString('en')}`
+
+const node = Type.Object(
+  {
+    id: Type.String({ description: 'The node.' }),
+    databases: count('Databases on its disk.'),
+    databases_max: count('How many it takes; 0 while it takes no new ones.'),
+    seen_at: moment('Its last heartbeat.'),
+    is_silent: Type.Boolean({ description: 'Whether it has missed its heartbeats for five seconds.' }),
+  },
+  { additionalProperties: false },
+)
+
+const lane = Type.Object(
+  {
+    organization_id: id('org', 'The organization.'),
+    organization_name: Type.String({ description: 'What people call it.' }),
+    webhook_id: id('wh', 'The webhook whose queue this is.'),
+    url: Type.String({ description: 'Where its deliveries go.' }),
+    oldest_waiting_at: nullable(moment('The event that waits longest.')),
+    due_at: nullable(moment('When a dispatcher looks at it next; while leased, when the lease expires.')),
+    leased_by: nullable(Type.String({ description: 'The dispatcher that works on it.' })),
+    paused_until: nullable(moment('Until then nothing is sent.')),
+  },
+  { additionalProperties: false },
+)
+
+const overview = Type.Object(
+  {
+    organizations: count('All organizations.'),
+    users: count('All users.'),
+    deliveries: Type.Object(
+      {
+        waiting: count(`Deliveries that wait for their first attempt, ${upTo}.`),
+        retries: count(`Deliveries that wait for another attempt, ${upTo}.`),
+        in_flight: count('Requests on the wire.'),
+        oldest_waiting_at: nullable(moment('The event that waits longest; null if none does.')),
+      },
+      { additionalProperties: false, description: 'What is not finished.' },
+    ),
+    nodes: Type.Array(node, { description: 'Machines that hold databases.' }),
+    busy_lanes: count('Webhooks with deliveries that are not finished.'),
+    lanes: Type.Array(lane, { description: `Those of them that wait longest, at most ${lanesShownMax}.` }),
+  },
+  { $id: 'Overview', additionalProperties: false, ...here },
+)
+
+const silentSecondsMax = 5
+
+export function operatorOverviewRoutes({ db }: { db: Database }): Route[] {
+  return [
+    operatorRoute({
+      method: 'GET',
+      path: '/operator/v1/overview',
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'Show what the installation is doing',
+      description: 'Nodes, queues, and what waits longest, across all organizations.',
+      success: { status: 200, description: 'The overview.', schema: overview },
+      async handler() {
+        const [counts, lanes, nodes] = await Promise.all([countInstallation(db), listBusyLanes(db), listNodes(db)])
+        const { organizations, users, ...deliveries } = counts
+        const oldest_waiting_at = momentOf(lanes[0]?.oldest_waiting_at)
+        return {
+          status: 200,
+          body: {
+            organizations,
+            users,
+            deliveries: { ...deliveries, oldest_waiting_at },
+            nodes: nodes.map(nodeOf),
+            busy_lanes: lanes[0]?.busy ?? 0,
+            lanes: lanes.map(laneOf),
+          },
+        }
+      },
+    }),
+  ]
+}
+
+const momentOf = (at: Date | null | undefined): string | null => (at ? isoTime(at) : null)
+
+const nodeOf = ({ id, databases, databases_max, seen_at, silent_seconds }: NodeRow) => ({
+  id,
+  databases,
+  databases_max,
+  seen_at: isoTime(seen_at),
+  is_silent: silent_seconds > silentSecondsMax,
+})
+
+const laneOf = (row: BusyLaneRow) => ({
+  organization_id: row.org_id,
+  organization_name: row.organization,
+  webhook_id: row.webhook_id,
+  url: row.url,
+  oldest_waiting_at: momentOf(row.oldest_waiting_at),
+  due_at: momentOf(row.due_at),
+  leased_by: row.lease_owner,
+  paused_until: momentOf(row.paused_until),
+})

@@ -1,0 +1,151 @@
+import Type from 'typebox'
+import type { Actor } from '../access/audit.ts'
+import type { Database, Transaction } from '../db/database.ts'
+import { choice, chosen, withChoices } from '../http/basis.ts'
+import { listById, onlyPageQuery } from '../http/lists.ts'
+import { operatorRoute, type Route } from '../http/route.ts'
+import { createdAt, id, label, moment } from '../http/schemas.ts'
+import { notFound } from '../lib/faults.ts'
+import { newId, type OperatorTokenId } from '../lib/ids.ts'
+import { isoTime } from '../lib/time.ts'
+import { localTtlSecondsMax } from '../login/login-tokens.ts'
+import { checkLabel } from '../organizations/directory.ts'
+import { insertOperatorToken, listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from './token-sql.ts'
+
+const here = chosen(97)
+const path = '/operator/v1/tokens'
+const ttlSecondsDefault = 12 * 60 * 60
+
+const newToken = Type.Object(
+  {
+    name: Type.Optional(label('What the token is for.', 'gateway')),
+    ttl_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: localTtlSecondsMax,
+        description: 'How long it lives; 12 hours if absent.',
+      }),
+    ),
+  },
+  { $id: 'NewOperatorToken', additionalProperties: false, ...here },
+)
+
+const shown = () => ({
+  id: id('tok', 'The `credential` of its entries in audit logs.'),
+  name: Type.Union([Type.String(), Type.Null()], { description: 'What the token is for.' }),
+  created_at: createdAt(),
+  expires_at: moment('When it ends by itself.'),
+  created_by: Type.Union([Type.String(), Type.Null()], {
+    description: 'The operator token that issued it; null for the command line.',
+  }),
+  revoked_at: Type.Union([moment('When it was revoked.'), Type.Null()]),
+})
+
+const operatorToken = Type.Object(shown(), { $id: 'OperatorToken', additionalProperties: false, ...here })
+
+const issuedToken = Type.Object(
+  {
+    ...shown(),
+    token: Type.Optional(
+      withChoices(
+        Type.String({ description: 'The token. Shown once.' }),
+        choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
+      ),
+    ),
+  },
+  { $id: 'IssuedOperatorToken', additionalProperties: false, ...here },
+)
+
+const recordOf = (row: OperatorTokenRow) => ({
+  id: row.id,
+  name: row.name,
+  created_at: isoTime(row.created_at),
+  expires_at: isoTime(row.expires_at),
+  created_by: row.created_by,
+  revoked_at: row.revoked_at && isoTime(row.revoked_at),
+})
+
+/** `keyhook token` over HTTP, for operator tokens. */
+export function operatorTokenRoutes(deps: {
+  db: Database
+  issue(
+    tx: Transaction,
+    actor: Actor,
+    request: { name: string | null; ttlSeconds: number },
+  ): Promise<{ row: OperatorTokenRow; token: string }>
+}): Route[] {
+  return [
+    operatorRoute({
+      method: 'POST',
+      path,
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'Issue an operator token',
+      description: 'A token for `/operator/v1`. `token` is shown here and never again.',
+      body: newToken,
+      success: { status: 201, description: 'The token. Keep `token`.', schema: issuedToken },
+      async handler({ actor, body, once }) {
+        const request = { name: body.name ?? null, ttlSeconds: body.ttl_seconds ?? ttlSecondsDefault }
+        return deps.db.begin((tx) =>
+          once(tx, async () => {
+            const { row, token } = await deps.issue(tx, actor, request)
+            const withoutSecrets = recordOf(row)
+            return { status: 201, location: `${path}/${row.id}`, body: { ...withoutSecrets, token }, withoutSecrets }
+          }),
+        )
+      },
+    }),
+    operatorRoute({
+      method: 'GET',
+      path,
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'List operator tokens',
+      description: 'Every operator token that was issued, also revoked and expired ones.',
+      query: onlyPageQuery,
+      success: { status: 200, description: 'The tokens, without `token`.', schema: Type.Array(operatorToken) },
+      async handler() {
+        return listById('tok', recordOf, (request) => listOperatorTokens(deps.db, request))
+      },
+    }),
+    operatorRoute({
+      method: 'DELETE',
+      path: `${path}/:tokenId`,
+      needs: 'operator',
+      audit: null,
+      basis: here,
+      tag: 'Operator',
+      summary: 'Revoke an operator token',
+      description:
+        'The token is refused by every request that starts after the answer, on every node. Tokens that it issued stay valid: `created_by` shows them. A second call is answered like the first.',
+      faults: ['not_found'],
+      success: { status: 204, description: 'The token is revoked.' },
+      async handler({ actor, params: { tokenId } }) {
+        if (!(await revokeOperatorToken(deps.db, tokenId, actor.tokenId)))
+          throw notFound(`there is no token ${tokenId}`)
+        return { status: 204 }
+      },
+    }),
+  ]
+}
+
+/** Signs a token with this id. */
+export type SignOperatorToken = (token: { tokenId: OperatorTokenId; ttlSeconds: number }) => Promise<string>
+
+/** The row comes first: a token without one is refused. The token itself is not stored. */
+export async function issueOperatorToken(
+  tx: Transaction,
+  sign: SignOperatorToken,
+  actor: Actor,
+  { name, ttlSeconds }: { name: string | null; ttlSeconds: number },
+): Promise<{ row: OperatorTokenRow; token: string }> {
+  if (name !== null) checkLabel('/name', name)
+  const id = newId('tok')
+  const createdBy = actor.kind === 'operator' ? actor.tokenId : null
+  const row = await insertOperatorToken(tx, { id, name, ttlSeconds, createdBy })
+  return { row, token: await sign({ tokenId: id, ttlSeconds }) }
+}

@@ -1,0 +1,186 @@
+import type { Actor } from '../access/audit.ts'
+import { recordAudit } from '../access/audit.ts'
+import type { Role } from '../access/roles.ts'
+import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
+import { revokeKeysOf } from '../keys/sql.ts'
+import { Fault, invalid } from '../lib/faults.ts'
+import { newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { emailProblem, labelProblem } from '../lib/label.ts'
+import {
+  deleteMembership,
+  findOrganization,
+  insertOrganization,
+  lockOrganization,
+  organizationsOfUser,
+  setMembership,
+} from './sql.ts'
+import {
+  checkMayJoin,
+  findUser,
+  findUserByEmail,
+  findUserBySubject,
+  insertUser,
+  lockUser,
+  recordVerified,
+  removeUser as removeUserRow,
+  type UserRow,
+  userExisted,
+  type VerifiedBy,
+} from './users.ts'
+
+/*
+ * Organizations, users and memberships, which only the operator can change. Every change in an organization writes its audit
+ * entry in the same transaction. A user without an organization has no audit log.
+ */
+
+const labelCharsMax = 255
+
+export function checkLabel(pointer: string, text: string): void {
+  const problem =
+    [...text].length > labelCharsMax ? `must have at most ${labelCharsMax} characters` : labelProblem(text)
+  if (problem !== null) throw invalid([{ pointer, detail: problem }])
+}
+
+export async function createOrganization(tx: Transaction, actor: Actor, request: { name: string }) {
+  checkLabel('/name', request.name)
+  const id = newId('org')
+  const row = await insertOrganization(tx, id, request.name)
+  await recordAudit(tx, {
+    orgId: id,
+    action: 'organization.created',
+    actor,
+    targetId: id,
+    details: { name: request.name },
+  })
+  return row
+}
+
+export async function createUser(
+  tx: Transaction,
+  request: { email: string; name: string | null; subject: string | null },
+  verifiedBy: VerifiedBy = 'operator',
+): Promise<UserRow> {
+  checkLabel('/email', request.email)
+  const problem = emailProblem(request.email)
+  if (problem !== null) throw invalid([{ pointer: '/email', detail: problem }])
+  if (request.name !== null) checkLabel('/name', request.name)
+  if (request.subject !== null) checkLabel('/subject', request.subject)
+  const id = newId('usr')
+  try {
+    // A savepoint, so that the caller's transaction can go on after the error.
+    return await tx.savepoint((inner) =>
+      insertUser(inner, { id, ...request, verified_by: verifiedBy, invited_to: null }),
+    )
+  } catch (error) {
+    if (isUniqueViolation(error, 'users_email'))
+      throw taken('email', request.email, await findUserByEmail(tx, request.email))
+    if (isUniqueViolation(error, 'users_subject'))
+      throw taken('subject', request.subject!, await findUserBySubject(tx, request.subject!))
+    throw error
+  }
+}
+
+/** Confirms that the address belongs to the user, who may then belong to any organization. Does nothing if it is confirmed. */
+export async function verifyUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<UserRow> {
+  return db.begin(async (tx) => {
+    const user = await lockUser(tx, userId)
+    if (user === null) throw noSuch('user', userId)
+    if (user.verified_by === null) {
+      const other = await findUserByEmail(tx, user.email)
+      if (other !== null) throw taken('email', user.email, other)
+      await verifyIn(tx, actor, { userId, verifiedBy: 'operator' })
+    }
+    return (await findUser(tx, userId))!
+  })
+}
+
+export async function verifyIn(
+  tx: Transaction,
+  actor: Actor,
+  { userId, verifiedBy }: { userId: UserId; verifiedBy: VerifiedBy },
+): Promise<void> {
+  await recordVerified(tx, userId, verifiedBy)
+  for (const orgId of await organizationsOfUser(tx, userId)) {
+    await recordAudit(tx, { orgId, action: 'user.verified', actor, targetId: userId, details: { by: verifiedBy } })
+  }
+}
+
+/** The id is null if that user was removed in the meantime. */
+const taken = (what: 'email' | 'subject', value: string, id: UserId | null): Fault =>
+  new Fault(`user.${what}_taken`, {
+    public: `There is a user with the ${what === 'email' ? 'e-mail address' : what} ${value} already${id === null ? '' : `: ${id}`}.`,
+  })
+
+export async function setMember(
+  db: Database,
+  actor: Actor,
+  member: { orgId: OrgId; userId: UserId; role: Role },
+): Promise<void> {
+  await db.begin((tx) => setMemberIn(tx, actor, member))
+}
+
+export async function setMemberIn(
+  tx: Transaction,
+  actor: Actor,
+  { orgId, userId, role }: { orgId: OrgId; userId: UserId; role: Role },
+): Promise<void> {
+  if (!(await lockOrganization(tx, orgId))) throw noSuch('organization', orgId)
+  const user = await lockUser(tx, userId)
+  if (user === null) throw noSuch('user', userId)
+  checkMayJoin(user, orgId)
+  const before = await setMembership(tx, orgId, userId, role)
+  if (before === role) return
+  const action = before === null ? 'member.added' : 'member.role_changed'
+  await recordAudit(tx, { orgId, action, actor, targetId: userId, details: { from: before, to: role } })
+}
+
+type Removal = { orgId: OrgId; userId: UserId; revokesKeys?: boolean }
+
+export async function removeMember(db: Database, actor: Actor, removal: Removal): Promise<void> {
+  const { orgId, userId } = removal
+  if (!(await ensureNoMember(db, actor, removal))) {
+    throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
+  }
+}
+
+/** Returns whether there was something to remove. Organization and user have to exist, or to have existed. */
+export async function ensureNoMember(
+  db: Database,
+  actor: Actor,
+  { orgId, userId, revokesKeys = false }: Removal,
+): Promise<boolean> {
+  return db.begin(async (tx) => {
+    const role = await deleteMembership(tx, orgId, userId)
+    if (role === null) {
+      if ((await findOrganization(tx, orgId)) === null) throw noSuch('organization', orgId)
+      if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
+    } else {
+      await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details: { role } })
+    }
+    if (revokesKeys) await revokeKeysOf(tx, orgId, userId, actor)
+    return role !== null
+  })
+}
+
+/** Removes the user from all organizations. Their keys stop working; their webhooks and databases stay. */
+export async function removeUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<void> {
+  if (!(await ensureNoUser(db, actor, { userId }))) throw noSuch('user', userId)
+}
+
+/** Returns whether there was something to remove. The user has to exist, or to have existed. */
+export async function ensureNoUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<boolean> {
+  return db.begin(async (tx) => {
+    if (!(await lockUser(tx, userId))) {
+      if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
+      return false
+    }
+    for (const orgId of await removeUserRow(tx, userId)) {
+      await recordAudit(tx, { orgId, action: 'user.removed', actor, targetId: userId })
+    }
+    return true
+  })
+}
+
+/** For operators, who may know what exists. Members always get `notFound`. */
+export const noSuch = (what: string, id: string): Fault =>
+  new Fault('not_found', { public: `There is no ${what} ${id}.` })

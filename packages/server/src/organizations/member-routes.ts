@@ -1,0 +1,224 @@
+import Type from 'typebox'
+import { recordAudit } from '../access/audit.ts'
+import type { Role } from '../access/roles.ts'
+import type { Database, Transaction } from '../db/database.ts'
+import type { HoldOrganization } from '../db/publishing-transaction.ts'
+import { listById, onlyPageQuery } from '../http/lists.ts'
+import { type Call, type Listing, type Route, route } from '../http/route.ts'
+import { revokeKeysOf } from '../keys/sql.ts'
+import { newSecret, secretHash } from '../lib/base62.ts'
+import { Fault, notFound } from '../lib/faults.ts'
+import { isId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import {
+  createdInvitation,
+  here,
+  invitation,
+  invitationOf,
+  member,
+  memberOf,
+  newInvitation,
+  newRole,
+  removalQuery,
+} from './member-schemas.ts'
+import {
+  countInvitations,
+  countOtherOwners,
+  deleteInvitation,
+  deleteMembership,
+  insertInvitation,
+  listInvitations,
+  listMembersOf,
+  type MemberRow,
+  setMembership,
+} from './sql.ts'
+
+const membersPath = '/platform/v1/organizations/:orgId/members'
+
+/** Who belongs to an organization. */
+export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrganization: HoldOrganization }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: membersPath,
+      needs: 'members:read',
+      audit: null,
+      basis: here,
+      tag: 'Members',
+      summary: 'List the members',
+      description: 'The users of the organization with their roles.',
+      query: onlyPageQuery,
+      success: { status: 200, description: 'The members.', schema: Type.Array(member) },
+      async handler({ orgId }) {
+        const list: Listing<MemberRow> = {
+          page: (request) => listMembersOf(db, orgId, request),
+          keyOf: ({ user_id }) => user_id,
+          record: memberOf,
+          isKey: (text) => isId('usr', text),
+        }
+        return { status: 200, list }
+      },
+    }),
+    route({
+      method: 'PUT',
+      path: `${membersPath}/:userId`,
+      needs: 'members:manage',
+      audit: 'member.role_changed',
+      basis: here,
+      tag: 'Members',
+      summary: 'Change the role of a member',
+      description:
+        'It takes effect on every request that starts after the answer. The same role again changes nothing. Only an owner makes owners, or changes the role of one.',
+      body: newRole,
+      faults: ['not_found', 'member.last_owner'],
+      success: { status: 200, description: 'The member.', schema: member },
+      async handler({ orgId, params: { userId }, body, ...caller }) {
+        const { role } = body as { role: Role }
+        return holdOrganization(orgId, async (tx) => {
+          const before = await findMember(tx, orgId, userId)
+          checkOwners(caller, before.role, role)
+          if (before.role !== role) {
+            await checkOwnerLeft(tx, orgId, before)
+            await setMembership(tx, orgId, userId, role)
+            const details = { from: before.role, to: role }
+            await recordAudit(tx, {
+              orgId,
+              action: 'member.role_changed',
+              actor: caller.actor,
+              targetId: userId,
+              details,
+            })
+          }
+          return { status: 200, body: memberOf({ ...before, role }) }
+        })
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: `${membersPath}/:userId`,
+      needs: 'members:manage',
+      audit: 'member.removed',
+      basis: here,
+      tag: 'Members',
+      summary: 'Remove a member from the organization',
+      description:
+        'Keys of the user stop working at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. Only an owner removes an owner.',
+      query: removalQuery,
+      faults: ['not_found', 'member.last_owner'],
+      success: { status: 204, description: 'The user is no member any more.' },
+      async handler({ orgId, params: { userId }, query, ...caller }) {
+        await holdOrganization(orgId, async (tx) => {
+          const before = await findMember(tx, orgId, userId)
+          checkOwners(caller, before.role)
+          await checkOwnerLeft(tx, orgId, before)
+          await deleteMembership(tx, orgId, userId)
+          const details = { role: before.role }
+          await recordAudit(tx, { orgId, action: 'member.removed', actor: caller.actor, targetId: userId, details })
+          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, caller.actor)
+        })
+        return { status: 204 }
+      },
+    }),
+  ]
+}
+
+async function findMember(tx: Transaction, orgId: OrgId, userId: UserId): Promise<MemberRow> {
+  const [row] = await listMembersOf(tx, orgId, { before: null, limit: 1, userId })
+  if (row === undefined) throw notFound(`${userId} is not a member of ${orgId}`)
+  return row
+}
+
+/** An admin who could make owners would be one. */
+function checkOwners({ access }: Pick<Call, 'access'>, ...involved: Role[]): void {
+  if (access.membership?.role === 'owner' || !involved.includes('owner')) return
+  throw new Fault('auth.permission_missing', { public: 'Only an owner of the organization may do this.' })
+}
+
+async function checkOwnerLeft(tx: Transaction, orgId: OrgId, { user_id, role }: MemberRow): Promise<void> {
+  if (role !== 'owner' || (await countOtherOwners(tx, orgId, user_id)) > 0) return
+  throw new Fault('member.last_owner', {
+    public: 'The organization would have no owner. Make somebody else an owner first.',
+  })
+}
+
+const invitationsPath = '/platform/v1/organizations/:orgId/invitations'
+const invitationsPerOrgMax = 1_000
+
+export function invitationRoutes(deps: {
+  db: Database
+  holdOrganization: HoldOrganization
+  /** Where people reach this server; null: the link is relative to it. */
+  publicUrl: string | null
+}): Route[] {
+  const { db, holdOrganization } = deps
+  return [
+    route({
+      method: 'POST',
+      path: invitationsPath,
+      needs: 'members:manage',
+      audit: 'member.invited',
+      basis: here,
+      tag: 'Members',
+      summary: 'Invite a member',
+      description:
+        'Makes a link by which one person joins the organization within 7 days: the user who is signed in to the console, or a new user with this address. Only an owner invites owners.',
+      body: newInvitation,
+      faults: ['limit.reached'],
+      success: { status: 201, description: 'The invitation, with its link.', schema: createdInvitation },
+      async handler({ orgId, userId, actor, access, body, once }) {
+        const { email, role } = body as { email: string; role: Role }
+        checkOwners({ access }, role)
+        const secret = newSecret()
+        return holdOrganization(orgId, (tx) =>
+          once(tx, async () => {
+            if ((await countInvitations(tx, orgId)) >= invitationsPerOrgMax) throw tooMany()
+            const id = newId('ivt')
+            const made = { id, email, role, created_by: userId, hash: secretHash(secret) }
+            const record = invitationOf(await insertInvitation(tx, orgId, made))
+            await recordAudit(tx, { orgId, action: 'member.invited', actor, targetId: id, details: { email, role } })
+            const link = `${deps.publicUrl ?? ''}/console/invitation#${secret}`
+            const location = `${invitationsPath.replace(':orgId', orgId)}/${id}`
+            return { status: 201, location, body: { ...record, link }, withoutSecrets: record }
+          }),
+        )
+      },
+    }),
+    route({
+      method: 'GET',
+      path: invitationsPath,
+      needs: 'members:manage',
+      audit: null,
+      basis: here,
+      tag: 'Members',
+      summary: 'List invitations',
+      description: 'Those that nobody has accepted yet.',
+      query: onlyPageQuery,
+      success: { status: 200, description: 'The invitations.', schema: Type.Array(invitation) },
+      async handler({ orgId }) {
+        return listById('ivt', invitationOf, (request) => listInvitations(db, orgId, request))
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: `${invitationsPath}/:invitationId`,
+      needs: 'members:manage',
+      audit: 'invitation.withdrawn',
+      basis: here,
+      tag: 'Members',
+      summary: 'Withdraw an invitation',
+      description: 'Its link stops working at once.',
+      faults: ['not_found'],
+      success: { status: 204, description: 'It is withdrawn.' },
+      async handler({ orgId, params: { invitationId: id }, actor }) {
+        await db.begin(async (tx) => {
+          const gone = await deleteInvitation(tx, orgId, id)
+          if (gone === null) throw notFound(`${id} is not in ${orgId}`)
+          await recordAudit(tx, { orgId, action: 'invitation.withdrawn', actor, targetId: id, details: gone })
+        })
+        return { status: 204 }
+      },
+    }),
+  ]
+}
+
+const tooMany = (): Fault =>
+  new Fault('limit.reached', { public: `An organization has at most ${invitationsPerOrgMax} open invitations.` })

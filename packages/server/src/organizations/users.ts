@@ -1,0 +1,138 @@
+import type { Database, Executor, PageRequest, Transaction } from '../db/database.ts'
+import { Fault } from '../lib/faults.ts'
+import type { OrgId, UserId } from '../lib/ids.ts'
+
+/** Who confirmed that the address belongs to the user. Nothing writes `email` yet. */
+export type VerifiedBy = 'operator' | 'openid' | 'email'
+
+export type NewUser = {
+  id: UserId
+  email: string
+  name: string | null
+  subject: string | null
+  /** Null: nobody has. The user then belongs to `invited_to` only. */
+  verified_by: VerifiedBy | null
+}
+
+export const insertUser = async (tx: Transaction, user: NewUser & { invited_to: OrgId | null }): Promise<UserRow> => {
+  const [row] = await tx<UserRow[]>`
+    insert into keyhook.users (id, email, name, subject, verified_by, invited_to)
+    values (${user.id}, ${user.email}, ${user.name}, ${user.subject}, ${user.verified_by}, ${user.invited_to})
+    returning id, email, name, subject, verified_by, created_at`
+  return row!
+}
+
+export const findUser = async (db: Executor, id: UserId): Promise<UserRow | null> => {
+  const [row] = await db<UserRow[]>`
+    select id, email, name, subject, verified_by, created_at from keyhook.users where id = ${id} and removed_at is null`
+  return row ?? null
+}
+
+/** Also a user who was removed. */
+export const userExisted = async (db: Executor, id: UserId): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.users where id = ${id}`
+  return rows.length > 0
+}
+
+/** Newest first; only those with the address if one is given. */
+export const pageOfUsers = (db: Database, email: string | null, { before, limit }: PageRequest) => db<UserRow[]>`
+  select id, email, name, subject, verified_by, created_at from keyhook.users
+  where removed_at is null
+    and (${email}::text is null or lower(email collate "C") = lower(${email}::text collate "C"))
+    and (${before}::text is null or id < ${before})
+  order by id desc
+  limit ${limit}`
+
+export const userExists = async (db: Executor, id: UserId): Promise<boolean> => {
+  const rows = await db`select 1 from keyhook.users where id = ${id} and removed_at is null`
+  return rows.length > 0
+}
+
+/** The verified user who has the address already. As in the index, the case of A to Z makes no difference. */
+export const findUserByEmail = async (db: Executor, email: string): Promise<UserId | null> => {
+  const [row] = await db<{ id: UserId }[]>`
+    select id from keyhook.users
+    where lower(email collate "C") = lower(${email}::text collate "C") and removed_at is null and verified_by is not null`
+  return row?.id ?? null
+}
+
+/** Whether somebody has come with this address by an invitation to this organization, and nobody has confirmed it. */
+export const isUnverifiedIn = async (db: Executor, orgId: OrgId, email: string): Promise<boolean> => {
+  const rows = await db`
+    select 1 from keyhook.users
+    where lower(email collate "C") = lower(${email}::text collate "C") and invited_to = ${orgId}
+      and removed_at is null and verified_by is null`
+  return rows.length > 0
+}
+
+export const findUserBySubject = async (db: Executor, subject: string): Promise<UserId | null> => {
+  const [row] = await db<{ id: UserId }[]>`
+    select id from keyhook.users where subject = ${subject} and removed_at is null`
+  return row?.id ?? null
+}
+
+export type UserRow = NewUser & { created_at: Date }
+
+/** In the order of their ids, which is that of their creation. */
+export const listUsers = (db: Database, after: string, limit: number) => db<UserRow[]>`
+  select id, email, name, subject, verified_by, created_at from keyhook.users
+  where id > ${after} and removed_at is null
+  order by id
+  limit ${limit}`
+
+/** Locks the user, so that a membership cannot be added while the user is being removed. Null for an unknown user. */
+export const lockUser = async (tx: Transaction, id: UserId): Promise<LockedUser | null> => {
+  const [row] = await tx<LockedUser[]>`
+    select email, verified_by, invited_to from keyhook.users where id = ${id} and removed_at is null for no key update`
+  return row ?? null
+}
+
+type LockedUser = Pick<UserRow, 'email' | 'verified_by'> & { invited_to: OrgId | null }
+
+/** Confirms the address of the user. Two verified users cannot have the same: then it throws. */
+export const recordVerified = async (tx: Transaction, id: UserId, verifiedBy: VerifiedBy): Promise<void> => {
+  await tx`update keyhook.users set verified_by = ${verifiedBy} where id = ${id} and verified_by is null`
+}
+
+/** Removes the user and every membership; returns the organizations that lost a member. */
+export const removeUser = async (tx: Transaction, id: UserId): Promise<OrgId[]> => {
+  const rows = await tx<{ org_id: OrgId }[]>`delete from keyhook.memberships where user_id = ${id} returning org_id`
+  await tx`update keyhook.users set removed_at = now() where id = ${id} and removed_at is null`
+  return rows.map((row) => row.org_id)
+}
+
+/** False if the user has a subject already, or was removed. The address of the user has to be verified. */
+export const recordSubject = async (tx: Transaction, id: UserId, subject: string): Promise<boolean> => {
+  const rows = await tx`
+    update keyhook.users set subject = ${subject}
+    where id = ${id} and subject is null and removed_at is null
+    returning id`
+  return rows.length > 0
+}
+
+/** Forgets the subject, so that the next login with the verified address records its own. False for an unknown user. */
+export const forgetSubject = async (db: Executor, id: UserId): Promise<boolean> => {
+  const rows = await db`update keyhook.users set subject = null where id = ${id} and removed_at is null returning id`
+  return rows.length > 0
+}
+
+/** Whether a removed user had this subject or this address. An address that was never confirmed says nothing about its owner. */
+export const wasRemoved = async (db: Executor, { subject, email }: { subject: string; email: string }) => {
+  const rows = await db`
+    select 1 from keyhook.users
+    where removed_at is not null and verified_by is not null
+      and (subject = ${subject} or lower(email collate "C") = lower(${email}::text collate "C"))
+    limit 1`
+  return rows.length > 0
+}
+
+/** An address that nobody has confirmed counts in the organization that invited it, and nowhere else. */
+export function checkMayJoin(
+  user: { email: string; verified_by: string | null; invited_to: OrgId | null },
+  orgId: OrgId,
+): void {
+  if (user.verified_by !== null || user.invited_to === orgId) return
+  throw new Fault('user.unverified', {
+    public: `Nobody has confirmed that ${user.email} is the address of this user, who therefore belongs to ${user.invited_to} only. The operator confirms it with "keyhook user verify", or the user logs in at the OpenID issuer.`,
+  })
+}

@@ -1,0 +1,1 @@
+export { removeDataDirectory } from '../../src/postgres/data-directory.ts'

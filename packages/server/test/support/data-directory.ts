@@ -1,1 +1,0 @@
-export { removeDataDirectory } from '../../src/embedded/remove-data-directory.ts'
