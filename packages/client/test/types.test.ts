@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 import { expect, onTestFinished, test } from 'vitest'
 import { eventTypes } from '../../server/src/delivery/events.ts'
-import { faultCatalogue } from '../../server/src/lib/faults.ts'
+import { faultCatalogue } from '../../server/src/lib/fault-catalogue.ts'
 import { ownedApi } from '../../server/test/kit/owned-api.ts'
 import { type Schema, typeOf } from './support/schema-types.ts'
 

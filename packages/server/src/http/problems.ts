@@ -1,7 +1,8 @@
 import type { ErrorObject } from 'ajv'
 import type { FastifyReply } from 'fastify'
 import { isTransient, isUnavailable } from '../db/database.ts'
-import { Fault, type FaultCode, type FieldError, faultCatalogue, invalid } from '../lib/faults.ts'
+import { type FaultCode, faultCatalogue } from '../lib/fault-catalogue.ts'
+import { Fault, type FieldError, invalid } from '../lib/faults.ts'
 import { fieldErrors } from './decode.ts'
 
 export type Problem = {

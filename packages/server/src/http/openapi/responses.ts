@@ -1,5 +1,6 @@
 import Type from 'typebox'
-import { Fault, type FaultCode, faultCatalogue } from '../../lib/faults.ts'
+import { type FaultCode, faultCatalogue } from '../../lib/fault-catalogue.ts'
+import { Fault } from '../../lib/faults.ts'
 import { type Choice, type Chosen, choice, chosen, type Json, mark } from '../basis.ts'
 import { replayedHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { problemOf } from '../problems.ts'
