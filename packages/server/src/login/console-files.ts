@@ -77,7 +77,7 @@ export function addConsoleFiles(app: FastifyInstance, directory: string | null):
  */
 function pageAt(page: string, url: string): string {
   const path = url.split('?', 1)[0]!.replace(/^.*?\/console\//, '')
-  return page.replaceAll('="./', `="${'../http/'.repeat(path.split('/').length - 1) || '../http/console/'}`)
+  return page.replaceAll('="./', `="${'../'.repeat(path.split('/').length - 1) || './'}`)
 }
 
 async function sendFile(request: FastifyRequest, reply: FastifyReply, file: File, isHashed: boolean): Promise<void> {

@@ -84,7 +84,7 @@ test('a person signs in with the code flow: PKCE, state, nonce, and a cookie for
   expect(first.headers.get('set-cookie')).not.toContain(asked.get('state'))
 
   const done = await visit(callback, ours)
-  expect([done.status, done.headers.get('location')]).toEqual([302, '../console/'])
+  expect([done.status, done.headers.get('location')]).toEqual([302, './'])
   const [session] = done.headers.getSetCookie().filter((line) => line.startsWith('keyhook_console='))
   expect(session).toMatch(/HttpOnly/)
   expect(session).toMatch(/Secure/)
