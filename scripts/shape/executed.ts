@@ -13,7 +13,7 @@ const certificates = fileURLToPath(
   new URL('../../packages/server/test/delivery/support/certificates/', import.meta.url),
 )
 /** A file counts if every repetition executed it: timers that happen to fire are left out. */
-const repetitions = 3
+const repetitions = 8
 
 /** Runs a real server in this process, and returns the files of `source` in which a function was called. */
 export async function executedFiles(source: string): Promise<Executed> {
