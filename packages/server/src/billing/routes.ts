@@ -53,14 +53,18 @@ export function invoiceRoutes(deps: { db: Database }): Route[] {
 }
 
 const here = chosen(62)
-const whole = (description: string) => Type.Integer({ minimum: 0, description })
+const whole = (description: string, example: number) => Type.Integer({ minimum: 0, description, examples: [example] })
 
 const shown = () => ({
   id: id('inv', 'The <invoice_id> of other paths.'),
-  month: Type.String({ pattern: '^\\d{4}-(0[1-9]|1[0-2])$', description: 'The month it is for, in UTC.' }),
+  month: Type.String({
+    pattern: '^\\d{4}-(0[1-9]|1[0-2])$',
+    description: 'The month it is for, in UTC.',
+    examples: ['2026-01'],
+  }),
   status: Type.Enum([...invoiceStatuses], { description: 'Whether it was marked paid.' }),
-  currency: Type.String({ pattern: '^[A-Z]{3}$', description: 'ISO 4217.' }),
-  total_minor: whole('The sum of the lines, in minor units (cents).'),
+  currency: Type.String({ pattern: '^[A-Z]{3}$', description: 'ISO 4217.', examples: ['EUR'] }),
+  total_minor: whole('The sum of the lines, in minor units (cents).', 1_488),
   issued_at: moment('When it was made.'),
   paid_at: Type.Union([moment(''), Type.Null()], { description: 'When it was marked paid.' }),
 })
@@ -70,10 +74,10 @@ const invoiceSummary = Type.Object(shown(), { $id: 'InvoiceSummary', additionalP
 const line = Type.Object(
   {
     database_id: id('db', 'The database, which may be gone by now.'),
-    name: Type.String({ description: 'What it was called when the invoice was made.' }),
-    seconds: whole('Whole seconds of that month in which it was available.'),
-    hour_price_minor: whole('The price of an hour, in minor units.'),
-    amount_minor: whole('seconds × price / 3600, rounded to the nearest minor unit, a half upwards.'),
+    name: Type.String({ description: 'What it was called when the invoice was made.', examples: ['orders'] }),
+    seconds: whole('Whole seconds of that month in which it was available.', 2_678_400),
+    hour_price_minor: whole('The price of an hour, in minor units.', 2),
+    amount_minor: whole('seconds × price / 3600, rounded to the nearest minor unit, a half upwards.', 1_488),
   },
   { $id: 'InvoiceLine', additionalProperties: false, ...here },
 )

@@ -7,7 +7,7 @@ import type { NewEvent } from '../delivery/events.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Created, type Route, route } from '../http/route.ts'
-import { moment } from '../http/schemas.ts'
+import { exampleTime, moment } from '../http/schemas.ts'
 import type { PlatformJob } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { newId, type OrgId } from '../lib/ids.ts'
@@ -212,7 +212,12 @@ const databaseStats = Type.Object(
     connections_max: nullable(Type.Integer(), 'The most connections that its user may have.'),
     at: nullable(moment('When its node looked.'), 'When its node looked, about every ten seconds.'),
   },
-  { $id: 'DatabaseStats', additionalProperties: false, ...here },
+  {
+    $id: 'DatabaseStats',
+    additionalProperties: false,
+    ...here,
+    examples: [{ size_bytes: 8_134_656, connections: 3, connections_max: 55, at: exampleTime }],
+  },
 )
 
 /** What a database does right now, as its node has written it down. */

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { type Choice, choice, chosen, mark, withChoices } from '../http/basis.ts'
-import { createdAt, id, label, moment } from '../http/schemas.ts'
+import { createdAt, exampleId, exampleTime, id, label, moment } from '../http/schemas.ts'
 import { shownDatabaseStatuses } from './database.ts'
 import { storageStates } from './storage-rules.ts'
 
@@ -42,7 +42,7 @@ const storage = () =>
 
 const shown = () => ({
   id: id('db', 'The <database_id> of other paths.'),
-  name: Type.String({ description: 'A label for people.' }),
+  name: Type.String({ description: 'A label for people.', examples: ['orders'] }),
   status: mark(
     chosen(53),
     Type.Enum([...shownDatabaseStatuses], {
@@ -57,8 +57,11 @@ const shown = () => ({
     choice(67, 'On the emptiest node.'),
   ),
   port: nullable(Type.Integer(), 'The port there.'),
-  user: withChoices(Type.String({ description: 'The role that owns everything in it.' }), inside),
-  database: withChoices(Type.String({ description: 'The name that clients connect to.' }), choice(54, 'Always `app`.')),
+  user: withChoices(Type.String({ description: 'The role that owns everything in it.', examples: ['app'] }), inside),
+  database: withChoices(
+    Type.String({ description: 'The name that clients connect to.', examples: ['app'] }),
+    choice(54, 'Always `app`.'),
+  ),
   connection_string: nullable(
     Type.String(),
     'All of the above in one line, without the password.',
@@ -104,11 +107,36 @@ const shown = () => ({
 const password = () =>
   mark(
     chosen(52),
-    Type.String({ pattern: '^[0-9A-Za-z]{32}$', description: 'The password of `user`. Shown once, kept nowhere.' }),
+    Type.String({
+      pattern: '^[0-9A-Za-z]{32}$',
+      description: 'The password of `user`. Shown once, kept nowhere.',
+      examples: ['ExampleExampleExampleExample0000'],
+    }),
     choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
   )
 
-export const databaseRecord = Type.Object(shown(), { $id: 'Database', additionalProperties: false, ...here })
+const available = {
+  id: exampleId('db'),
+  name: 'orders',
+  status: 'available',
+  host: '127.0.0.1',
+  port: 5433,
+  user: 'app',
+  database: 'app',
+  connection_string: 'postgres://app@127.0.0.1:5433/app?sslmode=verify-full',
+  storage: null,
+  failure: null,
+  recovery_window: { from: '2026-01-24T12:00:00.000Z', to: exampleTime },
+  recovery_problem: null,
+  created_at: exampleTime,
+}
+
+export const databaseRecord = Type.Object(shown(), {
+  $id: 'Database',
+  additionalProperties: false,
+  ...here,
+  examples: [available],
+})
 
 export const createdDatabase = Type.Object(
   { ...shown(), password: Type.Optional(password()) },

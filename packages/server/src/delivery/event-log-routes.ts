@@ -3,7 +3,7 @@ import type { Database } from '../db/database.ts'
 import { choice, chosen, mark } from '../http/basis.ts'
 import { pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { createdAt } from '../http/schemas.ts'
+import { createdAt, exampleId } from '../http/schemas.ts'
 import { Fault } from '../lib/faults.ts'
 import { isoTime, momentParameter } from '../lib/time.ts'
 import { type EventFilter, findPositions, type LoggedEvent, listEvents } from './event-log-sql.ts'
@@ -18,10 +18,10 @@ const eventRecord = Type.Object(
       chosen(81),
       Type.Integer({ minimum: 1, description: 'Its number: the events of an organization are 1, 2, 3 without a gap.' }),
     ),
-    id: Type.String({ description: 'The event.' }),
+    id: Type.String({ description: 'The event.', examples: [exampleId('evt')] }),
     type: shownEventType('Its type.'),
     created_at: createdAt(),
-    body: Type.String({ description: 'Exactly what is sent to webhooks, and signed.' }),
+    body: Type.String({ description: 'Exactly what is sent to webhooks, and signed.', examples: ['{"id":"…"}'] }),
   },
   { $id: 'EventRecord', additionalProperties: false, ...here },
 )

@@ -11,22 +11,25 @@ import { type CustomEventType, eventTypes, firesWhen, sampleData } from './event
 
 const here = chosen(93)
 
-const eventType = Type.Object(
-  {
-    name: acceptedEventType('What a webhook subscribes to.'),
-    description: Type.String({ description: 'When it fires.' }),
-    custom: Type.Boolean({ description: 'Whether the operator has declared it, beside the six.' }),
-    example: Type.Record(Type.String(), Type.Unknown(), { description: 'A body as it would be sent.' }),
-  },
-  { $id: 'EventType', additionalProperties: false, ...here },
-)
-
 const body = (type: string, data: unknown) => ({
   id: 'evt_00000000000000000000000000',
   type,
   timestamp: '2026-01-31T12:00:00.000Z',
   data,
 })
+
+const eventType = Type.Object(
+  {
+    name: acceptedEventType('What a webhook subscribes to.'),
+    description: Type.String({ description: 'When it fires.', examples: [firesWhen['database.created']] }),
+    custom: Type.Boolean({ description: 'Whether the operator has declared it, beside the six.' }),
+    example: Type.Record(Type.String(), Type.Unknown(), {
+      description: 'A body as it would be sent.',
+      examples: [body(eventTypes[0], sampleData(eventTypes[0]))],
+    }),
+  },
+  { $id: 'EventType', additionalProperties: false, ...here },
+)
 
 type Row = { name: string; description: string; custom: boolean; example: object }
 

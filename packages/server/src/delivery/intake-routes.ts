@@ -5,7 +5,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { errorsShownMax, fieldErrors } from '../http/decode.ts'
 import { type Created, operatorRoute, type Route } from '../http/route.ts'
-import { id } from '../http/schemas.ts'
+import { exampleId, id } from '../http/schemas.ts'
 import { type FieldError, invalid } from '../lib/faults.ts'
 import type { OrgId } from '../lib/ids.ts'
 import { eventIdPattern } from '../lib/ids.ts'
@@ -112,7 +112,7 @@ export function operatorEventRoutes(deps: {
 
 function accepted() {
   return Type.Object(
-    { id: Type.String({ description: 'The event.' }) },
+    { id: Type.String({ description: 'The event.', examples: [exampleId('evt')] }) },
     { $id: 'AcceptedEvent', additionalProperties: false, ...here },
   )
 }

@@ -1,5 +1,5 @@
 import { type Basis, type Choice, choice, chosen, type Json, specified } from '../http/basis.ts'
-import { exampleEvent } from '../http/openapi/examples.ts'
+import { exampleId, exampleTime } from '../http/schemas.ts'
 import { type IdPrefix, idPattern } from '../lib/ids.ts'
 import { parseExactly } from '../lib/json.ts'
 import { mapSchemas } from './event-declarations.ts'
@@ -80,7 +80,7 @@ const delivery = (serviceName: string, { name, firesWhen, basis, data, example }
     content: {
       'application/json': {
         schema: eventSchema(name, data),
-        example: { id: exampleEvent.id, type: name, timestamp: exampleEvent.timestamp, data: example },
+        example: { id: exampleId('evt'), type: name, timestamp: exampleTime, data: example },
       },
     },
   },

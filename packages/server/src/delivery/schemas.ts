@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
-import { id, moment, nullable } from '../http/schemas.ts'
+import { exampleId, id, moment, nullable } from '../http/schemas.ts'
 import { type AttemptId, attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { shownEventType } from './event-type-schemas.ts'
@@ -9,19 +9,20 @@ import { sendErrorCodes } from './send-errors.ts'
 import { readHeaders } from './sender/exchange.ts'
 
 const here = chosen(35)
-const headers = (description: string) => Type.Record(Type.String(), Type.Unknown(), { description })
-const ms = (description: string) => nullable(Type.Number({ minimum: 0, description }))
+const headers = (description: string) =>
+  Type.Record(Type.String(), Type.Unknown(), { description, examples: [{ 'content-type': 'application/json' }] })
+const ms = (description: string) => nullable(Type.Number({ minimum: 0, description, examples: [48.2] }))
 
 const request = Type.Object(
   {
     method: Type.Literal('POST', { description: 'Always POST.' }),
-    url: Type.String({ description: 'Where it was sent, as it was called.' }),
+    url: Type.String({ description: 'Where it was sent, as it was called.', examples: ['https://example.com/hooks'] }),
     headers: withChoices(
       nullable(headers('What was sent with it, the signature included. Null while it is in flight.')),
       choice(44, 'Null also for an attempt whose dispatcher ended before it could record them.'),
     ),
     address: withChoices(
-      nullable(Type.String({ description: 'The address of the socket that was used.' })),
+      nullable(Type.String({ description: 'The address of the socket that was used.', examples: ['203.0.113.7'] })),
       choice(46, 'From the hosts file, then DNS, without search domains; forbidden addresses are left out.'),
     ),
     timings: Type.Object(
@@ -40,10 +41,10 @@ const request = Type.Object(
 
 const response = Type.Object(
   {
-    status: Type.Integer({ description: 'The HTTP status.' }),
+    status: Type.Integer({ description: 'The HTTP status.', examples: [200] }),
     headers: headers('The header fields.'),
     body: withChoices(
-      Type.String({ description: 'The beginning of the body, as text.' }),
+      Type.String({ description: 'The beginning of the body, as text.', examples: ['ok'] }),
       choice(22, 'The first 16 KiB, unless the operator has set another limit.'),
     ),
     body_truncated: withChoices(
@@ -62,20 +63,21 @@ export const attemptStatuses = ['sending', 'succeeded', 'failed', 'interrupted']
 export const deliveryRecord = Type.Object(
   {
     id: id('dlv', 'This attempt.'),
-    event_id: Type.String({ description: 'The event that was sent.' }),
+    event_id: Type.String({ description: 'The event that was sent.', examples: [exampleId('evt')] }),
     event_type: shownEventType('Its type.'),
     attempt: Type.Integer({ minimum: 1, description: 'Which attempt of this delivery it is, counted from 1.' }),
     status: mark(
       specified,
       Type.Enum([...attemptStatuses], {
         description: 'How this attempt stands.',
+        examples: ['succeeded'],
       }),
       choice(18, 'These four values: `sending` turns into one of the others, and they stay.'),
       choice(19, '`succeeded` is an answer of 2xx; a redirect is `failed`.'),
       choice(44, '`interrupted`: the dispatcher stopped before it knew the outcome; the event is sent again.'),
     ),
     started_at: moment('When it began.'),
-    duration_ms: nullable(Type.Number({ minimum: 0, description: 'How long it took.' })),
+    duration_ms: ms('How long it took.'),
     request,
     response: mark(specified, nullable(response), choice(35, 'Its form; null when none was received.')),
     error: nullable(
@@ -148,7 +150,7 @@ export const deliverySummary = Type.Object(
       `What is counted: attempts from here on. Later than asked for if there were more than ${attemptsSummarizedMax.toLocaleString('en')} attempts, or one webhook had more than its equal share of them.`,
     ),
     until: moment('Attempts before this.'),
-    bucket_seconds: Type.Integer({ description: 'The length of an interval.' }),
+    bucket_seconds: Type.Integer({ description: 'The length of an interval.', examples: [3_600] }),
     ...outcomes(),
     buckets: Type.Array(
       Type.Object({ at: moment('Start of the interval.'), ...outcomes() }, { additionalProperties: false }),

@@ -2,7 +2,7 @@ import Type from 'typebox'
 import type { Database } from '../db/database.ts'
 import { chosen, mark } from '../http/basis.ts'
 import { type Route, route } from '../http/route.ts'
-import { createdAt, id, moment, nullable } from '../http/schemas.ts'
+import { createdAt, exampleId, id, moment, nullable } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -20,7 +20,7 @@ const attempt = Type.Object(
     attempt: Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' }),
     status: Type.Enum([...attemptStatuses], { description: 'How it stands.' }),
     started_at: moment('When it began.'),
-    duration_ms: nullable(Type.Number({ description: 'How long it took.' })),
+    duration_ms: nullable(Type.Number({ description: 'How long it took.', examples: [48.2] })),
     response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
     error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
     next_attempt_at: nullable(moment('When it is tried again.')),
@@ -30,14 +30,14 @@ const attempt = Type.Object(
 
 const webhook = () => ({
   webhook_id: id('wh', 'The webhook.'),
-  url: Type.String({ description: 'Its URL.' }),
+  url: Type.String({ description: 'Its URL.', examples: ['https://example.com/hooks'] }),
 })
 
 const reasons = ['not_subscribed', 'webhook_created_later', 'webhook_deleted', 'sample_for_another_webhook'] as const
 
 const eventRecord = Type.Object(
   {
-    id: Type.String({ description: 'The event.' }),
+    id: Type.String({ description: 'The event.', examples: [exampleId('evt')] }),
     sequence: mark(
       chosen(81),
       nullable(Type.Integer({ minimum: 1, description: 'Its number in the organization; null for a test event.' })),
@@ -45,7 +45,7 @@ const eventRecord = Type.Object(
     type: shownEventType('Its type.'),
     created_at: createdAt(),
     test: Type.Boolean({ description: 'Whether it is a test event.' }),
-    body: Type.String({ description: 'Exactly what is sent.' }),
+    body: Type.String({ description: 'Exactly what is sent.', examples: ['{"id":"…"}'] }),
     delivered_to: Type.Array(
       Type.Object(
         {

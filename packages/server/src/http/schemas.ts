@@ -2,11 +2,16 @@ import Type from 'typebox'
 import { type IdPrefix, idPattern } from '../lib/ids.ts'
 import { choice } from './basis.ts'
 
+/** The same in all examples, so that they match. */
+export const exampleId = (prefix: IdPrefix): string => `${prefix}_01m7n2bk5vfamv24tpe8shekmc`
+export const exampleTime = '2026-01-31T12:00:00.000Z'
+
 /** Schemas that several records share. */
 export const id = (prefix: IdPrefix, description: string) =>
   Type.String({
     pattern: idPattern(prefix),
     description,
+    examples: [exampleId(prefix)],
     'x-chosen': [choice(72, `A TypeID that starts with \`${prefix}_\`.`)],
   })
 

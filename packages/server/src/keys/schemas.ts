@@ -10,6 +10,7 @@ const keyPrefix = () =>
     Type.String({
       pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}$',
       description: 'The leading part of the key, to tell keys apart: a fixed tag, an underscore, 8 characters.',
+      examples: ['kh_Example1'],
     }),
     alphabet,
     choice(10, 'No two keys of an organization share it.'),
@@ -23,12 +24,13 @@ export const newApiKey = Type.Object(
 export const createdApiKey = Type.Object(
   {
     id: id('key', 'The <api_key_id> of the revoke path.'),
-    name: Type.String({ description: 'A label for people, as it was sent.' }),
+    name: Type.String({ description: 'A label for people, as it was sent.', examples: ['ci'] }),
     key_prefix: keyPrefix(),
     api_key: withChoices(
       Type.String({
         pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$',
         description: 'The key itself, `<key_prefix>_<32 characters>`. Shown once.',
+        examples: ['kh_Example1_ExampleExampleExampleExample0000'],
       }),
       alphabet,
       choice(10, 'The last six characters are the CRC-32 of everything before them.'),
@@ -41,7 +43,7 @@ export const apiKeyList = Type.Array(
   Type.Object(
     {
       id: id('key', 'The <api_key_id> of the revoke path.'),
-      name: Type.String({ description: 'A label for people.' }),
+      name: Type.String({ description: 'A label for people.', examples: ['ci'] }),
       key_prefix: mark(specified, keyPrefix()),
       status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
       created_by: id('usr', 'The user whom the key acts as.'),

@@ -6,7 +6,7 @@ import { isRefusedToKeys, type Permission, permissions, permissionsOf, reachOf, 
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../http/route.ts'
-import { id } from '../http/schemas.ts'
+import { exampleId, id } from '../http/schemas.ts'
 import type { KeyUses } from '../keys/uses.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
@@ -233,7 +233,22 @@ const introspection = Type.Object(
       ),
     ),
   },
-  { $id: 'Introspection', additionalProperties: false, ...introspected },
+  {
+    $id: 'Introspection',
+    additionalProperties: false,
+    ...introspected,
+    examples: [
+      {
+        active: true,
+        token_type: 'api_key',
+        sub: exampleId('usr'),
+        organization_id: exampleId('org'),
+        role: 'member',
+        permissions: ['organizations:read', 'keys:create:own', 'webhooks:read'],
+        key_id: exampleId('key'),
+      },
+    ],
+  },
 )
 
 const authorizationQuery = Type.Object(

@@ -11,11 +11,15 @@ import { isoTime } from '../lib/time.ts'
 import { lockOrganization } from '../organizations/sql.ts'
 
 const here = chosen(109)
+const exampleToken = 'eyJhbGciOiJFZERTQSJ9.e30.c2ln'
 const openSeconds = 15 * 60
 
 const opened = Type.Object(
   {
-    token: Type.String({ description: 'A token that reads this organization, and nothing else.' }),
+    token: Type.String({
+      description: 'A token that reads this organization, and nothing else.',
+      examples: [exampleToken],
+    }),
     expires_at: moment('When it ends by itself.'),
   },
   { $id: 'OpenedOrganization', additionalProperties: false, ...here },

@@ -82,7 +82,7 @@ const upTo = `counted up to ${countedMax.toLocaleString('en')}`
 
 const node = Type.Object(
   {
-    id: Type.String({ description: 'The node.' }),
+    id: Type.String({ description: 'The node.', examples: ['node-1'] }),
     databases: count('Databases on its disk.'),
     databases_max: count('How many it takes; 0 while it takes no new ones.'),
     seen_at: moment('Its last heartbeat.'),
@@ -94,9 +94,9 @@ const node = Type.Object(
 const lane = Type.Object(
   {
     organization_id: id('org', 'The organization.'),
-    organization_name: Type.String({ description: 'What people call it.' }),
+    organization_name: Type.String({ description: 'What people call it.', examples: ['Acme'] }),
     webhook_id: id('wh', 'The webhook whose queue this is.'),
-    url: Type.String({ description: 'Where its deliveries go.' }),
+    url: Type.String({ description: 'Where its deliveries go.', examples: ['https://example.com/hooks'] }),
     oldest_waiting_at: nullable(moment('The event that waits longest.')),
     due_at: nullable(moment('When a dispatcher looks at it next; while leased, when the lease expires.')),
     leased_by: nullable(Type.String({ description: 'The dispatcher that works on it.' })),

@@ -48,7 +48,7 @@ const issuedToken = Type.Object(
     ...shown(),
     token: Type.Optional(
       withChoices(
-        Type.String({ description: 'The token. Shown once.' }),
+        Type.String({ description: 'The token. Shown once.', examples: ['eyJhbGciOiJFZERTQSJ9.e30.c2ln'] }),
         choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
       ),
     ),

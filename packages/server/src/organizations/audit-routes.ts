@@ -4,7 +4,7 @@ import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { id, moment } from '../http/schemas.ts'
+import { exampleId, id, moment } from '../http/schemas.ts'
 import { idPattern, isId } from '../lib/ids.ts'
 import { isoTime, momentParameter } from '../lib/time.ts'
 
@@ -15,7 +15,7 @@ const auditEntry = Type.Object(
   {
     id: id('aud', 'The entry.'),
     at: moment('When it happened.'),
-    action: Type.Enum([...auditActions], { description: 'What happened.' }),
+    action: Type.Enum([...auditActions], { description: 'What happened.', examples: ['key.created'] }),
     actor: Type.Object(
       {
         kind: Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
@@ -25,8 +25,11 @@ const auditEntry = Type.Object(
       },
       { additionalProperties: false, description: 'Who did it, with what, from where.' },
     ),
-    target_id: Type.String({ description: 'What it happened to.' }),
-    details: Type.Record(Type.String(), Type.Unknown(), { description: 'What else is worth knowing. Never a secret.' }),
+    target_id: Type.String({ description: 'What it happened to.', examples: [exampleId('key')] }),
+    details: Type.Record(Type.String(), Type.Unknown(), {
+      description: 'What else is worth knowing. Never a secret.',
+      examples: [{ name: 'ci', key_prefix: 'kh_Example1' }],
+    }),
   },
   { $id: 'AuditEntry', additionalProperties: false, ...here },
 )

@@ -12,8 +12,8 @@ const role = () => Type.Enum([...roles], { description: 'What the user may do in
 export const member = Type.Object(
   {
     user_id: id('usr', 'The user.'),
-    email: Type.String({ description: 'The e-mail address of the user.' }),
-    name: nullable(Type.String({ description: 'The name of the user.' })),
+    email: Type.String({ description: 'The e-mail address of the user.', examples: ['grace@example.com'] }),
+    name: nullable(Type.String({ description: 'The name of the user.', examples: ['Grace'] })),
     verified: mark(chosen(163), verified()),
     role: role(),
     created_at: moment('Since when the user belongs to the organization.'),
@@ -62,7 +62,7 @@ export const newInvitation = Type.Object(
 
 const invitationFields = {
   id: id('ivt', 'The invitation.'),
-  email: Type.String({ description: 'Who is invited.' }),
+  email: Type.String({ description: 'Who is invited.', examples: ['grace@example.com'] }),
   role: role(),
   created_by: id('usr', 'Who invites.'),
   created_at: createdAt(),
@@ -76,7 +76,10 @@ export const createdInvitation = Type.Object(
     ...invitationFields,
     link: Type.Optional(
       withChoices(
-        Type.String({ description: 'The link to accept it, once. Shown only here.' }),
+        Type.String({
+          description: 'The link to accept it, once. Shown only here.',
+          examples: ['https://keyhook.example.com/console/invitation#ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE'],
+        }),
         choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
       ),
     ),

@@ -13,7 +13,7 @@ import { findOrganization, listOrganizationsOfUser, renameOrganization } from '.
 export const organization = Type.Object(
   {
     id: id('org', 'The <org_id> of every other path.'),
-    name: Type.String({ description: 'What people call the organization.' }),
+    name: Type.String({ description: 'What people call the organization.', examples: ['Acme'] }),
     created_at: createdAt(),
   },
   { $id: 'Organization', additionalProperties: false, ...chosen(30) },

@@ -31,7 +31,7 @@ const newUser = Type.Object(
 const user = Type.Object(
   {
     id: id('usr', 'The user.'),
-    email: Type.String({ description: 'E-mail address.' }),
+    email: Type.String({ description: 'E-mail address.', examples: ['hank@example.com'] }),
     name: Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' }),
     subject: Type.Union([Type.String(), Type.Null()], {
       description: 'The `sub` that logs in as this user, if one does.',

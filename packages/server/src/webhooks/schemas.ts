@@ -9,6 +9,8 @@ import { isoTime } from '../lib/time.ts'
 import { attemptsCounted, type WebhookRecordRow } from './sql.ts'
 import { rateLimitMax, rateLimitMin } from './webhook.ts'
 
+const exampleSecret = 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE='
+
 const url = (...choices: Choice[]) =>
   withChoices(
     Type.String({
@@ -66,6 +68,7 @@ export const createdWebhook = Type.Object(
       Type.String({
         pattern: '^whsec_[A-Za-z0-9+/]{43}=$',
         description: 'Signs deliveries. Shown once.',
+        examples: [exampleSecret],
       }),
       choice(14, '`whsec_` and the base64 of 32 random bytes; the key of the HMAC is this text, exactly as shown.'),
     ),
@@ -107,7 +110,11 @@ export const newSecret = Type.Object(
   {
     secret: Type.Optional(
       withChoices(
-        Type.String({ pattern: '^whsec_[A-Za-z0-9+/]{43}=$', description: 'The new secret. Shown once.' }),
+        Type.String({
+          pattern: '^whsec_[A-Za-z0-9+/]{43}=$',
+          description: 'The new secret. Shown once.',
+          examples: [exampleSecret],
+        }),
         choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
       ),
     ),

@@ -1,5 +1,5 @@
 import { type Basis, chosen, type Json } from '../basis.ts'
-import { recordExamples } from './examples.ts'
+import { exampleTime } from '../schemas.ts'
 
 export const header = (name: string, description: string, basis?: Basis, schema: Json = { type: 'string' }): Json => ({
   [name]: { description, schema, ...basis },
@@ -26,8 +26,7 @@ export const formatPatterns: Readonly<Record<string, string>> = {
 }
 
 /**
- * A copy without TypeBox's private marks. A schema with an `$id` moves to the components, together with its example, and
- * leaves a reference behind.
+ * A copy without TypeBox's private marks. A schema with an `$id` moves to the components and leaves a reference behind.
  */
 export function plain(schema: unknown, schemas: Record<string, Json>): Json {
   if (Array.isArray(schema)) return schema.map((item) => plain(item, schemas)) as unknown as Json
@@ -42,7 +41,24 @@ export function plain(schema: unknown, schemas: Record<string, Json>): Json {
   const pattern = formatPatterns[rest.format as string]
   if (pattern !== undefined) Object.assign(copy, { pattern })
   if (typeof $id !== 'string') return copy
-  const example = recordExamples[$id]
-  schemas[$id] = example === undefined ? copy : { ...copy, examples: [example] }
+  schemas[$id] = copy
   return { $ref: `#/components/schemas/${$id}` }
+}
+
+/** A value that a schema takes, from the examples beside its parts. Without one, a part is null or the smallest it can be. */
+export function exampleOf(schema: Json): unknown {
+  if (Array.isArray(schema.examples)) return schema.examples[0]
+  if ('const' in schema) return schema.const
+  if (Array.isArray(schema.enum)) return schema.enum[0]
+  if (Array.isArray(schema.anyOf)) {
+    const [first, ...others] = schema.anyOf as Json[]
+    return !('examples' in first!) && others.some(({ type }) => type === 'null') ? null : exampleOf(first!)
+  }
+  if (schema.format === 'date-time') return exampleTime
+  if (schema.type === 'array') return [exampleOf(schema.items as Json)]
+  if (schema.type === 'boolean') return false
+  if (schema.type === 'integer') return schema.minimum ?? 0
+  const { properties = {}, required = [] } = schema as { properties?: Record<string, Json>; required?: string[] }
+  const shown = Object.entries(properties).filter(([name, part]) => required.includes(name) || 'examples' in part)
+  return Object.fromEntries(shown.map(([name, part]) => [name, exampleOf(part)]))
 }

@@ -4,8 +4,7 @@ import { type Choice, choice, type Json } from '../basis.ts'
 import { idempotencyHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
 import { type DocumentedHeader, isBodyOptional, type Route } from '../route.ts'
-import { exampleOf } from './examples.ts'
-import { plain } from './nodes.ts'
+import { exampleOf, plain } from './nodes.ts'
 import { responsesOf } from './responses.ts'
 
 export function operationOf(route: Route, schemas: Record<string, Json>): Json {
@@ -32,7 +31,6 @@ export const headToo = choice(71, 'HEAD is answered with the same headers and no
 
 function requestBody(route: Route, schemas: Record<string, Json>): Json {
   const schema = plain(route.body, schemas)
-  // The component of a request body has no example of its own: it is made from those of its fields.
   const example = exampleOf(route.body as unknown as Json)
   return {
     required: !isBodyOptional(route),

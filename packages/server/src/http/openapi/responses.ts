@@ -5,8 +5,7 @@ import { type Choice, type Chosen, choice, chosen, type Json, mark } from '../ba
 import { replayedHeader, takesIdempotencyKey } from '../idempotency.ts'
 import { problemOf } from '../problems.ts'
 import type { Route } from '../route.ts'
-import { exampleOf } from './examples.ts'
-import { header, noStore, plain } from './nodes.ts'
+import { exampleOf, header, noStore, plain } from './nodes.ts'
 
 /** The responses of an operation by status: its success, and every problem. */
 export function responsesOf(route: Route, schemas: Record<string, Json>): Record<string, Json> {
@@ -16,7 +15,14 @@ export function responsesOf(route: Route, schemas: Record<string, Json>): Record
       description,
       ...chosen(1),
       headers: { ...successHeaders(route), ...noStore },
-      ...(schema && { content: { [mediaType]: successContent(route, plain(schema, schemas)) } }),
+      ...(schema && {
+        content: {
+          [mediaType]: {
+            ...successContent(route, plain(schema, schemas)),
+            example: exampleOf(schema as unknown as Json),
+          },
+        },
+      }),
     },
     ...problemsOf(route),
   }
@@ -24,7 +30,6 @@ export function responsesOf(route: Route, schemas: Record<string, Json>): Record
 
 const successContent = (route: Route, schema: Json): Json => ({
   schema: isPaged(route) ? { description: 'Newest first.', ...chosen(2), ...schema } : schema,
-  example: exampleOf(schema),
 })
 
 const isList = (schema: unknown): boolean => (schema as Json | undefined)?.type === 'array'
