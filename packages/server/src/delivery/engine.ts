@@ -8,8 +8,12 @@ import type { LineLog } from '../lib/log.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { createDispatcher } from './dispatcher/dispatcher.ts'
 import type { Lane } from './dispatcher/lane.ts'
-import { createDispatchStore } from './dispatcher/store.ts'
-import type { Attempted, DispatcherLimits, DispatchObserver } from './dispatcher/types.ts'
+import {
+  type Attempted,
+  createDispatchStore,
+  type DispatcherLimits,
+  type DispatchObserver,
+} from './dispatcher/ports.ts'
 import type { Hints } from './hints.ts'
 import { createMaintenance } from './maintenance.ts'
 import type { RetrySchedule } from './retry-schedule.ts'

@@ -14,7 +14,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Lane } from '../delivery/dispatcher/lane.ts'
-import type { Attempted } from '../delivery/dispatcher/types.ts'
+import type { Attempted } from '../delivery/dispatcher/ports.ts'
 import { attemptIdOf } from '../lib/ids.ts'
 import { contextOf, isTracing, tracer, turnTracingOff, turnTracingOn } from '../lib/tracing.ts'
 

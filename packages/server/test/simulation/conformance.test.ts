@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { interrupted } from '../../src/delivery/dispatcher/outcome.ts'
-import { createDispatchStore, type DispatchStore } from '../../src/delivery/dispatcher/store.ts'
+import { createDispatchStore, type DispatchStore } from '../../src/delivery/dispatcher/ports.ts'
 import type { NewAttempt } from '../../src/delivery/statements/begin.ts'
 import type { DueDelivery } from '../../src/delivery/statements/fetch.ts'
 import { wakeLanes } from '../../src/delivery/statements/wake.ts'

@@ -1,4 +1,4 @@
-import type { DispatchStore } from '../../src/delivery/dispatcher/store.ts'
+import type { DispatchStore } from '../../src/delivery/dispatcher/ports.ts'
 import type { DueDelivery } from '../../src/delivery/statements/fetch.ts'
 import type { LeasedLane } from '../../src/delivery/statements/lease.ts'
 import type { OrgId, WebhookId } from '../../src/lib/ids.ts'

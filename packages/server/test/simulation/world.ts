@@ -1,4 +1,4 @@
-import type { DispatcherLimits } from '../../src/delivery/dispatcher/types.ts'
+import type { DispatcherLimits } from '../../src/delivery/dispatcher/ports.ts'
 import type { RetrySchedule } from '../../src/delivery/retry-schedule.ts'
 import type { SettledAttempt } from '../../src/delivery/statements/settle.ts'
 import { type Checks, createChecks } from './checks.ts'

@@ -8,10 +8,14 @@ import { canRelease, change, createHeldLanes, hasLingered, hasWork, isWorthPolli
 import { createLeases } from './leases.ts'
 import { afterAttempt, delayAfter, interrupted } from './outcome.ts'
 import { nextConcurrency } from './pace.ts'
-import { createRetry } from './retry.ts'
+import {
+  createRetry,
+  type Dispatcher,
+  type DispatcherLimits,
+  type DispatchObserver,
+  type DispatchStore,
+} from './ports.ts'
 import { createSettler } from './settler.ts'
-import type { DispatchStore } from './store.ts'
-import type { Dispatcher, DispatcherLimits, DispatchObserver } from './types.ts'
 import { beginsMax, createWork, type Starting } from './work.ts'
 
 /** How long a lane whose row is locked is left alone. */

@@ -1,7 +1,9 @@
 import type { OrgId } from '../../lib/ids.ts'
 import type { Sender } from '../sender/port.ts'
 import type { DueDelivery, FetchRequest } from '../statements/fetch.ts'
-import type { LeasedLane, ReleasedLane, RenewedLane, UsedLane } from '../statements/lease.ts'
+import type { LeasedLane, UsedLane } from '../statements/lease.ts'
+import type { ReleasedLane } from '../statements/release.ts'
+import type { RenewedLane } from '../statements/renew.ts'
 import { firstConcurrency, isFull, limitWaitMs, type RateLimited, setRateLimit } from './pace.ts'
 
 /*

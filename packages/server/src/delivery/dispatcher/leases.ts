@@ -1,11 +1,11 @@
 import type { Clock } from '../../lib/clock.ts'
 import type { OpenSender } from '../sender/port.ts'
-import type { LeasedLane, RenewedLane } from '../statements/lease.ts'
+import type { LeasedLane } from '../statements/lease.ts'
+import type { RenewedLane } from '../statements/renew.ts'
 import { firstWake } from '../statements/wake.ts'
 import type { HeldLanes } from './lane.ts'
 import { change, changeReading, changeSettings, type Lane, openLane, released, used } from './lane.ts'
-import type { Retry } from './retry.ts'
-import type { DispatchStore } from './store.ts'
+import type { DispatchStore, Retry } from './ports.ts'
 
 const lanesPerLease = 500
 /** Taken when the process is full: one lane each of organizations that have none here. */

@@ -1,8 +1,7 @@
 import { createBatcher } from '../../lib/batcher.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { SettledAttempt } from '../statements/settle.ts'
-import type { Retry } from './retry.ts'
-import type { DispatchStore } from './store.ts'
+import type { DispatchStore, Retry } from './ports.ts'
 
 /** Nothing waits for a settlement, and a statement costs as much as many rows: 25 ms make few statements. */
 const gatherMs = 25

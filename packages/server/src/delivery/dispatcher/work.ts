@@ -18,8 +18,7 @@ import {
   wantsToken,
 } from './lane.ts'
 import { limitWaitMs, returnToken, takeToken } from './pace.ts'
-import type { Retry } from './retry.ts'
-import type { DispatchStore } from './store.ts'
+import type { DispatchStore, Retry } from './ports.ts'
 
 /** How many begin statements may run at once. */
 export const beginsMax = 2

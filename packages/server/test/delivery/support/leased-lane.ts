@@ -6,9 +6,9 @@ import {
   type LeasedLane,
   type LeaseRequest,
   leaseLanes,
-  releaseLanes,
   type UsedLane,
 } from '../../../src/delivery/statements/lease.ts'
+import { releaseLanes } from '../../../src/delivery/statements/release.ts'
 import { type AttemptOutcome, settleAttempts } from '../../../src/delivery/statements/settle.ts'
 import { firstWake, wakeLanes } from '../../../src/delivery/statements/wake.ts'
 import { uuid7 } from '../../../src/lib/ids.ts'
