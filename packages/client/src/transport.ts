@@ -144,7 +144,7 @@ export function explain(error: unknown, deadline: Deadline, signal?: AbortSignal
 const transientStatuses = [408, 429, 500, 502, 503, 504]
 const transientCodes = ['client.network', 'client.timeout']
 
-/** Errors that can be over in a moment. */
+/** Errors that a later request may not meet. */
 export const isTransient = (error: unknown): error is KeyhookError =>
   isKeyhookError(error) &&
   (error.status === null ? transientCodes.includes(error.code) : transientStatuses.includes(error.status)) &&

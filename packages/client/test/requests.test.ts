@@ -18,7 +18,7 @@ const failure = async (promise: Promise<unknown>): Promise<KeyhookError> => {
   return error
 }
 
-test('reads and deletions are repeated after errors that can be over in a moment', async () => {
+test('reads and deletions are repeated after transient errors', async () => {
   const server = await scriptedServer(broken, problem(503, 'service.unavailable'), json({ id: 'db_1' }))
   expect(await clientOf(server).databases.get('db_1')).toEqual({ id: 'db_1' })
   expect(server.requests).toHaveLength(3)

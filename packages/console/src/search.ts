@@ -6,7 +6,7 @@ const text = (raw: unknown): string | undefined => {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-const moment = (raw: unknown): string | undefined =>
+const timestamp = (raw: unknown): string | undefined =>
   typeof raw === 'string' && !Number.isNaN(Date.parse(raw)) ? raw : undefined
 
 const oneOf =
@@ -41,8 +41,8 @@ export const readDeliverySearch = (raw: Raw): DeliverySearch => ({
   status: readStatus(raw.status),
   type: text(raw.type),
   range: readRange(raw.range),
-  since: moment(raw.since),
-  until: moment(raw.until),
+  since: timestamp(raw.since),
+  until: timestamp(raw.until),
   delivery: text(raw.delivery),
 })
 

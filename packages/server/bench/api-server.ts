@@ -5,12 +5,12 @@ import { type ConnectionTarget, connect } from '../src/db/database.ts'
 import { createLog } from '../src/lib/log.ts'
 import { createMasterKeys } from '../src/lib/master-keys.ts'
 import { readConfig } from '../src/settings/config.ts'
-import { keepHeapSmall } from '../src/startup/process.ts'
+import { limitHeapGrowth } from '../src/startup/process.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
 import { caFile } from '../test/delivery/support/receiver.ts'
 
 /** Keyhook's API as `serve` composes it, on a database that the bench has filled; with `delivers`, the dispatcher too. */
-keepHeapSmall()
+limitHeapGrowth()
 const { target, delivers = false } = JSON.parse(process.argv[2]!) as { target: ConnectionTarget; delivers?: boolean }
 const config = readConfig({ KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8', KEYHOOK_DELIVERY_CA_FILE: caFile })
 const db = connect(target, { name: 'bench api', connectionsMax: config.databaseConnections })

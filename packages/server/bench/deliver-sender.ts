@@ -13,7 +13,7 @@ import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
 import { createMasterKeys } from '../src/lib/master-keys.ts'
 import { readConfig } from '../src/settings/config.ts'
-import { keepHeapSmall } from '../src/startup/process.ts'
+import { limitHeapGrowth } from '../src/startup/process.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
 import { caFile } from '../test/delivery/support/receiver.ts'
 import { type Publishing, publishAtPace } from './deliver-publishing.ts'
@@ -150,7 +150,7 @@ const sampleBody = Buffer.from(
 const sample = { eventType: 'database.created' as const, body: sampleBody, sequence: 2, previousSequence: 1 }
 
 /** As `serve` does. */
-keepHeapSmall()
+limitHeapGrowth()
 
 const deliveryConfig = () =>
   readConfig({

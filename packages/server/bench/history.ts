@@ -27,7 +27,7 @@ const weekMs = 7 * 86_400_000
 const masterKeys = createMasterKeys([Buffer.alloc(32)])
 
 /** Milliseconds, events per second or MB, by what was measured. */
-type Figures = Map<string, string>
+type Measured = Map<string, string>
 
 /**
  * What a long history costs: the lists of one organization with a million attempts to five webhooks, one in a hundred of them
@@ -49,7 +49,7 @@ export async function benchHistory(): Promise<void> {
   }
 }
 
-async function measure(cluster: ConnectionTarget, name: string, count: number): Promise<Figures> {
+async function measure(cluster: ConnectionTarget, name: string, count: number): Promise<Measured> {
   const key = mintApiKey('kh')
   const target = await fillWithKeys(cluster, name, [key], 0)
   const db = connect(target, { name: 'bench', connectionsMax: 2 })
@@ -58,7 +58,7 @@ async function measure(cluster: ConnectionTarget, name: string, count: number): 
   await fillHistory(db, orgId, count)
   const server = await startChild(new URL('api-server.ts', import.meta.url), { target })
   try {
-    const figures: Figures = new Map()
+    const measured: Measured = new Map()
     const platform = `/platform/v1/organizations/${orgId}`
     for (const [what, path] of [
       [
@@ -79,11 +79,11 @@ async function measure(cluster: ConnectionTarget, name: string, count: number): 
       ['events?event_types=invoice.paid', `${platform}/events?event_types=invoice.paid`],
       ['delivery-summary', `${platform}/delivery-summary`],
     ] as const)
-      figures.set(`GET ${what}, ms`, await readMs(server.url + path, key.apiKey))
+      measured.set(`GET ${what}, ms`, await readMs(server.url + path, key.apiKey))
     const accepted = await acceptedPerSecond(db, server.url, orgId)
-    figures.set(`events accepted, ${eventsPerBatch} a request, per second`, String(Math.round(accepted)))
-    figures.set('memory of the process afterwards, MB (most, now)', await memoryMb(server.pid))
-    return figures
+    measured.set(`events accepted, ${eventsPerBatch} a request, per second`, String(Math.round(accepted)))
+    measured.set('memory of the process afterwards, MB (most, now)', await memoryMb(server.pid))
+    return measured
   } finally {
     await server.stop()
     await db.end()

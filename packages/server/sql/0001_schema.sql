@@ -619,7 +619,7 @@ create index databases_moving on keyhook.databases (moving_from) where moving_fr
 create index databases_of_node on keyhook.databases (node, id) where status <> 'deleted';
 
 -- What a node measured of each of its databases. Written by the node only, and often: nothing else is in the row.
-create table keyhook.database_figures (
+create table keyhook.database_stats (
   org_id              text collate "C" not null,
   database_id         text collate "C" not null,
   storage_used_bytes  bigint not null,
@@ -717,7 +717,7 @@ create table keyhook.restores (
 );
 create index restores_of_backup on keyhook.restores (org_id, backup_id) where status = 'running';
 
--- Metered time: from the moment a database accepts connections to the request to delete it. Written with the status.
+-- Metered time: from the time a database accepts connections to the request to delete it. Written with the status.
 create table keyhook.database_usage (
   org_id      text collate "C" not null,
   database_id text collate "C" not null,

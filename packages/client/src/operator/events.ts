@@ -15,7 +15,7 @@ export type AcceptedEvent = { id: string }
 export const events = (api: Api) => ({
   /**
    * All of them or none, in one transaction. Up to 1,000. Give them ids of your own if you publish many: then they need no
-   * Idempotency-Key, and the server commits requests of the same moment together.
+   * Idempotency-Key, and the server commits requests that arrive together in one transaction.
    */
   publish: async (list: readonly NewEvent[], options: OperatorCreationOptions = {}): Promise<AcceptedEvent[]> => {
     const isNamed = options.idempotencyKey === undefined && list.every(({ id }) => id !== undefined)

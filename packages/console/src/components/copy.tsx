@@ -5,7 +5,7 @@ import { showToast } from './toasts.tsx'
 
 const shownMs = 1_500
 
-/** Copies, and reports "copied" for a moment. */
+/** Copies, and reports "copied" for 1.5 seconds. */
 function useCopy(text: string): { isCopied: boolean; copy: () => Promise<void> } {
   const [copiedAt, setCopiedAt] = useState(0)
   useEffect(() => {

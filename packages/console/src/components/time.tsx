@@ -36,9 +36,9 @@ const units = [
 ] as const
 
 /** Such as "5 min ago" or "in 24 hr", to the nearest unit; within a few seconds of now, "just now". */
-function relativeText(moment: string, nowMs: number): string {
-  const seconds = Math.round((Date.parse(moment) - nowMs) / 1_000)
-  // The moment that is shown may be five seconds old.
+function relativeText(time: string, nowMs: number): string {
+  const seconds = Math.round((Date.parse(time) - nowMs) / 1_000)
+  // The time that is shown may be five seconds old.
   if (seconds > -10 && seconds <= 5) return 'just now'
   const [unit, size] = units.find(([, size, max]) => Math.round(Math.abs(seconds) / size) <= max)!
   return relative(Math.round(seconds / size), unit)
@@ -46,11 +46,11 @@ function relativeText(moment: string, nowMs: number): string {
 
 const exact = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'long' })
 
-export const exactText = (moment: string): string => exact.format(new Date(moment))
+export const exactText = (time: string): string => exact.format(new Date(time))
 
 /** How long ago; the exact time on hover. */
 export function RelativeTime({ at }: { at: string }) {
-  // All rows of a list show the same moment: each with its own would put "12 sec ago" above "9 sec ago".
+  // All rows of a list use the same "now": each with its own would put "12 sec ago" above "9 sec ago".
   const nowMs = useNow(5_000)
   return (
     <time dateTime={at} title={exactText(at)} className="number">

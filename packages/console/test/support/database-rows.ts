@@ -17,7 +17,7 @@ export async function addDatabase(name: string, status: 'provisioning' | 'availa
 export async function addStorage(id: DatabaseId, state: 'normal' | 'read_only' | 'stopped', usedBytes: number) {
   const limitBytes = 100 * 1024 ** 2
   await api.db`
-    insert into keyhook.database_figures (org_id, database_id, storage_used_bytes, storage_limit_bytes, storage_state,
+    insert into keyhook.database_stats (org_id, database_id, storage_used_bytes, storage_limit_bytes, storage_state,
       storage_message, measured_at)
     values (${orgId}, ${id}, ${usedBytes}, ${limitBytes}, ${state}, ${storageMessage(state, 'limit', limitBytes)}, now())`
 }

@@ -31,7 +31,7 @@ export class MissingObject extends Error {
 /** The customer reads the message, the operator the cause, which says what to do. */
 export class StoreFailure extends StepFailure {
   constructor(operatorText: string, options: { cause?: unknown } = {}) {
-    super('The store of backups cannot be used at the moment.', { cause: new Error(operatorText, options) })
+    super('The store of backups cannot be used now.', { cause: new Error(operatorText, options) })
     this.name = 'StoreFailure'
   }
 }

@@ -114,7 +114,7 @@ function createLabelReader(): Identity & { keyId(): string | undefined; name(): 
 }
 
 const keyIsMissing = (keyId: string): StepFailure =>
-  new StepFailure('The archive cannot be decrypted at the moment.', {
+  new StepFailure('The archive cannot be decrypted now.', {
     permanent: true,
     cause: new Error(
       `it is encrypted under master key ${keyId}, which KEYHOOK_MASTER_KEY does not list: list it too, after the current one`,

@@ -55,7 +55,7 @@ export async function removeLeftoverFiles({ db, driver, node, databaseWork, log 
  * Again and again, where several processes act for the databases: one that was slower than its heartbeat can create what another one
  * has removed.
  */
-export async function keepRemovingLeftovers(deps: Deps & { signal: AbortSignal }): Promise<void> {
+export async function watchLeftoverFiles(deps: Deps & { signal: AbortSignal }): Promise<void> {
   const { signal, log } = deps
   while (!signal.aborted) {
     await sleep(everyMs, undefined, { signal, ref: false }).catch(() => {})

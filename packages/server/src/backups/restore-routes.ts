@@ -11,7 +11,7 @@ import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Created, type Route, route } from '../http/route.ts'
 import { Fault, invalid, notFound } from '../lib/faults.ts'
 import { type DatabaseId, newId, type OrgId, type UserId } from '../lib/ids.ts'
-import { isoTime, momentDetail, parseMoment } from '../lib/time.ts'
+import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { isListed } from './backup.ts'
 import { createdRestore, newRestore, newRestoreToTime, restoreRecord } from './schemas.ts'
 import { type BackupRow, findRestore, insertRestore, listRestores, lockBackup, type RestoreRow } from './sql.ts'
@@ -115,8 +115,8 @@ const restoreToTimeRoute = (deps: RestoreDeps & { holdOrganization: HoldOrganiza
       schema: createdRestore,
     },
     async decode(body) {
-      const to = parseMoment(body.to)
-      if (to === null) throw invalid([{ pointer: '/to', detail: momentDetail }])
+      const to = parseTimestamp(body.to)
+      if (to === null) throw invalid([{ pointer: '/to', detail: timestampDetail }])
       return { name: body.name, to }
     },
     async handler({ orgId, userId, actor, params: { databaseId: id }, body: { name, to }, once }) {

@@ -17,7 +17,7 @@ const origin = 'scheduled' as const
 export type BackupSchedule = { everyHours: number | null; keep: number }
 
 /** Repeats the pass until the signal aborts. The pause comes after each pass, so that two never overlap. */
-export async function keepBackupSchedule(
+export async function watchBackupSchedule(
   deps: Deps & { signal: AbortSignal; log: Logger; pauseMs?: number },
   settings: BackupSchedule,
 ): Promise<void> {

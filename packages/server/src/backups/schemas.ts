@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { createdDatabase } from '../databases/schemas.ts'
 import { type Choice, choice, chosen, mark, withChoices } from '../http/basis.ts'
 import { pageQuery } from '../http/lists.ts'
-import { createdAt, id, label, moment } from '../http/schemas.ts'
+import { createdAt, id, label, timestamp } from '../http/schemas.ts'
 import { backupStatuses, restoreStatuses } from './backup.ts'
 
 const restore = chosen(59)
@@ -14,7 +14,7 @@ const bytes = (description: string) => Type.Integer({ minimum: 0, description })
 const maybeBytes = (description: string) => Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], { description })
 const maybeText = (description: string, ...choices: Choice[]) =>
   withChoices(Type.Union([Type.String(), Type.Null()], { description }), ...choices)
-const maybeMoment = (description: string) => Type.Union([moment(''), Type.Null()], { description })
+const nullableTimestamp = (description: string) => Type.Union([timestamp(''), Type.Null()], { description })
 
 export const backupRecord = Type.Object(
   {
@@ -34,7 +34,7 @@ export const backupRecord = Type.Object(
     sha256: maybeText('The SHA-256 of the archive.', choice(58, 'A ustar archive in zstd.')),
     failure: maybeText('Why there is none, when it failed.', worded),
     created_at: createdAt(),
-    finished_at: maybeMoment('When it completed or failed.'),
+    finished_at: nullableTimestamp('When it completed or failed.'),
   },
   { $id: 'Backup', additionalProperties: false, ...chosen(56) },
 )
@@ -55,13 +55,13 @@ export const restoreRecord = Type.Object(
       choice(143, 'For a restore to a time, where its log starts: not in the list of backups if nobody asked for it.'),
     ),
     database_id: id('db', 'The new database.'),
-    to: mark(chosen(141), maybeMoment('The time that it has the state of; null: that of the backup.')),
+    to: mark(chosen(141), nullableTimestamp('The time that it has the state of; null: that of the backup.')),
     status: withChoices(Type.Enum([...restoreStatuses], { description: 'How it stands.' }), givesUp),
     bytes_done: bytes('Bytes unpacked so far.'),
     bytes_total: maybeBytes('Bytes in the archive, unpacked.'),
     failure: maybeText('Why it failed, when it did.', worded),
     created_at: createdAt(),
-    finished_at: maybeMoment('When it completed or failed.'),
+    finished_at: nullableTimestamp('When it completed or failed.'),
   },
   { $id: 'Restore', additionalProperties: false, ...restore },
 )

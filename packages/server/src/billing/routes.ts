@@ -4,7 +4,7 @@ import type { Database } from '../db/database.ts'
 import { choice, chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route, route } from '../http/route.ts'
-import { id, moment } from '../http/schemas.ts'
+import { id, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import type { InvoiceId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -65,8 +65,8 @@ const shown = () => ({
   status: Type.Enum([...invoiceStatuses], { description: 'Whether it was marked paid.' }),
   currency: Type.String({ pattern: '^[A-Z]{3}$', description: 'ISO 4217.', examples: ['EUR'] }),
   total_minor: whole('The sum of the lines, in minor units (cents).', 1_488),
-  issued_at: moment('When it was made.'),
-  paid_at: Type.Union([moment(''), Type.Null()], { description: 'When it was marked paid.' }),
+  issued_at: timestamp('When it was made.'),
+  paid_at: Type.Union([timestamp(''), Type.Null()], { description: 'When it was marked paid.' }),
 })
 
 const invoiceSummary = Type.Object(shown(), { $id: 'InvoiceSummary', additionalProperties: false, ...here })

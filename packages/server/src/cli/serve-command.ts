@@ -10,7 +10,7 @@ import { createSignInLink } from '../login/console-sessions.ts'
 import type { Config } from '../settings/config.ts'
 import { explainError } from '../startup/explain-error.ts'
 import { type Installation, openInstallation } from '../startup/open.ts'
-import { consoleDirectory, keepHeapSmall, version } from '../startup/process.ts'
+import { consoleDirectory, limitHeapGrowth, version } from '../startup/process.ts'
 import { ensureFirstOrganization, type FirstOrganization, welcome } from '../startup/welcome.ts'
 import { createMetrics } from '../telemetry/metrics.ts'
 import { startTracing } from '../telemetry/tracing.ts'
@@ -41,7 +41,7 @@ export function addServeCommand(program: Command, environment: Environment): voi
 }
 
 async function serve(environment: Environment, options: Options): Promise<void> {
-  keepHeapSmall()
+  limitHeapGrowth()
   const config = environment()
   const output = createOutput(options.json ?? false)
   const { log, lines } = await createLog(config)

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { failBackupsOf } from '../backups/failures.ts'
-import { keepWalArchives } from '../backups/keep-wal-archives.ts'
-import { keepRemovingLeftovers, removeLeftoverFiles } from '../backups/leftover-files.ts'
-import { type BackupSchedule, keepBackupSchedule } from '../backups/scheduled.ts'
+import { removeLeftoverFiles, watchLeftoverFiles } from '../backups/leftover-files.ts'
+import { type BackupSchedule, watchBackupSchedule } from '../backups/scheduled.ts'
 import { createBackingUp, createRestoring } from '../backups/steps.ts'
+import { runWalArchiving } from '../backups/wal-archiving.ts'
 import { issueInvoicesDue } from '../billing/issue.ts'
 import { watchActivity } from '../databases/activity.ts'
 import type { CertificateSource } from '../databases/certificates.ts'
@@ -193,7 +193,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await whenReachable(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
-    scheduling = keepBackupSchedule(common, backupSchedule)
+    scheduling = watchBackupSchedule(common, backupSchedule)
     if (local !== null) {
       activity = watchActivity({ ...common, ...local })
       warning = warnOfNeighbours({ ...common, ...local })
@@ -202,10 +202,10 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     const room = options.archivesAreLocal ? storage.room : () => signal
     const bytesPerBaseMax = options.walBytesPerBaseMax
     if (everySeconds !== null)
-      archiving = keepWalArchives({ ...common, everySeconds, bytesPerBaseMax, room, onArchived })
+      archiving = runWalArchiving({ ...common, everySeconds, bytesPerBaseMax, room, onArchived })
     const shared = isShared ? own : []
     watching = watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal })
-    if (isShared) cleaning = keepRemovingLeftovers(common)
+    if (isShared) cleaning = watchLeftoverFiles(common)
     await resuming
     await whenReachable(heartbeat.now)
     log.info({ node }, 'platform.ready')

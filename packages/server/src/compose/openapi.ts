@@ -122,7 +122,7 @@ const mapValues = (node: object, map: (value: unknown, key: string) => unknown):
   Object.fromEntries(Object.entries(node).map(([key, value]) => [key, map(value, key)]))
 
 /**
- * The OpenAPI document as text, with the event types that are declared at the moment of the request. It is made again only when
+ * The OpenAPI document as text, with the event types that are declared at the time of the request. It is made again only when
  * they have changed.
  */
 export function createServedDocument(deps: {

@@ -4,11 +4,11 @@ import { deadAfterSeconds } from '../databases/node-sql.ts'
 import type { StorageReport } from '../databases/storage-rules.ts'
 import type { Database } from '../db/database.ts'
 import { createApp } from '../http/app.ts'
-import { readJobFigures } from '../jobs/worker.ts'
+import { readJobMetrics } from '../jobs/worker.ts'
 import type { Config } from '../settings/config.ts'
 import type { Installation } from '../startup/open.ts'
 import type { ClusterReading } from '../telemetry/cluster-metrics.ts'
-import { readClusterFigures } from '../telemetry/cluster-metrics.ts'
+import { readClusterMetrics } from '../telemetry/cluster-metrics.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addHealthRoutes, addMetricsRoute } from '../telemetry/probes.ts'
 
@@ -28,8 +28,8 @@ export function composeProbes(
 
 async function readCluster({ db, log }: { db: Database; log: Logger }): Promise<ClusterReading> {
   try {
-    const figures = await readClusterFigures(db, { deadAfterSeconds })
-    return { ...figures, jobs: await readJobFigures(db) }
+    const metrics = await readClusterMetrics(db, { deadAfterSeconds })
+    return { ...metrics, jobs: await readJobMetrics(db) }
   } catch (err) {
     log.warn({ err }, 'metrics.cluster_not_read')
     throw err

@@ -6,7 +6,7 @@ import type { Activity, LocalInstances } from './drivers/local-instances.ts'
 import { recordActivity } from './usage-sql.ts'
 
 const everyMs = 10_000
-/** A database that is so busy that it does not answer in this time shows no figures. */
+/** A database that is so busy that it does not answer in this time shows no statistics. */
 const readMsMax = 5_000
 
 /**

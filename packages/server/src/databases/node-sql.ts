@@ -127,7 +127,7 @@ export const forgetNodes = async (db: Executor, silentSeconds: number): Promise<
 }
 
 /*
- * A database that moves from one node to another. `moving_from` names the node that it leaves, from the request to the moment
+ * A database that moves from one node to another. `moving_from` names the node that it leaves, from the request to the time
  * when it is served again. `node` is always the one node that may run it.
  */
 

@@ -7,7 +7,7 @@ import type { NewEvent } from '../delivery/events.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Created, type Route, route } from '../http/route.ts'
-import { exampleTime, moment } from '../http/schemas.ts'
+import { exampleTime, timestamp } from '../http/schemas.ts'
 import type { PlatformJob } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { newId, type OrgId } from '../lib/ids.ts'
@@ -23,8 +23,8 @@ import {
 } from './database.ts'
 import { createdDatabase, databaseRecord, newDatabase } from './schemas.ts'
 import {
-  type DatabaseFigures,
   type DatabaseRow,
+  type DatabaseStorage,
   findDatabase,
   insertDatabase,
   listDatabases,
@@ -102,7 +102,7 @@ export function databaseRoutes(deps: {
         const problem = await deps.recoveryProblem(orgId)
         return listById(
           'db',
-          (row: DatabaseRow & DatabaseFigures) => databaseOf(row, problem),
+          (row: DatabaseRow & DatabaseStorage) => databaseOf(row, problem),
           (request) => listDatabases(deps.db, orgId, request),
         )
       },
@@ -164,7 +164,7 @@ export function databaseRoutes(deps: {
 /** The address is shown once the database accepts connections. It stays the same while its server is away. */
 export const createDatabaseOf =
   (tls: { hasTls: boolean }) =>
-  (row: DatabaseRow & Partial<DatabaseFigures>, recoveryProblem: string | null = null) => {
+  (row: DatabaseRow & Partial<DatabaseStorage>, recoveryProblem: string | null = null) => {
     const up = row.status === 'available' && row.host !== null && row.port !== null
     return {
       id: row.id,
@@ -186,7 +186,7 @@ export const createDatabaseOf =
     }
   }
 
-function storageOf(row: Partial<DatabaseFigures>) {
+function storageOf(row: Partial<DatabaseStorage>) {
   if (!row.measured_at) return null
   return {
     used_bytes: row.storage_used_bytes,
@@ -210,7 +210,7 @@ const databaseStats = Type.Object(
     size_bytes: nullable(Type.Integer(), 'Tables and indexes, without WAL: what `pg_database_size` says.'),
     connections: nullable(Type.Integer(), 'Open connections of its user.'),
     connections_max: nullable(Type.Integer(), 'The most connections that its user may have.'),
-    at: nullable(moment('When its node looked.'), 'When its node looked, about every ten seconds.'),
+    at: nullable(timestamp('When its node looked.'), 'When its node looked, about every ten seconds.'),
   },
   {
     $id: 'DatabaseStats',

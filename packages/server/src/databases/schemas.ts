@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { type Choice, choice, chosen, mark, withChoices } from '../http/basis.ts'
-import { createdAt, exampleId, exampleTime, id, label, moment } from '../http/schemas.ts'
+import { createdAt, exampleId, exampleTime, id, label, timestamp } from '../http/schemas.ts'
 import { shownDatabaseStatuses } from './database.ts'
 import { storageStates } from './storage-rules.ts'
 
@@ -35,7 +35,7 @@ const storage = () =>
         choice(126, 'A session can switch `read_only` off to make room.'),
       ),
       message: Type.Union([Type.String(), Type.Null()], { description: 'Why it is not `normal`, and what to do.' }),
-      measured_at: moment('When it was measured.'),
+      measured_at: timestamp('When it was measured.'),
     },
     { additionalProperties: false },
   )
@@ -85,8 +85,8 @@ const shown = () => ({
       [
         Type.Object(
           {
-            from: moment('The first of these times.'),
-            to: moment('The last of them; it moves on all the time.'),
+            from: timestamp('The first of these times.'),
+            to: timestamp('The last of them; it moves on all the time.'),
           },
           { additionalProperties: false },
         ),

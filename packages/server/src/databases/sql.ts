@@ -20,7 +20,7 @@ export type DatabaseRow = {
 }
 
 /** What its node measured last; all null before the first time. */
-export type DatabaseFigures = {
+export type DatabaseStorage = {
   storage_used_bytes: number | null
   storage_limit_bytes: number | null
   storage_state: StorageState | null
@@ -56,13 +56,13 @@ export const insertDatabase = async (
 }
 
 export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<
-  (DatabaseRow & DatabaseFigures)[]
+  (DatabaseRow & DatabaseStorage)[]
 >`
   select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-    f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at,
+    s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
     w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
   from keyhook.databases d
-  left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+  left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
   left join lateral (${recoveryWindow(db)}) w on true
   where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
   order by d.id desc
@@ -72,13 +72,13 @@ export const findDatabase = async (
   db: Executor,
   orgId: OrgId,
   id: DatabaseId,
-): Promise<(DatabaseRow & DatabaseFigures) | null> => {
-  const [row] = await db<(DatabaseRow & DatabaseFigures)[]>`
+): Promise<(DatabaseRow & DatabaseStorage) | null> => {
+  const [row] = await db<(DatabaseRow & DatabaseStorage)[]>`
     select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-      f.storage_used_bytes::float8, f.storage_limit_bytes::float8, f.storage_state, f.storage_message, f.measured_at,
+      s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
       w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
     from keyhook.databases d
-    left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+    left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
     left join lateral (${recoveryWindow(db)}) w on true
     where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
   return row ?? null

@@ -2,7 +2,7 @@ import type { Executor, Transaction } from '../db/database.ts'
 import type { DatabaseId, OrgId } from '../lib/ids.ts'
 import type { StorageState } from './storage-rules.ts'
 
-export type StorageFigures = {
+export type StorageStats = {
   id: DatabaseId
   usedBytes: number
   limitBytes: number
@@ -14,12 +14,12 @@ export type StorageFigures = {
  * What a node measured of its databases. The size so far is added to the metered storage for the time since it was measured, two minutes
  * at most: a node that was away measured nothing. Returns those that are available, which are the only ones with a row.
  */
-export const recordFigures = async (
+export const recordStorageStats = async (
   db: Executor,
   node: string,
-  figures: readonly StorageFigures[],
+  stats: readonly StorageStats[],
 ): Promise<Set<DatabaseId>> => {
-  const column = <K extends keyof StorageFigures>(name: K) => figures.map((one) => one[name])
+  const column = <K extends keyof StorageStats>(name: K) => stats.map((one) => one[name])
   const rows = await db<{ database_id: DatabaseId }[]>`
     with measured as (
       select d.org_id, d.id, m.used_bytes, m.limit_bytes, m.state, m.message
@@ -29,12 +29,12 @@ export const recordFigures = async (
     ), metered as (
       update keyhook.database_usage u
       set storage_byte_seconds = u.storage_byte_seconds
-        + (f.storage_used_bytes * least(greatest(extract(epoch from clock_timestamp() - f.measured_at), 0), 120))::bigint
+        + (s.storage_used_bytes * least(greatest(extract(epoch from clock_timestamp() - s.measured_at), 0), 120))::bigint
       from measured m
-      join keyhook.database_figures f on f.org_id = m.org_id and f.database_id = m.id
+      join keyhook.database_stats s on s.org_id = m.org_id and s.database_id = m.id
       where u.org_id = m.org_id and u.database_id = m.id and u.ended_at is null
     )
-    insert into keyhook.database_figures
+    insert into keyhook.database_stats
       (org_id, database_id, storage_used_bytes, storage_limit_bytes, storage_state, storage_message, measured_at)
     select org_id, id, used_bytes, limit_bytes, state, message, clock_timestamp() from measured
     on conflict (org_id, database_id) do update set
@@ -51,9 +51,9 @@ export const storageOfNode = async (
   node: string,
 ): Promise<Map<DatabaseId, { limitBytes: number | null; state: StorageState | null }>> => {
   const rows = await db<{ id: DatabaseId; limit_bytes: number | null; state: StorageState | null }[]>`
-    select d.id, d.storage_limit_bytes::float8 as limit_bytes, f.storage_state as state
+    select d.id, d.storage_limit_bytes::float8 as limit_bytes, s.storage_state as state
     from keyhook.databases d
-    left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
+    left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
     where d.node = ${node} and d.status <> 'deleted'`
   return new Map(rows.map((row) => [row.id, { limitBytes: row.limit_bytes, state: row.state }]))
 }
@@ -88,23 +88,23 @@ export const recordActivity = async (
   found: readonly { id: DatabaseId; sizeBytes: number; connections: number; connectionsMax: number }[],
 ): Promise<void> => {
   await db`
-    update keyhook.database_figures f
+    update keyhook.database_stats s
     set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
       activity_at = clock_timestamp()
     from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
       ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
       as a (id, size_bytes, connections, connections_max)
     join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
-    where f.org_id = d.org_id and f.database_id = d.id`
+    where s.org_id = d.org_id and s.database_id = d.id`
 }
 
-/** Figures older than two minutes are not shown: the database or its node is down. Null if there is no such database. */
+/** Statistics older than two minutes are not shown: the database or its node is down. Null if there is no such database. */
 export const findActivity = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<ActivityRow | null> => {
   const [row] = await db<ActivityRow[]>`
-    select f.size_bytes::float8, f.connections, f.connections_max, f.activity_at as at
+    select s.size_bytes::float8, s.connections, s.connections_max, s.activity_at as at
     from keyhook.databases d
-    left join keyhook.database_figures f on f.org_id = d.org_id and f.database_id = d.id
-      and d.status = 'available' and f.activity_at > now() - interval '2 minutes'
+    left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
+      and d.status = 'available' and s.activity_at > now() - interval '2 minutes'
     where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
   return row ?? null
 }

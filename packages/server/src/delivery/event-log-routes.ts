@@ -5,7 +5,7 @@ import { pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
 import { createdAt, exampleId } from '../http/schemas.ts'
 import { Fault } from '../lib/faults.ts'
-import { isoTime, momentParameter } from '../lib/time.ts'
+import { isoTime, timestampParameter } from '../lib/time.ts'
 import { type EventFilter, findPositions, type LoggedEvent, listEvents } from './event-log-sql.ts'
 import { shownEventType } from './event-type-schemas.ts'
 import { readTypeFilter } from './event-types.ts'
@@ -35,7 +35,7 @@ export const eventRecordOf = (row: LoggedEvent) => ({
 })
 
 const position = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }))
-const moment = (description: string) =>
+const timestamp = (description: string) =>
   Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 export const eventTypesQuery = Type.Optional(
@@ -52,8 +52,8 @@ const listQuery = Type.Object(
   {
     after: position('Events with a greater number.'),
     before: position('Events with a smaller number.'),
-    since: moment('Events from this time on (RFC 3339).'),
-    until: moment('Events before this time.'),
+    since: timestamp('Events from this time on (RFC 3339).'),
+    until: timestamp('Events before this time.'),
     event_types: eventTypesQuery,
     order: Type.Optional(
       Type.Enum(['asc', 'desc'], { description: '`desc`, newest first, unless `asc` is asked for.' }),
@@ -124,8 +124,8 @@ async function readFilter(db: Database, query: Static<typeof listQuery>): Promis
   return {
     after: after ?? null,
     before: before ?? Number.MAX_SAFE_INTEGER,
-    since: momentParameter('since', since),
-    until: momentParameter('until', until),
+    since: timestampParameter('since', since),
+    until: timestampParameter('until', until),
     types: await readTypeFilter(db, event_types),
     order: order ?? 'desc',
   }

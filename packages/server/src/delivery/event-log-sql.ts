@@ -28,7 +28,7 @@ export type EventFilter = {
 }
 
 /**
- * The next events of a filter, with `expired` as of the same moment: an `after` that is not below it has missed nothing. Reads in
+ * The next events of a filter, with `expired` as of the same time: an `after` that is not below it has missed nothing. Reads in
  * the order of numbers and filters on the way, so all pages together read each event once at most.
  */
 export const listEvents = async (
@@ -58,7 +58,7 @@ export const listEvents = async (
 const streamedEvents = 100
 const streamedBytes = 256 * 1_024
 
-/** `isEnd`: there were no more at that moment. */
+/** `isEnd`: there were no more at that time. */
 export type EventBatch = { events: LoggedEvent[]; expired: number; isEnd: boolean }
 
 /** The next events after a position, of every type. */

@@ -12,7 +12,7 @@ export const findEventTypes = (db: Executor, names: readonly string[]) => db<Cus
   where name = any (${names}::text[]) and removed_at is null`
 
 /** Those of the names that are declared; they stay so until the transaction ends. */
-export const keepEventTypes = async (tx: Transaction, names: readonly string[]): Promise<string[]> => {
+export const lockEventTypes = async (tx: Transaction, names: readonly string[]): Promise<string[]> => {
   const rows = await tx<{ name: string }[]>`
     select name from keyhook.event_types where name = any (${names}::text[]) and removed_at is null
     order by name for share`
@@ -26,7 +26,7 @@ export const listEveryTypeName = async (db: Database): Promise<string[]> => {
 }
 
 /** One application of a file at a time. Readers do not wait. */
-const lockEventTypes = async (tx: Transaction): Promise<void> => {
+const lockEventTypeTable = async (tx: Transaction): Promise<void> => {
   await tx`lock table keyhook.event_types in share row exclusive mode`
 }
 
@@ -56,10 +56,10 @@ const countSubscriptions = (tx: Transaction, names: readonly string[]) => tx<Sub
   group by t.name order by t.name`
 
 /** Keeps the types of a webhook declared until its transaction is committed, so that a removal finds the webhook. */
-export async function keepDeclared(tx: Transaction, types: readonly string[]): Promise<void> {
+export async function lockDeclaredTypes(tx: Transaction, types: readonly string[]): Promise<void> {
   const custom = types.filter((type) => !isPublishedType(type))
   if (custom.length === 0) return
-  const declared = await keepEventTypes(tx, custom)
+  const declared = await lockEventTypes(tx, custom)
   const removed = custom.find((type) => !declared.includes(type))
   if (removed !== undefined) throw unknownEventType(`/event_types/${types.indexOf(removed)}`)
 }
@@ -95,7 +95,7 @@ export const applyEventTypes = (
   { dryRun, force }: { dryRun: boolean; force: boolean },
 ): Promise<EventTypeDiff> =>
   db.begin(async (tx) => {
-    await lockEventTypes(tx)
+    await lockEventTypeTable(tx)
     const diff = diffOf(await listEventTypes(tx), types)
     if (!dryRun) {
       await putEventTypes(tx, types)

@@ -96,7 +96,7 @@ export function operatorEventRoutes(deps: {
           return { status: 202, body: Array.isArray(given) ? records : records[0]! }
         }
         const request = { actor, events }
-        // Without a key, requests of the same moment share a commit.
+        // Without a key, requests that arrive together share a commit.
         const accepted =
           headers['idempotency-key'] === undefined
             ? deps.accept(request).then(answerOf)

@@ -104,7 +104,7 @@ export const redeliver = async (
 }
 
 /** True if it exists; it stays so until the transaction ends. */
-export const keepWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
+export const lockWebhookRow = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<boolean> => {
   const rows = await tx`
     select 1 from keyhook.webhooks where org_id = ${orgId} and id = ${id} and deleted_at is null for share`
   return rows.count > 0

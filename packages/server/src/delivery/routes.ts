@@ -6,7 +6,7 @@ import { type Route, route } from '../http/route.ts'
 import { id } from '../http/schemas.ts'
 import { invalid, notFound } from '../lib/faults.ts'
 import { attemptIdOf, attemptUuid, idPattern, isId, type WebhookId } from '../lib/ids.ts'
-import { momentParameter } from '../lib/time.ts'
+import { timestampParameter } from '../lib/time.ts'
 import { eventTypesQuery } from './event-log-routes.ts'
 import { readTypeFilter } from './event-types.ts'
 import { findLane, type HistoryRow, listAttempts, summarizeAttempts } from './history-sql.ts'
@@ -64,7 +64,7 @@ const here = chosen(110)
 const dayMs = 24 * 3_600_000
 const intervalsMax = 1_000
 
-const moment = (description: string) =>
+const timestamp = (description: string) =>
   Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 const webhookQuery = Type.Optional(
@@ -76,8 +76,8 @@ const listQuery = Type.Object(
     webhook_id: webhookQuery,
     status: Type.Optional(Type.Enum([...attemptStatuses], { description: 'Only these.' })),
     event_types: eventTypesQuery,
-    since: moment('Attempts that started from this time on (RFC 3339).'),
-    until: moment('Attempts that started before this time.'),
+    since: timestamp('Attempts that started from this time on (RFC 3339).'),
+    until: timestamp('Attempts that started before this time.'),
     ...pageQuery,
   },
   { additionalProperties: false },
@@ -86,8 +86,8 @@ const listQuery = Type.Object(
 const summaryQuery = Type.Object(
   {
     webhook_id: webhookQuery,
-    since: moment('From this time on (RFC 3339); a day ago unless given.'),
-    until: moment('Before this time; now unless given.'),
+    since: timestamp('From this time on (RFC 3339); a day ago unless given.'),
+    until: timestamp('Before this time; now unless given.'),
     bucket_seconds: Type.Optional(
       Type.Integer({ minimum: 60, maximum: 86_400, description: 'The length of an interval; an hour unless given.' }),
     ),
@@ -132,8 +132,8 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
           webhookId: (query.webhook_id ?? null) as WebhookId | null,
           status: query.status ?? null,
           types: await readTypeFilter(db, query.event_types),
-          sinceMs: momentParameter('since', query.since)?.getTime() ?? null,
-          untilMs: momentParameter('until', query.until)?.getTime() ?? null,
+          sinceMs: timestampParameter('since', query.since)?.getTime() ?? null,
+          untilMs: timestampParameter('until', query.until)?.getTime() ?? null,
         }
         return {
           status: 200,
@@ -179,8 +179,8 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       query: summaryQuery,
       success: { status: 200, description: 'The numbers.', schema: deliverySummary },
       async handler({ orgId, query }) {
-        const untilMs = momentParameter('until', query.until)?.getTime() ?? (await databaseNowMs(db))
-        const sinceMs = momentParameter('since', query.since)?.getTime() ?? untilMs - dayMs
+        const untilMs = timestampParameter('until', query.until)?.getTime() ?? (await databaseNowMs(db))
+        const sinceMs = timestampParameter('since', query.since)?.getTime() ?? untilMs - dayMs
         const bucketSeconds = query.bucket_seconds ?? 3_600
         if (sinceMs >= untilMs)
           throw invalid([{ parameter: 'since', detail: 'must be before the end of the time range' }])

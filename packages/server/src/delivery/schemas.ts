@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
-import { exampleId, id, moment, nullable } from '../http/schemas.ts'
+import { exampleId, id, nullable, timestamp } from '../http/schemas.ts'
 import { type AttemptId, attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { shownEventType } from './event-type-schemas.ts'
@@ -76,7 +76,7 @@ export const deliveryRecord = Type.Object(
       choice(19, '`succeeded` is an answer of 2xx; a redirect is `failed`.'),
       choice(44, '`interrupted`: the dispatcher stopped before it knew the outcome; the event is sent again.'),
     ),
-    started_at: moment('When it began.'),
+    started_at: timestamp('When it began.'),
     duration_ms: ms('How long it took.'),
     request,
     response: mark(specified, nullable(response), choice(35, 'Its form; null when none was received.')),
@@ -90,7 +90,7 @@ export const deliveryRecord = Type.Object(
       ),
     ),
     next_attempt_at: withChoices(
-      nullable(moment('When it is tried again; null if it is not.')),
+      nullable(timestamp('When it is tried again; null if it is not.')),
       choice(20, 'By the schedule, which `Retry-After` can lengthen and 410 ends.'),
     ),
   },
@@ -146,14 +146,14 @@ const outcomes = () => ({
 
 export const deliverySummary = Type.Object(
   {
-    since: moment(
+    since: timestamp(
       `What is counted: attempts from here on. Later than asked for if there were more than ${attemptsSummarizedMax.toLocaleString('en')} attempts, or one webhook had more than its equal share of them.`,
     ),
-    until: moment('Attempts before this.'),
+    until: timestamp('Attempts before this.'),
     bucket_seconds: Type.Integer({ description: 'The length of an interval.', examples: [3_600] }),
     ...outcomes(),
     buckets: Type.Array(
-      Type.Object({ at: moment('Start of the interval.'), ...outcomes() }, { additionalProperties: false }),
+      Type.Object({ at: timestamp('Start of the interval.'), ...outcomes() }, { additionalProperties: false }),
       { description: 'By time, oldest first. Intervals without attempts are left out.' },
     ),
     webhooks: Type.Array(

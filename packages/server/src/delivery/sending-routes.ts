@@ -6,17 +6,17 @@ import type { HoldOrganization, PublishingTransaction, Transact } from '../db/pu
 import { chosen } from '../http/basis.ts'
 import { unknownEventType } from '../http/problems.ts'
 import { type Created, type Route, route } from '../http/route.ts'
-import { createdAt, id, moment } from '../http/schemas.ts'
+import { createdAt, id, timestamp } from '../http/schemas.ts'
 import { Fault, invalid, notFound } from '../lib/faults.ts'
 import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import { parseExactly } from '../lib/json.ts'
-import { isoTime, momentDetail, parseMoment } from '../lib/time.ts'
+import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { acceptedEventType } from './event-type-schemas.ts'
 import { findEventTypes } from './event-types.ts'
 import { isPublishedType, sampleData } from './events.ts'
 import { findLane } from './history-sql.ts'
 import { countRecoverable, findRecovery, insertRecovery, type RecoveryRow } from './recovery-sql.ts'
-import { keepWebhook, redeliver } from './redelivery-sql.ts'
+import { lockWebhookRow, redeliver } from './redelivery-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 
@@ -26,11 +26,11 @@ const recoveryRecord = Type.Object(
   {
     id: id('rcv', 'The recovery.'),
     status: Type.Enum(['running', 'finished'], { description: 'Whether everything has been put in line.' }),
-    since: moment('Events from here on.'),
-    until: moment('Events before this.'),
+    since: timestamp('Events from here on.'),
+    until: timestamp('Events before this.'),
     redelivered: Type.Integer({ minimum: 0, description: 'Deliveries put in line again so far.' }),
     created_at: createdAt(),
-    finished_at: Type.Union([moment('When the last was put in line.'), Type.Null()]),
+    finished_at: Type.Union([timestamp('When the last was put in line.'), Type.Null()]),
   },
   { $id: 'Recovery', additionalProperties: false, ...recoveryBasis },
 )
@@ -49,7 +49,7 @@ export function webhookSendingRoutes(deps: {
   const { db } = deps
 
   async function keep(tx: Transaction, orgId: OrgId, id: WebhookId): Promise<void> {
-    if (!(await keepWebhook(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
+    if (!(await lockWebhookRow(tx, orgId, id))) throw notFound(`${id} is not in ${orgId}`)
   }
 
   async function laneOf(orgId: OrgId, id: WebhookId): Promise<number> {
@@ -170,9 +170,9 @@ export function webhookSendingRoutes(deps: {
       },
       // Before the webhook is looked up: an invalid body is answered 422 whether the webhook exists or not.
       async decode(body) {
-        const since = readMoment('/since', body.since)
+        const since = readTimestamp('/since', body.since)
         // Events have the time of the database; the clock of this node may differ.
-        const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readMoment('/until', body.until)
+        const until = body.until === undefined ? new Date(await databaseNowMs(db)) : readTimestamp('/until', body.until)
         // An empty range is a mistake: "0 matching" would look as if nothing had failed.
         if (since >= until) {
           throw invalid([
@@ -237,8 +237,8 @@ const recoveryRecordOf = (row: RecoveryRow) => ({
   finished_at: row.finished_at && isoTime(row.finished_at),
 })
 
-function readMoment(pointer: string, text: string): Date {
-  const at = parseMoment(text)
-  if (at === null) throw invalid([{ pointer, detail: momentDetail }])
+function readTimestamp(pointer: string, text: string): Date {
+  const at = parseTimestamp(text)
+  if (at === null) throw invalid([{ pointer, detail: timestampDetail }])
   return at
 }

@@ -2,7 +2,7 @@ import Type from 'typebox'
 import type { Database } from '../db/database.ts'
 import { chosen, mark } from '../http/basis.ts'
 import { type Route, route } from '../http/route.ts'
-import { createdAt, exampleId, id, moment, nullable } from '../http/schemas.ts'
+import { createdAt, exampleId, id, nullable, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -19,11 +19,11 @@ const attempt = Type.Object(
     id: id('dlv', 'The attempt.'),
     attempt: Type.Integer({ description: 'Which attempt of its delivery it is, counted from 1.' }),
     status: Type.Enum([...attemptStatuses], { description: 'How it stands.' }),
-    started_at: moment('When it began.'),
+    started_at: timestamp('When it began.'),
     duration_ms: nullable(Type.Number({ description: 'How long it took.', examples: [48.2] })),
     response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
     error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
-    next_attempt_at: nullable(moment('When it is tried again.')),
+    next_attempt_at: nullable(timestamp('When it is tried again.')),
   },
   { additionalProperties: false },
 )

@@ -66,7 +66,7 @@ export function trackConnections(app: FastifyInstance, draining?: AbortSignal) {
   }
 
   /**
-   * Stopping waits for requests in flight only. Node closes the connections that are idle at that moment; not those that
+   * Stopping waits for requests in flight only. Node closes the connections that are idle at that time; not those that
    * become idle later, nor those without a request yet, such as a browser's spare.
    */
   function closeUnused(): void {

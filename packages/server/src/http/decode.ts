@@ -3,7 +3,7 @@ import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
 import { Fault, type FieldError } from '../lib/faults.ts'
 import { parseRecordsExactly } from '../lib/json.ts'
 import { emailProblem, labelProblem, webhookUrlProblem } from '../lib/label.ts'
-import { momentDetail, parseMoment } from '../lib/time.ts'
+import { parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { basisMarks } from './basis.ts'
 import { cursorProblem } from './lists.ts'
 
@@ -90,7 +90,7 @@ function decodeText(body: Buffer): string {
 const formats: Record<string, (text: string) => string | null> = {
   label: labelProblem,
   'webhook-url': webhookUrlProblem,
-  'date-time': (text) => (parseMoment(text) === null ? momentDetail : null),
+  'date-time': (text) => (parseTimestamp(text) === null ? timestampDetail : null),
   cursor: cursorProblem,
   'email-address': (text) => labelProblem(text) ?? emailProblem(text),
   // By the handler, which knows the types that are declared.

@@ -46,7 +46,7 @@ export const unknownEventType = (pointer: string): Fault =>
 export const unavailable = (internal: string, cause?: unknown): Fault =>
   new Fault('service.unavailable', {
     public:
-      'The database cannot be reached, or cannot do this at the moment. Nothing was changed by this request as far as we know; try again shortly.',
+      'The database cannot be reached, or cannot do this now. Nothing was changed by this request as far as we know; try again shortly.',
     internal,
     headers: { 'retry-after': '2' },
     cause,

@@ -29,10 +29,10 @@ export const label = (description: string, example: string) =>
     ],
   })
 
-export const moment = (description: string) =>
+export const timestamp = (description: string) =>
   Type.String({ format: 'date-time', description, 'x-chosen': [choice(73, 'RFC 3339, in UTC.')] })
 
-export const createdAt = () => moment('When it was made.')
+export const createdAt = () => timestamp('When it was made.')
 
 export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
   Type.Union([schema, Type.Null()])

@@ -132,15 +132,15 @@ export const reasonFrom = (output: object | null): string => {
   return typeof reason === 'string' ? reason : 'The node that worked on it was stopped too often.'
 }
 
-export type JobFigures = { queue: string; state: string; jobs: number; due_seconds: number }
+export type JobMetrics = { queue: string; state: string; jobs: number; due_seconds: number }
 
 /**
  * Jobs without an outcome, and failed ones, by queue and state, and for how long the oldest has been due. Queues of nodes count as
  * one, so that the number of labels does not grow with the nodes. pg-boss deletes finished jobs after an hour, so the table is small.
  */
-export const readJobFigures = async (db: Database): Promise<readonly JobFigures[]> => {
+export const readJobMetrics = async (db: Database): Promise<readonly JobMetrics[]> => {
   try {
-    return await db<JobFigures[]>`
+    return await db<JobMetrics[]>`
       select queue, state, count(*)::int as jobs, max(due_seconds)::float8 as due_seconds from (
         select regexp_replace(name, '^node-[^-]*', 'node') as queue, state::text as state, case
           when state < 'active' then greatest(0, extract(epoch from now() - start_after)) else 0

@@ -15,9 +15,9 @@ import { apiKeyList, apiKeyQuery, createdApiKey, newApiKey } from './schemas.ts'
 import {
   type ApiKeyRow,
   insertApiKey,
-  keepApiKey,
   keyPrefixTaken,
   listApiKeys,
+  lockActiveKey,
   revokeApiKey,
   revokeWithDescendants,
 } from './sql.ts'
@@ -41,7 +41,7 @@ export function apiKeyRoutes(deps: {
       if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
       // A member or key that was removed since the request was authenticated must leave no key behind.
       if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
-      if (createdByKey !== null && !(await keepApiKey(tx, orgId, createdByKey))) {
+      if (createdByKey !== null && !(await lockActiveKey(tx, orgId, createdByKey))) {
         throw invalidToken(`${createdByKey} was revoked while it created a key`)
       }
       await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details })

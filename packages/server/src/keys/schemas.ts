@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
 import { wholeListQuery } from '../http/lists.ts'
-import { createdAt, id, label, moment } from '../http/schemas.ts'
+import { createdAt, id, label, timestamp } from '../http/schemas.ts'
 
 const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
 
@@ -57,7 +57,7 @@ export const apiKeyList = Type.Array(
       ),
       created_at: createdAt(),
       last_used_at: Type.Union([
-        moment('The last request that it authenticated, up to twenty seconds behind.'),
+        timestamp('The last request that it authenticated, up to twenty seconds behind.'),
         Type.Null(),
       ]),
     },

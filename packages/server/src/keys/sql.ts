@@ -53,7 +53,7 @@ export const insertApiKey = async (
 }
 
 /** True if the key is active; it stays so until the transaction ends. */
-export const keepApiKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<boolean> => {
+export const lockActiveKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<boolean> => {
   const rows = await tx`
     select 1 from keyhook.api_keys where org_id = ${orgId} and id = ${id} and revoked_at is null for share`
   return rows.count > 0
@@ -105,7 +105,7 @@ export const revokeApiKey = async (
 /**
  * Revokes the key and every key that was created with it, directly or through others. Returns those that were active, oldest
  * first; null if there is no such key. Call it with the organization locked: then no key is created meanwhile, and one that is
- * created afterwards finds its creator revoked (`keepApiKey`).
+ * created afterwards finds its creator revoked (`lockActiveKey`).
  */
 export const revokeWithDescendants = async (
   tx: Transaction,

@@ -11,7 +11,7 @@ export class StepFailure extends Error {
   }
 }
 
-/** Its server does not run at this moment, for example because it starts. */
+/** Its server does not run now, for example because it starts. */
 export class NotRunning extends StepFailure {
   constructor() {
     super('The database is not running.')

@@ -18,16 +18,16 @@ export function isoTime(at: Date): string {
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/
 
 /** The range of times that PostgreSQL and the audit log both accept. */
-const firstMoment = new Date('0001-01-01T00:00:00Z')
-const lastMoment = new Date('9999-12-31T23:59:59.999Z')
+const firstTimestamp = new Date('0001-01-01T00:00:00Z')
+const lastTimestamp = new Date('9999-12-31T23:59:59.999Z')
 
-export const momentDetail = 'must be a time such as 2026-01-31T12:00:00Z'
+export const timestampDetail = 'must be a time such as 2026-01-31T12:00:00Z'
 
 /** A time in a request; null if it is none. */
-export function parseMoment(text: string): Date | null {
+export function parseTimestamp(text: string): Date | null {
   const at = new Date(text)
-  const isMoment = rfc3339.test(text) && isDay(text.slice(0, 10)) && at >= firstMoment && at <= lastMoment
-  return isMoment ? at : null
+  const isTimestamp = rfc3339.test(text) && isDay(text.slice(0, 10)) && at >= firstTimestamp && at <= lastTimestamp
+  return isTimestamp ? at : null
 }
 
 /** JavaScript reads February 30 as March 2. */
@@ -37,9 +37,9 @@ function isDay(day: string): boolean {
 }
 
 /** A time in a query; null if it is not given. */
-export function momentParameter(parameter: string, text: string | undefined): Date | null {
+export function timestampParameter(parameter: string, text: string | undefined): Date | null {
   if (text === undefined) return null
-  const at = parseMoment(text)
-  if (at === null) throw invalid([{ parameter, detail: momentDetail }])
+  const at = parseTimestamp(text)
+  if (at === null) throw invalid([{ parameter, detail: timestampDetail }])
   return at
 }

@@ -4,9 +4,9 @@ import type { Database } from '../db/database.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import {
   endRotation,
-  keepSecretsUnder,
   listSecretsOfKey,
   listSecretsOfOtherKeys,
+  lockSecretsUnder,
   replaceSecret,
   type SecretPlace,
 } from '../webhooks/secrets-sql.ts'
@@ -27,7 +27,7 @@ export async function abandonSecrets(db: Database, keyId: string): Promise<numbe
     for (const { orgId, id } of page) {
       const isDeleted = await db.begin(async (tx) => {
         // The secret may have been sealed under another key in the meantime.
-        const { current, old } = await keepSecretsUnder(tx, orgId, id, keyId)
+        const { current, old } = await lockSecretsUnder(tx, orgId, id, keyId)
         if (!current && old) {
           await endRotation(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'webhook.secret_switched', actor: operator, targetId: id })

@@ -4,7 +4,7 @@ import { recordAudit } from '../access/audit.ts'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { moment } from '../http/schemas.ts'
+import { timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import type { OrgId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -20,7 +20,7 @@ const opened = Type.Object(
       description: 'A token that reads this organization, and nothing else.',
       examples: [exampleToken],
     }),
-    expires_at: moment('When it ends by itself.'),
+    expires_at: timestamp('When it ends by itself.'),
   },
   { $id: 'OpenedOrganization', additionalProperties: false, ...here },
 )

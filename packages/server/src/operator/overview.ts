@@ -2,7 +2,7 @@ import Type from 'typebox'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { id, moment, nullable } from '../http/schemas.ts'
+import { id, nullable, timestamp } from '../http/schemas.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 
@@ -85,7 +85,7 @@ const node = Type.Object(
     id: Type.String({ description: 'The node.', examples: ['node-1'] }),
     databases: count('Databases on its disk.'),
     databases_max: count('How many it takes; 0 while it takes no new ones.'),
-    seen_at: moment('Its last heartbeat.'),
+    seen_at: timestamp('Its last heartbeat.'),
     is_silent: Type.Boolean({ description: 'Whether it has missed its heartbeats for five seconds.' }),
   },
   { additionalProperties: false },
@@ -97,10 +97,10 @@ const lane = Type.Object(
     organization_name: Type.String({ description: 'What people call it.', examples: ['Acme'] }),
     webhook_id: id('wh', 'The webhook whose queue this is.'),
     url: Type.String({ description: 'Where its deliveries go.', examples: ['https://example.com/hooks'] }),
-    oldest_waiting_at: nullable(moment('The event that waits longest.')),
-    due_at: nullable(moment('When a dispatcher looks at it next; while leased, when the lease expires.')),
+    oldest_waiting_at: nullable(timestamp('The event that waits longest.')),
+    due_at: nullable(timestamp('When a dispatcher looks at it next; while leased, when the lease expires.')),
     leased_by: nullable(Type.String({ description: 'The dispatcher that works on it.' })),
-    paused_until: nullable(moment('Until then nothing is sent.')),
+    paused_until: nullable(timestamp('Until then nothing is sent.')),
   },
   { additionalProperties: false },
 )
@@ -114,7 +114,7 @@ const overview = Type.Object(
         waiting: count(`Deliveries that wait for their first attempt, ${upTo}.`),
         retries: count(`Deliveries that wait for another attempt, ${upTo}.`),
         in_flight: count('Requests on the wire.'),
-        oldest_waiting_at: nullable(moment('The event that waits longest; null if none does.')),
+        oldest_waiting_at: nullable(timestamp('The event that waits longest; null if none does.')),
       },
       { additionalProperties: false, description: 'What is not finished.' },
     ),
@@ -142,7 +142,7 @@ export function operatorOverviewRoutes({ db }: { db: Database }): Route[] {
       async handler() {
         const [counts, lanes, nodes] = await Promise.all([countInstallation(db), listBusyLanes(db), listNodes(db)])
         const { organizations, users, ...deliveries } = counts
-        const oldest_waiting_at = momentOf(lanes[0]?.oldest_waiting_at)
+        const oldest_waiting_at = timestampOf(lanes[0]?.oldest_waiting_at)
         return {
           status: 200,
           body: {
@@ -159,7 +159,7 @@ export function operatorOverviewRoutes({ db }: { db: Database }): Route[] {
   ]
 }
 
-const momentOf = (at: Date | null | undefined): string | null => (at ? isoTime(at) : null)
+const timestampOf = (at: Date | null | undefined): string | null => (at ? isoTime(at) : null)
 
 const nodeOf = ({ id, databases, databases_max, seen_at, silent_seconds }: NodeRow) => ({
   id,
@@ -174,8 +174,8 @@ const laneOf = (row: BusyLaneRow) => ({
   organization_name: row.organization,
   webhook_id: row.webhook_id,
   url: row.url,
-  oldest_waiting_at: momentOf(row.oldest_waiting_at),
-  due_at: momentOf(row.due_at),
+  oldest_waiting_at: timestampOf(row.oldest_waiting_at),
+  due_at: timestampOf(row.due_at),
   leased_by: row.lease_owner,
-  paused_until: momentOf(row.paused_until),
+  paused_until: timestampOf(row.paused_until),
 })

@@ -4,7 +4,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import { choice, chosen, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { createdAt, id, label, moment } from '../http/schemas.ts'
+import { createdAt, id, label, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { newId, type OperatorTokenId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -34,11 +34,11 @@ const shown = () => ({
   id: id('tok', 'The `credential` of its entries in audit logs.'),
   name: Type.Union([Type.String(), Type.Null()], { description: 'What the token is for.' }),
   created_at: createdAt(),
-  expires_at: moment('When it ends by itself.'),
+  expires_at: timestamp('When it ends by itself.'),
   created_by: Type.Union([Type.String(), Type.Null()], {
     description: 'The operator token that issued it; null for the command line.',
   }),
-  revoked_at: Type.Union([moment('When it was revoked.'), Type.Null()]),
+  revoked_at: Type.Union([timestamp('When it was revoked.'), Type.Null()]),
 })
 
 const operatorToken = Type.Object(shown(), { $id: 'OperatorToken', additionalProperties: false, ...here })

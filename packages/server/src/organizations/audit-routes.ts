@@ -4,9 +4,9 @@ import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { exampleId, id, moment } from '../http/schemas.ts'
+import { exampleId, id, timestamp } from '../http/schemas.ts'
 import { idPattern, isId } from '../lib/ids.ts'
-import { isoTime, momentParameter } from '../lib/time.ts'
+import { isoTime, timestampParameter } from '../lib/time.ts'
 
 const here = chosen(31)
 const nullable = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
@@ -14,7 +14,7 @@ const nullable = (description: string) => Type.Union([Type.String(), Type.Null()
 const auditEntry = Type.Object(
   {
     id: id('aud', 'The entry.'),
-    at: moment('When it happened.'),
+    at: timestamp('When it happened.'),
     action: Type.Enum([...auditActions], { description: 'What happened.', examples: ['key.created'] }),
     actor: Type.Object(
       {
@@ -34,7 +34,7 @@ const auditEntry = Type.Object(
   { $id: 'AuditEntry', additionalProperties: false, ...here },
 )
 
-const filterMoment = (description: string) =>
+const timestampFilter = (description: string) =>
   Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 const listQuery = Type.Object(
@@ -46,8 +46,8 @@ const listQuery = Type.Object(
         description: 'Only what this user did, also with API keys; or this API key; or an `operator`.',
       }),
     ),
-    since: filterMoment('Entries from this time on (RFC 3339).'),
-    until: filterMoment('Entries before this time.'),
+    since: timestampFilter('Entries from this time on (RFC 3339).'),
+    until: timestampFilter('Entries before this time.'),
     ...pageQuery,
   },
   { additionalProperties: false, ...chosen(113) },
@@ -71,8 +71,8 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
         const filter = {
           action: query.action ?? null,
           ...actorOf(query.actor),
-          since: momentParameter('since', query.since),
-          until: momentParameter('until', query.until),
+          since: timestampParameter('since', query.since),
+          until: timestampParameter('until', query.until),
         }
         return listById('aud', record, (request) => listAudit(deps.db, orgId, filter, request))
       },

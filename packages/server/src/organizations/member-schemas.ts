@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { type Role, roles } from '../access/roles.ts'
 import { choice, chosen, mark, withChoices } from '../http/basis.ts'
-import { createdAt, id, moment, nullable, verified } from '../http/schemas.ts'
+import { createdAt, id, nullable, timestamp, verified } from '../http/schemas.ts'
 import { isoTime } from '../lib/time.ts'
 import type { InvitationRow, MemberRow } from './sql.ts'
 
@@ -16,7 +16,7 @@ export const member = Type.Object(
     name: nullable(Type.String({ description: 'The name of the user.', examples: ['Grace'] })),
     verified: mark(chosen(163), verified()),
     role: role(),
-    created_at: moment('Since when the user belongs to the organization.'),
+    created_at: timestamp('Since when the user belongs to the organization.'),
   },
   { $id: 'OrganizationMember', additionalProperties: false, ...here },
 )
@@ -66,7 +66,7 @@ const invitationFields = {
   role: role(),
   created_by: id('usr', 'Who invites.'),
   created_at: createdAt(),
-  expires_at: moment('Until then the link works.'),
+  expires_at: timestamp('Until then the link works.'),
 }
 
 export const invitation = Type.Object(invitationFields, { $id: 'Invitation', additionalProperties: false, ...here })

@@ -123,7 +123,7 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** An initdb that was just ended may still write for a moment. */
+/** An initdb that was just ended may still write for a short time. */
 const remove = (path: string): Promise<void> => rm(path, { recursive: true, force: true, maxRetries: 10 })
 
 /** Removes a data directory, and its clusters where root had to place them elsewhere. */

@@ -11,7 +11,7 @@ export class NotAClusterFile extends Error {
 }
 
 /**
- * The files of a cluster, which its account can replace at any moment: with a link to our master key, a link to a directory,
+ * The files of a cluster, which its account can replace at any time: with a link to our master key, a link to a directory,
  * a hard link, or a pipe that blocks the reader. Only regular files with one name count, and only those of the owner.
  */
 export type UntrustedTree = {

@@ -50,7 +50,7 @@ export async function openMasterKeys(db: Database, config: Place, options: Optio
   return known ?? createMasterKeys([randomBytes(32)])
 }
 
-/** A server that issues certificates could not start its databases, and would end a moment after it was ready. */
+/** A server that issues certificates could not start its databases, and would end shortly after it was ready. */
 export async function checkAuthorityKey(db: Database, masterKeys: MasterKeys): Promise<void> {
   const keyId = (await findAuthority(db))?.key.keyId
   if (keyId === undefined || masterKeys.keyIds.includes(keyId)) return

@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8'
 const growthPercent = 100
 
 /** To be called before much is allocated. */
-export function keepHeapSmall(): void {
+export function limitHeapGrowth(): void {
   setFlagsFromString(`--heap-growing-percent=${growthPercent}`)
   // V8 would allocate the records of statements as old objects from the start, which forced a major GC every second.
   setFlagsFromString('--no-allocation-site-pretenuring')

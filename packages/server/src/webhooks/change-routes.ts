@@ -8,7 +8,7 @@ import { type Created, type Route, route } from '../http/route.ts'
 import { Fault, invalid, notFound } from '../lib/faults.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
-import { isoTime, momentDetail, parseMoment } from '../lib/time.ts'
+import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { waitForInFlightDeliveries } from './in-flight.ts'
 import { newSecret, pauseBasis, rotationBasis, secretRotationOf, webhookRecord } from './schemas.ts'
 import { endRotation, lockRotation, rotateSecret, switchSecret } from './secrets-sql.ts'
@@ -55,8 +55,8 @@ export function webhookPausingRoutes({
       async decode(body) {
         // The pause ends by the clock of the database, which all nodes share.
         const nowMs = await databaseNowMs(db)
-        const until = body.until === undefined ? new Date(nowMs + pauseMsDefault) : parseMoment(body.until)
-        if (until === null) throw invalid([{ pointer: '/until', detail: momentDetail }])
+        const until = body.until === undefined ? new Date(nowMs + pauseMsDefault) : parseTimestamp(body.until)
+        if (until === null) throw invalid([{ pointer: '/until', detail: timestampDetail }])
         if (until.getTime() > nowMs && until.getTime() <= nowMs + pauseMsMax) return { until }
         throw invalid([{ pointer: '/until', detail: 'must lie in the future, within 30 days' }])
       },

@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { type AuditEntry, recordAudit } from '../access/audit.ts'
 import type { Database } from '../db/database.ts'
 import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
-import { keepDeclared } from '../delivery/event-types.ts'
+import { lockDeclaredTypes } from '../delivery/event-types.ts'
 import { choice, chosen, specified } from '../http/basis.ts'
 import { listById, onlyPageQuery, onlyWholeListQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
@@ -65,7 +65,7 @@ export function webhookRoutes(deps: {
         }
         const details = { url: body.url, event_types: [...body.event_types] }
         const row = await deps.holdOrganization(orgId, async (tx) => {
-          await keepDeclared(tx, body.event_types)
+          await lockDeclaredTypes(tx, body.event_types)
           const inserted = await insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax)
           if (inserted === null) throw tooManyWebhooks(deps.webhooksPerOrgMax)
           await recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details })
@@ -214,7 +214,7 @@ export function webhookSettingsRoutes({
         const details = await db.begin(async (tx) => {
           const before = await lockWebhook(tx, orgId, id)
           if (before === null) throw notFound(`${id} is not in ${orgId}`)
-          if (body.event_types !== undefined) await keepDeclared(tx, body.event_types)
+          if (body.event_types !== undefined) await lockDeclaredTypes(tx, body.event_types)
           const changes = changesIn(before, body)
           if (Object.keys(changes).length === 0) return changes
           await updateWebhook(tx, orgId, id, before, { ...before, ...body })

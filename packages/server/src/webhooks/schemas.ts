@@ -3,7 +3,7 @@ import { acceptedEventType, shownEventType } from '../delivery/event-type-schema
 import { eventTypes } from '../delivery/events.ts'
 import { sendErrorCodes } from '../delivery/send-errors.ts'
 import { type Choice, choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
-import { createdAt, id, label, moment, nullable } from '../http/schemas.ts'
+import { createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { attemptsCounted, type WebhookRecordRow } from './sql.ts'
@@ -99,8 +99,8 @@ const rateLimit = () =>
 
 const secretRotation = Type.Object(
   {
-    started_at: moment('When the new secret was made.'),
-    ends_at: moment('Until then both secrets are valid; then the old one is erased.'),
+    started_at: timestamp('When the new secret was made.'),
+    ends_at: timestamp('Until then both secrets are valid; then the old one is erased.'),
     switched: Type.Boolean({ description: 'Whether `X-<Service>-Signature` is made with the new secret already.' }),
   },
   { additionalProperties: false, description: 'The overlap of two secrets; null when there is one.' },
@@ -128,7 +128,7 @@ const count = (text: string) => Type.Integer({ minimum: 0, description: text })
 const lastFailure = Type.Object(
   {
     delivery_id: id('dlv', 'The attempt.'),
-    at: moment('When it started.'),
+    at: timestamp('When it started.'),
     error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong.' })),
     response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer.' })),
   },
@@ -137,7 +137,7 @@ const lastFailure = Type.Object(
 
 const health = Type.Object(
   {
-    since: moment(
+    since: timestamp(
       `What is counted: attempts from here on. 24 hours ago, or the start of the newest ${attemptsCounted.toLocaleString('en')} attempts if that is later.`,
     ),
     succeeded: count('Attempts that succeeded.'),
@@ -147,7 +147,7 @@ const health = Type.Object(
     ),
     last_failure: nullable(lastFailure),
     oldest_waiting_at: nullable(
-      moment('When the oldest event was published whose delivery is not finished; null if none is waiting.'),
+      timestamp('When the oldest event was published whose delivery is not finished; null if none is waiting.'),
     ),
   },
   { additionalProperties: false, description: 'How deliveries went lately.' },
@@ -160,7 +160,7 @@ export const webhookRecord = Type.Object(
     event_types: subscribedTypes(shownEventType()),
     description: description(),
     status: mark(pauseBasis, Type.Enum(['active', 'paused'], { description: 'Whether deliveries are sent.' })),
-    paused_until: mark(pauseBasis, nullable(moment('When the pause ends by itself.'))),
+    paused_until: mark(pauseBasis, nullable(timestamp('When the pause ends by itself.'))),
     rate_limit: mark(limitBasis, rateLimit()),
     secret_rotation: mark(rotationBasis, nullable(secretRotation)),
     created_by: id('usr', 'Who created it.'),

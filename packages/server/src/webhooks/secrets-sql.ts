@@ -73,7 +73,7 @@ export const listSecretsOfKey = async (
 }
 
 /** Which of the webhook's secrets are sealed under this key; it stays so until the transaction ends. */
-export const keepSecretsUnder = async (
+export const lockSecretsUnder = async (
   tx: Transaction,
   orgId: OrgId,
   id: WebhookId,

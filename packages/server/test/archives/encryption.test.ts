@@ -82,7 +82,7 @@ test('old files stay readable under a new master key, and a key that is missing 
   expect(await readLabel(stream(file))).toEqual({ name, keyId: rotated.currentKeyId })
   expect(await decrypted(file, rotated)).toEqual(content)
   const error = await decrypted(file).catch((caught: Error) => caught)
-  expect(error).toMatchObject({ message: 'The archive cannot be decrypted at the moment.', permanent: true })
+  expect(error).toMatchObject({ message: 'The archive cannot be decrypted now.', permanent: true })
   expect(String((error as Error).cause)).toContain(`under master key ${rotated.currentKeyId}`)
 })
 

@@ -70,7 +70,7 @@ const reasonOf = async (failing: Promise<unknown>): Promise<string> => {
     () => new Error('it succeeded'),
     (caught: Error) => caught,
   )
-  expect(error.message).toBe('The store of backups cannot be used at the moment.')
+  expect(error.message).toBe('The store of backups cannot be used now.')
   expect(String(error.cause)).not.toContain('the-secret')
   return String(error.cause)
 }

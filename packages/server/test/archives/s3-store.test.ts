@@ -97,7 +97,7 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'on a real 
           () => new Error('it succeeded'),
           (caught: Error) => caught,
         )
-        expect(error.message).toBe('The store of backups cannot be used at the moment.')
+        expect(error.message).toBe('The store of backups cannot be used now.')
         expect(String(error.cause)).toContain(remedy)
         expect(JSON.stringify({ ...error, cause: { ...(error.cause as Error) } })).not.toContain(secretAccessKey)
         expect(String(error.cause)).not.toContain(secretAccessKey)

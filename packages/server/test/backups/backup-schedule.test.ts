@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { keepBackupSchedule, runBackupSchedule } from '../../src/backups/scheduled.ts'
+import { runBackupSchedule, watchBackupSchedule } from '../../src/backups/scheduled.ts'
 import { expiredBackups } from '../../src/backups/sql.ts'
 import { databasesDueForBackup } from '../../src/databases/sql.ts'
 import type { Executor, Transaction } from '../../src/db/database.ts'
@@ -90,7 +90,7 @@ test('a slow pass of the schedule is never joined by a second one', async () => 
     }
     await tx`lock keyhook.databases in access exclusive mode`
     const deps = { db, queue: {} as JobQueue, node: 'nowhere', signal: closing.signal, log: testLog(), pauseMs: 1 }
-    void keepBackupSchedule(deps, { everyHours: 24, keep: 1 })
+    void watchBackupSchedule(deps, { everyHours: 24, keep: 1 })
     await until(waiting, (count) => count > 0)
     for (let look = 0; look < 50; look++) expect(await waiting()).toBe(1)
   })

@@ -100,7 +100,7 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'backups on
       (one) => one.status === 'failed',
       120_000,
     )
-    expect(failed.failure).toBe('The store of backups cannot be used at the moment.')
+    expect(failed.failure).toBe('The store of backups cannot be used now.')
     expect(await query(source, source.password, (sql) => sql`select 1 as up`)).toEqual([{ up: 1 }])
   }, 180_000)
 })

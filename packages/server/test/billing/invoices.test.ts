@@ -142,13 +142,13 @@ test('an invoice that many requests pay at the same time is paid once, with one 
     ),
   ])
   expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([200]))
-  const moments = [...answers.map((a) => a.body.paid_at), ...rows.map((row) => row.paid_at!.toISOString())]
-  expect(new Set(moments).size).toBe(1)
+  const times = [...answers.map((a) => a.body.paid_at), ...rows.map((row) => row.paid_at!.toISOString())]
+  expect(new Set(times).size).toBe(1)
   const events = (await eventsOf(api.db, orgId)).filter((event) => event.type === 'invoice.paid')
   expect(events).toEqual([
     {
       type: 'invoice.paid',
-      data: { invoice_id: invoice.id, month: '2020-10', currency: 'EUR', total_minor: 10, paid_at: moments[0] },
+      data: { invoice_id: invoice.id, month: '2020-10', currency: 'EUR', total_minor: 10, paid_at: times[0] },
     },
   ])
   const audit = await api.db`select 1 from keyhook.audit_entries where org_id = ${orgId} and action = 'invoice.paid'`

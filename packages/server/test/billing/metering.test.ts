@@ -3,15 +3,15 @@ import { expect, test } from 'vitest'
 import { amountMinor, invoiceLines, monthOf, monthPeriod, totalMinor, usedSeconds } from '../../src/billing/invoice.ts'
 
 const day = 86_400_000
-const moment = fc.date({ min: new Date('2000-01-01'), max: new Date('2099-12-31'), noInvalidDate: true })
+const time = fc.date({ min: new Date('2000-01-01'), max: new Date('2099-12-31'), noInvalidDate: true })
 
 test('a month starts where the one before ends, in UTC, in every year', () => {
   fc.assert(
-    fc.property(moment, (at) => {
+    fc.property(time, (at) => {
       const period = monthPeriod(monthOf(at))!
       expect(period.from <= at && at < period.to).toBe(true)
-      const lastMoment = new Date(period.from.getTime() - 1)
-      expect(monthPeriod(monthOf(lastMoment))!.to).toEqual(period.from)
+      const lastTime = new Date(period.from.getTime() - 1)
+      expect(monthPeriod(monthOf(lastTime))!.to).toEqual(period.from)
       expect((period.to.getTime() - period.from.getTime()) / day).toBeGreaterThanOrEqual(28)
     }),
   )
@@ -23,7 +23,7 @@ test('a month starts where the one before ends, in UTC, in every year', () => {
 
 test('the billed months add up to the usage: nothing is billed twice, and at most a second per month is lost', () => {
   fc.assert(
-    fc.property(moment, fc.integer({ min: 0, max: 400 * day }), (from, lengthMs) => {
+    fc.property(time, fc.integer({ min: 0, max: 400 * day }), (from, lengthMs) => {
       const to = new Date(from.getTime() + lengthMs)
       let seconds = 0
       let months = 0

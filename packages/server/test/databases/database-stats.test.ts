@@ -23,10 +23,10 @@ const stats = async () => (await api.documented.call('GET', path, urlOf(id), { t
 const record = (from = node) =>
   recordActivity(api.db, from, [{ id, sizeBytes: 8e9, connections: 3, connectionsMax: 55 }])
 
-test('the figures are those that the node of the database wrote last, and null before and long after', async () => {
+test('the statistics are those that the node of the database wrote last, and null before and long after', async () => {
   expect(await stats()).toEqual(nothing)
   await api.db`
-    insert into keyhook.database_figures
+    insert into keyhook.database_stats
       (org_id, database_id, storage_used_bytes, storage_limit_bytes, storage_state, measured_at)
     values (${api.orgId}, ${id}, 1, 2, 'normal', now())`
   expect(await stats()).toEqual(nothing)
@@ -34,7 +34,7 @@ test('the figures are those that the node of the database wrote last, and null b
   expect(await stats()).toEqual(nothing)
   await record()
   expect(await stats()).toEqual({ size_bytes: 8e9, connections: 3, connections_max: 55, at: expect.any(String) })
-  await api.db`update keyhook.database_figures set activity_at = now() - interval '3 minutes'`
+  await api.db`update keyhook.database_stats set activity_at = now() - interval '3 minutes'`
   expect(await stats()).toEqual(nothing)
 })
 

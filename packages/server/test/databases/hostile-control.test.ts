@@ -161,7 +161,7 @@ test('a server that never closes a connection keeps none open', async () => {
   await expect.poll(() => sockets.size).toBe(0)
 })
 
-test('figures that are no numbers are refused, because those of all databases are recorded together', async () => {
+test('statistics that are no numbers are refused, because those of all databases are recorded together', async () => {
   const columns = ['sizeBytes', 'connections', 'connectionsMax']
   const answer = (values: string[]) => {
     const description = message('T', int16(3), ...columns.map((name) => field(name, 701)))
@@ -185,5 +185,5 @@ test('figures that are no numbers are refused, because those of all databases ar
     ['1', '2.5', '3'],
     ['1', '3000000000', '3'],
   ])
-    await expect(readActivity(control, signal)).rejects.toThrow(/figures/)
+    await expect(readActivity(control, signal)).rejects.toThrow(/statistic/)
 })

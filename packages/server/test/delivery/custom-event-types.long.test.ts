@@ -4,7 +4,7 @@ import { type RulesetDefinition, Spectral } from '@stoplight/spectral-core'
 import { oas } from '@stoplight/spectral-rulesets'
 import { pino } from 'pino'
 import { beforeEach, expect, test } from 'vitest'
-import { applyEventTypes, keepEventTypes, removeEventTypes } from '../../src/delivery/event-types.ts'
+import { applyEventTypes, lockEventTypes, removeEventTypes } from '../../src/delivery/event-types.ts'
 import { eventTypes } from '../../src/delivery/events.ts'
 import type { Json } from '../../src/http/basis.ts'
 import { call, type Reply } from '../kit/client.ts'
@@ -244,7 +244,7 @@ test('a webhook that is being created with a type keeps it from being removed', 
   await declare([orderShipped, orderLost])
   await api.db`update keyhook.webhooks set event_types = '{invoice.paid}'`
   const { applied } = await api.db.begin(async (tx) => {
-    expect(await keepEventTypes(tx, ['order.shipped', 'order.sent'])).toEqual(['order.shipped'])
+    expect(await lockEventTypes(tx, ['order.shipped', 'order.sent'])).toEqual(['order.shipped'])
     const applied = declare([orderLost], false).then(
       () => 'removed',
       (error) => error.code as string,

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { formatPatterns } from '../../src/http/openapi/nodes.ts'
 import { emailProblem, labelProblem, webhookUrlProblem } from '../../src/lib/label.ts'
-import { parseMoment } from '../../src/lib/time.ts'
+import { parseTimestamp } from '../../src/lib/time.ts'
 import { call, type Reply } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
 import { changed, type Schema, valuesOf } from './support/generated.ts'
@@ -55,7 +55,7 @@ const resolve = (ref: string): Schema =>
 function validatorOf(): (schema: Schema, value: unknown) => boolean {
   const ajv = new Ajv2020({ strict: false })
   for (const name of Object.keys(formatPatterns)) ajv.addFormat(name, true)
-  ajv.addFormat('date-time', (text) => parseMoment(text) !== null)
+  ajv.addFormat('date-time', (text) => parseTimestamp(text) !== null)
   ajv.addSchema({ $id: 'doc', ...api.documented.document })
   const local = (schema: Schema): Schema =>
     JSON.parse(JSON.stringify(schema), (key, value) => (key === '$ref' ? `doc${value}` : value))

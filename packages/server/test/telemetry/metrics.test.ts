@@ -1,7 +1,7 @@
 import { Registry } from 'prom-client'
 import { expect, test } from 'vitest'
 import { composeProbes } from '../../src/compose/probes.ts'
-import { type ClusterReading, createClusterGauges, readClusterFigures } from '../../src/telemetry/cluster-metrics.ts'
+import { type ClusterReading, createClusterGauges, readClusterMetrics } from '../../src/telemetry/cluster-metrics.ts'
 import { createHistogram } from '../../src/telemetry/histogram.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { deliveryTest, until } from '../delivery/support/delivery-test.ts'
@@ -108,7 +108,7 @@ test('a node that was forgotten is not silent', async () => {
     insert into keyhook.nodes (id, state, databases_max, seen_at) values (${id}, ${state}, 10, now() - interval '1 hour')`
   await add('node-lost', 'active')
   await add('node-given-up', 'forgotten')
-  const { nodes } = await readClusterFigures(api.db, { deadAfterSeconds: 5 })
+  const { nodes } = await readClusterMetrics(api.db, { deadAfterSeconds: 5 })
   expect(nodes).toMatchObject({ silent: 1, stopped: 0 })
 })
 

@@ -18,8 +18,8 @@ import { showToast } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { Backups } from './backups.tsx'
 import { withPassword } from './connection-snippets.ts'
+import { DatabaseConnections, DatabaseSize } from './database-stats.tsx'
 import { DatabaseStatus } from './database-status.tsx'
-import { DatabaseConnections, DatabaseSize } from './figures.tsx'
 import { HowToConnect } from './how-to-connect.tsx'
 
 const route = getRouteApi('/$orgId/databases/$databaseId')

@@ -12,8 +12,8 @@ import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { CreateDatabase } from './create-database.tsx'
+import { DatabaseConnections, DatabaseSize } from './database-stats.tsx'
 import { DatabaseStatus } from './database-status.tsx'
-import { DatabaseConnections, DatabaseSize } from './figures.tsx'
 
 export function DatabasesPage() {
   const organization = useMember()

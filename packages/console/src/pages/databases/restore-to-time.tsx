@@ -3,8 +3,8 @@ import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
 import { TextField } from '../../components/field.tsx'
 import { FormDialog } from '../../components/form-dialog.tsx'
-import { localSecond } from '../../components/moment-field.tsx'
 import { exactText } from '../../components/time.tsx'
+import { localSecond } from '../../components/time-field.tsx'
 import { RestoreInto } from './restore-into.tsx'
 
 type Range = { from: string; to: string }

@@ -2,8 +2,8 @@ import type { Webhook } from '@keyhook/client'
 import { Radio } from 'lucide-react'
 import { useEventTypes } from '../../api/webhook-queries.ts'
 import { Button } from '../../components/button.tsx'
-import { localMinute, MomentField } from '../../components/moment-field.tsx'
 import { Select } from '../../components/select.tsx'
+import { localMinute, TimeField } from '../../components/time-field.tsx'
 import type { DeliverySearch, Range } from '../../search.ts'
 import { rangeTexts } from '../../words/ranges.ts'
 
@@ -77,7 +77,7 @@ function TimeFilter({ search: { range, since, until }, onChange }: Pick<Props, '
     if (value === 'chosen') onChange({ since: new Date(Date.now() - hourMs).toISOString() })
     else onChange({ range: given<Range>(value), since: undefined, until: undefined })
   }
-  const shown = (moment: string | undefined) => (moment === undefined ? '' : localMinute(Date.parse(moment)))
+  const shown = (time: string | undefined) => (time === undefined ? '' : localMinute(Date.parse(time)))
   const read = (value: string) => (value === '' ? undefined : new Date(value).toISOString())
   return (
     <>
@@ -90,18 +90,13 @@ function TimeFilter({ search: { range, since, until }, onChange }: Pick<Props, '
       />
       {isChosen && (
         <>
-          <MomentField
+          <TimeField
             small
             label="From"
             value={shown(since)}
             onChange={(value) => onChange({ since: read(value) ?? new Date(0).toISOString() })}
           />
-          <MomentField
-            small
-            label="Until"
-            value={shown(until)}
-            onChange={(value) => onChange({ until: read(value) })}
-          />
+          <TimeField small label="Until" value={shown(until)} onChange={(value) => onChange({ until: read(value) })} />
         </>
       )}
     </>

@@ -4,9 +4,9 @@ import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { Button } from '../../components/button.tsx'
 import { Dialog } from '../../components/dialog.tsx'
-import { localMinute, MomentField } from '../../components/moment-field.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { Select } from '../../components/select.tsx'
+import { localMinute, TimeField } from '../../components/time-field.tsx'
 import { explain } from '../../words/errors.ts'
 import { countText } from '../../words/numbers.ts'
 
@@ -74,8 +74,8 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
         value={webhook}
         onChange={change(setWebhook)}
       />
-      <MomentField label="From" value={since} onChange={change(setSince)} />
-      <MomentField label="Until" value={until} onChange={change(setUntil)} />
+      <TimeField label="From" value={since} onChange={change(setSince)} />
+      <TimeField label="Until" value={until} onChange={change(setUntil)} />
       {counted !== null && (
         <Notice kind={counted.matching === 0 ? 'success' : 'info'}>
           {counted.matching === 0

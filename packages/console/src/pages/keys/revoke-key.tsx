@@ -20,8 +20,7 @@ export function RevokeKey({ organization, apiKey, onClose }: Props) {
       title={`Revoke “${apiKey.name}”?`}
       description={
         <>
-          Calls with <span className="mono">{apiKey.key_prefix}…</span> are refused from this moment on. This cannot be
-          undone.
+          Calls with <span className="mono">{apiKey.key_prefix}…</span> are refused from now on. This cannot be undone.
         </>
       }
       action="Revoke key"

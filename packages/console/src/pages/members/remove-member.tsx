@@ -18,7 +18,7 @@ export function RemoveMember({ member, organization, onRemoved, onClose }: Props
   return (
     <Confirm
       title={`Remove ${name}?`}
-      description="From this moment on, this person and the API keys that they created have no access to the organization."
+      description="From now on, this person and the API keys that they created have no access to the organization."
       action="Remove member"
       onConfirm={async () => {
         await client.members.remove(member.user_id, { organization, revokeKeys })

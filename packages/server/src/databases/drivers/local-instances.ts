@@ -59,7 +59,7 @@ export type LocalInstances = {
   disk(): Promise<string>
   /** Bytes on disk of every instance of which any file exists. */
   storage(signal: AbortSignal): Promise<Map<DatabaseId, number>>
-  /** Whether it accepts connections at the moment, as far as is known. */
+  /** Whether it accepts connections now, as far as is known. */
   isRunning(id: DatabaseId): boolean
   /** All that accept connections, and those that are held: their storage says why they do not. */
   up(): DatabaseId[]

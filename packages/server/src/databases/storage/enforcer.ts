@@ -10,9 +10,9 @@ import {
   storageState,
   storageStates,
 } from '../storage-rules.ts'
-import type { StorageFigures } from '../usage-sql.ts'
+import type { StorageStats } from '../usage-sql.ts'
 
-/** Figures are written when they differ by this share, or after this time. */
+/** Statistics are written when they differ by this share, or after this time. */
 const recordShare = 0.01
 const recordMs = 60_000
 const retryMs = 2_000
@@ -151,7 +151,7 @@ export function createEnforcer(deps: {
     await instances.setReadOnly(id, state === 'read_only' ? message : null, { signal })
   }
 
-  const figuresOf = ({ id, usedBytes, state, because }: Watched): StorageFigures => {
+  const statsOf = ({ id, usedBytes, state, because }: Watched): StorageStats => {
     const limitBytes = limitOf(id)
     return { id, usedBytes, limitBytes, state, message: storageMessage(state, because, limitBytes) }
   }
@@ -159,7 +159,7 @@ export function createEnforcer(deps: {
   function isUnrecorded(one: Watched): boolean {
     const { recorded } = one
     if (recorded === undefined || Date.now() - recorded.atMs > recordMs) return true
-    const { message, limitBytes } = figuresOf(one)
+    const { message, limitBytes } = statsOf(one)
     if (message !== recorded.message || limitBytes !== recorded.limitBytes) return true
     return Math.abs(one.usedBytes - recorded.usedBytes) > recorded.usedBytes * recordShare
   }
@@ -194,16 +194,16 @@ export function createEnforcer(deps: {
     /** A limit may have changed. */
     reconsider: decideAll,
 
-    /** False while there is a running database whose figures nobody has read yet. */
+    /** False while there is a running database whose statistics nobody has read yet. */
     knowsAll: (): boolean =>
       [...watched.values()].every((one) => one.recorded !== undefined || !instances.isRunning(one.id)),
 
-    unrecorded(): StorageFigures[] {
-      return [...watched.values()].filter(isUnrecorded).map(figuresOf)
+    unrecorded(): StorageStats[] {
+      return [...watched.values()].filter(isUnrecorded).map(statsOf)
     },
 
-    recorded(figures: readonly StorageFigures[]): void {
-      for (const { id, usedBytes, message, limitBytes } of figures) {
+    recorded(stats: readonly StorageStats[]): void {
+      for (const { id, usedBytes, message, limitBytes } of stats) {
         const one = watched.get(id)
         if (one !== undefined) one.recorded = { usedBytes, message, limitBytes, atMs: Date.now() }
       }

@@ -6,7 +6,7 @@ import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import { StepFailure } from '../../lib/step-failure.ts'
 import type { LocalInstances } from '../drivers/local-instances.ts'
 import { type DiskLevel, diskLevels, type StorageReport, thresholdsOf } from '../storage-rules.ts'
-import { recordFigures, type StorageFigures, storageOfNode } from '../usage-sql.ts'
+import { recordStorageStats, type StorageStats, storageOfNode } from '../usage-sql.ts'
 import {
   createReserveFile,
   type DiskSpace,
@@ -27,7 +27,7 @@ const checkMsMax = 500
 /** Without a change of the free space, nobody wrote much. */
 const measureMsMax = 10_000
 
-/** Until a new database has shown its first figures. */
+/** Until a new database has shown its first statistics. */
 const newMeasureMs = 1_000
 const measureMsMin = 200
 const limitsMs = 2_000
@@ -160,17 +160,17 @@ export function createStorageMonitor(deps: {
     try {
       enforcer.measured(await instances.storage(signal))
       measured = { atMs: Date.now(), tookMs: Date.now() - beganMs, freeBytes }
-      const figures = enforcer.unrecorded()
-      if (figures.length > 0) inBackground(record(figures))
+      const stats = enforcer.unrecorded()
+      if (stats.length > 0) inBackground(record(stats))
     } catch (err) {
       measured.atMs = Date.now()
       if (!signal.aborted) log.error({ err }, 'storage.not_measured')
     }
   }
 
-  async function record(figures: readonly StorageFigures[]): Promise<void> {
-    const written = await recordFigures(db, node, figures)
-    enforcer.recorded(figures.filter(({ id }) => written.has(id)))
+  async function record(stats: readonly StorageStats[]): Promise<void> {
+    const written = await recordStorageStats(db, node, stats)
+    enforcer.recorded(stats.filter(({ id }) => written.has(id)))
   }
 
   async function readLimits(): Promise<void> {

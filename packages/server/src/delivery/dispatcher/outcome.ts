@@ -26,7 +26,7 @@ export function afterAttempt(
 }
 
 /**
- * Requests that hang together end together. If their successors left at once, hundreds of TLS handshakes would fall into one moment,
+ * Requests that hang together end together. If their successors left at once, hundreds of TLS handshakes would happen at one time,
  * deadline after deadline: with 500 hanging receivers the p99 of all others rose to 0.2 to 0.7 s.
  */
 export function delayAfter({ status, durationUs }: Exchange, random: number): number {

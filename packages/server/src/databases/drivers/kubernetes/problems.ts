@@ -2,7 +2,7 @@ import { StepFailure } from '../../../lib/step-failure.ts'
 
 /** The customer reads these; the operator reads the cause, which says what to do. */
 const texts = {
-  unreachable: 'The Kubernetes cluster of the databases cannot be reached at the moment.',
+  unreachable: 'The Kubernetes cluster of the databases cannot be reached now.',
   rejected: 'The Kubernetes cluster rejected the database.',
   noRoom: 'The Kubernetes cluster has no room for it.',
   notAllowed: 'Keyhook may not do this in the Kubernetes cluster.',

@@ -48,7 +48,7 @@ export async function openControl(control: Control, options: ControlOptions): Pr
   return { sql, close }
 }
 
-/** Clients may use every connection at the moment, also those that have not shown a password. */
+/** Clients may use every connection now, also those that have not shown a password. */
 async function waitForConnection(sql: Database, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + connectMsMax
   await retryUntilAccepted(
@@ -123,14 +123,14 @@ export async function readActivity(control: Control, signal: AbortSignal): Promi
         (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and usename = ${ownerRole}) as connections,
         (select case when rolconnlimit >= 0 then rolconnlimit else current_setting('max_connections')::int end
           from pg_roles where rolname = ${ownerRole}) as "connectionsMax"`
-    // A program in the place of the server may answer anything, and the figures of all databases are recorded together.
+    // A program in the place of the server may answer anything, and the statistics of all databases are recorded together.
     const { sizeBytes, connections, connectionsMax } = row ?? {}
     if (
       !isCount(sizeBytes, Number.MAX_SAFE_INTEGER) ||
       !isCount(connections, countMax) ||
       !isCount(connectionsMax, countMax)
     )
-      throw new Error('the server answers with figures that are none')
+      throw new Error('the server answered a statistic that is no number')
     return { sizeBytes, connections, connectionsMax }
   } finally {
     await close()

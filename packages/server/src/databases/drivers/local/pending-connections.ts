@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 /** A connection whose client has not shown a password yet. `source`: the address of the client, null if it is unknown. */
 export type PendingConnection = { pid: number; source: string | null }
 
-/** A client may open all its connections at once, and each takes a moment: fewer than it may have would break clients. */
+/** A client may open all its connections at once, and each takes a short time: fewer than it may have would break clients. */
 const perSourceMax = 60
 const inAllMax = 120
 

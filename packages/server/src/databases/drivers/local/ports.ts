@@ -13,7 +13,7 @@ const repeatMs = 30_000
 type PortOwners = ReadonlyMap<number, number>
 
 export type PortGuard = {
-  /** Call it before the server starts: its port may be free at this moment, and anyone may take it. */
+  /** Call it before the server starts: its port may be free now, and anyone may take it. */
   protect(owners: PortOwners): Promise<void>
   release(port: number): Promise<void>
   /** Why ports are not protected; null if they are. */

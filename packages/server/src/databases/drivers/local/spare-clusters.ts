@@ -106,7 +106,7 @@ async function create(home: Home, run: { signal: AbortSignal; lowPriority?: bool
     await syncDirectory(home.path)
     return path
   } finally {
-    // An aborted initdb may still write for a moment.
+    // An aborted initdb may still write for a short time.
     await rm(staging, { recursive: true, force: true, maxRetries: 5 })
   }
 }

@@ -11,7 +11,7 @@ export const headerValues = ({ headers }: Pick<ResponseHead, 'headers'>, name: s
   headers.filter((_, i) => i % 2 === 1 && headers[i - 1] === name)
 
 export type ResponseListener = {
-  /** True from any moment on: then parsing stops. */
+  /** True from some time on: then parsing stops. */
   readonly isDone: boolean
   onHead(head: ResponseHead): void
   /** A view of the received bytes. */

@@ -4,15 +4,15 @@ import { Field } from './field.tsx'
 export const localMinute = (ms: number): string =>
   new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 
-/** The same in seconds: the first one after the moment, or the last one before it. */
-export function localSecond(moment: string, rounding: 'up' | 'down'): string {
-  const ms = (rounding === 'up' ? Math.ceil : Math.floor)(Date.parse(moment) / 1_000) * 1_000
+/** The same in seconds: the first one after the time, or the last one before it. */
+export function localSecond(time: string, rounding: 'up' | 'down'): string {
+  const ms = (rounding === 'up' ? Math.ceil : Math.floor)(Date.parse(time) / 1_000) * 1_000
   return new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
 }
 
 type Props = { label: string; value: string; onChange: (value: string) => void; small?: boolean }
 
-export function MomentField({ label, value, onChange, small = false }: Props) {
+export function TimeField({ label, value, onChange, small = false }: Props) {
   return (
     <Field label={label} inline={small}>
       {(attributes) => (

@@ -51,7 +51,7 @@ const origin = 'base' as const
 const baseEveryHours = 24
 
 /** Stores the log of every database of this node again and again, and removes what no kept backup needs. */
-export async function keepWalArchives(deps: Deps): Promise<void> {
+export async function runWalArchiving(deps: Deps): Promise<void> {
   const { signal, log } = deps
   const active = new Map<DatabaseId, Promise<void>>()
   const dueMs = new Map<DatabaseId, number>()
