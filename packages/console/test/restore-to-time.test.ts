@@ -16,7 +16,7 @@ inBrowser('a database', () => {
     const { id, password } = await client.databases.create({ name: 'history' })
     const page = await openAs(owner, `/databases/${id}`)
     const backups = page.getByRole('region', { name: 'Backups' })
-    await backups.getByText('No time yet: it takes a backup').waitFor()
+    await backups.getByText('This database cannot be restored to a time yet.').waitFor()
     const open = backups.getByRole('button', { name: 'Restore to a time' })
     await open.waitFor(patient)
     await backups.getByText(/Any time from .+ to .+/).waitFor()

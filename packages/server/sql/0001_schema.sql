@@ -649,7 +649,7 @@ create table keyhook.backups (
   bytes_done   bigint not null default 0,
   bytes_total  bigint,
   size_bytes   bigint,
-  -- Of a base: what the log after it takes, up to the next base. The log after the last one is counted in wal_archives.
+  -- Of a base: what the WAL after it takes, up to the next base. The WAL after the last one is counted in wal_archives.
   wal_bytes    bigint not null default 0,
   -- Null if it is not an archive of Keyhook's own, but a backup that an orchestrator keeps.
   sha256       text,

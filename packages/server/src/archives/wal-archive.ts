@@ -133,7 +133,7 @@ export function createWalArchive(deps: {
         files.set(name, { name, read: () => read(object) })
       }
       if (positionsBetween(first, end).some((position) => !found.has(position)))
-        throw new DamagedArchive('a part of the log after the backup is missing')
+        throw new DamagedArchive('a part of the write-ahead log after the backup is missing')
       return [...files.values()]
     },
 
@@ -153,7 +153,7 @@ async function* once(content: Uint8Array): AsyncGenerator<Uint8Array> {
 }
 
 /**
- * Stored log to replay. A replay that ends before `committed` has lost commits. What begins at `encryptedFrom` or later is
+ * Stored WAL to replay. A replay that ends before `committed` has lost commits. What begins at `encryptedFrom` or later is
  * encrypted; null: nothing is.
  */
 export type WalRange = { from: string; until: string; committed: string; encryptedFrom: string | null }

@@ -147,12 +147,12 @@ function outside(
 ): string {
   if (!from || !until) {
     return isArchived
-      ? 'This database cannot be restored to a time yet: its log is stored from its first backup on, which has to end first. Try again in a minute.'
-      : 'This database cannot be restored to a time: none of its log is stored.'
+      ? 'This database cannot be restored to a time yet: its write-ahead log is stored from its first backup on, and that backup has to end first. Try again in a minute.'
+      : 'This database cannot be restored to a time: none of its write-ahead log is stored.'
   }
   const range = `It can be restored to times from ${isoTime(from)} to ${isoTime(until)}.`
   if (to.getTime() > Date.now()) return `\`to\` lies in the future. ${range}`
-  if (to > until) return `The log of that time is not stored yet. ${range} Try again in a minute.`
+  if (to > until) return `The write-ahead log of that time is not stored yet. ${range} Try again in a minute.`
   return `\`to\` is before the first time that is kept. ${range}`
 }
 

@@ -39,10 +39,7 @@ export function backupRoutes(deps: {
       description:
         'Begins a physical backup while clients go on writing. `backup.completed` follows once the archive was read back and verified, `backup.failed` when there will be none. One at a time per database.',
       choices: [
-        choice(
-          165,
-          'What the backups and logs of an organization take together is limited; the operator sets the limit.',
-        ),
+        choice(165, 'The backups and write-ahead logs of an organization share a limit, which the operator sets.'),
       ],
       faults: ['limit.reached', 'not_found', 'backup.already_running', 'database.not_available'],
       success: { status: 202, description: 'The backup, running.', schema: backupRecord },

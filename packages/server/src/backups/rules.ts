@@ -83,7 +83,7 @@ export const cancelBackup = (
     return (await lockBackup(tx, orgId, backupId))!
   })
 
-/** `base`: the start of a log may be removed too, which nobody but the schedule asks for. */
+/** `base`: the base of a WAL archive may be removed too, which nobody but the schedule asks for. */
 type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?: Details; base?: boolean }
 
 /** Returns the backup as it is being removed. A second call changes nothing. */
@@ -117,7 +117,7 @@ export async function archiveProblem(
   const bytes = await archivedBytes(db, orgId)
   if (bytes + moreBytes <= bytesMax && bytes < bytesMax) return null
   const what = moreBytes === 0 ? 'take' : `with this one would take`
-  return `The backups and logs of this organization ${what} ${inMegabytes(bytes + moreBytes)}, and may take ${inMegabytes(bytesMax)}. Delete backups, or ask the operator for more (KEYHOOK_ARCHIVES_PER_ORG_MAX).`
+  return `The backups and write-ahead logs of this organization ${what} ${inMegabytes(bytes + moreBytes)}, and may take ${inMegabytes(bytesMax)}. Delete backups, or ask the operator for more (KEYHOOK_ARCHIVES_PER_ORG_MAX).`
 }
 
 /** For a request. */

@@ -52,7 +52,10 @@ export const restoreRecord = Type.Object(
     id: id('rst', 'The restore.'),
     backup_id: withChoices(
       id('bak', 'What is restored.'),
-      choice(143, 'For a restore to a time, where its log starts: not in the list of backups if nobody asked for it.'),
+      choice(
+        143,
+        'For a restore to a time, where its write-ahead log starts: not in the list of backups if nobody asked for it.',
+      ),
     ),
     database_id: id('db', 'The new database.'),
     to: mark(chosen(141), nullableTimestamp('The time that it has the state of; null: that of the backup.')),

@@ -141,7 +141,7 @@ export const archivedBackups = async (
 
 /**
  * Scheduled backups and starts of a log, each beyond the newest `keep` completed ones of their database, except those that a
- * restore reads. The log of a deleted database is removed, and so are all starts of it.
+ * restore reads. The WAL of a deleted database is removed, and so are all its bases.
  */
 export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
   select ranked.org_id, ranked.id from (

@@ -25,11 +25,11 @@ type Deps = {
   driver: DatabaseDriver
   queue: JobQueue
   node: string
-  /** How often the log of each database is stored, and so about how much of it can be lost with the disk. */
+  /** How often the WAL of each database is stored, and so about how much of it can be lost with the disk. */
   everySeconds: number
-  /** So much stored log makes a new base, with which the oldest one and its log are removed. */
+  /** So much stored WAL makes a new base, with which the oldest one and its WAL are removed. */
   bytesPerBaseMax: number
-  /** What the backups and logs of one organization may take. */
+  /** What the backups and WAL of one organization may take. */
   archivesPerOrgMax: number
   /** Aborts when the disk of the archives gets low. Never, if they are elsewhere. */
   room(): AbortSignal
@@ -47,10 +47,10 @@ const atOnceMax = 4
 const attemptMsMax = 10 * 60_000
 const origin = 'base' as const
 
-/** How much log a restore replays at most. */
+/** How many hours of WAL a restore replays at most. */
 const baseEveryHours = 24
 
-/** Stores the log of every database of this node again and again, and removes what no kept backup needs. */
+/** Stores the WAL of every database of this node every `everySeconds`, and removes what no kept backup needs. */
 export async function runWalArchiving(deps: Deps): Promise<void> {
   const { signal, log } = deps
   const active = new Map<DatabaseId, Promise<void>>()

@@ -165,7 +165,9 @@ function checkKnown(id: string, node: NodeRow | undefined): NodeRow {
 /** Databases move through the store. */
 async function checkStore(db: Installation['db'], node: NodeRow): Promise<void> {
   if (node.store === null) {
-    throw new UsageError(`${node.id} does not archive the log of its databases (KEYHOOK_POINT_IN_TIME_RESTORE=off).`)
+    throw new UsageError(
+      `${node.id} does not archive the write-ahead logs of its databases (KEYHOOK_POINT_IN_TIME_RESTORE=off).`,
+    )
   }
   const nodes = await listNodes(db)
   const isShared = nodes.some(({ id, store, state }) => id !== node.id && store === node.store && state === 'active')
@@ -191,7 +193,7 @@ function stepOf(one: { status: string; node: string; moving_from: string | null 
   if (one.node !== node) return `being restored on ${one.node}`
   if (one.status === 'deleting') return 'being deleted'
   if (one.moving_from === null) return one.status === 'available' ? 'runs there' : 'being created'
-  return one.status === 'available' ? 'waits for its turn' : 'closed to clients, its log is being stored'
+  return one.status === 'available' ? 'waits for its turn' : 'closed to clients, its write-ahead log is being stored'
 }
 
 const isSilent = ({ silent_seconds }: NodeRow): boolean => silent_seconds > deadAfterSeconds
@@ -212,5 +214,5 @@ const columns: readonly Column<NodeRow>[] = [
   { title: 'Host', of: ({ host }) => host },
   { title: 'Databases', of: (row) => `${row.databases} of ${row.databases_max}` },
   { title: 'Seen', of: (row) => `${Math.round(row.silent_seconds)} s ago` },
-  { title: 'Archives', of: ({ store }) => store ?? 'no log', mayShrink: true },
+  { title: 'Archives', of: ({ store }) => store ?? 'no WAL', mayShrink: true },
 ]

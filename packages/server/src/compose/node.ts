@@ -62,7 +62,7 @@ export type PlatformNodeOptions = {
   walEverySeconds: number | null
   /** After so much stored WAL a new base is taken. */
   walBytesPerBaseMax: number
-  /** What the backups and logs of one organization may take. */
+  /** What the backups and WAL of one organization may take. */
   archivesPerOrgMax: number
   /** Whether new archives are on a disk of this node. */
   archivesAreLocal: boolean

@@ -95,7 +95,7 @@ export function takeoverAction(
     case 'database.remove':
     case 'database.discard':
     case 'backup.remove':
-    // Clients cannot reach it any more, and nobody else has the end of its log. The operator may forget the node.
+    // Clients cannot reach it any more, and nobody else has the end of its WAL. The operator may forget the node.
     case 'database.leave':
     case 'database.stay':
     // Never in the queue of one node.

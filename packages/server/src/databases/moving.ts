@@ -41,7 +41,7 @@ const isMoving = (database: LockedDatabase | null, node: string): database is Lo
   database !== null && database.node === node && database.moving_from !== null
 
 /**
- * Moves a database to another node, through the store: the old node closes it to clients and archives its log to the end, then the new node
+ * Moves a database to another node, through the store: the old node closes it to clients and archives its WAL to the end, then the new node
  * restores it. The row names the one node that may run it, at every step. See docs/operating.md.
  */
 export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 'database.arrive' | 'database.stay'> {
@@ -60,14 +60,14 @@ export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 
     const archived = await driver.archiveWal(id, { after, isEncrypted: earlier?.is_encrypted ?? false, signal })
     await db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...archived, node }))
     if ((await findStoredState(db, orgId, id)) !== null) return
-    throw new StepFailure('There is no backup of it that the log follows yet.')
+    throw new StepFailure('The database has no backup yet that its write-ahead log follows.')
   }
 
   async function beginMove(orgId: OrgId, id: DatabaseId, node: string): Promise<void> {
     // Checked before clients are interrupted.
     if ((await nodesToMoveTo(db, node, deadAfterSeconds)).length === 0) throw new StepFailure(noTarget)
     if ((await findStoredState(db, orgId, id)) === null)
-      throw new StepFailure('There is no backup of it that the log follows yet.')
+      throw new StepFailure('The database has no backup yet that its write-ahead log follows.')
     await db.begin(async (tx) => {
       const current = await lockDatabase(tx, orgId, id)
       if (isMoving(current, node) && current.status === 'available')

@@ -47,7 +47,7 @@ export function databaseRoutes(deps: {
   publish(tx: PublishingTransaction, event: NewEvent): Promise<unknown>
   databasesPerOrgMax: number
   hasTls: boolean
-  /** Why no log of the organization is stored; null if it is, or need not be. */
+  /** Why no WAL of the organization is stored; null if it is, or need not be. */
   recoveryProblem(orgId: OrgId): Promise<string | null>
 }): Route[] {
   const databaseOf = createDatabaseOf(deps)

@@ -2,7 +2,7 @@ import { inMegabytes } from '../lib/units.ts'
 
 /*
  * How much disk a database may use, and what happens as it nears the end of it. Sizes are bytes on disk of everything that belongs
- * to the instance: tables, WAL, temporary files and log.
+ * to the instance: tables, WAL, temporary files and the server log.
  */
 export const storageStates = ['normal', 'read_only', 'stopped'] as const
 export type StorageState = (typeof storageStates)[number]

@@ -100,7 +100,7 @@ export const walToReplay = async (
 
 /**
  * Whether a new base is needed: there is none that archived WAL follows, the last one is older than `hours` and something was
- * committed since, or more than `bytesMax` of log were stored. Not while one is being taken, nor for ten minutes after one failed.
+ * committed since, or more than `bytesMax` of WAL were stored. Not while one is being taken, nor for ten minutes after one failed.
  */
 export const needsBase = async (
   db: Executor,
@@ -151,7 +151,7 @@ export const resetStoredBytes = async (db: Executor, orgId: OrgId, id: DatabaseI
     where w.org_id = ${orgId} and w.database_id = ${id}`
 }
 
-/** What the backups and logs of the organization take in the store. */
+/** What the backups and WAL of the organization take in the store. */
 export const archivedBytes = async (db: Executor, orgId: OrgId): Promise<number> => {
   const [row] = await db<[{ bytes: number }]>`
     select (
@@ -162,7 +162,7 @@ export const archivedBytes = async (db: Executor, orgId: OrgId): Promise<number>
   return row.bytes
 }
 
-/** How far the log is stored; null: not at all. */
+/** How far the WAL is stored; null: not at all. */
 export const findWalArchive = async (
   db: Executor,
   orgId: OrgId,

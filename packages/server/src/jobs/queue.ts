@@ -200,7 +200,7 @@ export type PlatformJob =
   | { kind: 'database.remove'; orgId: OrgId; databaseId: DatabaseId; node: string }
   /** Files of a database that was moved to another node since. */
   | { kind: 'database.discard'; orgId: OrgId; databaseId: DatabaseId; node: string }
-  /** Closes it to clients, stores its log to the end and hands it to another node. */
+  /** Closes it to clients, stores its WAL to the end and hands it to another node. */
   | { kind: 'database.leave'; orgId: OrgId; databaseId: DatabaseId; node: string }
   /** Restores it from the store on its new node. */
   | { kind: 'database.arrive'; orgId: OrgId; databaseId: DatabaseId; node: string }

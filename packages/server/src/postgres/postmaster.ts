@@ -160,7 +160,7 @@ async function untilReady({ cluster, note, signal }: StartOptions, server: Serve
     const waitedMs = Date.now() - begin
     if (waitedMs > noteAfterMs && !noted) {
       noted = true
-      note('PostgreSQL is still starting; after a crash it first replays its log.')
+      note('PostgreSQL is still starting; after a crash it first replays its write-ahead log.')
     }
     if (waitedMs > recoveryMsMax) server.signal('SIGINT')
     if (signal?.aborted) server.signal('SIGQUIT')

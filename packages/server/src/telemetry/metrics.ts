@@ -124,7 +124,7 @@ export function createMetrics() {
       }))
     },
     observer,
-    /** After each attempt to archive the log of a database. Null: it is not on this node any more. */
+    /** After each attempt to archive the WAL of a database. Null: it is not on this node any more. */
     walArchived(databaseId: string, until: Date | null) {
       if (until === null) archivedUntil.delete(databaseId)
       else archivedUntil.set(databaseId, until.getTime())

@@ -4,7 +4,7 @@ import { type BackupBody, clientOf, type DatabaseBody, until } from '../database
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
 
 /*
- * Backups, bases and log of an organization count together.
+ * Backups, bases and WAL of an organization count together.
  */
 
 const quotaBytes = 64 * 1024 ** 2
@@ -31,11 +31,11 @@ async function fillUpTo(bytes: number, backupId: string): Promise<void> {
   await platform.db`update keyhook.backups set size_bytes = size_bytes + ${more}::bigint where id = ${backupId}`
 }
 
-test('at the quota backups are refused and log is not stored, until there is room', { timeout: 180_000 }, async () => {
+test('at the quota backups are refused and WAL is not stored, until there is room', { timeout: 180_000 }, async () => {
   const database = await platform.createDatabase('orders')
   const path = `/databases/${database.id}/backups`
   const begin = () => platform.request<BackupBody & { code: string; detail: string }>(path, { method: 'POST' })
-  // The first base is stored, so that nothing is but log from here on.
+  // The first base is stored, so that nothing is but WAL from here on.
   await until(
     async () =>
       (await platform.db`select 1 from keyhook.backups where origin = 'base' and status = 'completed'`).length,

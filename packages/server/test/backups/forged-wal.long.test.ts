@@ -62,9 +62,10 @@ async function restored(platform: Platform, id: string, to: Date) {
   }
 }
 
-const unreadable = 'The stored log cannot be read to the end: a part of it is damaged, or of another database.'
+const unreadable =
+  'The stored write-ahead log cannot be read to its end: a part of it is damaged, or belongs to another database.'
 
-test('a restore whose log was replaced fails with the reason, and does not lose commits', {
+test('a restore whose WAL was replaced fails with the reason, and does not lose commits', {
   timeout: 180_000,
 }, async () => {
   const platform = await open('off')
@@ -79,7 +80,7 @@ test('a restore whose log was replaced fails with the reason, and does not lose 
   }
   const garbage = zstdCompressSync(randomBytes(16 * 1024 * 1024))
   await replaced(second, garbage)
-  // Also the last one, where no later log shows that something is missing.
+  // Also the last one, where no later WAL shows that something is missing.
   await replaced(last, garbage)
   const foreign = (await segmentsOf(platform, thief.id)).find((path) =>
     path.endsWith(last.slice(last.lastIndexOf('/'))),
@@ -91,7 +92,7 @@ test('a restore whose log was replaced fails with the reason, and does not lose 
   expect(await clientOf(database)`select n from kept order by n`).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }])
 })
 
-test('where the log is encrypted, a plain piece of another database is not replayed', {
+test('where the WAL is encrypted, a plain piece of another database is not replayed', {
   timeout: 120_000,
 }, async () => {
   const platform = await open('master-key')
@@ -104,7 +105,7 @@ test('where the log is encrypted, a plain piece of another database is not repla
   const { restore } = await restored(platform, id, at)
   expect([restore.status, restore.failure]).toEqual([
     'failed',
-    'The archive is damaged: a part of the log after the backup is missing.',
+    'The archive is damaged: a part of the write-ahead log after the backup is missing.',
   ])
   await writeFile(first, original)
   const second = await restored(platform, id, at)

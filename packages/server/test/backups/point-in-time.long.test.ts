@@ -124,7 +124,7 @@ test('under load, the restored database has exactly what was committed by that t
     },
   ])
 
-  // Where the log starts is no backup of the customer's.
+  // Where the WAL starts is no backup of the customer's.
   expect(await platform.get(`/backups?database_id=${source.id}`)).toEqual([])
   expect(await platform.eventsAbout('database_id', source.id)).toEqual([
     { type: 'database.created', data: { database_id: source.id, name: 'shop' } },
@@ -187,19 +187,19 @@ test('a time that is not kept is refused with the range that is', { timeout: 120
   expect(await refused(now)).toEqual([
     409,
     'restore.outside_window',
-    expect.stringContaining(`The log of that time is not stored yet. ${range}`),
+    expect.stringContaining(`The write-ahead log of that time is not stored yet. ${range}`),
   ])
   gate.resolve()
   await untilKept(source.id, new Date(now))
   const another = await platform.another()
   const foreign = await another.request(`/databases/${source.id}/restore`, { body: { name: 'x', to: window.to } })
   expect(foreign.status).toBe(404)
-  // Its log goes with the database.
+  // Its WAL goes with the database.
   await platform.removeDatabase(source.id)
   expect((await ask(window.to)).status).toBe(404)
 })
 
-test('without point-in-time restore no log is stored, and the answer says why', { timeout: 120_000 }, async () => {
+test('without point-in-time restore no WAL is stored, and the answer says why', { timeout: 120_000 }, async () => {
   const plain = await startPlatform()
   onTestFinished(() => plain.close())
   const source = await plain.createDatabase('shop')

@@ -5,7 +5,7 @@ import { type Platform, startPlatform } from '../databases/support/platform.ts'
 import { s3Settings } from '../databases/support/s3-settings.ts'
 import { type S3Server, s3Missing, s3Program, startS3Server } from '../kit/s3-server.ts'
 
-describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'the log on a real S3 server', () => {
+describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'the WAL on a real S3 server', () => {
   let server: S3Server
   let platform: Platform
   beforeAll(async () => {
@@ -23,7 +23,7 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'the log on
 
   type Windowed = DatabaseBody & { recovery_window: { from: string; to: string } | null }
 
-  test('a database is restored to a time from the bucket, and its log is deleted with it', async () => {
+  test('a database is restored to a time from the bucket, and its WAL is deleted with it', async () => {
     const source = await platform.createDatabase('shop')
     const sql = clientOf(source)
     const keptAfter = (at: Date) =>

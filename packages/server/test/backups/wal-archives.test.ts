@@ -52,7 +52,7 @@ const needs = (id: DatabaseId) => needsBase(installation.db, orgId, id, { hours:
 const baseFor = (id: DatabaseId, to: Date) => installation.db.begin((tx) => findBaseBackup(tx, orgId, id, to))
 const prune = (id: DatabaseId) => installation.db.begin((tx) => pruneWalArchive(tx, orgId, id))
 
-test('the newest backup before the time is the base, and the log up to the next one is replayed', async () => {
+test('the newest backup before the time is the base, and the WAL up to the next one is replayed', async () => {
   const { db } = installation
   const id = await newDatabase()
   const [first, second] = [await newBackup(id, 2, 'scheduled'), await newBackup(id, 5, 'base')]
@@ -81,7 +81,7 @@ test('the newest backup before the time is the base, and the log up to the next 
   expect(await needs(id)).toBe(true)
 })
 
-test('the record says from where on the log is encrypted, and never takes that back', async () => {
+test('the record says from where on the WAL is encrypted, and never takes that back', async () => {
   const id = await newDatabase()
   const base = await newBackup(id, 2, 'base')
   const encryptedFrom = async () => (await walToReplay(installation.db, orgId, base, at(3)))?.encryptedFrom
@@ -97,7 +97,7 @@ test('the record says from where on the log is encrypted, and never takes that b
   expect((await walToReplay(installation.db, orgId, first, at(3)))?.encryptedFrom).toBe('0/1000000')
 })
 
-test('the log is kept from the oldest base on, and for a restore that reads an older one', async () => {
+test('the WAL is kept from the oldest base on, and for a restore that reads an older one', async () => {
   const { db } = installation
   const id = await newDatabase()
   const requested = await newBackup(id, 2, 'requested')
@@ -121,7 +121,7 @@ test('the log is kept from the oldest base on, and for a restore that reads an o
   expect(await prune(id)).toBe('0/5000028')
 })
 
-test('without a base nothing of the log is removed', async () => {
+test('without a base no WAL is removed', async () => {
   const id = await newDatabase()
   await newBackup(id, 3, 'requested')
   await newBackup(id, 4, 'scheduled')
@@ -172,7 +172,7 @@ test('bases beyond the number kept expire, and all of them with their database',
   expect(expired).not.toContain(kept)
 })
 
-test('stored log counts toward the quota until the base that it follows is removed', async () => {
+test('stored WAL counts toward the quota until the base that it follows is removed', async () => {
   const { db } = installation
   const before = await archivedBytes(db, orgId)
   const id = await newDatabase()

@@ -90,7 +90,7 @@ test('after kill -9 of Keyhook, databases with such a session run again, or are 
   expect(found).toMatchObject(consistent(found))
   expect(found.available).toContain(kept.id)
   expect(found.available).toHaveLength(2)
-  // It replays its log first.
+  // It replays its WAL first.
   const client = clientOf(kept)
   const answers = () =>
     client`select 1`.then(

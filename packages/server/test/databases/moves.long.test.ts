@@ -80,7 +80,7 @@ const nodeOf = async (id: string): Promise<Member> => {
 type Windowed = DatabaseBody & { recovery_window: { from: string; to: string } | null }
 type Made = DatabaseBody & { password: string }
 
-/** With a log in the store, from which it can be restored elsewhere. */
+/** With WAL in the store, from which it can be restored elsewhere. */
 async function newDatabase(name: string): Promise<Made> {
   const made = await fleet.createDatabase(name)
   await until(
@@ -154,7 +154,7 @@ test('a drained node gives away a database under load, with every committed row,
   await runsOnlyOn(to, made.id)
   expect((await fleet.eventsAbout('database_id', made.id)).map(({ type }) => type)).toEqual(['database.created'])
 
-  // The log goes on: times before the move can still be restored.
+  // The WAL goes on: times before the move can still be restored.
   await withDatabase(made, (sql) => sql`insert into t values (0)`)
   const [{ now }] = await withDatabase(made, (sql) => sql<[{ now: Date }]>`select clock_timestamp() as now`)
   const after = await until(

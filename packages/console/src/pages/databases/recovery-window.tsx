@@ -15,7 +15,7 @@ export function RecoveryWindow({ organization, database }: { organization: Curre
       <span className="muted">Recovery</span>
       <span className="grow">
         {range === null ? (
-          'No time yet: it takes a backup, and a log that the operator keeps.'
+          'This database cannot be restored to a time yet. It needs a backup, and the operator has to store its write-ahead log.'
         ) : (
           <>
             Any time from <RelativeTime at={range.from} /> to <RelativeTime at={range.to} />.

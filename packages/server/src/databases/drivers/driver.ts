@@ -30,7 +30,7 @@ export type DatabaseDriver = {
       onProgress: (bytesDone: number) => void
     },
   ): Promise<Address>
-  /** Removes the database and everything that belongs to it, except its backups and log. */
+  /** Removes the database and everything that belongs to it, except its backups and archived WAL. */
   remove(id: DatabaseId): Promise<void>
   /** Every database of which anything exists. */
   existing(): Promise<DatabaseId[]>
@@ -42,26 +42,26 @@ export type DatabaseDriver = {
   /** Every backup of which anything is stored, complete or not. */
   existingBackups(): Promise<BackupId[]>
   /**
-   * Has the log of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store.
+   * Has the WAL of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store.
    * `isEncrypted`: whether what was stored earlier is encrypted, and what this call has stored.
    */
   archiveWal(
     id: DatabaseId,
     options: { after: string | null; isEncrypted: boolean; signal: AbortSignal },
   ): Promise<ArchivedWal & { bytes: number; isEncrypted: boolean }>
-  /** Removes the stored log before this position; null: everything. */
+  /** Removes the stored WAL before this position; null: everything. */
   removeWal(id: DatabaseId, before: string | null): Promise<void>
   /** Null if databases are not on the disk of one node. */
   moving: Moving | null
   close(): Promise<void>
 }
 
-/** How a database goes from one node to another: closed here, its log stored to the end, restored there. */
+/** How a database goes from one node to another: closed here, its WAL stored to the end, restored there. */
 export type Moving = {
   /** Ends all sessions of clients and accepts no more, until `openToClients`. Starts the database if it does not run. */
   closeToClients(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
   openToClients(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
-  /** Restores it with all of its log and its own password, on a timeline of its own. */
+  /** Restores it with all of its WAL and its own password, on a timeline of its own. */
   restoreAll(
     id: DatabaseId,
     options: {

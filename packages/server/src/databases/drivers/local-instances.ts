@@ -43,7 +43,7 @@ export type LocalInstances = {
     id: DatabaseId,
     options: { bytesMax: number; onProgress: Progress; signal: AbortSignal },
   ): AsyncIterable<Uint8Array>
-  /** Stores the log of the instance, so that `restore` can replay it. May run beside `backup`. */
+  /** Stores the WAL of the instance, so that `restore` can replay it. May run beside `backup`. */
   archiveWal(id: DatabaseId, options: ArchiveWalOptions): Promise<ArchivedWal>
   /** Stops the instance and removes its files, if there are any. */
   remove(id: DatabaseId): Promise<void>

@@ -39,7 +39,7 @@ const stepBytes = { min: 4 * 1024 ** 2, max: 256 * 1024 ** 2 }
 /** A check later than this is logged: the floor allows for a second. */
 const lateMs = 1_000
 
-/** A new database with its first log takes a little less. */
+/** A new database with its first WAL takes a little less. */
 const databaseBytesMin = 64 * 1024 ** 2
 
 export type StorageSettings = { limitBytes: number; floorBytes: number; reserveBytes: number }

@@ -91,7 +91,7 @@ export function createBackups(deps: { api: KubernetesApi; store: ArchiveStore; a
       const archiving = found?.status?.conditions?.find(({ type }) => type === 'ContinuousArchiving')
       if (archiving?.status !== 'True') {
         const cause = new Error(archiving?.message ?? 'CloudNativePG has not said that it archives WAL')
-        throw new StepFailure('The log of the database is not being stored.', { cause })
+        throw new StepFailure('The write-ahead log of the database is not being stored.', { cause })
       }
       // What was written is closed after `archiveSeconds` and stored soon after that.
       const at = new Date(Date.now() - 2 * deps.archiveSeconds * 1_000)

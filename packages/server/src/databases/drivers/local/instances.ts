@@ -102,7 +102,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     signal.throwIfAborted()
     if (held.has(id)) throw new StepFailure('The database was stopped because of its storage.')
     const instance = running.get(id) ?? launch(home, id, listen)
-    // After a crash it may replay its log for minutes, and a removal does not wait for that.
+    // After a crash it may replay its WAL for minutes, and a removal does not wait for that.
     const stop = () => void instance.stop({ immediate: true })
     signal.addEventListener('abort', stop, { once: true })
     try {

@@ -51,7 +51,8 @@ export function createLocalDriver(deps: {
       if (sha256 === null) throw new StepFailure('The backup is not an archive of this node.', { permanent: true })
       const replayed = async (until: Date) => {
         const range = await walToReplay(db, orgId, from.backupId, until)
-        if (range === null) throw new StepFailure('The log of the database is gone.', { permanent: true })
+        if (range === null)
+          throw new StepFailure('The write-ahead log of the database was removed.', { permanent: true })
         return { files: await wal.between(from.databaseId, range), to: until, committed: range.committed }
       }
       return instances.restore(id, {

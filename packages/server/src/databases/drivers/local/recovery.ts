@@ -69,7 +69,7 @@ export async function recover<T>(
 const historyBytesMax = 64 * 1024
 
 /**
- * PostgreSQL takes a segment that it cannot read, or that belongs to another system, for the end of the log. Throws if it ended
+ * PostgreSQL takes a segment that it cannot read, or that belongs to another system, for the end of the WAL. Throws if it ended
  * so before `committed`. The history of the new timeline says where and why: "before …" is the time that was asked for.
  */
 export async function checkReplayed(control: Control, committed: string, signal: AbortSignal): Promise<void> {
@@ -84,7 +84,7 @@ export async function checkReplayed(control: Control, committed: string, signal:
     if (ended?.isComplete) return
     const cause = new Error(`the replay ended at ${ended?.lsn ?? 'an unknown position'}, and ${committed} was stored`)
     throw new StepFailure(
-      'The stored log cannot be read to the end: a part of it is damaged, or of another database.',
+      'The stored write-ahead log cannot be read to its end: a part of it is damaged, or belongs to another database.',
       {
         permanent: true,
         cause,

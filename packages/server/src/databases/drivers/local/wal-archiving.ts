@@ -67,7 +67,7 @@ async function archiveWal(
   return { from, until: lsnOf(end), committed, at: seen.now, last: { commit, position: committed } }
 }
 
-/** Nothing is archived any more, and an instance that was archived earlier must not keep its log for that. */
+/** Nothing is archived any more, and an instance that was archived earlier must not retain its WAL for that. */
 export async function forgetWal(instance: Instance, signal: AbortSignal): Promise<void> {
   const { sql, close } = await openControl(instance.control(), { name: 'keyhook wal', signal })
   try {
