@@ -1,7 +1,7 @@
 -- breaking
 --
--- The whole schema of Keyhook. After the first release, changes are appended as 0002_….sql and this file stays as it is. The first
--- line of each says whether a node that does not know it may run on its schema (compatible) or must be stopped before (breaking).
+-- The first schema of Keyhook. This file is frozen: a change is a new file, 0002_….sql and so on. The first line of each says
+-- whether a node that does not know it may run on its schema (compatible) or must be stopped before (breaking).
 --
 -- Ids are TypeIDs kept as text: what a person sees in a response is what the row holds. Collation "C" makes their byte order the
 -- order of time (UUIDv7) and a comparison a memcmp. Tables with a row per delivery use integers and UUIDs inside, and no foreign

@@ -125,6 +125,11 @@ test('every migration file has its own number, and the files are sorted by it', 
   expect(numbers.toSorted((a, b) => a - b)).toEqual(numbers)
 })
 
+test('the first migration is frozen: an installation with another one would not start', async () => {
+  const [first] = await readMigrations()
+  expect(first!.checksum).toBe('d1ad4f8d8c73faf7c2b21e999e08f7839e976eb1820f28bfd3bdcd7689811ce8')
+})
+
 test('a server that is too old is rejected', async () => {
   const answers = [{ setting: 'server_version_num', value: '140012' }]
   const old = (() => Promise.resolve(answers)) as unknown as Database
