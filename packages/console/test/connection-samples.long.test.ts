@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { createClient } from '@keyhook/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Platform, startPlatform } from '../../server/test/databases/support/platform.ts'
-import { until } from '../../server/test/delivery/support/delivery-test.ts'
+import { until } from '../../server/test/kit/until.ts'
 import { authorityFile, connectionSnippets, withPassword } from '../src/pages/databases/connection-snippets.ts'
 
 /*

@@ -2,11 +2,9 @@ import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { inject } from 'vitest'
-
-const waitMsMax = 110_000
+import { until } from '../../../server/test/kit/until.ts'
 
 /** The folder of the built console. Test files run side by side: the first one builds, and the others wait for it. */
 export async function builtConsole(): Promise<string> {
@@ -21,11 +19,7 @@ export async function builtConsole(): Promise<string> {
     await build(directory)
     await writeFile(done, '')
   }
-  const deadline = Date.now() + waitMsMax
-  while (!existsSync(done)) {
-    if (Date.now() > deadline) throw new Error('Another test file builds the console, and did not finish.')
-    await sleep(50)
-  }
+  await until(() => existsSync(done))
   return directory
 }
 

@@ -27,6 +27,7 @@ type Made = { id: string; api_key: string }
 beforeAll(async () => {
   api = await startApi()
   routes = routesOf(api)
+  for (const route of routes) prefixesOf.set(route, readPrefixes(route))
   orgId = await api.organization()
   elsewhere = await api.organization('Elsewhere')
   for (const role of roles) {
@@ -58,8 +59,10 @@ beforeAll(async () => {
 })
 afterAll(() => api.close())
 
-/** The prefix of each id in a path, as /openapi.json documents it. */
-function prefixes(route: Route): IdPrefix[] {
+/** The prefix of each id in a path, as /openapi.json documents it. Each document takes milliseconds, so there is one per route. */
+const prefixesOf = new Map<Route, IdPrefix[]>()
+
+function readPrefixes(route: Route): IdPrefix[] {
   const template = Object.values(createOpenApi([route]).paths)[0]!
   const { parameters } = Object.values(template)[0] as { parameters: { in: string; schema: { pattern: string } }[] }
   return parameters
@@ -69,7 +72,7 @@ function prefixes(route: Route): IdPrefix[] {
 
 /** A path whose organization is ours and whose other ids name nothing, unless `ids` says otherwise. */
 function pathOf(route: Route, ids: Record<string, string> = {}): string {
-  const known = prefixes(route)
+  const known = prefixesOf.get(route)!
   let place = 0
   return route.path.replace(/:(\w+)/g, (_, name: string) => {
     const prefix = known[place++]!

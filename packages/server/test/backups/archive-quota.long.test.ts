@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { archivedBytes } from '../../src/databases/wal-sql.ts'
-import { type BackupBody, clientOf, type DatabaseBody, until } from '../databases/support/customer.ts'
+import { type BackupBody, clientOf, type DatabaseBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
+import { until } from '../kit/until.ts'
 
 /*
  * Backups, bases and WAL of an organization count together.

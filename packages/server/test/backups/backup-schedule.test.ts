@@ -6,10 +6,10 @@ import type { Executor, Transaction } from '../../src/db/database.ts'
 import type { JobQueue } from '../../src/jobs/queue.ts'
 import { newId, type OrgId, type UserId } from '../../src/lib/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import { until } from '../databases/support/customer.ts'
 import { testLog } from '../databases/support/platform.ts'
 import { holdOpen } from '../kit/hold-open.ts'
 import { createOwnedInstallation } from '../kit/installation.ts'
+import { until } from '../kit/until.ts'
 
 let installation: Installation
 let orgId: OrgId

@@ -6,10 +6,11 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import { superuser } from '../../src/postgres/cluster.ts'
-import { type BackupBody, clientOf, type DatabaseBody, type RestoreBody, until } from '../databases/support/customer.ts'
+import { type BackupBody, clientOf, type DatabaseBody, type RestoreBody } from '../databases/support/customer.ts'
 import { ledgerSums, prepareLedger, startLoad, untilCommitted } from '../databases/support/load.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
 import { holdPublishers } from '../kit/hold-publishers.ts'
+import { until } from '../kit/until.ts'
 
 let platform: Platform
 let source: DatabaseBody & { password: string }

@@ -9,7 +9,7 @@ import { runBackupSchedule } from '../../src/backups/scheduled.ts'
 import type { DatabaseDriver } from '../../src/databases/drivers/driver.ts'
 import { nodeOf } from '../../src/databases/drivers/local/home.ts'
 import { createKeyedQueue } from '../../src/lib/keyed-queue.ts'
-import { type BackupBody, clientOf, type DatabaseBody, until } from '../databases/support/customer.ts'
+import { type BackupBody, clientOf, type DatabaseBody } from '../databases/support/customer.ts'
 import { createPausedBackups } from '../databases/support/paused-backups.ts'
 import {
   archivePath,
@@ -20,6 +20,7 @@ import {
   startPlatform,
 } from '../databases/support/platform.ts'
 import { captureLog } from '../kit/captured-log.ts'
+import { until } from '../kit/until.ts'
 
 const backups = createPausedBackups()
 let platform: Platform

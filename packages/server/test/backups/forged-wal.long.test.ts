@@ -3,8 +3,9 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { zstdCompressSync } from 'node:zlib'
 import { expect, onTestFinished, test } from 'vitest'
-import { clientOf, type DatabaseBody, type RestoreBody, until } from '../databases/support/customer.ts'
+import { clientOf, type DatabaseBody, type RestoreBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
+import { until } from '../kit/until.ts'
 
 type Windowed = DatabaseBody & { recovery_window: { from: string; to: string } | null }
 
@@ -32,7 +33,7 @@ async function written(platform: Platform, name: string, rows: number) {
   const window = () => platform.get<Windowed>(`/databases/${source.id}`).then((found) => found.recovery_window)
   const untilKept = async () => {
     const [{ at }] = await sql<[{ at: Date }]>`select date_trunc('milliseconds', clock_timestamp()) as at`
-    await until(window, (found) => found !== null && at <= new Date(found.to), 60_000)
+    await until(window, (found) => found !== null && at <= new Date(found.to))
     return at
   }
   await untilKept()
@@ -54,7 +55,6 @@ async function restored(platform: Platform, id: string, to: Date) {
   const restore = await until(
     () => platform.get<RestoreBody>(`/restores/${body.restore.id}`),
     (one) => one.status !== 'running',
-    60_000,
   )
   return {
     restore,

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
-import { clientOf, type DatabaseBody, type RestoreBody, until } from '../databases/support/customer.ts'
+import { clientOf, type DatabaseBody, type RestoreBody } from '../databases/support/customer.ts'
 import { createKillable, type Killable } from '../databases/support/killable.ts'
 import { postmastersIn } from '../databases/support/platform.ts'
+import { until } from '../kit/until.ts'
 
 let keyhook: Killable
 beforeAll(async () => {
@@ -23,7 +24,6 @@ const insert = (sql: Database, n: number) =>
         () => false,
       ),
     (done) => done,
-    120_000,
   )
 
 async function insertRows(sql: Database, first: number, count: number): Promise<void> {
@@ -39,7 +39,6 @@ test('Keyhook and the instance are killed in between: the archive has no gap, an
   const { from } = (await until(
     () => windowOf(source.id),
     (window) => window !== null,
-    120_000,
   ))!
   // Killed when a segment is stored and nothing knows it, and when the slot has moved on and the row has not.
   for (const [round, step] of ['wal.stored', 'wal.recording'].entries()) {
@@ -61,7 +60,6 @@ test('Keyhook and the instance are killed in between: the archive has no gap, an
   const window = await until(
     () => windowOf(source.id),
     (found) => found !== null && to <= new Date(found.to),
-    120_000,
   )
   // A gap would have started it again.
   expect(window!.from).toBe(from)

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { LocalInstances } from '../../src/databases/drivers/local-instances.ts'
 import type { Database } from '../../src/db/database.ts'
-import { clientOf, type DatabaseBody, type RestoreBody, until } from '../databases/support/customer.ts'
+import { clientOf, type DatabaseBody, type RestoreBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
+import { until } from '../kit/until.ts'
 
 let platform: Platform
 /** Log is stored only while this is settled. */
@@ -33,7 +33,6 @@ const untilKept = (id: string, to: Date) =>
   until(
     () => windowOf(id),
     (window) => window !== null && new Date(window.from) <= to && to <= new Date(window.to),
-    120_000,
   )
 
 const restoreTo = async (id: string, to: Date) => {
@@ -46,7 +45,6 @@ const restoreTo = async (id: string, to: Date) => {
   const restore = await until(
     () => platform.get<RestoreBody>(`/restores/${body.restore.id}`),
     (one) => one.status !== 'running',
-    120_000,
   )
   expect([restore.status, restore.failure]).toEqual(['completed', null])
   const database = await platform.settledDatabase(body.database.id)
@@ -73,7 +71,7 @@ async function startWriters(sql: Database, writers: number) {
   return {
     untilMore: async (count: number) => {
       const wanted = committed + count
-      while (committed < wanted) await sleep(5)
+      await until(() => committed >= wanted)
     },
     async stop() {
       running = false
@@ -99,7 +97,6 @@ test('under load, the restored database has exactly what was committed by that t
   await until(
     () => windowOf(source.id),
     (window) => window !== null,
-    120_000,
   )
   await load.untilMore(100)
   const to = await serverTime(sql)
@@ -145,7 +142,6 @@ test('under load, the restored database has exactly what was committed by that t
   await until(
     () => windowOf(restored.id),
     (window) => window !== null,
-    120_000,
   )
   await then`insert into ledger values (1000000, '')`
   const later = await serverTime(then)
@@ -166,7 +162,6 @@ test('a time that is not kept is refused with the range that is', { timeout: 120
   const window = (await until(
     () => windowOf(source.id),
     (found) => found !== null,
-    120_000,
   ))!
   const range = `It can be restored to times from ${window.from} to `
   const before = new Date(new Date(window.from).getTime() - 2).toISOString()

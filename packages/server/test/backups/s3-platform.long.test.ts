@@ -3,11 +3,12 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createS3Store } from '../../src/archives/s3-store.ts'
 import type { Database } from '../../src/db/database.ts'
-import { type DatabaseBody, until } from '../databases/support/customer.ts'
+import type { DatabaseBody } from '../databases/support/customer.ts'
 import { createKillable, type Killable } from '../databases/support/killable.ts'
 import { s3Settings } from '../databases/support/s3-settings.ts'
 import { customerSql } from '../kit/customer-sql.ts'
 import { type S3Server, s3Missing, s3Program, startS3Server } from '../kit/s3-server.ts'
+import { until } from '../kit/until.ts'
 
 /** The real program with its backups in a bucket of a real S3 server: killed in the middle, and with objects that were changed. */
 describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'backups on a real S3 server', () => {
@@ -98,7 +99,6 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'backups on
     const failed = await until(
       () => keyhook.get<{ status: string; failure: string | null }>(`/backups/${asked.id}`),
       (one) => one.status === 'failed',
-      120_000,
     )
     expect(failed.failure).toBe('The store of backups cannot be used now.')
     expect(await query(source, source.password, (sql) => sql`select 1 as up`)).toEqual([{ up: 1 }])

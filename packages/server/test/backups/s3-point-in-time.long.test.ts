@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createS3Store } from '../../src/archives/s3-store.ts'
-import { clientOf, type DatabaseBody, until } from '../databases/support/customer.ts'
+import { clientOf, type DatabaseBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
 import { s3Settings } from '../databases/support/s3-settings.ts'
 import { type S3Server, s3Missing, s3Program, startS3Server } from '../kit/s3-server.ts'
+import { until } from '../kit/until.ts'
 
 describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'the WAL on a real S3 server', () => {
   let server: S3Server
@@ -30,7 +31,6 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'the WAL on
       until(
         () => platform.get<Windowed>(`/databases/${source.id}`),
         ({ recovery_window: window }) => window !== null && new Date(window.to) >= at,
-        120_000,
       )
     await keptAfter(new Date(0))
     await sql`create table t as select 1 as n`
@@ -54,6 +54,6 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'the WAL on
     expect(names.length).toBeGreaterThan(0)
     expect(names.every((name) => /\/[0-9A-F]{24}\.zst\.age$/.test(name))).toBe(true)
     await platform.removeDatabase(source.id)
-    await until(stored, (left) => left.length === 0, 150_000)
+    await until(stored, (left) => left.length === 0)
   }, 300_000)
 })

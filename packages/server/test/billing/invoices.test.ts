@@ -5,10 +5,11 @@ import { databaseNowMs } from '../../src/db/database.ts'
 import { createTransact } from '../../src/db/publishing-transaction.ts'
 import { invoicing } from '../../src/jobs/queue.ts'
 import { type DatabaseId, newId, type OrgId } from '../../src/lib/ids.ts'
-import { eventsOf, until } from '../databases/support/customer.ts'
+import { eventsOf } from '../databases/support/customer.ts'
 import { startNode } from '../databases/support/platform.ts'
 import { call } from '../kit/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../kit/installation.ts'
+import { until } from '../kit/until.ts'
 import { recordUsage } from '../kit/usage.ts'
 
 let api: TestApi

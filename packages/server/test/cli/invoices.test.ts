@@ -2,11 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { announceNode } from '../../src/databases/node-sql.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
-import { eventsOf, until } from '../databases/support/customer.ts'
+import { eventsOf } from '../databases/support/customer.ts'
 import { call } from '../kit/client.ts'
 import { startApi, type TestApi } from '../kit/installation.ts'
 import { bridgeTo, type Ended, keyhook, keyhookHere } from '../kit/processes.ts'
 import { countRows } from '../kit/rows.ts'
+import { until } from '../kit/until.ts'
 import { recordUsage } from '../kit/usage.ts'
 
 let api: TestApi

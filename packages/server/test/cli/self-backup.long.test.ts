@@ -9,10 +9,11 @@ import { createEncryption } from '../../src/archives/encryption.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/login-tokens.ts'
 import { isPostgresOn, readLockFile } from '../../src/postgres/lock-file.ts'
-import { deliveryEnvironment, until } from '../delivery/support/delivery-test.ts'
+import { deliveryEnvironment } from '../delivery/support/delivery-test.ts'
 import { eventIdOf, receiverFor } from '../delivery/support/receiver.ts'
 import { call } from '../kit/client.ts'
 import { keyhook, type Running, scratchDirectory, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 import { dataDirectory } from '../postgres/support/scratch.ts'
 
 const masterKey = randomBytes(32)
@@ -31,7 +32,7 @@ async function killAll(server: Running, dataDir: string): Promise<void> {
   const lock = (await readLockFile(cluster))!
   await server.stop('SIGKILL')
   process.kill(lock.pid, 'SIGKILL')
-  await until(async () => !(await isPostgresOn(cluster, lock.pid)), 'the end of PostgreSQL')
+  await until(async () => !(await isPostgresOn(cluster, lock.pid)))
 }
 
 /** Every key and event of the load is checked later. */
@@ -86,7 +87,7 @@ test('a backup that is taken under load restores everything that was acknowledge
 
   const load = startLoad(server.url, orgId, { owner, operator })
   onTestFinished(() => load.stop())
-  await until(() => load.keys.length > 20 && load.events.length > 20, 'load')
+  await until(() => load.keys.length > 20 && load.events.length > 20)
   const revoked = load.keys[3]!
   const revoke = { token: owner, method: 'DELETE' }
   expect((await call(`${organization(server.url)}/api-keys/${revoked.id}`, revoke)).status).toBe(204)
@@ -102,7 +103,7 @@ test('a backup that is taken under load restores everything that was acknowledge
   })
   // The load went on meanwhile.
   const count = load.keys.length
-  await until(() => load.keys.length > count, 'more load')
+  await until(() => load.keys.length > count)
   await load.stop()
   await killAll(server, lost)
 
@@ -122,10 +123,10 @@ test('a backup that is taken under load restores everything that was acknowledge
 
   // Those before were answered with 503.
   const arrived = () => new Set(receiver.received.slice(refused).map(eventIdOf))
-  await until(() => events.every((id) => arrived().has(id)), 'every event of before the backup')
+  await until(() => events.every((id) => arrived().has(id)))
   const body = { organization_id: orgId, type: 'database.created', data: {}, id: 'afterwards' }
   expect((await call(`${again.url}/operator/v1/events`, { token: operator, body })).status).toBe(202)
-  await until(() => arrived().has('afterwards'), 'a new event')
+  await until(() => arrived().has('afterwards'))
 })
 
 test('the file is encrypted, has no master key, is for its owner only, and replaces nothing', {

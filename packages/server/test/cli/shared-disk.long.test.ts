@@ -1,11 +1,11 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { until } from '../databases/support/customer.ts'
 import { portRange } from '../databases/support/platform.ts'
 import { call } from '../kit/client.ts'
 import { customerSqlForTest } from '../kit/customer-sql.ts'
 import { keyhook, serve } from '../kit/processes.ts'
 import { smallDisk } from '../kit/small-disk.ts'
+import { until } from '../kit/until.ts'
 
 type Storage = { state: string; message: string | null }
 type DatabaseBody = { id: string; status: string; connection_string: string; password: string; storage: Storage | null }

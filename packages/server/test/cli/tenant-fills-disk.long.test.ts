@@ -7,6 +7,7 @@ import { call } from '../kit/client.ts'
 import { customerSql } from '../kit/customer-sql.ts'
 import { keyhook, serve } from '../kit/processes.ts'
 import { smallDisk } from '../kit/small-disk.ts'
+import { until } from '../kit/until.ts'
 
 type DatabaseBody = { id: string; status: string; connection_string: string; password: string; storage: Storage | null }
 type Storage = { state: string; message: string | null }
@@ -106,7 +107,7 @@ test('a tenant who fills the disk stops neither revocation nor delivery of anoth
     isOver = true
     await Promise.all(filling)
   }
-  while (receiver.received.length < sent) await new Promise((done) => setTimeout(done, 20))
+  await until(() => receiver.received.length >= sent)
   expect(revoked).toBeGreaterThanOrEqual(revocationsAfter)
   expect(server.child.exitCode).toBeNull()
   expect(server.output().stderr).not.toMatch(/No space left|ENOSPC|request\.failed/)

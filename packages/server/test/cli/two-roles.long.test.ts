@@ -5,11 +5,12 @@ import { connect } from '../../src/db/database.ts'
 import { dropPartitions, ensurePartitions } from '../../src/delivery/retention-sql.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/login-tokens.ts'
-import { deliveryEnvironment, until } from '../delivery/support/delivery-test.ts'
+import { deliveryEnvironment } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
 import { blocksOf } from '../docs/blocks.ts'
 import { call } from '../kit/client.ts'
 import { bridgeTo, keyhook, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 
 const manual = readFileSync(new URL('../../../../docs/postgresql.md', import.meta.url), 'utf8')
 const dayMs = 86_400_000
@@ -73,7 +74,7 @@ test('processes run with a role that has only the rights in docs/postgresql.md',
   expect((await call(`${platform}/databases`, { token, body: { name: 'first' } })).status).toBe(202)
   const settled = async () => (await owner.db`select 1 from keyhook.attempts where status = 'succeeded'`).length
   // The test event, and the event of the new database: the job was done.
-  await until(async () => (await settled()) === 2, 'both deliveries')
+  await until(async () => (await settled()) === 2)
   await server.stop()
 
   // The same role creates later partitions and drops old ones.

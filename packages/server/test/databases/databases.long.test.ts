@@ -5,7 +5,8 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { clientOf, type DatabaseBody, eventsOf, until } from './support/customer.ts'
+import { until } from '../kit/until.ts'
+import { clientOf, type DatabaseBody, eventsOf } from './support/customer.ts'
 import { namesIn, type Platform, postmastersIn, startPlatform } from './support/platform.ts'
 
 let platform: Platform

@@ -8,6 +8,7 @@ import { type DatabaseId, newId } from '../../src/lib/ids.ts'
 import { firstClosedDirectory } from '../../src/postgres/account.ts'
 import { isPostgresOn } from '../../src/postgres/lock-file.ts'
 import { removeTree } from '../../src/postgres/untrusted-files.ts'
+import { until } from '../kit/until.ts'
 import { asRoot } from '../postgres/support/scratch.ts'
 import { portRange, scratchFolder } from './support/platform.ts'
 
@@ -31,24 +32,24 @@ async function start(folder: string, first: string, ids: DatabaseId[], context: 
   })
   const lines: Line[] = []
   createInterface({ input: child.stdout! }).on('line', (line) => lines.push(JSON.parse(line) as Line))
-  const until = async (wanted: (line: Line) => boolean): Promise<Line> => {
-    await expect.poll(() => lines.some(wanted) || child.exitCode !== null, { timeout: 120_000 }).toBe(true)
+  const untilLine = async (wanted: (line: Line) => boolean): Promise<Line> => {
+    await until(() => lines.some(wanted) || child.exitCode !== null)
     const found = lines.findIndex(wanted)
     if (found < 0) throw new Error(`it ended with ${child.exitCode}`)
     return lines.splice(found, 1)[0]!
   }
-  const started = await until((line) => line.why !== undefined || line.ready === true)
+  const started = await untilLine((line) => line.why !== undefined || line.ready === true)
   if (started.why !== undefined) context.skip(`no namespaces here: ${started.why}`)
   return {
     child,
     ended,
-    until,
+    untilLine,
     dataDir: started.dataDir!,
     pids: started.pids!,
     /** The output of a shell command inside of a server. */
     async run(where: 'own' | 'database', command: string): Promise<string> {
       child.stdin!.write(`${JSON.stringify({ where, command })}\n`)
-      return (await until((line) => line.output !== undefined)).output!
+      return (await untilLine((line) => line.output !== undefined)).output!
     },
   }
 }
@@ -111,8 +112,8 @@ test('without root, a killed server is started again, and those of a killed Keyh
   const keyhook = await start(folder, first, [id], context)
   const cluster = join(keyhook.dataDir, 'databases', id, 'cluster')
   process.kill(keyhook.pids[0]!, 'SIGKILL')
-  await keyhook.until((line) => line.event === 'stopped_by_itself')
-  await keyhook.until((line) => line.event === 'restarted')
+  await keyhook.untilLine((line) => line.event === 'stopped_by_itself')
+  await keyhook.untilLine((line) => line.event === 'restarted')
   expect(await keyhook.run('database', 'echo it runs')).toBe('it runs')
   keyhook.child.kill('SIGKILL')
   await keyhook.ended
@@ -120,7 +121,7 @@ test('without root, a killed server is started again, and those of a killed Keyh
   const next = await start(folder, first, [id], context)
   expect(await isPostgresOn(join(keyhook.dataDir, 'postgres'), keyhook.pids[1]!)).toBe(false)
   expect(await isPostgresOn(cluster, next.pids[0]!)).toBe(true)
-  await next.until((line) => line.event === 'orphan')
+  await next.untilLine((line) => line.event === 'orphan')
   next.child.kill('SIGTERM')
   await next.ended
   for (const [index, path] of [cluster, join(next.dataDir, 'postgres')].entries())
@@ -145,7 +146,7 @@ test.skipIf(!asRoot)(
         expect(await keyhook.run(where, `cat ${path}`), path).toContain('Permission denied')
     }
     process.kill(keyhook.pids[0]!, 'SIGKILL')
-    await keyhook.until((line) => line.event === 'restarted')
+    await keyhook.untilLine((line) => line.event === 'restarted')
     keyhook.child.kill('SIGTERM')
     await keyhook.ended
   },

@@ -15,7 +15,7 @@ import { type Embedded, openEmbedded } from '../../src/postgres/index.ts'
 import { readLockFile } from '../../src/postgres/lock-file.ts'
 import { covers, processesOf } from '../../src/postgres/uids.ts'
 import { makeMasterKey, masterKeyPath } from '../../src/startup/master-keys.ts'
-import { until } from '../delivery/support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 import { asRoot } from '../postgres/support/scratch.ts'
 import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
@@ -100,9 +100,8 @@ asAttacker(`the account of an instance opens nothing of others, and not the mast
   ]
   for (const path of closed) expect(await attack(`fs.readFileSync(${JSON.stringify(path)})`), path).toBe('EACCES')
   // A spare cluster that is being made has another name, and is renamed in the end.
-  const spare = await until(
-    async () => (await readdir(join(dataDir, 'databases'))).find((name) => /^spare-[^.]*$/.test(name)),
-    'a spare cluster',
+  const spare = await until(async () =>
+    (await readdir(join(dataDir, 'databases'))).find((name) => /^spare-[^.]*$/.test(name)),
   )
   for (const path of [dataDir, join(dataDir, 'databases'), join(dataDir, 'databases', spare), at(victim), at(attacker)])
     expect(await attack(`fs.readdirSync(${JSON.stringify(path)})`), path).toBe('EACCES')

@@ -7,7 +7,8 @@ import type { Database } from '../../src/db/database.ts'
 import { customerSql } from '../kit/customer-sql.ts'
 import { createInstallation } from '../kit/installation.ts'
 import { bridgeTo, keyhook } from '../kit/processes.ts'
-import { type DatabaseBody, until } from './support/customer.ts'
+import { until } from '../kit/until.ts'
+import type { DatabaseBody } from './support/customer.ts'
 import { namesIn, portRange, postmastersIn, scratchFolder, serveCustomer } from './support/platform.ts'
 import { createProgram, inTime } from './support/program.ts'
 
@@ -86,7 +87,6 @@ async function newDatabase(name: string): Promise<Made> {
   await until(
     () => fleet.get<Windowed>(`/databases/${made.id}`),
     ({ recovery_window: window }) => window !== null,
-    120_000,
   )
   return made
 }
@@ -160,7 +160,6 @@ test('a drained node gives away a database under load, with every committed row,
   const after = await until(
     () => fleet.get<Windowed>(`/databases/${made.id}`),
     ({ recovery_window: window }) => new Date(window!.to) > now,
-    120_000,
   )
   expect(after.recovery_window!.from).toBe(before.recovery_window!.from)
 
@@ -209,7 +208,6 @@ test('databases of a lost node are restored from the store, and the node never s
   await until(
     () => fleet.get<Windowed>(`/databases/${kept.id}`),
     ({ recovery_window: window }) => new Date(window!.to) > now,
-    120_000,
   )
   expect((await fleet.command('activate', other(lost).id)).code).toBe(0)
   const early = await fleet.command('forget', lost.id)

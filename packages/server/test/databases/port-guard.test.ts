@@ -12,8 +12,8 @@ import type { LocalInstances } from '../../src/databases/drivers/local-instances
 import { type DatabaseId, newId } from '../../src/lib/ids.ts'
 import { firstClosedDirectory } from '../../src/postgres/account.ts'
 import { processesOf } from '../../src/postgres/uids.ts'
+import { until } from '../kit/until.ts'
 import { asRoot } from '../postgres/support/scratch.ts'
-import { until } from './support/customer.ts'
 import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 

@@ -9,7 +9,7 @@ import { scramVerifier } from '../../src/databases/database.ts'
 import { nodeOf } from '../../src/databases/drivers/local/home.ts'
 import type { LocalInstances } from '../../src/databases/drivers/local-instances.ts'
 import { newId } from '../../src/lib/ids.ts'
-import { until } from './support/customer.ts'
+import { until } from '../kit/until.ts'
 import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
 

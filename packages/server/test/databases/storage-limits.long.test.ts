@@ -3,7 +3,8 @@ import { operator } from '../../src/access/audit.ts'
 import { changeStorageLimit } from '../../src/databases/storage-limit.ts'
 import type { DatabaseId } from '../../src/lib/ids.ts'
 import { customerSqlForTest } from '../kit/customer-sql.ts'
-import { clientOf, type DatabaseBody, until } from './support/customer.ts'
+import { until } from '../kit/until.ts'
+import { clientOf, type DatabaseBody } from './support/customer.ts'
 import { type Platform, startPlatform } from './support/platform.ts'
 
 const limitBytes = 256 * 1024 ** 2

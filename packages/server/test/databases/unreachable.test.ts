@@ -10,7 +10,8 @@ import { warnOfNeighbours } from '../../src/databases/resume-databases.ts'
 import { newId } from '../../src/lib/ids.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { createInstallation } from '../kit/installation.ts'
-import { type DatabaseBody, until } from './support/customer.ts'
+import { until } from '../kit/until.ts'
+import type { DatabaseBody } from './support/customer.ts'
 import { portRange, scratchFolder, serveCustomer } from './support/platform.ts'
 
 /** An API that stays, and a node that is closed and started again on the same data directory. */

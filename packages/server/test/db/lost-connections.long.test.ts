@@ -4,6 +4,7 @@ import { connect, type Database, type Executor, isUnavailable } from '../../src/
 import { toFault } from '../../src/http/problems.ts'
 import { createInstallation } from '../kit/installation.ts'
 import { bridgeTo } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 
 /* Queries whose connection is lost. An error without a handler would end the process, which the test runner reports. */
 
@@ -98,7 +99,7 @@ test('every query ends, with an answer or an error, when sockets are reset under
     }
     await resets
   }
-  for (let waited = 0; answered < asked && waited < 500; waited++) await sleep(20)
+  await until(() => answered >= asked)
   expect(answered).toBe(asked)
 })
 

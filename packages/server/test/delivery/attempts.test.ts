@@ -7,7 +7,8 @@ import { interruptAttempts, settleAttempts } from '../../src/delivery/statements
 import { uuid7 } from '../../src/lib/ids.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { holdOpen } from '../kit/hold-open.ts'
-import { failedOutcome, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { failedOutcome } from './support/delivery-test.ts'
 import { begin, firstAttempt, lease, leasedLane, leaseMs, settleFailed } from './support/leased-lane.ts'
 
 const nothing = { lanes: new Set(), begun: new Map() }
@@ -154,7 +155,7 @@ test('settling waits for a locked row, so that no outcome is skipped', async () 
   await begin(db, first)
   const unlock = await holdOpen(db, (tx) => tx`select from keyhook.in_flight for update`)
   const settling = settleFailed(db, first)
-  await until(async () => (await db`select from pg_locks where not granted`).length > 0, 'the settling to wait')
+  await until(async () => (await db`select from pg_locks where not granted`).length > 0)
   await unlock()
   expect(await settling).toBe(1)
 })

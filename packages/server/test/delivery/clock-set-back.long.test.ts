@@ -7,7 +7,8 @@ import { fetchDue } from '../../src/delivery/statements/fetch.ts'
 import { releaseLanes } from '../../src/delivery/statements/release.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { holdOpen } from '../kit/hold-open.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { begin, deliverDue, lease, leasedLane, leaseMs, settleFailed, wake } from './support/leased-lane.ts'
 import { receiverFor } from './support/receiver.ts'
 
@@ -76,13 +77,13 @@ test('a running dispatcher loses no lane when the clock is set back', async () =
   await world.startDispatcher()
   await world.startDispatcher()
   await world.publishOne()
-  await until(() => receiver.received.length === 1, 'the request')
+  await until(() => receiver.received.length === 1)
   await until(async () => {
     await wasAhead(world.db)
     // Zero when the lease was renewed in between.
     return (await runHourly(world.db)) === 1
   })
-  await until(async () => (await world.db`select from keyhook.lanes where due_at is null`).length === 1, 'the release')
+  await until(async () => (await world.db`select from keyhook.lanes where due_at is null`).length === 1)
   expect((await world.attempts()).map((one) => one.status)).toEqual(['succeeded'])
   expect(receiver.received).toHaveLength(1)
 })
@@ -151,8 +152,8 @@ test('the lane of a dispatcher that died while the clock was ahead is delivered 
   await wasAhead(world.db)
   // It runs what is done every hour when it starts.
   await world.startDispatcher()
-  await until(() => receiver.received.length === 1, 'the delivery')
-  await until(async () => (await world.attempts()).length === 1, 'its record')
+  await until(() => receiver.received.length === 1)
+  await until(async () => (await world.attempts()).length === 1)
   expect((await world.attempts())[0]!.status).toBe('succeeded')
 })
 

@@ -11,7 +11,8 @@ import { renewLanes } from '../../src/delivery/statements/renew.ts'
 import { interruptAttempts, settleAttempts } from '../../src/delivery/statements/settle.ts'
 import type { OrgId, WebhookId } from '../../src/lib/ids.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'
-import { deliveryTest, failedOutcome, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest, failedOutcome } from './support/delivery-test.ts'
 import { firstAttempt, lease, wake } from './support/leased-lane.ts'
 import { findLostDeliveries } from './support/lost-deliveries.ts'
 
@@ -95,7 +96,7 @@ test('dispatchers that crash, pause and repeat statements lose no delivery and n
   await until(async () => {
     await dispatch(db, 'd', () => false)
     return (await db`select from keyhook.lanes where due_at is not null`).length === 0
-  }, 'everything to be finished')
+  })
   expect(await db`select from keyhook.in_flight`).toHaveLength(0)
   const unfinished = await db`
     select d.event_seq, w.id, array_agg(a.status order by a.attempt) as outcomes

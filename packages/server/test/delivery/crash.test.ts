@@ -7,7 +7,8 @@ import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { dispatcherAlone } from '../kit/composed.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
-import { deliveryEnvironment, deliveryTest, failedOutcome, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryEnvironment, deliveryTest, failedOutcome } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
 const masterKey = Buffer.alloc(32, 7).toString('base64')
@@ -141,7 +142,7 @@ test('no attempt starts after the deletion of a webhook was answered, in any pro
   await until(async () => {
     const [row] = await world.db`select count(*)::int as count from keyhook.lanes where due_at is not null`
     return row!.count === 0
-  }, 'ended lanes to be left alone')
+  })
 })
 
 test('when PostgreSQL goes away and returns, deliveries resume by themselves', async () => {

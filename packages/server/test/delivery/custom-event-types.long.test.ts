@@ -12,6 +12,7 @@ import { apiAlone } from '../kit/composed.ts'
 import { walk } from '../kit/document-walk.ts'
 import { readDocumented } from '../kit/documented.ts'
 import { orderLost, orderShipped, stored } from '../kit/order-types.ts'
+import { until } from '../kit/until.ts'
 import {
   api,
   operatorToken,
@@ -23,7 +24,6 @@ import {
   settledHistory,
   webhookTo,
 } from './support/delivering-api.ts'
-import { until } from './support/delivery-test.ts'
 
 /*
  * Event types that an operator declares beside the six: from declaration to delivery.

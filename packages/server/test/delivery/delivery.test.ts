@@ -3,7 +3,8 @@ import { expect, test } from 'vitest'
 import { publish } from '../../src/delivery/publish.ts'
 import { readHeaders } from '../../src/delivery/sender/exchange.ts'
 import type { OrgId } from '../../src/lib/ids.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
 
 test('an event arrives at its webhook, and the attempt is on record', async () => {
@@ -129,11 +130,11 @@ test('a publisher whose transaction stays open delays only its own organization'
     await held
   })
   await world.publishOne(other)
-  await until(() => receiver.received.length === 1, 'the other organization')
+  await until(() => receiver.received.length === 1)
   expect(JSON.parse(String(receiver.received[0]!.body)).data.name).toBe('main')
   release()
   await slow
-  await until(() => receiver.received.length === 2, 'the event of the publisher that stayed open')
+  await until(() => receiver.received.length === 2)
 })
 
 // Invariant 6. Seen to fail when failures do not lower the concurrency of a lane.
@@ -158,8 +159,8 @@ test('a hanging receiver gets one connection and costs its neighbours nothing', 
   // Two at first, and one once it is known to fail.
   for (const one of held.slice(0, 2)) one.resolve({ status: 503 })
   for (let n = 3; n <= 5; n++) {
-    await until(() => hanging.received.length === n, 'the lane to go on, one by one')
-    await until(() => engine.inFlight === 1, 'nothing else to be in flight')
+    await until(() => hanging.received.length === n)
+    await until(() => engine.inFlight === 1)
     held[n - 1]!.resolve({ status: 503 })
   }
   expect(hanging.atOnce).toBe(2)
@@ -215,11 +216,11 @@ test('with every place held by receivers that hang, the next free one goes to an
   const leased = () =>
     world.db`
     select from keyhook.lanes where webhook_id = ${id} and lease_owner is not null`.then(({ length }) => length === 1)
-  await until(leased, 'the lane of the other organization')
+  await until(leased)
   // One place after the other becomes free. Of 48 that wait before it, a few have been begun already.
   for (let freed = 0; healthy.received.length === 0 && freed < 48; freed++) {
     held[freed]!.resolve({ status: 503 })
-    await until(() => healthy.received.length === 1 || hanging.received.length === 5 + freed, 'the place to be used')
+    await until(() => healthy.received.length === 1 || hanging.received.length === 5 + freed)
   }
   expect(hanging.received.length).toBeLessThan(16)
 })

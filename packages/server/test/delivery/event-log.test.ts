@@ -125,6 +125,6 @@ test('a list in ascending order ends at the event that was the newest when it wa
   over = true
   await busy
   expect(body.map((one) => one.sequence)).toEqual(body.map((_, i) => i + 1))
-  expect(body.length).toBeGreaterThanOrEqual(before!.last)
+  expect(body.length).toBeGreaterThanOrEqual(Math.min(before!.last, 1_000))
   expect(body.length).toBeLessThanOrEqual(after!.last)
 })

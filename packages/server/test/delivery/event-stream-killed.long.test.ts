@@ -6,7 +6,7 @@ import { newId } from '../../src/lib/ids.ts'
 import { openStream } from '../http/support/event-stream.ts'
 import { startApiForTest } from '../kit/installation.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 test('a reader of servers that are killed gets every event once and in order', async () => {
   const masterKey = randomBytes(32).toString('base64')

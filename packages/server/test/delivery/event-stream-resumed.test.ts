@@ -9,7 +9,7 @@ import { openStream } from '../http/support/event-stream.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
 import { ownedApi } from '../kit/owned-api.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 const api = ownedApi()
 const eventsMin = 600

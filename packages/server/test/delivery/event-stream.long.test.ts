@@ -11,7 +11,7 @@ import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
 import { startApi } from '../kit/installation.ts'
 import { ownedApi } from '../kit/owned-api.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 const api = ownedApi()
 

@@ -4,7 +4,7 @@ import { createHints, type Hints } from '../../src/delivery/hints.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import { createInstallation } from '../kit/installation.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 let installation: Installation
 /** Every payload on the channel, as any session of the database can read it. */

@@ -6,7 +6,7 @@ import { createIntake } from '../../src/delivery/intake.ts'
 import type { OrgId } from '../../src/lib/ids.ts'
 import { holdPublishers } from '../kit/hold-publishers.ts'
 import { startApi, type TestApi } from '../kit/installation.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 type Accept = (orgId: OrgId, ...events: Partial<IntakeEvent>[]) => Promise<string[]>
 
@@ -273,7 +273,7 @@ test('a batch that waited for another publisher is written once and in order, an
   await rejectBodies('rejected text')
   const release = await holdPublishers(api.db, orgId)
   const first = accept(orgId, { id: 'zero' })
-  await until(async () => (await blocked()).length > 0, 'the first to wait')
+  await until(async () => (await blocked()).length > 0)
   const requests = Promise.allSettled([
     accept(orgId, { id: 'one' }),
     accept(orgId, { id: 'two', data: { it: 'is rejected text' } }),

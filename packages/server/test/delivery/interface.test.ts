@@ -3,6 +3,7 @@ import { uuid7 } from '../../src/lib/ids.ts'
 import { removeUser } from '../../src/organizations/directory.ts'
 import { call } from '../kit/client.ts'
 import { testOperator } from '../kit/installation.ts'
+import { until } from '../kit/until.ts'
 import {
   api,
   created,
@@ -17,7 +18,6 @@ import {
   settledHistory,
   webhookTo,
 } from './support/delivering-api.ts'
-import { until } from './support/delivery-test.ts'
 import type { Reply } from './support/receiver.ts'
 
 test('a reported event arrives, and its attempt shows what was sent and answered', async () => {
@@ -215,7 +215,7 @@ test('a webhook that is deleted while events are sent to it receives nothing aft
         select from keyhook.lanes l where l.webhook_id = ${webhook.id} and l.lease_owner is null
           and not exists (select from keyhook.in_flight f where f.lane_id = l.id)`
       return lanes.length === 1
-    }, 'the lane to be released')
+    })
     expect(receiver.received.length).toBe(received)
   }
 })

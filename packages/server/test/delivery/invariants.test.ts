@@ -10,7 +10,8 @@ import { readNetwork } from '../../src/lib/network.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { findLostDeliveries } from './support/lost-deliveries.ts'
 import { caFile, type Reply, receiverFor } from './support/receiver.ts'
 
@@ -55,14 +56,14 @@ test('a delivery that is not finished is due at some time, at every moment', asy
       const busy = await world.db`
         select 1 from keyhook.lanes where ended_at is null and (cursor_seq < 60 or due_at is not null)`
       return found.length > 0 || busy.length === 0
-    }, 'everything to be finished')
+    })
   await rest()
   const [last] = await world.db<{ id: string; webhook_id: WebhookId }[]>`
     select a.id, l.webhook_id from keyhook.attempts a join keyhook.lanes l on l.id = a.lane_id and l.ended_at is null
     limit 1`
   const before = receiver.received.length
   await world.db.begin((tx) => redeliver(tx, world.orgId, last!.webhook_id, last!.id))
-  await until(() => found.length > 0 || receiver.received.length > before, 'a redelivery in a released lane')
+  await until(() => found.length > 0 || receiver.received.length > before)
   await rest()
   isOver = true
   await watching
@@ -117,7 +118,7 @@ test('no connection is held across a request: with one connection, receivers tha
   })
   onTestFinished(() => engine.stop())
   await world.publishOne(sick)
-  await until(() => hanging.received.length === 10, 'ten requests that hang')
+  await until(() => hanging.received.length === 10)
   // The API, on the same single connection.
   const shared = { ...world, db: only }
   const api = apiAlone(shared)

@@ -7,7 +7,7 @@ import { renewLanes } from '../../src/delivery/statements/renew.ts'
 import { firstWake, wakeLanes } from '../../src/delivery/statements/wake.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { holdOpen } from '../kit/hold-open.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 import { begin, firstAttempt, lease, leasedLane, leaseMs, settleFailed, wake } from './support/leased-lane.ts'
 
 const nothing = { lanes: new Set(), begun: new Map() }
@@ -118,7 +118,7 @@ test('a deletion waits for an attempt that is beginning, and does not skip its l
   const { world, db, webhook } = await leasedLane()
   const unlock = await holdOpen(db, (tx) => tx`select from keyhook.lanes for no key update`)
   const deletion = db.begin((tx) => deleteWebhook(tx, world.orgId, webhook.id))
-  await until(async () => (await db`select from pg_locks where not granted`).length > 0, 'the deletion to wait')
+  await until(async () => (await db`select from pg_locks where not granted`).length > 0)
   await unlock()
   expect(await deletion).toBe(true)
   expect(await db`select from keyhook.lanes where ended_at is not null`).toHaveLength(1)

@@ -2,7 +2,8 @@ import { expect, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
 import { firstWake, wakeLanes } from '../../src/delivery/statements/wake.ts'
 import { holdOpen } from '../kit/hold-open.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { wake } from './support/leased-lane.ts'
 import { receiverFor } from './support/receiver.ts'
 
@@ -37,15 +38,12 @@ test.each(['leased', 'free'])('a locked lane that is %s holds up no other lane, 
   const end = Date.now() + 4_000
   for (let count = 2; Date.now() < end; count++) {
     await world.publishOne(other)
-    await until(() => arrived('/other') === count, 'a delivery to the other organization')
+    await until(() => arrived('/other') === count)
   }
   expect(arrived('/locked')).toBe(before)
   await unlock()
-  await until(() => arrived('/locked') === before + 1, 'the delivery that waited for the lock')
-  await until(
-    async () => (await world.db`select from keyhook.lanes where due_at is not null`).length === 0,
-    'all lanes to be released',
-  )
+  await until(() => arrived('/locked') === before + 1)
+  await until(async () => (await world.db`select from keyhook.lanes where due_at is not null`).length === 0)
   expect(arrived('/locked')).toBe(before + 1)
   const attempts = await world.db`select from keyhook.attempts where status <> 'succeeded'`
   expect(attempts).toHaveLength(0)

@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import { readHeaders } from '../../src/delivery/sender/exchange.ts'
@@ -9,8 +8,9 @@ import { openEmbedded } from '../../src/postgres/index.ts'
 import { isPostgresOn, readLockFile } from '../../src/postgres/lock-file.ts'
 import { call } from '../kit/client.ts'
 import { bridgeTo, keyhook, type Running, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 import { dataDirectory } from '../postgres/support/scratch.ts'
-import { deliveryEnvironment, until } from './support/delivery-test.ts'
+import { deliveryEnvironment } from './support/delivery-test.ts'
 import { eventIdOf, receiverFor } from './support/receiver.ts'
 
 /** A PostgreSQL that this test may crash, behind an address that stays. */
@@ -28,7 +28,7 @@ async function crashablePostgres() {
     async crash(): Promise<void> {
       const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
       process.kill(pid, 'SIGQUIT')
-      while (await isPostgresOn(join(dataDir, 'postgres'), pid)) await sleep(5)
+      await until(async () => !(await isPostgresOn(join(dataDir, 'postgres'), pid)))
       await server.stop()
     },
     async restart(): Promise<void> {
@@ -78,7 +78,7 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
     await until(async () => {
       const reply = await call(`${running.url}/operator/v1/events`, { token: operator, body }).catch(() => null)
       return reply?.status === 202
-    }, `${id} to be taken`)
+    })
   }
   const ids: string[] = []
   const publishing = async () => {
@@ -89,7 +89,7 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
   }
   const inFlight = async () => {
     const before = receiver.received.length
-    await until(() => receiver.received.length > before + webhooks, 'requests in flight')
+    await until(() => receiver.received.length > before + webhooks)
   }
 
   if (process.env.TEST_LOG)
@@ -119,12 +119,12 @@ test('PostgreSQL crashes under deliveries in flight, alone and together with Key
   onTestFinished(() => db.end({ timeout: 5 }))
   const expected = ids.length * webhooks
   const keyOf = (one: (typeof receiver.received)[number]) => `${one.path} ${eventIdOf(one)}`
-  await until(() => new Set(receiver.received.map(keyOf)).size === expected, 'every event at every webhook')
+  await until(() => new Set(receiver.received.map(keyOf)).size === expected)
   await until(async () => {
     const waiting = await db`select event_seq from keyhook.in_flight union select event_seq from keyhook.retries`
     const behind = await db`select 1 from keyhook.lanes where cursor_seq < ${ids.length}`
     return waiting.length + behind.length === 0
-  }, 'everything to be settled')
+  })
 
   const rows = await db<{ key: string; status: string; attempt: number; headers: string | null; started_at: Date }[]>`
     select '/hook?webhook=' || split_part(w.url, '=', 2) || ' ' || e.id as key, a.status, a.attempt,

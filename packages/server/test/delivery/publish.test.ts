@@ -8,7 +8,7 @@ import { publish, publishSample } from '../../src/delivery/publish.ts'
 import { newId, type OrgId, type UserId } from '../../src/lib/ids.ts'
 import { deleteWebhook, insertWebhook } from '../../src/webhooks/sql.ts'
 import { startApi, type TestApi } from '../kit/installation.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 let api: TestApi
 let orgId: OrgId
@@ -117,7 +117,7 @@ test('an event goes to the webhooks that exist once its publisher has the lock, 
   const { added, before } = await transact(async (tx) => {
     await publish(tx, created())
     waiting = transact((other) => publish(other, created()))
-    await until(async () => (await blocked()).length === 1, 'the second publisher to wait')
+    await until(async () => (await blocked()).length === 1)
     const added = await addWebhook(['database.created'])
     await api.db.begin((other) => deleteWebhook(other, orgId, removed))
     return { added, before: await publish(tx, created()) }

@@ -3,7 +3,8 @@ import type { Database } from '../../src/db/database.ts'
 import { countRecoverable, insertRecovery, stepRecovery } from '../../src/delivery/recovery-sql.ts'
 import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
 import { newId, type OrgId, uuid7, type WebhookId } from '../../src/lib/ids.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 
 const hourMs = 3_600_000
 const anHour = () => ({ since: new Date(Date.now() - hourMs), until: new Date(Date.now() + hourMs) })
@@ -86,13 +87,13 @@ test('a delivery with an attempt in flight is passed over by a recovery until th
   expect(await job(id)).toEqual({ redelivered: 2, finished: false })
   // Not at once again.
   expect(await step()).toBeNull()
-  await until(step, 'the next step')
+  await until(step)
   expect(await job(id)).toEqual({ redelivered: 2, finished: false })
   await db`delete from keyhook.in_flight`
   await db`
     insert into keyhook.attempts (org_id, lane_id, id, event_seq, attempt, status, started_at, request_headers)
     values (${of.orgId}, ${of.laneId}, ${attemptId}, 2, 2, 'failed', now(), '{}')`
-  await until(step, 'the last step')
+  await until(step)
   expect(await job(id)).toEqual({ redelivered: 3, finished: true })
   expect(await db`select event_seq::int, attempt, try from keyhook.retries order by 1`).toEqual([
     { event_seq: 1, attempt: 1, try: 0 },
@@ -120,6 +121,6 @@ test('a recovery whose webhook is deleted meanwhile finishes', async () => {
   const id = await recover(of)
   await step()
   await db`update keyhook.lanes set ended_at = now() where id = ${of.laneId}`
-  await until(step, 'the next step')
+  await until(step)
   expect(await job(id)).toEqual({ redelivered: 1, finished: true })
 })

@@ -5,7 +5,8 @@ import type { WebhookId } from '../../src/lib/ids.ts'
 import { uuid7 } from '../../src/lib/ids.ts'
 import { call } from '../kit/client.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
-import { deliveryEnvironment, deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryEnvironment, deliveryTest } from './support/delivery-test.ts'
 import { begin, leasedLane, settleFailed } from './support/leased-lane.ts'
 import { eventIdOf, receiverFor } from './support/receiver.ts'
 
@@ -71,7 +72,7 @@ test('a recovery that is killed half-way continues after the restart and sends e
     const [row] = await world.db`
       select count(*)::int as n from pg_locks where locktype = 'advisory' and objid = ${gate} and not granted`
     return row!.n === 1
-  }, 'the second step')
+  })
   victim.child.kill('SIGKILL')
   const job = async () => (await world.db`select redelivered::int, finished_at from keyhook.recoveries`)[0]!
   expect(await job()).toEqual({ redelivered: 500, finished_at: null })
@@ -84,13 +85,12 @@ test('a recovery that is killed half-way continues after the restart and sends e
     call<{ status: string; redelivered: number }>(`${successor.url}${path}/recoveries/${asked.body.id}`, {
       token: world.owner.token,
     })
-  await until(async () => (await shown()).body.status === 'finished', 'the recovery')
+  await until(async () => (await shown()).body.status === 'finished')
   expect((await shown()).body.redelivered).toBe(failures)
   await until(
     async () =>
       (await world.db`select event_seq from keyhook.in_flight union select event_seq from keyhook.retries`).length ===
       0,
-    'everything to be settled',
   )
   const again = await world.db<{ id: string; outcomes: string[] }[]>`
     select e.id, array_agg(a.status order by a.attempt) as outcomes from keyhook.attempts a
@@ -115,10 +115,7 @@ test('a redelivery request locks the lane before the retry, as beginning an atte
   await db.begin(async (tx) => {
     await tx`select from keyhook.lanes for no key update`
     requested = db.begin((other) => redeliver(other, world.orgId, webhook.id, first.attemptId))
-    await until(
-      async () => (await db`select from pg_locks where not granted`).length > 0,
-      'the redelivery request to wait for the lane',
-    )
+    await until(async () => (await db`select from pg_locks where not granted`).length > 0)
     await tx`set local lock_timeout = '2s'`
     await tx`update keyhook.retries set due_at = due_at`
   })

@@ -12,8 +12,9 @@ import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
 import { holdOpen } from '../kit/hold-open.ts'
+import { until } from '../kit/until.ts'
 import { age, partitionOf, partitions } from './support/ageing.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { begin, deliverDue, firstAttempt, lease, settleFailed, wake } from './support/leased-lane.ts'
 
 const log = pino({ level: 'silent' })
@@ -103,7 +104,7 @@ test('a dispatcher applies the retention that operators set, when it starts', as
   await deliverDue(db)
   await age(db, id, 60)
   await world.startDispatcher()
-  await until(async () => (await eventsLeft(db)).length === 0, 'the old event to be deleted')
+  await until(async () => (await eventsLeft(db)).length === 0)
   expect(await partitions(db)).not.toContain(partitionOf(60))
 })
 

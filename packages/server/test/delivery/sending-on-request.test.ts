@@ -3,6 +3,7 @@ import type { WebhookId } from '../../src/lib/ids.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'
 import { call } from '../kit/client.ts'
 import { countRows } from '../kit/rows.ts'
+import { until } from '../kit/until.ts'
 import {
   api,
   created,
@@ -15,7 +16,6 @@ import {
   settledHistory,
   webhookTo,
 } from './support/delivering-api.ts'
-import { until } from './support/delivery-test.ts'
 import type { Reply } from './support/receiver.ts'
 
 /*

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import { holdOpen } from '../kit/hold-open.ts'
 import { startApiForTest } from '../kit/installation.ts'
-import { until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 
 test('a query is not sent behind one that waits for a lock, also when no connection is idle', async () => {
   const api = await startApiForTest()
@@ -15,7 +15,7 @@ test('a query is not sent behind one that waits for a lock, also when no connect
     isAnswered = true
   })
   const blocked = () => api.db`select from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0`
-  await until(async () => (await blocked()).length > 0, 'it to wait')
+  await until(async () => (await blocked()).length > 0)
   const late = setTimeout(letGo, 5_000)
   await Promise.all([db`select pg_sleep(0.1)`, db`select 1`, db`select 1`, db.begin((tx) => tx`select 1`)])
   clearTimeout(late)

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import type { NewEvent } from '../../src/delivery/events.ts'
 import { publish, publishBatch, publishSample } from '../../src/delivery/publish.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 
 type World = Awaited<ReturnType<typeof deliveryTest>>

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { uuid7Floor } from '../../src/lib/ids.ts'
-import { deliveryTest, until } from './support/delivery-test.ts'
+import { until } from '../kit/until.ts'
+import { deliveryTest } from './support/delivery-test.ts'
 import { receiverFor } from './support/receiver.ts'
 
 type World = Awaited<ReturnType<typeof deliveryTest>>

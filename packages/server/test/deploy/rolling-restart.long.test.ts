@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { Agent } from 'node:https'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { until } from '../delivery/support/delivery-test.ts'
 import { caFile, receiverFor } from '../delivery/support/receiver.ts'
 import { freePort } from '../kit/free-port.ts'
 import { createInstallation, people } from '../kit/installation.ts'
 import { bridgeTo, type Running, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 import { choosePorts, proxyPrograms, startProxy } from './proxy-programs.ts'
 
 /*
@@ -77,7 +77,7 @@ describe.each(proxyPrograms)('$title', (proxy) => {
       const load = Promise.all(Array.from({ length: clients }, (_, name) => client(name)))
       const more = async () => {
         const before = published.length
-        await until(() => published.length > before + 200, 'clients to go on')
+        await until(() => published.length > before + 200)
       }
       try {
         await more()
@@ -97,7 +97,7 @@ describe.each(proxyPrograms)('$title', (proxy) => {
       select body::jsonb -> 'data' ->> 'invoice' as invoice from keyhook.events where org_id = ${orgId}`
       expect(rows.map(({ invoice }) => invoice).sort()).toEqual(published.sort())
       const received = () => receiver.received.map((one) => JSON.parse(one.body.toString()).data.invoice as string)
-      await until(() => new Set(received()).size === published.length, 'every delivery')
+      await until(() => new Set(received()).size === published.length)
       // A dispatcher that stops waits for its requests in flight, so none is sent again.
       expect(received().sort()).toEqual(published)
     },

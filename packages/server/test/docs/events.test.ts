@@ -10,9 +10,9 @@ import type { EventType } from '../../src/delivery/events.ts'
 import { eventBody, sampleData } from '../../src/delivery/events.ts'
 import { publishEvents } from '../../src/delivery/publish.ts'
 import { newId } from '../../src/lib/ids.ts'
-import { until } from '../delivery/support/delivery-test.ts'
 import { call } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
+import { until } from '../kit/until.ts'
 import { blocksOf, masked } from './blocks.ts'
 
 /*

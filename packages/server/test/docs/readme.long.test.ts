@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { removeDataDirectory } from '../kit/data-directory.ts'
 import { freePort } from '../kit/free-port.ts'
+import { until } from '../kit/until.ts'
 import { type Block, blocksOf, masked } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
@@ -33,7 +34,7 @@ afterAll(async () => {
   for (const { child } of terminals.reverse()) {
     if (isGroupAlive(child.pid!)) process.kill(-child.pid!, 'SIGINT')
     // npm may end before the server does, and files can be removed only after the last process of the group.
-    while (isGroupAlive(child.pid!)) await setTimeout(50)
+    await until(() => !isGroupAlive(child.pid!))
   }
   await removeDataDirectory(join(folder, '.keyhook'))
   await rm(folder, { recursive: true, force: true })
@@ -50,7 +51,7 @@ test('the demo prints what the README shows, and leaves nothing behind', async (
   const [home] = /\/\S*keyhook-demo-\w+/.exec(demo.output())!
   await expect(stat(home)).resolves.toBeDefined()
   process.kill(-demo.child.pid!, 'SIGINT')
-  while (isGroupAlive(demo.child.pid!)) await setTimeout(50)
+  await until(() => !isGroupAlive(demo.child.pid!))
   await expect(stat(home)).rejects.toThrow('ENOENT')
 })
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { until } from '../delivery/support/delivery-test.ts'
+import { until } from '../kit/until.ts'
 import { type Member, missingPrograms, startPatroniCluster } from './support/patroni.ts'
 import { runFailover } from './support/run-failover.ts'
 
@@ -29,7 +29,7 @@ test.skipIf(why !== '')(
       },
       async afterwards() {
         // The old primary is a member again, and there is one primary.
-        await until(async () => (await old!.state())?.state === 'running', 'the old primary to come back', 240_000)
+        await until(async () => (await old!.state())?.state === 'running')
         expect(await cluster.primary()).toBeDefined()
       },
     })

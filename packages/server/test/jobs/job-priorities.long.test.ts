@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { PlatformJob } from '../../src/jobs/queue.ts'
 import { ensureQueues, nodeQueue } from '../../src/jobs/queue.ts'
 import { newId } from '../../src/lib/ids.ts'
-import { until } from '../databases/support/customer.ts'
 import { createPausedBackups } from '../databases/support/paused-backups.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
+import { until } from '../kit/until.ts'
 
 const backups = createPausedBackups()
 let platform: Platform

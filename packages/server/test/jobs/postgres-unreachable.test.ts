@@ -4,12 +4,13 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
 import type { Installation } from '../../src/startup/open.ts'
-import { customerOf, until } from '../databases/support/customer.ts'
+import { customerOf } from '../databases/support/customer.ts'
 import { portRange, scratchFolder, startNode } from '../databases/support/platform.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
 import { createInstallation, people } from '../kit/installation.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 
 /*
  * PostgreSQL becomes unreachable for a node: at its start, and while it runs.

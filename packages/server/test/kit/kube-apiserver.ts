@@ -4,9 +4,9 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, fetch } from 'undici'
 import { freePort } from './free-port.ts'
+import { until } from './until.ts'
 
 /**
  * A real Kubernetes API server on a real etcd, if its program is here: KEYHOOK_TEST_KUBE_APISERVER names it, and
@@ -87,20 +87,13 @@ export async function startKubeApiServer() {
   }
   const authority = () => readFile(join(folder, 'certificates/apiserver.crt'), 'utf8')
 
-  async function untilReady(): Promise<void> {
-    for (;;) {
+  const untilReady = () =>
+    until(() => {
       for (const { child, output } of [store, server]) {
         if (child.exitCode !== null) throw new Error(`${child.spawnfile} ended: ${output()}`)
       }
-      const isUp = await admin('GET', '/api/v1/namespaces/default').then(
-        () => true,
-        () => false,
-      )
-      if (isUp) return
-      await sleep(100)
-    }
-  }
-
+      return admin('GET', '/api/v1/namespaces/default').then(Boolean, () => false)
+    })
   await untilReady()
   const definitions = join(dirname(program!), 'definitions')
   for (const name of await readdir(definitions)) {
@@ -108,7 +101,7 @@ export async function startKubeApiServer() {
     await admin('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', definition)
   }
   for (const path of ['/apis/postgresql.cnpg.io/v1/clusters', '/apis/barmancloud.cnpg.io/v1/objectstores']) {
-    while (!(await admin('GET', path).then(Boolean, () => false))) await sleep(100)
+    await until(() => admin('GET', path).then(Boolean, () => false))
   }
 
   return {

@@ -8,6 +8,7 @@ import { onTestFinished } from 'vitest'
 import { runCommandLine } from '../../src/cli/command-line.ts'
 import type { ConnectionTarget } from '../../src/db/database.ts'
 import { removeDataDirectory } from './data-directory.ts'
+import { until } from './until.ts'
 
 export const program = new URL('../../bin/keyhook.js', import.meta.url).pathname
 
@@ -98,12 +99,8 @@ export async function serve(
     await stop()
   })
   const isReady = () => (args.includes('--json') ? output().stdout.includes('\n') : output().stdout.includes('Ctrl-C'))
-  const deadline = Date.now() + 150_000
-  while (!isReady()) {
-    if (child.exitCode !== null) throw new Error(`serve ended with ${child.exitCode}: ${output().stderr}`)
-    if (Date.now() > deadline) throw new Error(`serve did not get ready: ${output().stderr}`)
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
+  await until(() => isReady() || child.exitCode !== null)
+  if (!isReady()) throw new Error(`serve ended with ${child.exitCode}: ${output().stderr}`)
   const ready = args.includes('--json') ? JSON.parse(output().stdout) : {}
   return { url: ready.url, ready, child, output, stop }
 }

@@ -3,8 +3,8 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { S3Options } from '../../src/archives/s3-transfer.ts'
+import { until } from './until.ts'
 
 /**
  * A real S3 server (versitygw, on a directory), if its program is here: KEYHOOK_TEST_S3_SERVER names it, and
@@ -90,15 +90,12 @@ export async function startS3Server(
   }
 }
 
-async function untilListening(port: number, child: ChildProcess): Promise<void> {
-  for (;;) {
+const untilListening = (port: number, child: ChildProcess) =>
+  until(() => {
     if (child.exitCode !== null) throw new Error(`the S3 server ended with ${child.exitCode}`)
-    const isUp = await fetch(`http://127.0.0.1:${port}/`).then(
+    return fetch(`http://127.0.0.1:${port}/`).then(
       () => true,
       // A TLS server answers a plain request with an error that is not ECONNREFUSED.
       (error: { cause?: { code?: string } }) => error.cause?.code !== 'ECONNREFUSED',
     )
-    if (isUp) return
-    await sleep(50)
-  }
-}
+  })

@@ -1,12 +1,12 @@
 import { chown, mkdtemp, readFile, realpath, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, type Database } from '../../src/db/database.ts'
 import { openEmbedded } from '../../src/postgres/index.ts'
 import { type CertificateName, certificateFiles } from '../delivery/support/receiver.ts'
 import { removeDataDirectory } from './data-directory.ts'
 import { freePort } from './free-port.ts'
+import { until } from './until.ts'
 
 /** A PostgreSQL that listens on loopback, as a customer's does, and has the given certificate. */
 export async function startTcpPostgres() {
@@ -54,7 +54,7 @@ export async function startTcpPostgres() {
         await db`select pg_reload_conf()`
       })
       // New connections get the certificate that the server has read by then.
-      while ((await loadedAt()) === before) await sleep(10)
+      await until(async () => (await loadedAt()) !== before)
     },
     /** Whether the connections over TCP are encrypted, by the names that Keyhook gives them. One without a name is just beginning. */
     encrypted: () =>

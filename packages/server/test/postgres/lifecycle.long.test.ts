@@ -2,12 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { writeSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, stat, symlink, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { isPostgresOn, readLockFile } from '../../src/postgres/lock-file.ts'
 import { openLog } from '../../src/postgres/log-file.ts'
 import { readConfig } from '../../src/settings/config.ts'
 import { openInstallation } from '../../src/startup/open.ts'
+import { until } from '../kit/until.ts'
 import { dataDirectory, notes, open, putNote, query, scratch, startHolder } from './support/scratch.ts'
 
 test('committed rows are there after a stop and a second start', async () => {
@@ -171,7 +171,7 @@ test('the caller is notified if the server ends by itself', async () => {
   const whys: string[] = []
   await open(dataDir, 'serve', { onExit: (why) => void whys.push(why) })
   process.kill((await readLockFile(join(dataDir, 'postgres')))!.pid, 'SIGINT')
-  while (whys.length === 0) await sleep(10)
+  await until(() => whys.length > 0)
   expect(whys[0]).toMatch(/stopped by itself: exit code 0.*fast shutdown/s)
 })
 
@@ -192,7 +192,7 @@ test('a log that reaches its limit while the server runs is copied and truncated
   // As a server writes: through its own descriptor.
   writeSync(log.fd, 'first\n')
   writeSync(log.fd, Buffer.alloc(10 * 1024 * 1024 + 1, '.'))
-  while ((await stat(log.path)).size > 0) await sleep(10)
+  await until(async () => (await stat(log.path)).size === 0)
   expect((await stat(`${log.path}.old`)).size).toBeGreaterThan(10_000_000)
   writeSync(log.fd, 'last line\n')
   expect(await readFile(log.path, 'utf8')).toBe('last line\n')

@@ -4,11 +4,12 @@ import { composeProbes } from '../../src/compose/probes.ts'
 import { type ClusterReading, createClusterGauges, readClusterMetrics } from '../../src/telemetry/cluster-metrics.ts'
 import { createHistogram } from '../../src/telemetry/histogram.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { deliveryTest, until } from '../delivery/support/delivery-test.ts'
+import { deliveryTest } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
+import { until } from '../kit/until.ts'
 import { readMetrics, sumOf } from './metrics-text.ts'
 
 const api = ownedApi()
@@ -88,14 +89,14 @@ test('waiting deliveries, their age and their lanes are measured before, while a
     const now = await look()
     const [waiting, inFlight] = ['first', 'in_flight'].map((kind) => now('deliveries_waiting', { kind })!)
     return fast.received.length === 30 && waiting! > 0 && waiting! + inFlight! === 30 && now('wakes') === 0 && now
-  }, 'the deliveries of the slow receiver to be all that is left')
+  })
   expect(during('lane_waiting_max')).toBe(during('deliveries_waiting', { kind: 'first' }))
   expect(during('lanes_late')).toBe(1)
   expect(during('deliveries_oldest_waiting_seconds')).toBeGreaterThan(3_500)
 
   release.resolve({})
-  await until(() => slow.received.length === 30, 'the slow receiver')
-  await until(async () => (await world.attempts()).length === 60, 'all outcomes')
+  await until(() => slow.received.length === 30)
+  await until(async () => (await world.attempts()).length === 60)
   await dispatcher.stop()
   const after = await look()
   expect(after('deliveries_waiting')).toBe(0)

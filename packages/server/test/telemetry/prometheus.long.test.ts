@@ -6,12 +6,13 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { newId } from '../../src/lib/ids.ts'
-import { deliveryEnvironment, until } from '../delivery/support/delivery-test.ts'
+import { deliveryEnvironment } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
 import { call } from '../kit/client.ts'
 import { freePort } from '../kit/free-port.ts'
 import { createInstallation, people } from '../kit/installation.ts'
 import { bridgeTo, scratchDirectory, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 import { alertRules, dashboardPanels, monitoringFolder } from './monitoring-files.ts'
 
 /*
@@ -53,7 +54,7 @@ async function startPrometheus(target: string) {
       ({ ok }) => ok,
       () => false,
     )
-  await until(isReady, 'Prometheus')
+  await until(isReady)
   return {
     url,
     /** The values of all series; throws if Prometheus does not accept the query. */
@@ -82,7 +83,7 @@ test.skipIf(!hasPrometheus)(`every query of the dashboard has data, and shows wh
   const prometheus = await startPrometheus(new URL(server.url).host)
   // A rate needs a sample from before the job, which may take less than a scrape interval.
   const scraped = () => prometheus.query('keyhook_job_duration_seconds_count')
-  await until(async () => (await scraped()).length > 0, 'the first scrape')
+  await until(async () => (await scraped()).length > 0)
 
   const hung = await receiverFor(() => new Promise(() => {}))
   const fast = await receiverFor()
@@ -124,17 +125,16 @@ test.skipIf(!hasPrometheus)(`every query of the dashboard has data, and shows wh
     // What waits is in one lane; half of all deliveries go to the other, and their lag is not that of the first.
     await installation.db`update keyhook.events set created_at = created_at - interval '1 hour'`
     const value = async (query: string) => (await prometheus.query(query))[0] ?? 0
-    await until(async () => (await value('max(keyhook_cluster_lanes_late)')) === 1, 'one late lane')
+    await until(async () => (await value('max(keyhook_cluster_lanes_late)')) === 1)
     await until(
       async () =>
         (await value(
           'max(keyhook_cluster_deliveries_waiting{kind="first"}) - max(keyhook_cluster_lane_waiting_max)',
         )) === 0 && (await value('max(keyhook_cluster_lane_waiting_max)')) > 10,
-      'the hung receiver to have all that waits',
     )
     expect(await value('max(keyhook_cluster_deliveries_oldest_waiting_seconds)')).toBeGreaterThan(3_500)
     const before = fast.received.length
-    await until(() => fast.received.length > before + 20, 'deliveries to the other receiver')
+    await until(() => fast.received.length > before + 20)
   } finally {
     stopping.abort()
     await publishing

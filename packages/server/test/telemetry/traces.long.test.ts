@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { expect, onTestFinished, test } from 'vitest'
-import { deliveryEnvironment, until } from '../delivery/support/delivery-test.ts'
+import { deliveryEnvironment } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
 import { call } from '../kit/client.ts'
 import { freePort } from '../kit/free-port.ts'
 import { createInstallation, people } from '../kit/installation.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 import { startOtlpReceiver } from './otlp-receiver.ts'
 
 /*
@@ -42,7 +43,7 @@ async function tracedProcesses() {
   expect(added.status).toBe(201)
   /** The one span of a trace with this name, once it has arrived. */
   const spanOf = (traceId: string, name: string) =>
-    until(() => otlp.spans.find((span) => span.traceId === traceId && span.name === name), `${name} in ${traceId}`)
+    until(() => otlp.spans.find((span) => span.traceId === traceId && span.name === name))
   return {
     ...otlp,
     ...world,
@@ -121,7 +122,7 @@ test('a caller whose trace is not sampled gets none, and nothing of it is stored
     return traceId
   }
   const unsampled = await report('00')
-  await until(() => world.receiver.received.length === 1, 'the first delivery')
+  await until(() => world.receiver.received.length === 1)
   const sampled = await report('01')
   await world.spanOf(sampled, 'deliver invoice.paid')
   expect(world.spans.filter(({ traceId }) => traceId === unsampled)).toEqual([])
@@ -144,6 +145,6 @@ test('a collector that does not answer is logged, and nothing waits for it', asy
     ['--json', '--role', 'api'],
   )
   expect((await call(`${api.url}/api/v1/organizations`)).status).toBe(401)
-  await until(() => api.output().stderr.includes('traces.not_exported'), 'the line of the log')
+  await until(() => api.output().stderr.includes('traces.not_exported'))
   expect((await call(`${api.url}/api/v1/organizations`)).status).toBe(401)
 })

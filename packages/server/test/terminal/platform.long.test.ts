@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { until } from '../databases/support/customer.ts'
 import { portRange } from '../databases/support/platform.ts'
 import { customerSql } from '../kit/customer-sql.ts'
 import { removeDataDirectory } from '../kit/data-directory.ts'
 import { keyhook, scratchDirectory, serve } from '../kit/processes.ts'
+import { until } from '../kit/until.ts'
 import { openTerminal } from './support/terminal.ts'
 
 const hasPsql = (process.env.PATH ?? '').split(delimiter).some((folder) => existsSync(join(folder, 'psql')))
@@ -73,12 +73,12 @@ test('with the settings of a fresh start, a new database can be restored to a ti
   onTestFinished(() => sql.end({ timeout: 1 }))
   type Restorable = { recovery_window: { from: string; to: string } | null }
   const shown = () => terminal.json<Restorable>('databases', 'show', orders.id)
-  const { recovery_window: window } = await until(shown, (one) => one.recovery_window !== null, 120_000)
+  const { recovery_window: window } = await until(shown, (one) => one.recovery_window !== null)
   await sql`create table t as select 1 as n`
   const [{ to }] = await sql<[{ to: Date }]>`select clock_timestamp() as to`
   await sql`drop table t`
   const isKept = ({ recovery_window: range }: Restorable) => new Date(range!.to) >= to
-  await until(shown, isKept, 120_000)
+  await until(shown, isKept)
   expect(new Date(window!.from).getTime()).toBeLessThan(to.getTime())
   const args = ['--to', to.toISOString(), '--name', 'before', '--wait']
   const { database } = await terminal.json<{ database: Database }>('databases', 'restore', orders.id, ...args)

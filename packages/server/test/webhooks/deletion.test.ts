@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { until } from '../delivery/support/delivery-test.ts'
 import { begin, leasedLane, settleFailed } from '../delivery/support/leased-lane.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
+import { until } from '../kit/until.ts'
 
 test.each(['ends', 'hangs'])(
   'the deletion of a webhook waits for an attempt in flight, but not for long (the attempt %s)',
@@ -17,7 +17,7 @@ test.each(['ends', 'hangs'])(
     const deletion = call(`${url}${path}`, { method: 'DELETE', token: world.owner.token }).finally(() => {
       isAnswered = true
     })
-    await until(async () => (await db`select from keyhook.lanes where ended_at is not null`).length === 1, 'the end')
+    await until(async () => (await db`select from keyhook.lanes where ended_at is not null`).length === 1)
     expect(isAnswered).toBe(false)
     if (how === 'ends') expect(await settleFailed(db, first)).toBe(1)
     expect((await deletion).status).toBe(204)

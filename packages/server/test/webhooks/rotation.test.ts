@@ -6,10 +6,11 @@ import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { abandonSecrets, resealSecrets } from '../../src/operator/master-key.ts'
 import { anySecretUnder, keyIdsInUse, rotateSecret } from '../../src/webhooks/secrets-sql.ts'
 import { api, created, owner, platform, report, webhookTo } from '../delivery/support/delivering-api.ts'
-import { deliveryTest, until } from '../delivery/support/delivery-test.ts'
+import { deliveryTest } from '../delivery/support/delivery-test.ts'
 import type { Receiver } from '../delivery/support/receiver.ts'
 import { call } from '../kit/client.ts'
 import { readDocumented } from '../kit/documented.ts'
+import { until } from '../kit/until.ts'
 
 type Rotation = { started_at: string; ends_at: string; switched: boolean } | null
 type Rotated = { secret: string; secret_rotation: Rotation }
@@ -37,7 +38,7 @@ async function signedWith(
 ) {
   const before = receiver.received.length
   await send()
-  await until(() => receiver.received.length > before, 'a delivery')
+  await until(() => receiver.received.length > before)
   const { body, headers } = receiver.received.at(-1)!
   const text = body.toString()
   const specified: string[] = []
@@ -101,7 +102,7 @@ test('at the end of the overlap the new secret alone signs, and the old one is e
   const { receiver, webhook } = await webhookTo()
   const { secret } = await rotate(webhook.id, { overlap_seconds: 1 })
   const secrets = { old: webhook.secret, new: secret }
-  await until(async () => (await rotationOf(webhook.id)) === null, 'the end of the overlap')
+  await until(async () => (await rotationOf(webhook.id)) === null)
   expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
   const stored = () => api.db`select from keyhook.webhooks where id = ${webhook.id} and old_box is not null`
   expect(await stored()).toHaveLength(1)

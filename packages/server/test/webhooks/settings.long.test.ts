@@ -12,10 +12,10 @@ import {
   settledHistory,
   webhookTo,
 } from '../delivery/support/delivering-api.ts'
-import { until } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
 import { call } from '../kit/client.ts'
 import { readDocumented } from '../kit/documented.ts'
+import { until } from '../kit/until.ts'
 
 type Shown = {
   id: string
@@ -122,7 +122,7 @@ describe('pause', () => {
     const sample = await ask<{ event_id: string }>('POST', webhook.id, '/test', { event_type: 'invoice.paid' })
     ids.push(sample.body.event_id)
     // The wakes are taken, and the lane is not due before the end of the pause.
-    await until(async () => (await api.db`select from keyhook.wakes where org_id = ${orgId}`).count === 0, 'the wakes')
+    await until(async () => (await api.db`select from keyhook.wakes where org_id = ${orgId}`).count === 0)
     expect((await show(webhook.id)).health.oldest_waiting_at).not.toBeNull()
     const [lane] = await api.db<{ due: boolean }[]>`
       select due_at = paused_until as due from keyhook.lanes where webhook_id = ${webhook.id as WebhookId}`

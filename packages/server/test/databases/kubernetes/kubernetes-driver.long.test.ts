@@ -1,8 +1,8 @@
 import { X509Certificate } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { newId } from '../../../src/lib/ids.ts'
+import { until } from '../../kit/until.ts'
 import { driverConformance } from '../driver-conformance.ts'
-import { until } from '../support/customer.ts'
 import {
   authority,
   kubernetesForFile,

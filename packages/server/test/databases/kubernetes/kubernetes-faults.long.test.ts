@@ -8,7 +8,7 @@ import { clusters } from '../../../src/databases/drivers/kubernetes/resources.ts
 import { newId } from '../../../src/lib/ids.ts'
 import type { StepFailure } from '../../../src/lib/step-failure.ts'
 import type { KubeApiServer } from '../../kit/kube-apiserver.ts'
-import { until } from '../support/customer.ts'
+import { until } from '../../kit/until.ts'
 import {
   kubernetesForFile,
   kubernetesMissing,

@@ -1,8 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../../src/db/database.ts'
 import type { OrgId } from '../../../src/lib/ids.ts'
 import type { Reply } from '../../kit/client.ts'
 import { customerSqlForTest } from '../../kit/customer-sql.ts'
+import { until } from '../../kit/until.ts'
 
 export type DatabaseBody = {
   id: string
@@ -30,17 +30,6 @@ export type RestoreBody = {
   failure: string | null
   bytes_done: number
   bytes_total: number | null
-}
-
-/** Repeats `ask` until its answer is the wanted one. The deadline only matters on a busy machine. */
-export async function until<T>(ask: () => Promise<T>, wanted: (value: T) => boolean, msMax = 40_000): Promise<T> {
-  const deadline = Date.now() + msMax
-  for (;;) {
-    const value = await ask()
-    if (wanted(value)) return value
-    if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(value)}`)
-    await sleep(20)
-  }
 }
 
 export type Request = <T>(path: string, more?: { method?: string; body?: unknown; token?: string }) => Promise<Reply<T>>

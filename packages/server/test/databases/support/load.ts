@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../../src/db/database.ts'
+import { until } from '../../kit/until.ts'
 
 /*
  * The same transactions as pgbench, without needing it: each moves an amount between an account, a teller and a branch, and
@@ -53,7 +53,7 @@ export function startLoad(sql: Database, clients: number): Load {
 }
 
 export async function untilCommitted(load: Load, count: number): Promise<void> {
-  while (load.committed() < count) await sleep(5)
+  await until(() => load.committed() >= count)
 }
 
 export async function ledgerSums(sql: Database) {

@@ -1,5 +1,5 @@
 import type { Database } from '../../../src/db/database.ts'
-import { until } from './customer.ts'
+import { until } from '../../kit/until.ts'
 
 /**
  * Starts SQL of an ordinary user that cannot be cancelled: it sleeps while an index page is split, where PostgreSQL handles no

@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { verify } from '@octokit/webhooks-methods'
 import { Webhook } from 'standardwebhooks'
 import { expect, onTestFinished, test } from 'vitest'
-import { deliveryTest, until } from '../support/delivery-test.ts'
+import { until } from '../../kit/until.ts'
+import { deliveryTest } from '../support/delivery-test.ts'
 import { receiverFor } from '../support/receiver.ts'
 
 async function receiveOne(environment: Record<string, string> = {}) {

@@ -3,7 +3,8 @@ import type { Server } from 'node:https'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { deleteWebhook } from '../../../src/webhooks/sql.ts'
-import { deliveryTest, until } from '../support/delivery-test.ts'
+import { until } from '../../kit/until.ts'
+import { deliveryTest } from '../support/delivery-test.ts'
 import { receiverFor } from '../support/receiver.ts'
 import { sendersForTest, sendWith } from '../support/sender.ts'
 
@@ -48,7 +49,7 @@ test('an attempt that was connecting when its webhook was deleted is not sent', 
     return attempts.length > 0 && attempts
   })
   expect(attempt).toMatchObject({ status: 'interrupted', error_code: 'interrupted', next_attempt_at: null })
-  await until(() => counts.closed === 1, 'the connection to be closed')
+  await until(() => counts.closed === 1)
   expect(receiver.received).toHaveLength(0)
 })
 
@@ -73,7 +74,7 @@ test.each<[string, () => Promise<boolean>]>([
   const sender = sendersForTest().open(receiver.url)
   const exchange = await sendWith(sender, { sendByMs: Date.now() - 1, mayStillSend })
   expect(exchange).toMatchObject({ status: 'interrupted', error: { code: 'interrupted' }, response: null })
-  await until(() => sockets[0]?.destroyed, 'the connection to be closed')
+  await until(() => sockets[0]?.destroyed)
   expect(receiver.received).toEqual([])
 })
 

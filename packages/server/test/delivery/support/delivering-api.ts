@@ -3,7 +3,8 @@ import type { OrgId } from '../../../src/lib/ids.ts'
 import { call } from '../../kit/client.ts'
 import { dispatcherAlone } from '../../kit/composed.ts'
 import { type Person, startApi, type TestApi } from '../../kit/installation.ts'
-import { deliveryEnvironment, until } from './delivery-test.ts'
+import { until } from '../../kit/until.ts'
+import { deliveryEnvironment } from './delivery-test.ts'
 import { receiverFor } from './receiver.ts'
 
 /*

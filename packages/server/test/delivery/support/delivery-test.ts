@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
 import { composeHints } from '../../../src/compose/dispatcher.ts'
@@ -95,20 +94,5 @@ async function deliveryWorld(installation: Installation) {
       onTestFinished(() => engine.stop())
       return engine
     },
-  }
-}
-
-/** Waits until the condition holds. The limit is long, because the machine may be busy. */
-export async function until<T>(
-  look: () => Promise<T | false | undefined | null> | T | false | undefined | null,
-  what = 'a condition',
-  msMax = 60_000,
-) {
-  const end = Date.now() + msMax
-  for (;;) {
-    const found = await look()
-    if (found) return found
-    if (Date.now() > end) throw new Error(`timed out waiting for ${what}`)
-    await sleep(20)
   }
 }

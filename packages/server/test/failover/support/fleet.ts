@@ -4,11 +4,12 @@ import { connect } from '../../../src/db/database.ts'
 import type { OrgId } from '../../../src/lib/ids.ts'
 import { createMasterKeys } from '../../../src/lib/master-keys.ts'
 import { portRange } from '../../databases/support/platform.ts'
-import { deliveryEnvironment, until } from '../../delivery/support/delivery-test.ts'
+import { deliveryEnvironment } from '../../delivery/support/delivery-test.ts'
 import { eventIdOf, type Received, receiverFor } from '../../delivery/support/receiver.ts'
 import { call } from '../../kit/client.ts'
 import { people } from '../../kit/installation.ts'
 import { serve } from '../../kit/processes.ts'
+import { until } from '../../kit/until.ts'
 import { deliveryOf, emptyHistory } from './history.ts'
 import { whenAvailable } from './stored.ts'
 
@@ -71,7 +72,7 @@ export async function startFleet(databaseUrl: string) {
       if (made.status !== 201) return null
       secrets.set(name, made.body.secret)
       return name
-    }, 'a webhook')
+    })
   const organizations: Organization[] = []
   const webhooks: { orgId: string; name: string }[] = []
   for (const place of ['a', 'b']) {

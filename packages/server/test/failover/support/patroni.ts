@@ -10,16 +10,14 @@ import { type ConnectionTarget, connect } from '../../../src/db/database.ts'
 import type { Account } from '../../../src/postgres/account.ts'
 import { accountFor } from '../../../src/postgres/account.ts'
 import { isPostgresOn, parseLockFile } from '../../../src/postgres/lock-file.ts'
-import { until } from '../../delivery/support/delivery-test.ts'
 import { freePort } from '../../kit/free-port.ts'
+import { until } from '../../kit/until.ts'
 import { familyOf, sendSignal } from './replicated-postgres.ts'
 import { whenAvailable } from './stored.ts'
 
 /* Three members under Patroni with etcd, behind HAProxy: Debian's programs with the files that we give to operators. */
 
 const samples = new URL('../../../../../deploy/postgres-failover/', import.meta.url).pathname
-/** Only tells a hang from an answer. A failover itself takes up to `ttl` of patroni.yml. */
-const patienceMs = 240_000
 
 const inPath = (name: string) =>
   `${process.env.PATH}:/usr/sbin:/usr/bin`.split(':').some((folder) => existsSync(join(folder, name)))
@@ -88,7 +86,7 @@ export async function startPatroniCluster() {
       {},
     ),
   )
-  await until(() => answers(`http://${etcd}/health`), 'etcd', patienceMs)
+  await until(() => answers(`http://${etcd}/health`))
 
   const password = randomBytes(16).toString('hex')
   const member = (host: string, i: number): Member => {
@@ -144,11 +142,7 @@ export async function startPatroniCluster() {
     const states = await Promise.all(members.map((one) => one.state()))
     return states.filter((state) => state?.role === 'replica' && state.state === 'running')
   }
-  await until(
-    async () => (await replicas()).length === 2 && (await replicas()).some((state) => state?.sync_standby),
-    'a synchronous standby',
-    patienceMs,
-  )
+  await until(async () => (await replicas()).length === 2 && (await replicas()).some((state) => state?.sync_standby))
   const admin = { host: '127.0.0.1', port: address, user: 'postgres', password, database: 'postgres' }
   await createKeyhookDatabase(admin, password)
   const target: ConnectionTarget = { ...admin, user: 'keyhook', database: 'keyhook' }
@@ -156,7 +150,7 @@ export async function startPatroniCluster() {
     target,
     url: `postgres://keyhook:${password}@127.0.0.1:${address}/keyhook`,
     members,
-    primary: () => until(() => only(members), 'a primary', patienceMs),
+    primary: () => until(() => only(members)),
   }
 }
 
@@ -218,5 +212,5 @@ async function killPostgres(cluster: string): Promise<void> {
   const lock = parseLockFile(await readFile(join(cluster, 'postmaster.pid'), 'utf8').catch(() => ''))
   if (lock === undefined || !(await isPostgresOn(cluster, lock.pid))) return
   for (const pid of await familyOf(lock.pid)) sendSignal(pid, 'SIGKILL')
-  await until(async () => !(await isPostgresOn(cluster, lock.pid)), 'PostgreSQL to end')
+  await until(async () => !(await isPostgresOn(cluster, lock.pid)))
 }

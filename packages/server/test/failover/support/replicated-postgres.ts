@@ -12,8 +12,8 @@ import { database, initialise, superuser } from '../../../src/postgres/cluster.t
 import { port } from '../../../src/postgres/lock-file.ts'
 import { serverArguments } from '../../../src/postgres/postmaster.ts'
 import { runTool, startProgram } from '../../../src/postgres/start-program.ts'
-import { until } from '../../delivery/support/delivery-test.ts'
 import { bridgeTo } from '../../kit/processes.ts'
+import { until } from '../../kit/until.ts'
 
 export type Server = {
   target: ConnectionTarget
@@ -69,7 +69,7 @@ export async function startReplicatedPostgres({ synchronous = true } = {}) {
           { account },
           { stdio: 'ignore' },
         )
-        await until(() => ask((db) => db`select 1`).catch(() => false), `the ${name} to accept connections`)
+        await until(() => ask((db) => db`select 1`).catch(() => false))
       },
     }
   }
@@ -90,7 +90,7 @@ export async function startReplicatedPostgres({ synchronous = true } = {}) {
       (db) => db<{ sync_state: string }[]>`select sync_state from pg_stat_replication where state = 'streaming'`,
     )
     return row?.sync_state === wanted
-  }, 'the standby to follow')
+  })
 
   const address = { ...primary.target }
   const bridge = await bridgeTo(address)

@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import { type ConnectionTarget, connect } from '../../../src/db/database.ts'
-import { until } from '../../delivery/support/delivery-test.ts'
 import { call } from '../../kit/client.ts'
+import { until } from '../../kit/until.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 import { findViolations, type History } from './history.ts'
 import { startLoad } from './load.ts'
@@ -9,8 +9,6 @@ import { readStored, untilSettled, whenAvailable } from './stored.ts'
 
 const eventsPerPhase = 100
 const revocationsPerPhase = 10
-/** Only tells a hang from an answer. */
-const phaseMsMax = 240_000
 
 /**
  * Load, `fail` in the middle of it, and load again. `fail` resolves when the new primary takes writes at the address, and says
@@ -41,15 +39,10 @@ export async function runFailover(request: {
   try {
     // The job queue works on: one job was in the middle of the failover, the other came later.
     for (const id of databases) {
-      await until(
-        async () => {
-          const rows =
-            await db`select 1 from keyhook.events where type = 'database.created' and strpos(body, ${id}) > 0`
-          return rows.length === 1
-        },
-        `the event of the database ${id}`,
-        phaseMsMax,
-      )
+      await until(async () => {
+        const rows = await db`select 1 from keyhook.events where type = 'database.created' and strpos(body, ${id}) > 0`
+        return rows.length === 1
+      })
     }
     await untilSettled(db)
     await load.useEveryKey()
@@ -77,8 +70,6 @@ async function progress(history: History): Promise<void> {
       history.accepted.length >= wanted.accepted &&
       revoked() >= wanted.revoked &&
       history.received.length >= wanted.received,
-    'events, deliveries and revocations',
-    phaseMsMax,
   )
 }
 
@@ -89,7 +80,7 @@ async function createDatabase({ apis, organizations }: Fleet, name: string): Pro
     const options = { token: owner, body: { name }, headers: { 'idempotency-key': name } }
     const made = await call<{ id: string }>(`${apis[0]}/platform/v1/organizations/${orgId}/databases`, options)
     return made.status === 202 && made
-  }, 'a database to be accepted')
+  })
   return reply.body.id
 }
 

@@ -1,36 +1,27 @@
 import { type Database, isUnavailable } from '../../../src/db/database.ts'
 import { readHeaders } from '../../../src/delivery/sender/exchange.ts'
-import { until } from '../../delivery/support/delivery-test.ts'
+import { until } from '../../kit/until.ts'
 import { deliveryOf, type Stored } from './history.ts'
-
-const patienceMs = 240_000
 
 /** On a slow machine Patroni may replace its primary once more, at any time. */
 export const whenAvailable = <T>(work: () => Promise<T>): Promise<T> =>
-  until(
-    () =>
-      work().catch((error: unknown) => {
-        if (isUnavailable(error)) return null
-        throw error
-      }),
-    'PostgreSQL',
-    patienceMs,
+  until(() =>
+    work().catch((error: unknown) => {
+      if (isUnavailable(error)) return null
+      throw error
+    }),
   ) as Promise<T>
 
 /** Waits until nothing is in flight, waiting for a retry, or not yet begun. */
 export const untilSettled = (db: Database): Promise<boolean> =>
-  until(
-    async () => {
-      const left = await whenAvailable(
-        () => db`
+  until(async () => {
+    const left = await whenAvailable(
+      () => db`
           select 1 from keyhook.in_flight union all select 1 from keyhook.retries
           union all select 1 from keyhook.wakes union all select 1 from keyhook.lanes where cursor_seq < head_seq limit 1`,
-      )
-      return left.length === 0
-    },
-    'every delivery to be settled',
-    patienceMs,
-  )
+    )
+    return left.length === 0
+  })
 
 /** What the tables say. */
 export async function readStored(db: Database, webhooks: Stored['webhooks']): Promise<Stored> {

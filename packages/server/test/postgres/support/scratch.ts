@@ -14,6 +14,7 @@ import {
   openEmbedded,
 } from '../../../src/postgres/index.ts'
 import { isPostgresOn, readLockFile } from '../../../src/postgres/lock-file.ts'
+import { until } from '../../kit/until.ts'
 
 export const asRoot = process.getuid?.() === 0
 
@@ -99,13 +100,9 @@ export function startHolder(dataDir: string, purpose: string, account?: { uid: n
     child,
     ended,
     async until(wanted) {
-      for (;;) {
-        const line = lines.find(wanted)
-        if (line) return line
-        const failure = lines.find((line) => line.error !== undefined)
-        if (failure) throw new Error(failure.error)
-        await sleep(5)
-      }
+      const line = await until(() => lines.find(wanted) ?? lines.find((line) => line.error !== undefined))
+      if (!wanted(line)) throw new Error(line.error)
+      return line
     },
   }
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { TLSSocket } from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
-import { until } from '../../support/delivery-test.ts'
+import { until } from '../../../kit/until.ts'
 import { receiverFor, resetBelow, startHostile } from '../../support/receiver.ts'
 import { sendingTo } from '../../support/sender.ts'
 
@@ -59,7 +59,7 @@ test.each(notReusable)('a receiver that %s gets the next request on a new connec
   const { usedConnections, sockets, send } = await answering(answer)
   for (let i = 0; i < 3; i++) {
     expect(await send()).toMatchObject({ status: 'succeeded', error: null })
-    await until(() => sockets[i]!.destroyed, 'the connection to be closed')
+    await until(() => sockets[i]!.destroyed)
   }
   expect(usedConnections).toEqual([1, 2, 3])
 })
@@ -105,7 +105,7 @@ test('an idle connection is closed two seconds before its receiver would close i
   const since = performance.now()
   await send()
   expect(usedConnections).toEqual([1, 1])
-  await until(() => sockets[0]!.destroyed, 'the connection to be closed')
+  await until(() => sockets[0]!.destroyed)
   // Counted from its last use.
   expect(performance.now() - since).toBeGreaterThan(1_900)
   await send()
@@ -120,7 +120,7 @@ test('the latest keep-alive timeout of the receiver counts', async () => {
   await send()
   await send()
   expect(usedConnections).toEqual([1, 1])
-  await until(() => sockets[0]!.destroyed, 'the connection to be closed')
+  await until(() => sockets[0]!.destroyed)
 })
 
 test('a response without a length is complete when the connection is reset', async () => {
@@ -141,5 +141,5 @@ test('a receiver that answers before it has read a large request gets the next o
   expect(usedConnections).toEqual([1, 2])
   // The unread rest is not kept until the receiver reads again.
   for (const socket of sockets) socket.resume()
-  await until(() => sockets.every(({ destroyed }) => destroyed), 'the connections to be closed')
+  await until(() => sockets.every(({ destroyed }) => destroyed))
 })

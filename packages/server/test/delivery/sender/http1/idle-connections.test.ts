@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { until } from '../../support/delivery-test.ts'
+import { until } from '../../../kit/until.ts'
 import { receiverFor } from '../../support/receiver.ts'
 import { sendersForTest, sendWith } from '../../support/sender.ts'
 
@@ -21,10 +21,10 @@ test('with too many idle connections, the least recently used one is closed', as
   await b!.send()
   await a!.send()
   await c!.send()
-  await until(() => b!.receiver.open === 0, 'the connection to b to be closed')
+  await until(() => b!.receiver.open === 0)
   expect([a!.receiver.open, c!.receiver.open]).toEqual([1, 1])
   await b!.send()
-  await until(() => a!.receiver.open === 0, 'the connection to a to be closed')
+  await until(() => a!.receiver.open === 0)
   expect([b!.receiver.open, c!.receiver.open]).toEqual([1, 1])
   expect([a!, b!, c!].map(({ receiver }) => receiver.connections)).toEqual([1, 2, 1])
 })
@@ -32,6 +32,6 @@ test('with too many idle connections, the least recently used one is closed', as
 test('connections in flight do not count as idle and are not closed', async () => {
   const [a, b] = await receiversOf(2, 1)
   await Promise.all([a!.send(), a!.send(), a!.send(), b!.send()])
-  await until(() => a!.receiver.open + b!.receiver.open === 1, 'all but one to be closed')
+  await until(() => a!.receiver.open + b!.receiver.open === 1)
   expect([a!.receiver.received.length, b!.receiver.received.length]).toEqual([3, 1])
 })

@@ -1,7 +1,7 @@
 import type { Server } from 'node:https'
 import type { Socket } from 'node:net'
 import { expect, test } from 'vitest'
-import { until } from '../../support/delivery-test.ts'
+import { until } from '../../../kit/until.ts'
 import { type Reply, receiverFor } from '../../support/receiver.ts'
 import { limits, type SenderOptions, sendersForTest, sendWith } from '../../support/sender.ts'
 
@@ -20,7 +20,7 @@ async function sending(reply: Reply, options: SenderOptions = {}) {
 test('a request that times out closes its connection', async () => {
   const { receiver, send } = await sending({ delayMs: limits.attemptMsMax + 1_000 })
   expect((await send()).error?.code).toBe('timeout')
-  await until(() => receiver.open === 0, 'the connection to be closed')
+  await until(() => receiver.open === 0)
 })
 
 test('a request that is interrupted closes its connection', async () => {
@@ -29,7 +29,7 @@ test('a request that is interrupted closes its connection', async () => {
   await until(() => receiver.received.length === 1)
   sender.interrupt()
   expect(await ended).toMatchObject({ status: 'interrupted', response: null })
-  await until(() => receiver.open === 0, 'the connection to be closed')
+  await until(() => receiver.open === 0)
 })
 
 test('a request that is interrupted while it connects is not sent', async () => {
@@ -40,7 +40,7 @@ test('a request that is interrupted while it connects is not sent', async () => 
   sender.interrupt()
   expect(await ended).toMatchObject({ status: 'interrupted', response: null })
   resolve([{ address: '127.0.0.1', family: 4 }])
-  await until(() => sockets[0]?.destroyed, 'the connection to be closed')
+  await until(() => sockets[0]?.destroyed)
   expect(receiver.received).toEqual([])
 })
 
@@ -50,7 +50,7 @@ test('a request that is interrupted before it leaves on an idle connection is no
   const ended = send()
   sender.interrupt()
   expect(await ended).toMatchObject({ status: 'interrupted', address: '127.0.0.1' })
-  await until(() => receiver.open === 0, 'the connection to be closed')
+  await until(() => receiver.open === 0)
   expect(receiver.received).toHaveLength(1)
 })
 
@@ -60,7 +60,7 @@ test('a sender that replaces another one for the same lane lets its requests end
   await until(() => receiver.received.length === 1)
   senders.open('https://127.0.0.1:1/', { laneId: 1 })
   expect(await ended).toMatchObject({ status: 'succeeded' })
-  await until(() => receiver.open === 0, 'the connection to be closed')
+  await until(() => receiver.open === 0)
   expect(receiver.connections).toBe(1)
 })
 
