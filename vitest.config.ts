@@ -12,8 +12,8 @@ const consoleFiles = 'packages/console/**'
 const projects = [
   { name: 'short', include: ['packages/*/test/**/*.test.ts'], exclude: [longFiles, consoleFiles], limitMs: 30_000 },
   { name: 'browser', include: ['packages/console/test/*.test.ts'], exclude: [longFiles], limitMs: 90_000 },
-  { name: 'long', include: ['packages/*/test/**/*.long.test.ts'], exclude: [consoleFiles], limitMs: 90_000 },
-  { name: 'long browser', include: ['packages/console/test/*.long.test.ts'], exclude: [], limitMs: 90_000 },
+  { name: 'long', include: ['packages/*/test/**/*.long.test.ts'], exclude: [consoleFiles], limitMs: 180_000 },
+  { name: 'long browser', include: ['packages/console/test/*.long.test.ts'], exclude: [], limitMs: 180_000 },
 ]
 
 export default defineConfig({
@@ -33,10 +33,10 @@ export default defineConfig({
         // Tests mostly wait for processes and for PostgreSQL: two at once even on two cores, and few, because they share one
         // server. A browser needs the whole machine.
         maxWorkers: files.name.endsWith('browser') ? 1 : Math.min(4, Math.max(2, availableParallelism() - 1)),
-        // A hang fails within this time. Files that start servers have 90 s: test/kit/server-limits.ts.
+        // A hang fails within this time. Short tests that start servers have 90 s: kit/server-limits.ts.
         testTimeout: limitMs,
         hookTimeout: limitMs,
-        expect: { requireAssertions: true, poll: { timeout: limitMs - 5_000 } },
+        expect: { requireAssertions: true, poll: { timeout: Math.min(60_000, limitMs - 5_000) } },
       },
     })),
   },

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { created, report, settledHistory, webhookTo } from '../../server/test/delivery/support/delivering-api.ts'
+import '../../server/test/kit/server-limits.ts'
 
 /*
  * Each example receives a real delivery, through a TLS server that passes it on as a proxy does. Next is not installed: its example

@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { blocksOf } from '../../server/test/docs/blocks.ts'
 import { bodyOf, vectors } from './support/vectors.ts'
+import '../../server/test/kit/server-limits.ts'
 
 /*
  * Runs each snippet of docs/receiving-webhooks.md against the test vectors, where its language is installed. The programs in
@@ -94,7 +95,7 @@ afterAll(async () => {
   console.log(`Snippets that ran: ${ran.join(', ')}. Not installed here: ${skipped.join(', ') || 'none'}.`)
 })
 
-test.for(languages)('the $name snippet decides every test vector', { timeout: 180_000 }, async (language, { skip }) => {
+test.for(languages)('the $name snippet decides every test vector', async (language, { skip }) => {
   const cwd = join(folder, language.name)
   const [snippet, program] = language.files
   await mkdir(join(cwd, snippet, '..'), { recursive: true })

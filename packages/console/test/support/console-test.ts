@@ -21,9 +21,8 @@ let engine: Awaited<ReturnType<typeof dispatcherAlone>>
 
 /** Like `describe`, with a browser; skipped without one. */
 export function inBrowser(name: string, tests: () => void): void {
-  // Seconds where milliseconds are usual: browsers are slow on a busy machine.
-  describe.skipIf(chromiumPath === undefined)(name, { timeout: 120_000 }, () => {
-    beforeAll(start, 120_000)
+  describe.skipIf(chromiumPath === undefined)(name, () => {
+    beforeAll(start)
     afterAll(stop)
     tests()
   })

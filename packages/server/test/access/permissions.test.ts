@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { isRefusedToKeys, permissionTable, roles } from '../../src/access/roles.ts'
 import { createOpenApi } from '../../src/compose/openapi.ts'
 import type { Route } from '../../src/http/route.ts'
@@ -11,9 +11,6 @@ import { startApi, type TestApi } from '../kit/installation.ts'
 /*
  * Every route with every kind of caller, compared with the permission table.
  */
-
-// A thousand requests: 30 seconds are not enough on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 let api: TestApi
 let routes: Route[]

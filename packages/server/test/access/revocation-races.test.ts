@@ -6,6 +6,7 @@ import { removeMember, removeUser, setMember } from '../../src/organizations/dir
 import { call } from '../kit/client.ts'
 import { createInstallation, people, testOperator } from '../kit/installation.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
+import '../kit/server-limits.ts'
 
 /*
  * Two server processes on one database. Clients send requests to both while their access is removed, through one of the nodes

@@ -149,7 +149,7 @@ test('links, devices and other entries that are neither files nor directories ar
 test('a large manifest is read in linear time', async () => {
   const archive = await craftedArchive([{ name: manifestPath, content: Buffer.alloc(128 * 1024 * 1024) }])
   await expect(readBack(archive)).rejects.toThrow('its manifest cannot be read')
-}, 20_000)
+})
 
 test('a large file is written and read with little memory', async () => {
   const part = randomBytes(1024 * 1024)
@@ -182,7 +182,7 @@ test('a large file is written and read with little memory', async () => {
   )
   expect(bytes).toBe(parts * part.length)
   expect(bytesMax - before).toBeLessThan(60 * 1024 * 1024)
-}, 60_000)
+})
 
 test('errors of the source and of the receiver are passed on, and not reported as damage', async () => {
   const archive = await archiveOf({ ...someFiles, large: randomBytes(3_000_000) })

@@ -8,6 +8,7 @@ import { createS3Store } from '../../src/archives/s3-store.ts'
 import { scratchDirectory } from '../kit/processes.ts'
 import { type S3Server, s3Missing, s3Program, startS3Server } from '../kit/s3-server.ts'
 import { collect, stream, testStore } from './store-conformance.ts'
+import '../kit/server-limits.ts'
 
 setFlagsFromString('--expose_gc')
 const collectGarbage = runInNewContext('gc') as () => void
@@ -73,7 +74,7 @@ describe.skipIf(s3Program === null)(s3Program === null ? s3Missing : 'on a real 
     expect(bytes).toBe(150 * part.length)
     expect(bytesMax).toBeLessThan(50 * 1024 * 1024)
     await store.remove('backups/db_1/large')
-  }, 120_000)
+  })
 
   test('wrong credentials and a missing bucket are named, with what to do, and without the secret', async () => {
     const secretAccessKey = 'a-very-secret-key-of-someone'

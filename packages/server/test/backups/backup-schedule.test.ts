@@ -10,6 +10,7 @@ import { testLog } from '../databases/support/platform.ts'
 import { holdOpen } from '../kit/hold-open.ts'
 import { createOwnedInstallation } from '../kit/installation.ts'
 import { until } from '../kit/until.ts'
+import '../kit/server-limits.ts'
 
 let installation: Installation
 let orgId: OrgId

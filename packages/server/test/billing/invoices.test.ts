@@ -11,6 +11,7 @@ import { call } from '../kit/client.ts'
 import { type Person, startApi, type TestApi, testOperator } from '../kit/installation.ts'
 import { until } from '../kit/until.ts'
 import { recordUsage } from '../kit/usage.ts'
+import '../kit/server-limits.ts'
 
 let api: TestApi
 let orgId: OrgId

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { removeDataDirectory } from '../kit/data-directory.ts'
 import { keyhook, serve } from '../kit/processes.ts'
+import '../kit/server-limits.ts'
 
 test('a link to the console has the address of the running server, for a user by e-mail address or id', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'keyhook-test-'))

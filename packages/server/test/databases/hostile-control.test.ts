@@ -151,7 +151,7 @@ test('any order of messages ends in an answer or an error', async () => {
   // An error that nobody could catch would fail the run of the tests.
   const runs = Array.from({ length: 200 }, run)
   expect(new Set(await Promise.all(runs))).toEqual(new Set(['ended']))
-}, 60_000)
+})
 
 test('a server that never closes a connection keeps none open', async () => {
   const { control, sockets } = await hostileServer(welcomed((socket) => void socket.write(one)))

@@ -16,6 +16,7 @@ import { until } from '../kit/until.ts'
 import { asRoot } from '../postgres/support/scratch.ts'
 import { openInstances } from './support/local-instances.ts'
 import { scratchFolder } from './support/platform.ts'
+import '../kit/server-limits.ts'
 
 /*
  * A program in the account of one database, and the port of another. As root.
@@ -50,7 +51,7 @@ beforeAll(async () => {
   instances = openInstances(dataDir)
   for (const id of [attacker, victim]) await instances.provision(id, { passwordVerifier, signal })
   victimPort = await portOf(victim)
-}, 120_000)
+})
 
 afterAll(async () => {
   if (!canAttack) return

@@ -4,6 +4,7 @@ import { checkSuitable } from '../../src/db/suitable.ts'
 import { type Embedded, openEmbedded } from '../../src/postgres/index.ts'
 import { scratchFolder } from '../databases/support/platform.ts'
 import { removeDataDirectory } from '../kit/data-directory.ts'
+import '../kit/server-limits.ts'
 
 // Its own server: a setting of the whole server would affect every other test.
 let folder: string

@@ -10,6 +10,7 @@ import { bridgeTo, serve } from '../kit/processes.ts'
 import { until } from '../kit/until.ts'
 import { deliveryEnvironment, deliveryTest, failedOutcome } from './support/delivery-test.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
+import '../kit/server-limits.ts'
 
 const masterKey = Buffer.alloc(32, 7).toString('base64')
 test('a dispatcher that is killed loses nothing: its attempts read interrupted, and its lanes are taken over', async () => {

@@ -9,6 +9,7 @@ import { until } from '../kit/until.ts'
 import { deliveryEnvironment, deliveryTest } from './support/delivery-test.ts'
 import { begin, leasedLane, settleFailed } from './support/leased-lane.ts'
 import { eventIdOf, receiverFor } from './support/receiver.ts'
+import '../kit/server-limits.ts'
 
 const masterKey = Buffer.alloc(32, 5).toString('base64')
 /** More than two steps of a recovery. */

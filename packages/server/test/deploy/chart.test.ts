@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { settings } from '../../src/settings/config.ts'
 import { type KubeApiServer, kubernetesMissing, startKubeApiServer } from '../kit/kube-apiserver.ts'
+import '../kit/server-limits.ts'
 
 /*
  * The chart in deploy/helm. Helm is one program: `go install helm.sh/helm/v3/cmd/helm@v3.17.3`. KEYHOOK_TEST_HELM names it if it is not in

@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
 import { blocksOf } from './blocks.ts'
+import '../kit/server-limits.ts'
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))
 const blocks = blocksOf(readFileSync(join(root, 'docs/databases.md'), 'utf8'))

@@ -7,6 +7,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { Account } from '../../src/postgres/account.ts'
 import { program } from '../kit/processes.ts'
 import { asRoot } from './support/scratch.ts'
+import '../kit/server-limits.ts'
 
 /*
  * The account that root makes at the first start, in a mount namespace with its own copy of /etc: the account of this machine may be in use.

@@ -10,6 +10,7 @@ import { openLog } from '../../src/postgres/log-file.ts'
 import { stopOrphan } from '../../src/postgres/orphan.ts'
 import { NotAClusterFile, removeTree, untrustedTree } from '../../src/postgres/untrusted-files.ts'
 import { asRoot, scratch } from './support/scratch.ts'
+import '../kit/server-limits.ts'
 
 const us = process.getuid!()
 const run = promisify(execFile)

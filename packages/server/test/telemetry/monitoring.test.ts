@@ -11,6 +11,7 @@ import { createInstallation } from '../kit/installation.ts'
 import { bridgeTo, scratchDirectory, serve } from '../kit/processes.ts'
 import { metricOf, readMetrics } from './metrics-text.ts'
 import { alertRules, dashboardQueries, metricsIn, monitoringFolder, withoutGrouping } from './monitoring-files.ts'
+import '../kit/server-limits.ts'
 
 /*
  * docs/monitoring.md, the dashboard and the alerts against the /metrics of a real server with all roles.

@@ -83,4 +83,4 @@ test('a server whose PostgreSQL becomes unreachable keeps running, and creates d
   expect(await customer.createDatabase('after')).toMatchObject({ status: 'available' })
   expect(server.child.exitCode).toBeNull()
   expect((await server.stop()).code).toBe(0)
-}, 60_000)
+})

@@ -69,7 +69,7 @@ test('a database whose node is silent, or whose port is taken, is shown as unrea
     () => api.shown(id),
     ({ status }) => status === 'available',
   )
-}, 120_000)
+})
 
 test('a clean restart logs no errors', async () => {
   const api = await startApi({ KEYHOOK_POINT_IN_TIME_RESTORE: 'on' })
@@ -83,7 +83,7 @@ test('a clean restart logs no errors', async () => {
   await until(archived, (rows) => rows.length === 3)
   await api.closeNode()
   expect(lines().filter(({ level }) => Number(level) >= 50)).toEqual([])
-}, 120_000)
+})
 
 test('databases of several organizations whose ports nothing protects are reported once', async () => {
   const { db, another, orgId } = await startApi()
