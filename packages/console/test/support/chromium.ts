@@ -17,7 +17,7 @@ const places = [process.env.KEYHOOK_TEST_CHROMIUM, '/usr/bin/chromium', '/usr/bi
 export const chromiumPath = places.find((path) => path !== undefined && existsSync(path))
 
 export const skipped =
-  'Skipped the browser tests of the console: no Chromium found. To run them: apt-get install chromium && npm run test:browser (KEYHOOK_TEST_CHROMIUM names another one).'
+  'Skipped the browser tests of the console: no Chromium found. To run them: apt-get install chromium (KEYHOOK_TEST_CHROMIUM names another one).'
 
 export default async function setup(project: TestProject): Promise<(() => Promise<void>) | undefined> {
   if (chromiumPath === undefined) {
