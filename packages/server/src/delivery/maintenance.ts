@@ -3,15 +3,13 @@ import type { Database } from '../db/database.ts'
 import { databaseNowMs } from '../db/database.ts'
 import { deleteOldIdempotencyKeys } from '../http/idempotency.ts'
 import type { OrgId } from '../lib/ids.ts'
+import { correctLanes, correctRetries, eraseOldSecrets } from './lane-sql.ts'
 import { stepRecovery } from './recovery-sql.ts'
 import {
-  correctLanes,
-  correctRetries,
   deleteEarlierUrls,
   deleteFinishedEvents,
   dropPartitions,
   ensurePartitions,
-  eraseOldSecrets,
   listOldEvents,
   weekStartMs,
 } from './retention-sql.ts'

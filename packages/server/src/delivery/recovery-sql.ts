@@ -1,6 +1,6 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { Id, OrgId, WebhookId } from '../lib/ids.ts'
-import { requestRedelivery } from './redelivery-sql.ts'
+import { requestRedelivery } from './lane-sql.ts'
 
 /** Events of one webhook from `since` on and before `until`. */
 type TimeRange = { orgId: OrgId; laneId: number; since: Date; until: Date }

@@ -1,4 +1,5 @@
 import type { Database, Transaction } from '../db/database.ts'
+import { copyVersion } from '../delivery/lane-sql.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import type { Sealed } from '../lib/master-keys.ts'
 
@@ -128,17 +129,14 @@ export const rotateSecret = async (
 ): Promise<void> => {
   const overlaps = overlapSeconds > 0
   await tx`
-    with changed as (
-      update keyhook.webhooks
-      set secret_key_id = ${secret.keyId}, secret_box = ${secret.box}, switched = false, version = version + 1,
-        old_key_id = case when ${overlaps} then case when overlap_until > now() then old_key_id else secret_key_id end end,
-        old_box = case when ${overlaps} then case when overlap_until > now() then old_box else secret_box end end,
-        rotated_at = case when ${overlaps} then now() end,
-        overlap_until = case when ${overlaps} then now() + ${overlapSeconds} * interval '1 second' end
-      where org_id = ${orgId} and id = ${id}
-      returning lane_id, version
-    )
-    update keyhook.lanes l set version = c.version from changed c where l.id = c.lane_id`
+    update keyhook.webhooks
+    set secret_key_id = ${secret.keyId}, secret_box = ${secret.box}, switched = false, version = version + 1,
+      old_key_id = case when ${overlaps} then case when overlap_until > now() then old_key_id else secret_key_id end end,
+      old_box = case when ${overlaps} then case when overlap_until > now() then old_box else secret_box end end,
+      rotated_at = case when ${overlaps} then now() end,
+      overlap_until = case when ${overlaps} then now() + ${overlapSeconds} * interval '1 second' end
+    where org_id = ${orgId} and id = ${id}`
+  await copyVersion(tx, orgId, id)
 }
 
 /** The new secret signs from now on; the old one ends after `overlapSeconds`. */
@@ -149,23 +147,17 @@ export const switchSecret = async (
   overlapSeconds: number,
 ): Promise<void> => {
   await tx`
-    with changed as (
-      update keyhook.webhooks
-      set switched = true, version = version + 1, overlap_until = now() + ${overlapSeconds} * interval '1 second'
-      where org_id = ${orgId} and id = ${id}
-      returning lane_id, version
-    )
-    update keyhook.lanes l set version = c.version from changed c where l.id = c.lane_id`
+    update keyhook.webhooks
+    set switched = true, version = version + 1, overlap_until = now() + ${overlapSeconds} * interval '1 second'
+    where org_id = ${orgId} and id = ${id}`
+  await copyVersion(tx, orgId, id)
 }
 
 /** The secret of before is erased, and the overlap with it. */
 export const endRotation = async (tx: Transaction, orgId: OrgId, id: WebhookId): Promise<void> => {
   await tx`
-    with changed as (
-      update keyhook.webhooks
-      set old_key_id = null, old_box = null, rotated_at = null, overlap_until = null, switched = false, version = version + 1
-      where org_id = ${orgId} and id = ${id}
-      returning lane_id, version
-    )
-    update keyhook.lanes l set version = c.version from changed c where l.id = c.lane_id`
+    update keyhook.webhooks
+    set old_key_id = null, old_box = null, rotated_at = null, overlap_until = null, switched = false, version = version + 1
+    where org_id = ${orgId} and id = ${id}`
+  await copyVersion(tx, orgId, id)
 }

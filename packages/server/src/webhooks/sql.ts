@@ -1,5 +1,5 @@
 import type { Database, PageRequest, Transaction } from '../db/database.ts'
-import { endLane } from '../delivery/redelivery-sql.ts'
+import { copyVersion, endLane, insertLane } from '../delivery/lane-sql.ts'
 import { type OrgId, type UserId, uuid7Floor, type WebhookId } from '../lib/ids.ts'
 import type { Sealed } from '../lib/master-keys.ts'
 
@@ -20,23 +20,19 @@ export const insertWebhook = async (
   webhook: NewWebhook,
   webhooksMax: number,
 ): Promise<WebhookRow | null> => {
-  // The lane is created in the same statement: a webhook without one would miss events.
   const [row] = await tx<WebhookRow[]>`
-    with made as (
-      insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
-      select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
-        ${webhook.secret.keyId}, ${webhook.secret.box}, ${webhook.createdBy}
-      where ${webhooksMax} > (
-        select count(*) from (
-          select from keyhook.webhooks where org_id = ${orgId} and deleted_at is null limit ${webhooksMax}
-        ) w
-      )
-      returning id, url, event_types, created_at, lane_id
-    ), lane as (
-      insert into keyhook.lanes (id, org_id, webhook_id) select lane_id, ${orgId}, id from made
+    insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
+    select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
+      ${webhook.secret.keyId}, ${webhook.secret.box}, ${webhook.createdBy}
+    where ${webhooksMax} > (
+      select count(*) from (
+        select from keyhook.webhooks where org_id = ${orgId} and deleted_at is null limit ${webhooksMax}
+      ) w
     )
-    select id, url, event_types, created_at from made`
-  return row ?? null
+    returning id, url, event_types, created_at`
+  if (row === undefined) return null
+  await insertLane(tx, orgId, webhook.id)
+  return row
 }
 
 export const listWebhooks = (db: Database, orgId: OrgId, { before, limit }: PageRequest) => db<WebhookRow[]>`
@@ -73,10 +69,7 @@ export const lockWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId):
   return row ?? null
 }
 
-/**
- * Call it with the webhook locked. The new version goes to the lane too, whose row is locked for it: once this is committed, no
- * attempt begins with the old settings, in any process.
- */
+/** Call it with the webhook locked. */
 export const updateWebhook = async (
   tx: Transaction,
   orgId: OrgId,
@@ -91,12 +84,11 @@ export const updateWebhook = async (
       set url = ${url}, event_types = ${event_types}::text[], description = ${description}, rate_limit = ${rate_limit},
         types_since = case when ${typesChanged} then clock_timestamp() else types_since end, version = version + 1
       where org_id = ${orgId} and id = ${id}
-      returning lane_id, version
-    ), kept as (
-      insert into keyhook.earlier_urls (lane_id, until, url)
-      select lane_id, clock_timestamp(), ${before.url} from changed where ${url !== before.url}
+      returning lane_id
     )
-    update keyhook.lanes l set version = c.version from changed c where l.id = c.lane_id`
+    insert into keyhook.earlier_urls (lane_id, until, url)
+    select lane_id, clock_timestamp(), ${before.url} from changed where ${url !== before.url}`
+  await copyVersion(tx, orgId, id)
 }
 
 export type WebhookRecordRow = {

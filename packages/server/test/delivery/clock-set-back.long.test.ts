@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
+import { pauseLane } from '../../src/delivery/lane-sql.ts'
 import { createMaintenance } from '../../src/delivery/maintenance.ts'
-import { pauseLane } from '../../src/delivery/redelivery-sql.ts'
 import { leaseMsMax, retryMsMax } from '../../src/delivery/retry-schedule.ts'
 import { fetchDue } from '../../src/delivery/statements/fetch.ts'
 import { releaseLanes } from '../../src/delivery/statements/release.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { requestRedelivery } from '../../src/delivery/lane-sql.ts'
 import { publishEvents } from '../../src/delivery/publish.ts'
-import { requestRedelivery } from '../../src/delivery/redelivery-sql.ts'
 import { isLaneHeld } from '../../src/delivery/statements/is-held.ts'
 import { releaseLanes } from '../../src/delivery/statements/release.ts'
 import { renewLanes } from '../../src/delivery/statements/renew.ts'

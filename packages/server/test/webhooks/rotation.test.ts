@@ -1,7 +1,7 @@
 import { verify } from '@octokit/webhooks-methods'
 import { Webhook } from 'standardwebhooks'
 import { expect, test } from 'vitest'
-import { eraseOldSecrets } from '../../src/delivery/retention-sql.ts'
+import { eraseOldSecrets } from '../../src/delivery/lane-sql.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { abandonSecrets, resealSecrets } from '../../src/operator/master-key.ts'
 import { anySecretUnder, keyIdsInUse, rotateSecret } from '../../src/webhooks/secrets-sql.ts'
