@@ -50,6 +50,8 @@ test('a recovery that is killed half-way continues after the restart and sends e
     create trigger gate before update on keyhook.recoveries for each row execute function gate()`)
   const opened = Promise.withResolvers<void>()
   const closing = world.db.begin(async (tx) => {
+    // Otherwise PostgreSQL ends it after five seconds, and on a busy machine the server has not started by then.
+    await tx`set local idle_in_transaction_session_timeout = 0`
     await tx`select pg_advisory_xact_lock(${gate})`
     await opened.promise
   })
