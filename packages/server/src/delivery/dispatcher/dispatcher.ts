@@ -4,10 +4,9 @@ import type { RetrySchedule } from '../retry-schedule.ts'
 import type { Exchange, OpenSender } from '../sender/port.ts'
 import type { NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery } from '../statements/fetch.ts'
-import { canRelease, change, createHeldLanes, hasLingered, hasWork, isWorthPolling, type Lane } from './lane.ts'
-import { createLeases } from './leases.ts'
+import { canRelease, change, extend, hasLingered, isWorthPolling, type Lane, settled } from './lane.ts'
+import { createHeldLanes, createLeases } from './leases.ts'
 import { afterAttempt, delayAfter, interrupted } from './outcome.ts'
-import { nextConcurrency } from './pace.ts'
 import {
   createRetry,
   type Dispatcher,
@@ -149,7 +148,7 @@ export function createDispatcher(deps: {
     const skipped: Lane[] = []
     for (const lane of lanes) {
       change(lane, 'begun')
-      if (covered.has(lane.lease.laneId)) lane.extendedAtMs = clock.now()
+      if (covered.has(lane.lease.laneId)) extend(lane, clock.now())
       else skipped.push(lane)
       if (lane.state === 'lost') giveBackLost(lane)
       else work.consider(lane)
@@ -171,19 +170,14 @@ export function createDispatcher(deps: {
   async function deliver({ lane, delivery, attempt }: Starting, sendByMs: number): Promise<void> {
     const isOurs = lane.state !== 'lost' && (mode === 'running' || mode === 'draining')
     const exchange = isOurs ? await send(lane, delivery, attempt, sendByMs) : interrupted
-    work.ended(lane)
-    lane.concurrency = nextConcurrency(lane.concurrency, exchange, {
-      max: limits.laneConcurrencyMax,
-      wanted: hasWork(lane),
-      inFlight: work.inFlight,
-    })
+    work.ended(lane, exchange)
     const delayMs = delayAfter(exchange, deps.random())
     if (delayMs > 0) work.delayLane(lane, delayMs)
     const { tries, retryMs } = afterAttempt(exchange, attempt.tries, { schedule: deps.schedule, random: deps.random() })
     observe.attempted({ lane, delivery, attempt, exchange, retryMs })
     work.consider(lane)
     await settler.settle({ attempt, outcome: exchange, tries, retryMs })
-    lane.unsettled -= 1
+    settled(lane)
     if (lane.state === 'lost') return giveBackLost(lane)
     if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => work.readAgain(lane))
     work.consider(lane)
@@ -217,7 +211,6 @@ export function createDispatcher(deps: {
   }
 
   function forget(lane: Lane): void {
-    change(lane, 'lose')
     held.remove(lane)
     work.drop(lane)
   }

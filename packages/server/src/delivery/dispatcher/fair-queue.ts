@@ -12,8 +12,11 @@ export type FairQueue<L> = {
   readonly size: number
 }
 
-/** `isQueued` is owned by the queue. */
-export function createFairQueue<L extends { isQueued: boolean }>(organizationOf: (lane: L) => string): FairQueue<L> {
+/** Whether a lane waits is a field of it, which `setQueued` writes. */
+export function createFairQueue<L extends { readonly isQueued: boolean }>(
+  organizationOf: (lane: L) => string,
+  setQueued: (lane: L, isQueued: boolean) => void,
+): FairQueue<L> {
   /** The lanes of each organization, the longest-waiting first; none of them empty. */
   const waiting = new Map<string, L[]>()
   /** Organizations in the order of their turns. */
@@ -23,7 +26,7 @@ export function createFairQueue<L extends { isQueued: boolean }>(organizationOf:
   return {
     add(lane) {
       if (lane.isQueued) return
-      lane.isQueued = true
+      setQueued(lane, true)
       size += 1
       const organization = organizationOf(lane)
       const lanes = waiting.get(organization)
@@ -36,7 +39,7 @@ export function createFairQueue<L extends { isQueued: boolean }>(organizationOf:
     },
     remove(lane) {
       if (!lane.isQueued) return
-      lane.isQueued = false
+      setQueued(lane, false)
       size -= 1
       const organization = organizationOf(lane)
       const lanes = waiting.get(organization)!
@@ -52,7 +55,7 @@ export function createFairQueue<L extends { isQueued: boolean }>(organizationOf:
       const lane = lanes.shift()!
       if (lanes.length > 0) turns.push(organization)
       else waiting.delete(organization)
-      lane.isQueued = false
+      setQueued(lane, false)
       size -= 1
       return lane
     },

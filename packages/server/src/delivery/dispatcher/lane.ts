@@ -1,14 +1,13 @@
-import type { OrgId } from '../../lib/ids.ts'
-import type { Sender } from '../sender/port.ts'
+import type { Exchange, Sender } from '../sender/port.ts'
 import type { DueDelivery, FetchRequest } from '../statements/fetch.ts'
 import type { LeasedLane, UsedLane } from '../statements/lease.ts'
 import type { ReleasedLane } from '../statements/release.ts'
 import type { RenewedLane } from '../statements/renew.ts'
-import { firstConcurrency, isFull, limitWaitMs, type RateLimited, setRateLimit } from './pace.ts'
+import { burstOf, firstConcurrency, isFull, limitWaitMs, nextConcurrency, type RateLimited, tokensAt } from './pace.ts'
 
 /*
- * A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. Functions in
- * this file are pure transitions; they do no I/O.
+ * A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. Only functions in
+ * this file write to it, and they do no I/O.
  */
 
 /**
@@ -43,7 +42,7 @@ const readings: Record<Reading, Record<ReadingEvent, Reading>> = {
 /** A delivery that was read. `attemptId`: a begin of it was sent before and found the lane locked. */
 export type ReadDelivery = DueDelivery & { attemptId?: string }
 
-export type Lane = RateLimited & {
+type LaneRecord = RateLimited & {
   readonly lease: LeasedLane
   /** Null once the webhook is deleted: the lane is leased only to record what was left in flight. */
   sender: Sender | null
@@ -70,16 +69,18 @@ export type Lane = RateLimited & {
   delayedUntilMs: number
   idleSinceMs: number | null
   extendedAtMs: number
-  /** Owned by the fair queue. */
+  /** It waits for its turn. */
   isQueued: boolean
 }
+
+export type Lane = Readonly<LaneRecord>
 
 export const openLane = (
   lease: LeasedLane,
   sender: Sender | null,
   { nowMs, concurrencyMax }: { nowMs: number; concurrencyMax: number },
 ): Lane => {
-  const lane: Lane = {
+  const lane: LaneRecord = {
     lease,
     sender,
     version: lease.version,
@@ -106,28 +107,71 @@ export const openLane = (
   return lane
 }
 
-/** The settings of the webhook have changed. A delay may be one of the old limit. */
-export function changeSettings(
-  lane: Lane,
-  sender: Sender,
-  { version, rateLimit }: NonNullable<RenewedLane['changed']>,
-  nowMs: number,
-): void {
-  lane.sender = sender
-  lane.version = version
-  if (rateLimit === lane.rateLimit) return
-  setRateLimit(lane, rateLimit, nowMs)
-  lane.delayedUntilMs = 0
-}
-
 export const used = ({ lease, version }: Lane): UsedLane => ({ laneId: lease.laneId, token: lease.token, version })
 
-export function change(lane: Lane, event: LaneEvent): void {
+export function change(lane: LaneRecord, event: LaneEvent): void {
   lane.state = transitions[lane.state][event]
 }
 
-export function changeReading(lane: Lane, event: ReadingEvent): void {
+/** Nothing of it begins any more. */
+export function drop(lane: LaneRecord): void {
+  change(lane, 'lose')
+  lane.retries = []
+  lane.firsts = []
+}
+
+export function changeReading(lane: LaneRecord, event: ReadingEvent): void {
   lane.reading = readings[lane.reading][event]
+}
+
+export function setQueued(lane: LaneRecord, isQueued: boolean): void {
+  lane.isQueued = isQueued
+}
+
+/** Beginning an attempt and renewing extend the lease. */
+export function extend(lane: LaneRecord, nowMs: number): void {
+  lane.extendedAtMs = nowMs
+}
+
+/** What renewing the lease has found. `sender`: of the settings, if they have changed. */
+export function learn(
+  lane: LaneRecord,
+  sender: Sender | null,
+  { redeliveryRequests, paused, changed }: RenewedLane,
+  nowMs: number,
+): void {
+  extend(lane, nowMs)
+  lane.isPaused = paused
+  if (changed !== null) {
+    lane.sender = sender
+    lane.version = changed.version
+    // A delay may be one of the old limit.
+    if (changed.rateLimit !== lane.rateLimit) lane.delayedUntilMs = 0
+    setRateLimit(lane, changed.rateLimit, nowMs)
+  }
+  if (redeliveryRequests === lane.redeliveryRequests) return
+  lane.redeliveryRequests = redeliveryRequests
+  changeReading(lane, 'hint')
+}
+
+function setRateLimit(lane: LaneRecord, rateLimit: number | null, nowMs: number): void {
+  if (rateLimit === lane.rateLimit) return
+  const tokens = tokensAt(lane, nowMs)
+  lane.rateLimit = rateLimit
+  lane.tokens = rateLimit === null ? 0 : Math.min(tokens, burstOf(rateLimit))
+  lane.filledAtMs = nowMs
+}
+
+/** False when it is delayed for longer already. */
+export function delayUntil(lane: LaneRecord, untilMs: number): boolean {
+  if (untilMs <= lane.delayedUntilMs) return false
+  lane.delayedUntilMs = untilMs
+  return true
+}
+
+/** The timer was set for `untilMs`. By the clock, which counts whole milliseconds, it may be early. */
+export function endDelay(lane: LaneRecord, untilMs: number): void {
+  if (lane.delayedUntilMs === untilMs) lane.delayedUntilMs = 0
 }
 
 /** Settling lags behind where PostgreSQL is slow; then nothing more begins. */
@@ -162,7 +206,11 @@ export const wantsFetch = (lane: Lane): boolean =>
 export const isWorthPolling = (lane: Lane): boolean => !hasWork(lane) && hasRoom(lane)
 
 /** Nothing is waiting or in flight, as far as was read. */
-export const hasNothing = (lane: Lane): boolean => !hasWork(lane) && lane.unsettled === 0
+const hasNothing = (lane: Lane): boolean => !hasWork(lane) && lane.unsettled === 0
+
+export function noteIdle(lane: LaneRecord, nowMs: number): void {
+  lane.idleSinceMs = hasNothing(lane) ? (lane.idleSinceMs ?? nowMs) : null
+}
 
 /** An idle lane is kept for that long: with one second, webhooks with an event a second were leased for each (p99 beside hanging ones 37 ms, now 24). */
 const lingerMs = 3_000
@@ -188,7 +236,7 @@ export const fetchRequest = (lane: Lane): FetchRequest => ({
   retriesMax: readAhead(lane),
 })
 
-export function takeFetched(lane: Lane, request: FetchRequest, found: readonly DueDelivery[]): void {
+export function takeFetched(lane: LaneRecord, request: FetchRequest, found: readonly DueDelivery[]): void {
   const retries = found.filter((one) => one.attempts > 0)
   const firsts = found.filter((one) => one.attempts === 0)
   // The largest of before counts for half: bodies may have become small again.
@@ -202,11 +250,37 @@ export function takeFetched(lane: Lane, request: FetchRequest, found: readonly D
   changeReading(lane, isAll ? 'fetched_all' : 'fetched_page')
 }
 
-/** Retries first: they have waited longest. */
-export const takeNext = (lane: Lane): ReadDelivery => (lane.retries.shift() ?? lane.firsts.shift())!
+/** The next attempt is being begun. Retries first: they have waited longest. */
+export function takeNext(lane: LaneRecord, nowMs: number): ReadDelivery {
+  if (lane.rateLimit !== null) {
+    lane.tokens = tokensAt(lane, nowMs) - 1
+    lane.filledAtMs = nowMs
+  }
+  lane.inFlight += 1
+  lane.unsettled += 1
+  return (lane.retries.shift() ?? lane.firsts.shift())!
+}
+
+/** It did not begin: its lane's row is locked, or it had begun before. */
+export function notBegun(lane: LaneRecord): void {
+  if (lane.rateLimit !== null) lane.tokens += 1
+  lane.inFlight -= 1
+  lane.unsettled -= 1
+}
+
+/** `inFlight`: of all lanes. */
+export function endRequest(lane: LaneRecord, exchange: Exchange, limits: { max: number; inFlight: number }): void {
+  lane.inFlight -= 1
+  lane.concurrency = nextConcurrency(lane.concurrency, exchange, hasWork(lane), limits)
+}
+
+/** The outcome of an attempt is on disk, or belongs to the lane's next holder. */
+export function settled(lane: LaneRecord): void {
+  lane.unsettled -= 1
+}
 
 /** What could not begin goes back to where it was, in order. */
-export function putBack(lane: Lane, deliveries: readonly ReadDelivery[]): void {
+export function putBack(lane: LaneRecord, deliveries: readonly ReadDelivery[]): void {
   lane.retries.unshift(...deliveries.filter((one) => one.attempts > 0))
   lane.firsts.unshift(...deliveries.filter((one) => one.attempts === 0))
 }
@@ -217,35 +291,3 @@ export const released = (lane: Lane, abandon: boolean): ReleasedLane => ({
   redeliveryRequests: lane.redeliveryRequests,
   abandon,
 })
-
-/** The lanes that this process holds, by id and by organization. */
-export function createHeldLanes() {
-  const byId = new Map<number, Lane>()
-  const byOrg = new Map<OrgId, Set<Lane>>()
-  return {
-    get size() {
-      return byId.size
-    },
-    get: (laneId: number): Lane | undefined => byId.get(laneId),
-    all: (): Lane[] => [...byId.values()],
-    organizations: (): OrgId[] => [...byOrg.keys()],
-    of: (orgId: OrgId): Iterable<Lane> => byOrg.get(orgId) ?? [],
-    holdsAnyOf: (orgId: OrgId): boolean => byOrg.has(orgId),
-    add(lane: Lane): void {
-      const { laneId, orgId } = lane.lease
-      byId.set(laneId, lane)
-      const lanes = byOrg.get(orgId)
-      if (lanes === undefined) byOrg.set(orgId, new Set([lane]))
-      else lanes.add(lane)
-    },
-    /** Another lease of the same lane stays. */
-    remove(lane: Lane): void {
-      const { laneId, orgId } = lane.lease
-      if (byId.get(laneId) === lane) byId.delete(laneId)
-      const lanes = byOrg.get(orgId)
-      lanes?.delete(lane)
-      if (lanes?.size === 0) byOrg.delete(orgId)
-    },
-  }
-}
-export type HeldLanes = ReturnType<typeof createHeldLanes>

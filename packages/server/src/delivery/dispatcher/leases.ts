@@ -1,10 +1,10 @@
 import type { Clock } from '../../lib/clock.ts'
+import type { OrgId } from '../../lib/ids.ts'
 import type { OpenSender } from '../sender/port.ts'
 import type { LeasedLane } from '../statements/lease.ts'
 import type { RenewedLane } from '../statements/renew.ts'
 import { firstWake } from '../statements/wake.ts'
-import type { HeldLanes } from './lane.ts'
-import { change, changeReading, changeSettings, type Lane, openLane, released, used } from './lane.ts'
+import { change, changeReading, type Lane, learn, openLane, released, used } from './lane.ts'
 import type { DispatchStore, Retry } from './ports.ts'
 
 const lanesPerLease = 500
@@ -14,6 +14,38 @@ const lanesPerRenewal = 500
 /** A lane whose secret cannot be opened here is left to other processes for that long. Every lease names them all, so few. */
 const unopenedMs = 60_000
 const unopenedMax = 500
+
+/** The lanes that this process holds, by id and by organization. */
+export function createHeldLanes() {
+  const byId = new Map<number, Lane>()
+  const byOrg = new Map<OrgId, Set<Lane>>()
+  return {
+    get size() {
+      return byId.size
+    },
+    get: (laneId: number): Lane | undefined => byId.get(laneId),
+    all: (): Lane[] => [...byId.values()],
+    organizations: (): OrgId[] => [...byOrg.keys()],
+    of: (orgId: OrgId): Iterable<Lane> => byOrg.get(orgId) ?? [],
+    holdsAnyOf: (orgId: OrgId): boolean => byOrg.has(orgId),
+    add(lane: Lane): void {
+      const { laneId, orgId } = lane.lease
+      byId.set(laneId, lane)
+      const lanes = byOrg.get(orgId)
+      if (lanes === undefined) byOrg.set(orgId, new Set([lane]))
+      else lanes.add(lane)
+    },
+    /** Another lease of the same lane stays. */
+    remove(lane: Lane): void {
+      const { laneId, orgId } = lane.lease
+      if (byId.get(laneId) === lane) byId.delete(laneId)
+      const lanes = byOrg.get(orgId)
+      lanes?.delete(lane)
+      if (lanes?.size === 0) byOrg.delete(orgId)
+    },
+  }
+}
+type HeldLanes = ReturnType<typeof createHeldLanes>
 
 /** Takes lanes, keeps their leases and gives them back. Says which lanes were taken or lost; what follows is the caller's. */
 export function createLeases(deps: {
@@ -98,25 +130,18 @@ export function createLeases(deps: {
       const byId = new Map(renewed.map((one) => [one.laneId, one]))
       for (const lane of chunk) {
         const now = byId.get(lane.lease.laneId)
-        if (now === undefined || (now.ended && lane.sender !== null) || !learn(lane, now)) lost.push(lane)
+        if (now === undefined || (now.ended && lane.sender !== null) || !isUsable(lane, now)) lost.push(lane)
       }
     }
     return lost
   }
 
   /** False when the new secret of the webhook cannot be opened here. */
-  function learn(lane: Lane, { redeliveryRequests, paused, changed }: RenewedLane): boolean {
-    lane.extendedAtMs = clock.now()
-    lane.isPaused = paused
-    if (changed !== null) {
-      const sender = deps.openSender({ ...lane.lease, ...changed })
-      if (sender === null) return false
-      changeSettings(lane, sender, changed, clock.now())
-    }
-    if (redeliveryRequests !== lane.redeliveryRequests) {
-      lane.redeliveryRequests = redeliveryRequests
-      changeReading(lane, 'hint')
-    }
+  function isUsable(lane: Lane, renewed: RenewedLane): boolean {
+    const { changed } = renewed
+    const sender = changed && deps.openSender({ ...lane.lease, ...changed })
+    if (changed !== null && sender === null) return false
+    learn(lane, sender, renewed, clock.now())
     return true
   }
 

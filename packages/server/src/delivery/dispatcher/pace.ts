@@ -26,7 +26,8 @@ type Seen = Pick<Exchange, 'status' | 'durationUs' | 'dnsUs' | 'connectUs' | 'tl
 export function nextConcurrency(
   now: number,
   seen: Seen,
-  { max, wanted, inFlight }: { max: number; wanted: boolean; inFlight: number },
+  wanted: boolean,
+  { max, inFlight }: { max: number; inFlight: number },
 ): number {
   if (seen.status === 'interrupted') return now
   const us = (seen.durationUs ?? 0) - (seen.dnsUs ?? 0) - (seen.connectUs ?? 0) - (seen.tlsUs ?? 0)
@@ -53,39 +54,21 @@ const burstMs = 100
 /** Shorter waits would begin few deliveries with each statement. */
 const waitMsMin = 25
 
-const burstOf = (rateLimit: number): number => Math.max(1, (rateLimit * burstMs) / 1_000)
+export const burstOf = (rateLimit: number): number => Math.max(1, (rateLimit * burstMs) / 1_000)
 
-function tokensAt({ rateLimit, tokens, filledAtMs }: RateLimited, nowMs: number): number {
+export function tokensAt({ rateLimit, tokens, filledAtMs }: Readonly<RateLimited>, nowMs: number): number {
   if (rateLimit === null) return Number.POSITIVE_INFINITY
   // A clock that was set back adds nothing.
   return Math.min(burstOf(rateLimit), tokens + (Math.max(0, nowMs - filledAtMs) * rateLimit) / 1_000)
 }
 
 /** How long to wait until a delivery may begin; zero: it may now. */
-export function limitWaitMs(lane: RateLimited, nowMs: number): number {
+export function limitWaitMs(lane: Readonly<RateLimited>, nowMs: number): number {
   const tokens = tokensAt(lane, nowMs)
   if (lane.rateLimit === null || tokens >= 1) return 0
   return Math.max(waitMsMin, Math.ceil(((1 - tokens) * 1_000) / lane.rateLimit))
 }
 
-export function takeToken(lane: RateLimited, nowMs: number): void {
-  if (lane.rateLimit === null) return
-  lane.tokens = tokensAt(lane, nowMs) - 1
-  lane.filledAtMs = nowMs
-}
-
-/** The delivery did not begin. */
-export function returnToken(lane: RateLimited): void {
-  if (lane.rateLimit !== null) lane.tokens += 1
-}
-
 /** Nothing of the limit is used up: whoever holds the lane next may start with a full bucket. */
-export const isFull = (lane: RateLimited, nowMs: number): boolean =>
+export const isFull = (lane: Readonly<RateLimited>, nowMs: number): boolean =>
   lane.rateLimit === null || tokensAt(lane, nowMs) >= burstOf(lane.rateLimit)
-
-export function setRateLimit(lane: RateLimited, rateLimit: number | null, nowMs: number): void {
-  const tokens = tokensAt(lane, nowMs)
-  lane.rateLimit = rateLimit
-  lane.tokens = rateLimit === null ? 0 : Math.min(tokens, burstOf(rateLimit))
-  lane.filledAtMs = nowMs
-}

@@ -1,5 +1,6 @@
 import { createBatcher } from '../../lib/batcher.ts'
 import type { Clock } from '../../lib/clock.ts'
+import type { Exchange } from '../sender/port.ts'
 import type { NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery } from '../statements/fetch.ts'
 import { createFairQueue } from './fair-queue.ts'
@@ -7,17 +8,23 @@ import {
   canBegin,
   change,
   changeReading,
+  delayUntil,
+  drop,
+  endDelay,
+  endRequest,
   fetchRequest,
-  hasNothing,
   hasWork,
   type Lane,
+  notBegun,
+  noteIdle,
   putBack,
+  setQueued,
   takeFetched,
   takeNext,
   wantsFetch,
   wantsToken,
 } from './lane.ts'
-import { limitWaitMs, returnToken, takeToken } from './pace.ts'
+import { limitWaitMs } from './pace.ts'
 import type { DispatchStore, Retry } from './ports.ts'
 
 /** How many begin statements may run at once. */
@@ -40,10 +47,11 @@ export function createWork(deps: {
   retry: Retry
   newAttemptId(nowMs: number): string
   inFlightMax: number
+  laneConcurrencyMax: number
   onError(error: unknown, step: string): void
 }) {
   const { clock } = deps
-  const queue = createFairQueue<Lane>((lane) => lane.lease.orgId)
+  const queue = createFairQueue<Lane>((lane) => lane.lease.orgId, setQueued)
   const fetches = createBatcher<Lane>({ clock, sizeMax: lanesPerFetch, concurrencyMax: 2, run: fetch })
   /** Who waits for a batch. */
   const waiters: ((batch: Starting[]) => void)[] = []
@@ -61,7 +69,7 @@ export function createWork(deps: {
       if (canBegin(lane, clock.now())) queue.add(lane)
       else if (wantsToken(lane, clock.now())) delayLane(lane, limitWaitMs(lane, clock.now()))
     }
-    lane.idleSinceMs = hasNothing(lane) ? (lane.idleSinceMs ?? clock.now()) : null
+    noteIdle(lane, clock.now())
     schedule()
   }
 
@@ -115,7 +123,7 @@ export function createWork(deps: {
   }
 
   function prepare(lane: Lane, nowMs: number): Starting {
-    const delivery = takeNext(lane)
+    const delivery = takeNext(lane, nowMs)
     const { laneId, token } = lane.lease
     const { eventSeq, attempts, tries } = delivery
     const attempt = {
@@ -128,20 +136,15 @@ export function createWork(deps: {
       startedAtMs: nowMs,
       version: lane.version,
     }
-    takeToken(lane, nowMs)
-    lane.inFlight += 1
-    lane.unsettled += 1
     inFlight += 1
     return { lane, delivery, attempt }
   }
 
   function delayLane(lane: Lane, ms: number): void {
     const untilMs = clock.now() + ms
-    if (untilMs <= lane.delayedUntilMs) return
-    lane.delayedUntilMs = untilMs
+    if (!delayUntil(lane, untilMs)) return
     clock.after(ms, () => {
-      // By the clock, which counts whole milliseconds, the timer may be early; nothing else would look at the lane soon.
-      if (lane.delayedUntilMs === untilMs) lane.delayedUntilMs = 0
+      endDelay(lane, untilMs)
       consider(lane)
     })
   }
@@ -161,16 +164,13 @@ export function createWork(deps: {
         schedule()
       }),
     /** A request has ended. */
-    ended(lane: Lane): void {
-      lane.inFlight -= 1
+    ended(lane: Lane, exchange: Exchange): void {
       inFlight -= 1
+      endRequest(lane, exchange, { max: deps.laneConcurrencyMax, inFlight })
       schedule()
     },
-    /** It did not begin: its lane's row is locked, or it had begun before. */
     notBegun({ lane }: Starting): void {
-      returnToken(lane)
-      lane.inFlight -= 1
-      lane.unsettled -= 1
+      notBegun(lane)
       inFlight -= 1
       schedule()
     },
@@ -182,11 +182,9 @@ export function createWork(deps: {
       )
       delayLane(lane, ms)
     },
-    /** Nothing of it begins any more. */
     drop(lane: Lane): void {
       queue.remove(lane)
-      lane.retries = []
-      lane.firsts = []
+      drop(lane)
     },
     /** How many more lanes could send right now. */
     room: (): number => Math.min(deps.inFlightMax - inFlight, 2 * batchMax - queue.size),

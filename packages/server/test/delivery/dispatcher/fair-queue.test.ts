@@ -7,7 +7,12 @@ const lanesOf = (organization: string, count: number) =>
 type Lane = ReturnType<typeof lanesOf>[number]
 
 function queueOf(lanes: readonly Lane[]) {
-  const queue = createFairQueue<Lane>(({ organization }) => organization)
+  const queue = createFairQueue<Lane>(
+    ({ organization }) => organization,
+    (lane, isQueued) => {
+      lane.isQueued = isQueued
+    },
+  )
   for (const lane of lanes) queue.add(lane)
   const take = (count: number) => Array.from({ length: count }, () => queue.next()?.name).join(' ')
   return { ...queue, take, size: () => queue.size }

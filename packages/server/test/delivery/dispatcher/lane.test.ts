@@ -4,10 +4,14 @@ import {
   canRelease,
   change,
   changeReading,
+  delayUntil,
   fetchRequest,
   type Lane,
+  notBegun,
+  noteIdle,
   openLane,
   putBack,
+  settled,
   takeFetched,
   takeNext,
   wantsFetch,
@@ -52,8 +56,8 @@ test('a full page leaves the lane behind, and it reads on once half of it is beg
   const lane = laneWith(delivery(6), delivery(7), delivery(8), delivery(9))
   expect(lane.reading).toBe('behind')
   expect(wantsFetch(lane)).toBe(false)
-  takeNext(lane)
-  takeNext(lane)
+  takeNext(lane, 0)
+  takeNext(lane, 0)
   expect(wantsFetch(lane)).toBe(true)
   expect(fetchRequest(lane).afterSeq).toBe(9)
 })
@@ -63,12 +67,12 @@ test('retries go first, and a retry that is read twice is kept once', () => {
   changeReading(lane, 'hint')
   changeReading(lane, 'fetch')
   takeFetched(lane, fetchRequest(lane), [delivery(3, 1), delivery(7)])
-  expect([takeNext(lane), takeNext(lane), takeNext(lane)].map((one) => one.eventSeq)).toEqual([3, 6, 7])
+  expect([takeNext(lane, 0), takeNext(lane, 0), takeNext(lane, 0)].map((one) => one.eventSeq)).toEqual([3, 6, 7])
 })
 
 test('what could not begin goes back in order', () => {
   const lane = laneWith(delivery(2, 1), delivery(6), delivery(7), delivery(8))
-  const taken = [takeNext(lane), takeNext(lane), takeNext(lane)]
+  const taken = [takeNext(lane, 0), takeNext(lane, 0), takeNext(lane, 0)]
   putBack(lane, taken)
   expect([...lane.retries, ...lane.firsts].map((one) => one.eventSeq)).toEqual([2, 6, 7, 8])
 })
@@ -84,10 +88,10 @@ test('a lane begins one batch at a time, and never more than its concurrency', (
   change(lane, 'begin')
   expect(canBegin(lane, 0)).toBe(false)
   change(lane, 'begun')
-  lane.inFlight = 2
+  takeNext(lane, 0)
   expect(canBegin(lane, 0)).toBe(false)
-  lane.inFlight = 0
-  lane.delayedUntilMs = 10
+  notBegun(lane)
+  delayUntil(lane, 10)
   expect([canBegin(lane, 9), canBegin(lane, 10)]).toEqual([false, true])
 })
 
@@ -101,9 +105,11 @@ test('a lost lane stays lost, whatever was under way', () => {
 })
 
 test('a lane is released after three seconds without work, and not while an outcome is not on disk', () => {
-  const lane = laneWith()
-  lane.idleSinceMs = 0
-  expect([canRelease(lane, 2_999), canRelease(lane, 3_000)]).toEqual([false, true])
-  lane.unsettled = 1
+  const lane = laneWith(delivery(6))
+  takeNext(lane, 0)
+  noteIdle(lane, 0)
   expect(canRelease(lane, 3_000)).toBe(false)
+  settled(lane)
+  noteIdle(lane, 0)
+  expect([canRelease(lane, 2_999), canRelease(lane, 3_000)]).toEqual([false, true])
 })
