@@ -18,9 +18,9 @@ export function addArchiveCommands(backup: Command, environment: Environment): v
   backup
     .command('decrypt')
     .description('Decrypt an archive that was copied out of the store')
-    .argument('<file>', 'An archive whose name ends with .age')
+    .argument('<file>', 'Decrypt this archive, whose name ends with .age')
     .addHelpText(...examples('npx keyhook backup decrypt bak_….tar.zst.age --to orders.tar.zst'))
-    .requiredOption('--to <file>', 'A new file. It is not encrypted: keep it as safe as the database')
+    .requiredOption('--to <file>', 'Write the decrypted archive to this new file; protect the file like the database')
     .option('--json', 'Print one line of JSON')
     .action((file: string, options: { to: string; json?: boolean }) =>
       exitOnSignal(async () => {
@@ -41,7 +41,10 @@ export function addArchiveCommands(backup: Command, environment: Environment): v
   backup
     .command('identity')
     .description('Print the secret with which the age tool decrypts the archives of one database')
-    .argument('<database id>', `Or "${ourOwn}", for what "backup self" has written`)
+    .argument(
+      '<database id>',
+      `Print the secret of this database; "${ourOwn}" prints the one for files of "backup self"`,
+    )
     .addHelpText(...examples('npx keyhook backup identity db_… > identity.txt'))
     .option('--json', 'Print one line of JSON')
     .action(async (databaseId: string, options: { json?: boolean }) => {
@@ -93,13 +96,18 @@ const notEmbedded =
   "DATABASE_URL names a PostgreSQL of your own: back it up and restore it with that server's tools, such as pg_dump or pg_basebackup."
 
 export function addSelfBackupCommands(program: Command, environment: Environment): void {
-  const backup = program.command('backup').description("Backups of Keyhook's own database, and archives by hand")
+  const backup = program
+    .command('backup')
+    .description("Back up and restore Keyhook's own database, and decrypt archives")
   addArchiveCommands(backup, environment)
   backup
     .command('self')
-    .description("Back up Keyhook's own database into a file while it runs")
+    .description("Back up Keyhook's own database into a file, while the server runs or not")
     .addHelpText(...examples('npx keyhook backup self --to keyhook-monday.tar.zst.age'))
-    .requiredOption('--to <file>', 'A new file, encrypted under the master key, which is not in it: keep it too')
+    .requiredOption(
+      '--to <file>',
+      'Write to this new file, encrypted under the master key; store the master key separately',
+    )
     .option('--json', 'Print one line of JSON')
     .action(async (options: { to: string; json?: boolean }) => {
       if (environment().database !== null) throw new UsageError(notEmbedded)
@@ -109,7 +117,7 @@ export function addSelfBackupCommands(program: Command, environment: Environment
         const keyId = masterKeys.currentKeyId
         output.result(
           { file, size_bytes: bytes, files, master_key_id: keyId },
-          `Backed up into ${file} (${bytes} bytes). It is encrypted under the master key ${keyId}: keep that key elsewhere too.`,
+          `The backup is in ${file} (${bytes} bytes). The file is encrypted under master key ${keyId}: store a copy of that key elsewhere.`,
         )
       })
     })
@@ -117,7 +125,7 @@ export function addSelfBackupCommands(program: Command, environment: Environment
     .command('restore-self')
     .description('Restore a file of "backup self" into a data directory without a database')
     .addHelpText(...examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst.age'))
-    .requiredOption('--from <file>', 'What "backup self" has written')
+    .requiredOption('--from <file>', 'Restore this file, which "backup self" has written')
     .option('--json', 'Print one line of JSON')
     .action((options: { from: string; json?: boolean }) => restore(environment, options))
 }
@@ -133,7 +141,10 @@ async function restore(environment: Environment, options: { from: string; json?:
         throw await explainError(config, await explain(error).catch((explained: unknown) => explained))
       },
     )
-    output.result({ data_dir: dataDir }, `Restored into ${dataDir}. Start it with: npx keyhook serve`)
+    output.result(
+      { data_dir: dataDir },
+      `The backup was restored into ${dataDir}. Start the server with: npx keyhook serve`,
+    )
   })
 }
 

@@ -27,41 +27,41 @@ export const commandTable: readonly CommandEntry[] = [
   {
     name: 'demo',
     audience: 'start',
-    summary: 'Show everything on this machine, and leave nothing behind',
+    summary: 'Show what Keyhook does, with a temporary server on this machine',
     add: async (program) => (await import('./demo/demo-command.ts')).addDemoCommand(program),
   },
   {
     name: 'serve',
     audience: 'start',
-    summary: 'Run Keyhook until Ctrl-C',
+    summary: 'Run the Keyhook server until Ctrl-C',
     add: operator(async () => (await import('./serve-command.ts')).addServeCommand),
   },
   ...customerCommands,
   {
     name: 'console',
     audience: 'operators',
-    summary: 'Links that sign in to the web console',
+    summary: 'Print a link that signs in to the web console',
     add: operator(async () => (await import('./console-commands.ts')).addConsoleCommands),
   },
-  { name: 'org', audience: 'operators', summary: 'Organizations', add: directory },
-  { name: 'user', audience: 'operators', summary: 'Users', add: directory },
-  { name: 'member', audience: 'operators', summary: 'Members of organizations', add: directory },
+  { name: 'org', audience: 'operators', summary: 'Create and list organizations', add: directory },
+  { name: 'user', audience: 'operators', summary: 'Create, list, verify, unlink and remove users', add: directory },
+  { name: 'member', audience: 'operators', summary: 'Add and remove members of organizations', add: directory },
   {
     name: 'token',
     audience: 'operators',
-    summary: 'Login tokens of the local issuer, and operator tokens',
+    summary: 'Issue login tokens, and issue, list and revoke operator tokens',
     add: tokens,
   },
   {
     name: 'event',
     audience: 'operators',
-    summary: 'Publish events of your own platform',
+    summary: 'Publish an event of your platform',
     add: operator(async () => (await import('./event-commands.ts')).addEventCommands),
   },
   {
     name: 'event-types',
     audience: 'operators',
-    summary: 'Declare event types of your own platform',
+    summary: 'Declare and list the event types of your platform',
     add: operator(async () => (await import('./event-commands.ts')).addEventTypeCommands),
   },
   {
@@ -73,7 +73,7 @@ export const commandTable: readonly CommandEntry[] = [
   {
     name: 'backup',
     audience: 'operators',
-    summary: "Back up Keyhook's own database; decrypt archives",
+    summary: "Back up and restore Keyhook's own database, and decrypt archives",
     add: operator(async () => (await import('./archive-commands.ts')).addSelfBackupCommands),
   },
   {
@@ -85,9 +85,14 @@ export const commandTable: readonly CommandEntry[] = [
   {
     name: 'node',
     audience: 'operators',
-    summary: 'Nodes: list, drain, activate, forget',
+    summary: 'List, drain, activate and forget nodes, which run databases',
     add: operator(async () => (await import('./node-commands.ts')).addNodeCommands),
   },
   { name: 'migrate', audience: 'operators', summary: 'Bring the database schema up to date', add: maintenance },
-  { name: 'secrets', audience: 'operators', summary: 'Reseal secrets, or give up lost ones', add: maintenance },
+  {
+    name: 'secrets',
+    audience: 'operators',
+    summary: 'Reseal secrets, or delete those whose master key is lost',
+    add: maintenance,
+  },
 ]

@@ -21,13 +21,16 @@ type Options = { user?: string; operator?: true; url?: string; json?: boolean }
 export function addConsoleCommands(program: Command, environment: Environment): void {
   program
     .command('console')
-    .description('The web console')
+    .description('Print a link that signs in to the web console')
     .command('link')
     .description('Print a link that signs in to the console once')
     .addHelpText(...examples('npx keyhook console link --user you@example.com', 'npx keyhook console link --operator'))
-    .option('--user <usr>', 'The user to sign in: an e-mail address or an id')
+    .option('--user <usr>', 'Sign in this user, given by e-mail address or id')
     .option('--operator', 'Sign in as the operator')
-    .option('--url <url>', 'Address of the server; without it KEYHOOK_PUBLIC_URL, or that of the server that runs here')
+    .option(
+      '--url <url>',
+      'Use this server address in the link (default: KEYHOOK_PUBLIC_URL, or the server that runs here)',
+    )
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
       withInstallation(environment, options, async (installation, output) => {
@@ -37,7 +40,7 @@ export function addConsoleCommands(program: Command, environment: Environment): 
         const address = options.url ?? publicUrl ?? running ?? `http://127.0.0.1:${port}`
         const url = address.replace(/\/+$/, '') + (await createSignInLink(installation.db, userId))
         output.result({ url }, url)
-        output.note(`It works once, for ${linkMinutes} minutes.`)
+        output.note(`The link works once, for ${linkMinutes} minutes.`)
       }),
     )
 }
@@ -45,12 +48,12 @@ export function addConsoleCommands(program: Command, environment: Environment): 
 /** Null for the operator. */
 async function whoSignsIn({ db }: Installation, { user, operator }: Options): Promise<UserId | null> {
   if ((user === undefined) === (operator === undefined))
-    throw new UsageError('The link needs --user EMAIL or --operator, and not both')
+    throw new UsageError('Give either --user EMAIL or --operator, not both.')
   if (user === undefined) return null
   if (user.includes('@')) {
     const found = await findUserByEmail(db, user)
     if (found === null)
-      throw new UsageError(`No user has the e-mail address ${user}. "npx keyhook user list" shows all.`)
+      throw new UsageError(`No user has the e-mail address ${user}. "npx keyhook user list" lists all users.`)
     return found
   }
   if (!isId('usr', user))
@@ -65,7 +68,7 @@ const pageRows = 500
 type Issue = { user?: string; operator?: true; name?: string; ttl: string; json?: boolean }
 
 export function addTokenCommands(program: Command, environment: Environment): void {
-  const token = program.command('token').description('Login tokens of the local issuer, and operator tokens')
+  const token = program.command('token').description('Issue login tokens, and issue, list and revoke operator tokens')
   token
     .command('issue')
     .description('Issue a login token or an operator token, and print it')
@@ -75,10 +78,10 @@ export function addTokenCommands(program: Command, environment: Environment): vo
         'npx keyhook token issue --operator --name gateway --ttl 90d',
       ),
     )
-    .option('--user <usr>', 'The user that it authenticates')
-    .option('--operator', 'A token for /operator/v1, which belongs to no user')
-    .option('--name <name>', 'What an operator token is for')
-    .option('--ttl <duration>', 'Lifetime: 90s, 15m, 12h, 7d', '12h')
+    .option('--user <usr>', 'Issue a login token for this user (usr_…)')
+    .option('--operator', 'Issue an operator token, which is for the paths below /operator/v1')
+    .option('--name <name>', 'Give the operator token this name, which "token list" shows')
+    .option('--ttl <duration>', 'Let the token expire after this time, such as 90s, 15m, 12h or 7d', '12h')
     .option(...json)
     .action((options: Issue) =>
       withInstallation(environment, options, async (installation, output) => {
@@ -89,17 +92,17 @@ export function addTokenCommands(program: Command, environment: Environment): vo
     )
   token
     .command('list')
-    .description('Show every operator token, the newest first')
+    .description('List all operator tokens, the newest first')
     .addHelpText(...examples('npx keyhook token list'))
-    .option('--json', 'Print one line of JSON, an array')
+    .option('--json', 'Print a JSON array on one line')
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, ({ db }, output) => output.list(pagesOf(db), (page) => page.map(lineOf))),
     )
   token
     .command('revoke')
-    .description('Revoke an operator token; the next request with it is refused')
+    .description('Revoke an operator token; the next request with this token is refused')
     .addHelpText(...examples('npx keyhook token revoke --token tok_…'))
-    .requiredOption('--token <tok>', 'The id that "token list" shows')
+    .requiredOption('--token <tok>', 'Revoke the token with this id (tok_…), which "token list" shows')
     .option(...json)
     .action((options: { token: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
@@ -113,12 +116,13 @@ export function addTokenCommands(program: Command, environment: Environment): vo
 async function issue({ db, masterKeys }: Installation, options: Issue): Promise<string> {
   const ttlSeconds = ttlOption(options.ttl)
   if ((options.user === undefined) === (options.operator === undefined))
-    throw new UsageError('The token needs --user USER or --operator, and not both')
+    throw new UsageError('Give either --user USER or --operator, not both.')
   if (options.user === undefined) {
     const request = { name: options.name ?? null, ttlSeconds }
     return (await db.begin((tx) => issueOperatorToken(tx, signOperatorTokens(masterKeys), operator, request))).token
   }
-  if (options.name !== undefined) throw new UsageError('--name: only operator tokens have a name')
+  if (options.name !== undefined)
+    throw new UsageError('--name: only operator tokens have a name; give --operator too, or leave out --name')
   const userId = idOption('usr', '--user', options.user)
   if (!(await userExists(db, userId))) throw noSuch('user', userId)
   return createLocalIssuer({ masterKeys, now: () => new Date() }).issue({ subject: userId, ttlSeconds })

@@ -23,12 +23,12 @@ const json = ['--json', 'Print one line of JSON'] as const
 const pageRows = 500
 
 export function addDirectoryCommands(program: Command, environment: Environment): void {
-  const org = program.command('org').description('Organizations')
+  const org = program.command('org').description('Create and list organizations')
   org
     .command('create')
     .description('Create an organization')
     .addHelpText(...examples('npx keyhook org create --name "Acme"'))
-    .requiredOption('--name <name>', 'Display name')
+    .requiredOption('--name <name>', 'Give the organization this name')
     .option(...json)
     .action((options: { name: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
@@ -38,14 +38,14 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   addOrganizationList(org, environment)
 
-  const user = program.command('user').description('Users')
+  const user = program.command('user').description('Create, list, verify, unlink and remove users')
   user
     .command('create')
     .description('Create a user')
     .addHelpText(...examples('npx keyhook user create --email ada@example.com --name "Ada"'))
-    .requiredOption('--email <email>', 'E-mail address, unique')
-    .option('--name <name>', 'Full name')
-    .option('--subject <sub>', 'The `sub` of this person at your OpenID issuer')
+    .requiredOption('--email <email>', 'Give the user this e-mail address, which no other user may have')
+    .option('--name <name>', 'Give the user this full name')
+    .option('--subject <sub>', 'Accept login tokens with this `sub` of your OpenID issuer as this user')
     .option(...json)
     .action((options: { email: string; name?: string; subject?: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
@@ -56,9 +56,9 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   user
     .command('remove')
-    .description('Remove a user everywhere; their keys and tokens stop at once')
+    .description('Remove a user from all organizations; the keys and tokens of the user stop at once')
     .addHelpText(...examples('npx keyhook user remove --user usr_…'))
-    .requiredOption('--user <usr>', 'The user')
+    .requiredOption('--user <usr>', 'The id of the user (usr_…)')
     .option(...json)
     .action((options: { user: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
@@ -69,9 +69,9 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   user
     .command('verify')
-    .description('Confirm that the address of a user is theirs, after an invitation')
+    .description('Confirm the e-mail address of a user who joined with an invitation link')
     .addHelpText(...examples('npx keyhook user verify --user usr_…'))
-    .requiredOption('--user <usr>', 'The user')
+    .requiredOption('--user <usr>', 'The id of the user (usr_…)')
     .option(...json)
     .action((options: { user: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
@@ -81,27 +81,27 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   user
     .command('unlink')
-    .description('Forget the subject of a user; the next login records its own')
+    .description('Remove the OpenID subject of a user; the next login of the user records a new one')
     .addHelpText(...examples('npx keyhook user unlink --user usr_…'))
-    .requiredOption('--user <usr>', 'The user')
+    .requiredOption('--user <usr>', 'The id of the user (usr_…)')
     .option(...json)
     .action((options: { user: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const userId = idOption('usr', '--user', options.user)
         if (!(await forgetSubject(db, userId))) throw noSuch('user', userId)
-        output.result({ unlinked: userId }, `${userId} has no subject any more.`)
+        output.result({ unlinked: userId }, `The subject of ${userId} was removed.`)
       }),
     )
   addUserList(user, environment)
 
-  const member = program.command('member').description('Members of organizations')
+  const member = program.command('member').description('Add and remove members of organizations')
   member
     .command('set')
-    .description('Add a member, or change the role of one')
+    .description('Add a user to an organization, or change the role of a member')
     .addHelpText(...examples('npx keyhook member set --org org_… --user usr_… --role admin'))
-    .requiredOption('--org <org>', 'The organization')
-    .requiredOption('--user <usr>', 'The user')
-    .requiredOption('--role <role>', roles.join(', '))
+    .requiredOption('--org <org>', 'The id of the organization (org_…)')
+    .requiredOption('--user <usr>', 'The id of the user (usr_…)')
+    .requiredOption('--role <role>', `Give the member this role: ${roles.join(', ')}`)
     .option(...json)
     .action((options: { org: string; user: string; role: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
@@ -121,17 +121,20 @@ export function addDirectoryCommands(program: Command, environment: Environment)
     )
   member
     .command('remove')
-    .description('Remove a member from an organization')
+    .description('Remove a user from an organization')
     .addHelpText(...examples('npx keyhook member remove --org org_… --user usr_…'))
-    .requiredOption('--org <org>', 'The organization')
-    .requiredOption('--user <usr>', 'The user')
+    .requiredOption('--org <org>', 'The id of the organization (org_…)')
+    .requiredOption('--user <usr>', 'The id of the user (usr_…)')
     .option('--revoke-keys', 'Also revoke the API keys of the user in this organization')
     .option(...json)
     .action((options: { org: string; user: string; revokeKeys?: boolean; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const member = { orgId: idOption('org', '--org', options.org), userId: idOption('usr', '--user', options.user) }
         await removeMember(db, operator, { ...member, revokesKeys: options.revokeKeys === true })
-        output.result({ org: member.orgId, user: member.userId }, `${member.userId} is no longer in ${member.orgId}.`)
+        output.result(
+          { org: member.orgId, user: member.userId },
+          `${member.userId} is no longer a member of ${member.orgId}.`,
+        )
       }),
     )
 }
@@ -145,8 +148,8 @@ export function idOption<P extends IdPrefix>(prefix: P, option: string, text: st
 function addOrganizationList(org: Command, environment: Environment): void {
   org
     .command('list')
-    .description('Show every organization, the oldest first')
-    .option('--json', 'Print one line of JSON, an array')
+    .description('List all organizations, the oldest first')
+    .option('--json', 'Print a JSON array on one line')
     .addHelpText(...examples('npx keyhook org list | grep Acme'))
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, ({ db }, output) =>
@@ -158,8 +161,8 @@ function addOrganizationList(org: Command, environment: Environment): void {
 function addUserList(user: Command, environment: Environment): void {
   user
     .command('list')
-    .description('Show every user, the oldest first')
-    .option('--json', 'Print one line of JSON, an array')
+    .description('List all users, the oldest first')
+    .option('--json', 'Print a JSON array on one line')
     .addHelpText(...examples('npx keyhook user list | grep ada@example.com'))
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, ({ db }, output) =>

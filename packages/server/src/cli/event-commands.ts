@@ -21,16 +21,16 @@ type Options = { org: string; type: string; data: string; id?: string; json?: bo
 export function addEventCommands(program: Command, environment: Environment): void {
   program
     .command('event')
-    .description('Events')
+    .description('Publish an event of your platform')
     .command('publish')
     .description('Publish an event to the webhooks of an organization that are subscribed to its type')
     .addHelpText(
       ...examples('npx keyhook event publish --org org_… --type invoice.paid --data \'{"invoice_id":"42"}\''),
     )
-    .requiredOption('--org <org>', 'The organization')
-    .requiredOption('--type <type>', `${eventTypes.join(', ')}, or one that is declared`)
-    .requiredOption('--data <json>', 'The data of the event, a JSON object')
-    .option('--id <id>', 'Your own id; the same id again is the same event')
+    .requiredOption('--org <org>', 'Publish to this organization (org_…)')
+    .requiredOption('--type <type>', `Publish an event of this type: ${eventTypes.join(', ')}, or a declared type`)
+    .requiredOption('--data <json>', 'Publish this JSON object as the data of the event')
+    .option('--id <id>', 'Give the event this id; publishing it again with this id has no effect')
     .option('--json', 'Print one line of JSON')
     .action((options: Options) =>
       withInstallation(environment, options, async ({ db, config }, output) => {
@@ -69,10 +69,10 @@ function dataOf(text: string, bytesMax: number): object {
   try {
     data = parseExactly(text)
   } catch {
-    throw new UsageError('--data: this is not JSON')
+    throw new UsageError('--data: the value is not JSON')
   }
   if (typeof data !== 'object' || data === null || Array.isArray(data) || isRawNumber(data))
-    throw new UsageError('--data: must be a JSON object')
+    throw new UsageError('--data: the value must be a JSON object')
   const { fault } = measureData(data, bytesMax)
   if (fault !== null) throw new UsageError(`--data: ${fault}`)
   return data
@@ -81,17 +81,20 @@ function dataOf(text: string, bytesMax: number): object {
 type ApplyOptions = { file: string; dryRun?: boolean; force?: boolean; json?: boolean }
 
 export function addEventTypeCommands(program: Command, environment: Environment): void {
-  const types = program.command('event-types').description('Event types of your own, beside the six')
+  const types = program.command('event-types').description('Declare and list the event types of your platform')
   types
     .command('apply')
-    .description('Declare exactly the event types of a file; those that it does not have are removed')
+    .description('Declare the event types of a file, and remove declared types that are not in the file')
     .addHelpText(
       ...examples(
         'npx keyhook event-types apply --file event-types.json --dry-run',
         'npx keyhook event-types apply --file event-types.json',
       ),
     )
-    .requiredOption('--file <file>', 'A JSON array of { name, description, schema, example }')
+    .requiredOption(
+      '--file <file>',
+      'Read the types from this file: a JSON array of { name, description, schema, example }',
+    )
     .option('--dry-run', 'Show what would change, and change nothing')
     .option('--force', 'Remove types even if webhooks are subscribed to them')
     .option('--json', 'Print one line of JSON')
@@ -110,7 +113,7 @@ export function addEventTypeCommands(program: Command, environment: Environment)
     .command('list')
     .description('List the event types that are declared')
     .addHelpText(...examples('npx keyhook event-types list', 'npx keyhook event-types list --json > event-types.json'))
-    .option('--json', 'Print one JSON array, which apply takes')
+    .option('--json', 'Print a JSON array, which is a file for "event-types apply"')
     .action((options: { json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         const rows = (await listEventTypes(db)).map((type) => ({
@@ -121,7 +124,8 @@ export function addEventTypeCommands(program: Command, environment: Environment)
         async function* pages() {
           if (rows.length > 0) yield rows
         }
-        if (rows.length === 0) output.note('No event types are declared: there are the six of the interface.')
+        if (rows.length === 0)
+          output.note('No event types are declared. Webhooks can subscribe to the six built-in types.')
         await output.list(pages(), (page) => page.map(({ name, description }) => `${name}  ${description}`))
       }),
     )

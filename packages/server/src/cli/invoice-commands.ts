@@ -14,13 +14,13 @@ import { withInstallation } from './installation.ts'
 const json = ['--json', 'Print one line of JSON'] as const
 
 export function addInvoiceCommands(program: Command, environment: Environment): void {
-  const invoice = program.command('invoice').description('Invoices')
+  const invoice = program.command('invoice').description('Issue invoices and mark them paid')
   invoice
     .command('issue')
-    .description('Create the invoice of a past month; an existing one is shown again')
+    .description('Create the invoice of a past month, or show the invoice that exists already')
     .addHelpText(...examples('npx keyhook invoice issue --org org_… --month 2026-10'))
-    .requiredOption('--org <org>', 'The organization')
-    .requiredOption('--month <month>', 'The month, such as 2026-10')
+    .requiredOption('--org <org>', 'Issue the invoice of this organization (org_…)')
+    .requiredOption('--month <month>', 'Issue the invoice of this month, such as 2026-10')
     .option(...json)
     .action((options: { org: string; month: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db, config }, output) => {
@@ -29,16 +29,20 @@ export function addInvoiceCommands(program: Command, environment: Environment): 
         const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
         checkPrices(prices, await pricesInUse(db))
         const issued = await issueInvoice({ db, prices }, operator, { orgId, month })
-        if (issued === null) return output.result({ invoice: null }, `Nothing was used in ${month}: no invoice.`)
+        if (issued === null)
+          return output.result(
+            { invoice: null },
+            `No invoice was created: the organization used no database in ${month}.`,
+          )
         const start = issued.isNew ? 'Created' : 'There is already'
         output.result(facts(issued.invoice), `${start} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
       }),
     )
   invoice
     .command('pay')
-    .description('Mark an invoice paid')
+    .description('Mark an invoice as paid')
     .addHelpText(...examples('npx keyhook invoice pay --invoice inv_…'))
-    .requiredOption('--invoice <inv>', 'The invoice')
+    .requiredOption('--invoice <inv>', 'Mark this invoice (inv_…) as paid')
     .option(...json)
     .action((options: { invoice: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {

@@ -16,7 +16,7 @@ import { type Environment, withInstallation } from './installation.ts'
 export function addMaintenanceCommands(program: Command, environment: Environment): void {
   program
     .command('migrate')
-    .description('Bring the database schema up to date (serve does this by itself)')
+    .description('Apply new migrations to the database schema; "serve" does this too when it starts')
     .addHelpText(...examples('npx keyhook migrate'))
     .option('--json', 'Print one line of JSON')
     .action((options: { json?: boolean }) =>
@@ -35,7 +35,7 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
         { keysMayBeMissing: true },
       ),
     )
-  const secrets = program.command('secrets').description('Secrets at rest')
+  const secrets = program.command('secrets').description('Reseal secrets, or delete those whose master key is lost')
   secrets
     .command('reseal')
     .description('Seal every secret of webhooks and databases under the current (first) master key')
@@ -49,7 +49,7 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
         })
         const older = masterKeys.keyIds.filter((id) => id !== masterKeys.currentKeyId)
         const archives = await countArchivesUnder(db, older)
-        const kept = archives === 0 ? '' : ` Keep the older keys: ${archives} archives of backups need them.`
+        const kept = archives === 0 ? '' : ` Keep the older master keys: ${archives} archives of backups need them.`
         output.result(
           { resealed, archives_under_older_keys: archives },
           `Resealed ${resealed} secret${resealed === 1 ? '' : 's'}.${kept}`,
@@ -58,15 +58,15 @@ export function addMaintenanceCommands(program: Command, environment: Environmen
     )
   secrets
     .command('abandon')
-    .description('Delete every webhook whose secret is sealed under a master key that is lost for good')
+    .description('Delete all webhooks whose secrets are sealed under a lost master key')
     .addHelpText(
       ...examples(
         'npx keyhook secrets abandon --key 1a2b3c4d',
         'npx keyhook secrets abandon --key 1a2b3c4d --lost-for-good',
       ),
     )
-    .requiredOption('--key <id>', 'The id of the lost key, as serve names it')
-    .option('--lost-for-good', 'No server and no backup has it: what it sealed can never be read again')
+    .requiredOption('--key <id>', 'Delete what this master key sealed; "serve" prints the id of a missing key')
+    .option('--lost-for-good', 'Confirm that no server and no backup has the key; the deletion is final')
     .option('--json', 'Print one line of JSON')
     .action((options: { key: string; lostForGood?: true; json?: boolean }) =>
       withInstallation(
@@ -90,7 +90,7 @@ async function checkAbandoning(
   { key, lostForGood }: { key: string; lostForGood?: true },
 ): Promise<void> {
   if (masterKeys.keyIds.includes(key))
-    throw new UsageError(`--key: master key ${key} is not lost; it is among those that are used here.`)
+    throw new UsageError(`--key: master key ${key} is not lost: the settings or the data directory here have it.`)
   if (isShared) {
     throw new UsageError(
       `A Keyhook server runs on the data directory ${config.dataDir}, and may have master key ${key}: stop it first.`,
@@ -118,8 +118,11 @@ export function addStorageLimitCommand(program: Command, environment: Environmen
         'npx keyhook storage-limit --database db_… --limit default',
       ),
     )
-    .requiredOption('--database <db>', 'The database')
-    .requiredOption('--limit <size>', `A size such as 50GB, or "default" for ${databaseStorageMax.variable}`)
+    .requiredOption('--database <db>', 'Set the limit of this database (db_…)')
+    .requiredOption(
+      '--limit <size>',
+      `Set this size, such as 50GB; "default" is the value of ${databaseStorageMax.variable}`,
+    )
     .option('--json', 'Print one line of JSON')
     .action((options: { database: string; limit: string; json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {

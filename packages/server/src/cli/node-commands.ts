@@ -17,10 +17,10 @@ const checkMs = 1_000
 const lostAfterSeconds = 60
 
 export function addNodeCommands(program: Command, environment: Environment): void {
-  const node = program.command('node').description('Nodes: the machines that run databases')
+  const node = program.command('node').description('List, drain, activate and forget nodes, which run databases')
   node
     .command('list')
-    .description('List every node with its state, its databases and the place of its archives')
+    .description('List all nodes with their state, number of databases and store of archives')
     .addHelpText(...examples('npx keyhook node list'))
     .option(...json)
     .action((options: { json?: boolean }) =>
@@ -34,32 +34,33 @@ export function addNodeCommands(program: Command, environment: Environment): voi
     )
   node
     .command('drain')
-    .description('Move every database of a running node to other nodes, and place no new ones there')
+    .description('Move all databases of a running node to other nodes; the node gets no new databases')
     .addHelpText(...examples('npx keyhook node drain node-1a2b3c'))
-    .argument('<node>', 'The node, as node list shows it')
+    .argument('<node>', 'The id of the node, which "node list" shows')
     .option(...json)
     .action((id: string, options: { json?: boolean }) =>
       withInstallation(environment, options, (installation, output) => drain(installation, id, output)),
     )
   node
     .command('activate')
-    .description('Place databases on a drained node again')
+    .description('Let a drained node get databases again')
     .addHelpText(...examples('npx keyhook node activate node-1a2b3c'))
-    .argument('<node>', 'The node')
+    .argument('<node>', 'The id of the node, which "node list" shows')
     .option(...json)
     .action((id: string, options: { json?: boolean }) =>
       withInstallation(environment, options, async ({ db }, output) => {
         checkKnown(id, await findNode(db, id))
-        if (!(await setNodeState(db, id, 'active'))) throw new UsageError(`${id} was forgotten, which is final.`)
-        output.result({ node: id, state: 'active' }, `${id} takes databases again.`)
+        if (!(await setNodeState(db, id, 'active')))
+          throw new UsageError(`${id} was forgotten and cannot be activated again. Start a node with a new id.`)
+        output.result({ node: id, state: 'active' }, `${id} gets databases again.`)
       }),
     )
   node
     .command('forget')
-    .description('Give up a node that is lost for good, and restore its databases on other nodes from the store')
+    .description('Remove a lost node for good, and restore its databases on other nodes from their backups')
     .addHelpText(...examples('npx keyhook node forget node-1a2b3c'))
-    .argument('<node>', 'The node')
-    .option('--force', 'Although it was seen less than a minute ago. If it runs, what it still accepts is lost')
+    .argument('<node>', 'The id of the node, which "node list" shows')
+    .option('--force', 'Forget the node even if its last heartbeat is less than a minute old; its newest data is lost')
     .option(...json)
     .action((id: string, options: { force?: true; json?: boolean }) =>
       withInstallation(environment, options, (installation, output) => forget(installation, id, options, output)),
@@ -69,7 +70,7 @@ export function addNodeCommands(program: Command, environment: Environment): voi
 async function drain(installation: Installation, id: string, output: Output): Promise<void> {
   const { db } = installation
   const node = checkKnown(id, await findNode(db, id))
-  if (node.state === 'forgotten') throw new UsageError(`${id} was forgotten; it has nothing to drain.`)
+  if (node.state === 'forgotten') throw new UsageError(`${id} was forgotten and has no databases to move.`)
   await checkStore(db, node)
   await withQueue(installation, async (deps) => {
     await setNodeState(db, id, 'draining')
@@ -83,19 +84,22 @@ async function drain(installation: Installation, id: string, output: Output): Pr
       if (left.length === stayed.length) {
         if (stayed.length > 0)
           throw new OperationFailed(
-            `${stayed.length} databases could not leave and go on there: ${stayed.map((one) => one.id).join(', ')}. ` +
-              `job.failed in the log of ${id} says why. Run the command again to try again.`,
+            `${stayed.length} databases could not be moved and still run on ${id}: ${stayed.map((one) => one.id).join(', ')}. ` +
+              `The log of ${id} has the reason (job.failed). Run the command again to retry.`,
           )
         break
       }
       if (isSilent((await findNode(db, id))!))
-        output.note(`${id} has no heartbeat. Start it, or give it up with keyhook node forget.`)
+        output.note(`${id} sends no heartbeat. Start the node, or remove it with "npx keyhook node forget ${id}".`)
       for (const one of await requestLeaving(deps, id, [...requested])) requested.add(one)
       await sleep(checkMs)
     }
     await handOverRest(db, id)
   })
-  output.result({ node: id, state: 'draining', databases: 0 }, `${id} has no databases any more, and gets no new ones.`)
+  output.result(
+    { node: id, state: 'draining', databases: 0 },
+    `${id} is drained: its databases were moved, and it gets no new ones.`,
+  )
 }
 
 async function forget(
@@ -108,8 +112,8 @@ async function forget(
   const node = checkKnown(id, await findNode(db, id))
   if (node.silent_seconds < lostAfterSeconds && node.state !== 'forgotten' && !force) {
     throw new UsageError(
-      `${id} was seen ${Math.round(node.silent_seconds)} seconds ago. A node is given up after ${lostAfterSeconds} seconds without ` +
-        'a heartbeat. Stop it and wait, or drain it; --force gives it up now, and what it still accepts is lost.',
+      `The last heartbeat of ${id} is ${Math.round(node.silent_seconds)} seconds old. A node can be forgotten after ${lostAfterSeconds} seconds ` +
+        'without one. Stop the node and wait, or drain it. --force forgets it now; what the node still accepts is lost.',
     )
   }
   await checkStore(db, node)
@@ -122,9 +126,9 @@ async function forget(
       const left = await remainingOn(db, id)
       for (const one of left.filter(({ node: at }) => at === id)) {
         const rescued = await rescue(deps, id, one.org_id, one.id)
-        if (rescued.kind === 'no_room') output.note(`${one.id}: no node has room for it; waiting.`)
+        if (rescued.kind === 'no_room') output.note(`${one.id}: no node has room for this database; waiting.`)
         if (rescued.kind === 'lost') {
-          output.note(`${one.id} (${one.name}): no backup of it is in the store. It is lost.`)
+          output.note(`${one.id} (${one.name}): the database is lost, because the store has no backup of it.`)
           lost.push({ id: one.id, archived_until: null })
         }
         if (rescued.kind !== 'restoring') continue
@@ -158,7 +162,7 @@ const findNode = async (db: Installation['db'], id: string): Promise<NodeRow | u
   (await listNodes(db)).find((node) => node.id === id)
 
 function checkKnown(id: string, node: NodeRow | undefined): NodeRow {
-  if (node === undefined) throw new UsageError(`There is no node ${id}. keyhook node list shows all of them.`)
+  if (node === undefined) throw new UsageError(`There is no node ${id}. "npx keyhook node list" lists all nodes.`)
   return node
 }
 
@@ -166,14 +170,14 @@ function checkKnown(id: string, node: NodeRow | undefined): NodeRow {
 async function checkStore(db: Installation['db'], node: NodeRow): Promise<void> {
   if (node.store === null) {
     throw new UsageError(
-      `${node.id} does not archive the write-ahead logs of its databases (KEYHOOK_POINT_IN_TIME_RESTORE=off).`,
+      `${node.id} does not archive the write-ahead logs of its databases (KEYHOOK_POINT_IN_TIME_RESTORE=off), so they cannot be restored on another node.`,
     )
   }
   const nodes = await listNodes(db)
   const isShared = nodes.some(({ id, store, state }) => id !== node.id && store === node.store && state === 'active')
   if (isShared) return
   throw new UsageError(
-    `No other active node has the archives of ${node.id}. Keep them in a bucket (KEYHOOK_S3_BUCKET), or in a directory that ` +
+    `No other active node can read the archives of ${node.id}. Store archives in a bucket (KEYHOOK_S3_BUCKET), or in a directory that ` +
       'all nodes mount (KEYHOOK_ARCHIVES_DIR); see docs/operating.md.',
   )
 }
@@ -192,8 +196,8 @@ function createProgress(output: Output, node: string) {
 function stepOf(one: { status: string; node: string; moving_from: string | null }, node: string): string {
   if (one.node !== node) return `being restored on ${one.node}`
   if (one.status === 'deleting') return 'being deleted'
-  if (one.moving_from === null) return one.status === 'available' ? 'runs there' : 'being created'
-  return one.status === 'available' ? 'waits for its turn' : 'closed to clients, its write-ahead log is being stored'
+  if (one.moving_from === null) return one.status === 'available' ? 'running' : 'being created'
+  return one.status === 'available' ? 'waiting to be moved' : 'closed to clients, its write-ahead log is being stored'
 }
 
 const isSilent = ({ silent_seconds }: NodeRow): boolean => silent_seconds > deadAfterSeconds
@@ -213,6 +217,6 @@ const columns: readonly Column<NodeRow>[] = [
   { title: 'State', of: (row) => (row.state === 'active' && isSilent(row) ? 'no heartbeat' : row.state) },
   { title: 'Host', of: ({ host }) => host },
   { title: 'Databases', of: (row) => `${row.databases} of ${row.databases_max}` },
-  { title: 'Seen', of: (row) => `${Math.round(row.silent_seconds)} s ago` },
+  { title: 'Last heartbeat', of: (row) => `${Math.round(row.silent_seconds)} s ago` },
   { title: 'Archives', of: ({ store }) => store ?? 'no WAL', mayShrink: true },
 ]

@@ -28,15 +28,15 @@ type Options = { role: Role; firstOrganization?: true; json?: boolean }
 export function addServeCommand(program: Command, environment: Environment): void {
   program
     .command('serve')
-    .description('Run Keyhook until Ctrl-C')
+    .description('Run the Keyhook server until Ctrl-C')
     .addHelpText(...examples('npx keyhook serve', 'PORT=8090 npx keyhook serve --role api'))
     .addOption(
-      new Option('--role <role>', 'What this process does')
+      new Option('--role <role>', 'Run only this part of the server in this process')
         .choices(['all', 'api', 'dispatcher', 'jobs'])
         .default('all'),
     )
-    .option('--first-organization', 'With DATABASE_URL: create an organization and its owner if there is none')
-    .option('--json', 'Print one line of JSON when ready')
+    .option('--first-organization', 'Create an organization and its owner if there is none (for DATABASE_URL)')
+    .option('--json', 'Print one line of JSON when the server is ready')
     .action((options: Options) => serve(environment, options))
 }
 
@@ -128,7 +128,7 @@ async function serve(environment: Environment, options: Options): Promise<void> 
   )
   const why = await stopped.promise
   log.info({ why }, 'server.stopping')
-  output.note('Stopping: requests in flight are finished first.')
+  output.note('Stopping: the server finishes the requests in flight first.')
   // A supervisor stops us by SIGTERM, and proxies need time to notice. Who presses Ctrl-C waits for us.
   if (why === 'SIGTERM') await drain()
   // Each part has its own time limit, except for a database that accepts statements and never answers.
@@ -170,11 +170,11 @@ async function listen(
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'EADDRINUSE')
-      throw new UsageError(`${setting}: ${port} is taken on ${host}. Set ${setting} to a free one.`)
+      throw new UsageError(`${setting}: another program uses port ${port} on ${host}. Set ${setting} to a free port.`)
     if (code === 'EACCES')
-      throw new UsageError(`${setting}: this user may not listen on ${port}. Set ${setting} to 1024 or above.`)
+      throw new UsageError(`${setting}: this user may not listen on port ${port}. Set ${setting} to 1024 or above.`)
     if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
-      throw new UsageError(`HOST: "${host}" is not an address of this machine.`)
+      throw new UsageError(`HOST: "${host}" is not an address of this machine. Set HOST to one, or to 0.0.0.0 for all.`)
     throw error
   }
 }

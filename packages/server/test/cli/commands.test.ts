@@ -73,7 +73,7 @@ test('without --json every command prints a sentence, and token issue prints onl
   expect((await call(`${api.url}/api/v1/organizations`, { token: issued.stdout.trim() })).status).toBe(200)
   const operator = await json<{ token: string }>('token', 'issue', '--operator')
   expect((await call(`${api.url}/api/v1/organizations`, { token: operator.token })).status).toBe(401)
-  await text(/is no longer in/, 'member', 'remove', '--org', orgId, '--user', userId)
+  await text(/is no longer a member of/, 'member', 'remove', '--org', orgId, '--user', userId)
   await text(/^Removed the user/, 'user', 'remove', '--user', userId)
 })
 

@@ -64,7 +64,7 @@ test('issuing twice creates one invoice; a month without usage has none', async 
     paid_at: null,
   })
   const february = ['issue', '--org', orgId, '--month', '2020-02']
-  expect(await outputOf(...february)).toBe('Nothing was used in 2020-02: no invoice.\n')
+  expect(await outputOf(...february)).toBe('No invoice was created: the organization used no database in 2020-02.\n')
   expect(await outputOf(...february, '--json')).toBe('{"invoice":null}\n')
   expect(await invoicesOf(orgId)).toHaveLength(1)
 })

@@ -159,7 +159,7 @@ test('the file is encrypted, has no master key, is for its owner only, and repla
   const kept = await keyhook(['backup', 'restore-self', '--from', file], environment)
   expect([kept.code, kept.stdout]).toEqual([
     0,
-    expect.stringMatching(/^Restored into .* Start it with: npx keyhook serve\n$/),
+    expect.stringMatching(/^The backup was restored into .* Start the server with: npx keyhook serve\n$/),
   ])
   expect(await keyhook(['migrate'], environment)).toMatchObject({ code: 0, stdout: 'The schema is up to date.\n' })
 })

@@ -211,7 +211,7 @@ test('a port in use and an address of another machine are one line each', async 
   const taken = await keyhook(['serve', '--role', 'api'], { ...environment, PORT: port })
   expect([taken.code, taken.stderr]).toEqual([
     2,
-    expect.stringMatching(/^PORT: \d+ is taken on 127\.0\.0\.1\. [^\n]+\n$/),
+    expect.stringMatching(/^PORT: another program uses port \d+ on 127\.0\.0\.1\. [^\n]+\n$/),
   ])
   const probes = await keyhook(['serve', '--role', 'dispatcher'], { ...environment, KEYHOOK_METRICS_PORT: port })
   expect([probes.code, probes.stderr]).toEqual([

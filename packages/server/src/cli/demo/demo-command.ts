@@ -17,9 +17,9 @@ export function addDemoCommand(program: Command): void {
   program
     .command('demo')
     .addHelpText(...examples('npx keyhook demo', 'npx keyhook demo --keep ./demo'))
-    .option('--keep <folder>', 'Keep everything in this folder, which has to be empty or new')
-    .option('--once', 'End after the last step instead of running until Ctrl-C')
-    .option('--json', 'Print a line of JSON for each event, and one with what was created')
+    .option('--keep <folder>', 'Keep the data of the demo in this folder, which must be empty or new')
+    .option('--once', 'End the demo after the last step instead of at Ctrl-C')
+    .option('--json', 'Print a line of JSON for each event, and one with the ids of what was created')
     .action(demo)
 }
 
@@ -49,7 +49,8 @@ async function demoFolder(keep: string | undefined): Promise<string> {
   if (keep === undefined) return mkdtemp(join(tmpdir(), 'keyhook-demo-'))
   const folder = resolve(keep)
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  if ((await readdir(folder)).length > 0) throw new UsageError(`--keep: ${folder} is not empty.`)
+  if ((await readdir(folder)).length > 0)
+    throw new UsageError(`--keep: ${folder} is not empty. Name an empty or a new folder.`)
   return folder
 }
 
@@ -131,7 +132,7 @@ const nextSteps = (
   { url, consoleUrl }: Started,
   apiKey: string,
   webhookId: string,
-): string => `${heading('It keeps running until Ctrl-C.')} In another terminal:
+): string => `${heading('The demo runs until Ctrl-C.')} In another terminal:
 
    export KEYHOOK_URL=${url}
    export KEYHOOK_TOKEN=${apiKey}
@@ -140,7 +141,7 @@ const nextSteps = (
    npx keyhook webhooks test ${webhookId}
    npx keyhook listen --forward-to http://localhost:3000/hooks
 ${consoleUrl === null ? '' : `\n   The console (the link works once, for 10 minutes): ${consoleUrl}`}
-   The reference of everything: ${url}/docs`
+   The API reference: ${url}/docs`
 
 const rows = 1_000
 
