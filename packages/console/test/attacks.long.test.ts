@@ -108,7 +108,7 @@ inBrowser('after signing out', () => {
     const other = await page.context().newPage()
     await other.goto(await signInLink(stranger.userId))
     await other.getByRole('heading', { name: 'Elsewhere', level: 1 }).waitFor()
-    await page.getByRole('heading', { name: 'There is nothing here' }).waitFor({ timeout: 100_000 })
+    await page.getByRole('heading', { name: 'This page does not exist' }).waitFor({ timeout: 100_000 })
     expect(await page.content()).not.toContain('private name')
   })
 })

@@ -28,7 +28,7 @@ inBrowser('deliveries', () => {
   test('an attempt appears without a reload, and opens with its reason, its timeline and a redelivery', async () => {
     const { webhook, recover, receiver, send } = await failingWebhook()
     const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
-    await page.getByRole('heading', { name: 'No attempt fits these filters' }).waitFor()
+    await page.getByRole('heading', { name: 'No attempt matches these filters' }).waitFor()
     const eventId = await send()
     await rows(page).first().click()
     const panel = page.getByRole('complementary', { name: 'Attempt' })

@@ -37,7 +37,7 @@ inBrowser('events', () => {
     await page.reload()
     await rows.getByRole('link', { name: 'backup.failed' }).click()
     await page.waitForURL(consoleUrl('/events/third'))
-    await page.getByRole('heading', { name: 'There was no webhook' }).waitFor()
+    await page.getByRole('heading', { name: 'The event was sent to no webhook' }).waitFor()
     await page.goBack()
     await rows.getByRole('link', { name: 'backup.failed' }).waitFor()
   })
@@ -78,8 +78,8 @@ inBrowser('events', () => {
     await lane(page, at('paused'))
       .getByText(/the webhook is paused and resumes in/)
       .waitFor()
-    await lane(page, at('other')).getByText('It does not subscribe to this event type.').waitFor()
-    await lane(page, at('new')).getByText('It was created after the event.').waitFor()
+    await lane(page, at('other')).getByText('The webhook is not subscribed to this event type.').waitFor()
+    await lane(page, at('new')).getByText('The webhook was created after the event.').waitFor()
     await lane(page, at('deleted')).getByText('the webhook was deleted').waitFor()
     expect(await lane(page, at('deleted')).getByRole('link').count()).toBe(0)
     await page.getByRole('region', { name: 'Body' }).getByText('"explained"').first().waitFor()
@@ -98,7 +98,7 @@ inBrowser('events', () => {
 
   test('that do not exist are said not to', async () => {
     const page = await openAs(owner, '/events/evt_nothing')
-    await page.getByRole('heading', { name: 'There is nothing here' }).waitFor()
+    await page.getByRole('heading', { name: 'This page does not exist' }).waitFor()
     expect(page.url()).toBe(consoleUrl('/events/evt_nothing'))
   })
 })

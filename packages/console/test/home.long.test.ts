@@ -40,7 +40,7 @@ inBrowser('home', () => {
     await region(page, 'Databases').getByRole('link', { name: 'first' }).waitFor()
   })
 
-  test('counts the deliveries of the last day by outcome, and the list has the same ones', async () => {
+  test('counts the attempts of the last day by outcome, and the list has the same ones', async () => {
     const client = clientOf()
     const receiver = await receiverFor(({ path }) => ({ status: path === '/hook/bad' ? 500 : 200 }))
     const make = (path: string) =>
@@ -54,7 +54,7 @@ inBrowser('home', () => {
     await addAttempts(good.id, { count: 30, everySeconds: 3_600, failing: 5 })
 
     const page = await openAs(owner, '')
-    const card = region(page, 'Deliveries of the last day')
+    const card = region(page, 'Attempts of the last day')
     await expect.poll(() => card.locator('.legend').innerText()).toMatch(/22 succeeded\s+5 failed/)
     const cells = await card.getByRole('table').locator('td').allTextContents()
     const sum = (from: number) =>
@@ -80,7 +80,7 @@ inBrowser('home', () => {
     expect(urls.map((url) => url.replace(/^.*\//, ''))).toEqual(['bad', 'good', ''])
     await region(page, 'Endpoints').getByRole('listitem').first().getByText('Failing').waitFor()
     await region(page, 'Endpoints').getByRole('listitem').first().getByRole('link').click()
-    await page.getByRole('heading', { name: 'Latest deliveries' }).waitFor()
+    await page.getByRole('heading', { name: 'Latest attempts' }).waitFor()
   })
 
   test('offers a member only the steps of the role', async () => {

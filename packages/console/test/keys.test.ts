@@ -44,7 +44,7 @@ inBrowser('API keys', () => {
     await page.reload()
     await page.getByText('with parent').waitFor()
     await page.getByRole('button', { name: 'Revoke parent' }).click()
-    await page.getByRole('checkbox', { name: /every key that was created with it/ }).check()
+    await page.getByRole('checkbox', { name: /every key that was created with this key/ }).check()
     await page.getByRole('button', { name: 'Revoke key' }).click()
     await page.getByText('2 keys are revoked').waitFor()
     expect([await statusWith(parent), await statusWith(child.api_key)]).toEqual([401, 401])

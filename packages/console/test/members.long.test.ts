@@ -38,7 +38,7 @@ inBrowser('members', () => {
     await page.getByRole('dialog', { name: /^Remove/ }).waitFor({ state: 'detached' })
     await page.getByRole('row', { name: /grace@example.com/ }).waitFor({ state: 'detached' })
     await guest.reload()
-    await guest.getByText('There is nothing here').waitFor()
+    await guest.getByText('This page does not exist').waitFor()
   })
 
   test('a member sees who is there, and changes nobody', async () => {

@@ -106,7 +106,7 @@ describe.skipIf(chromiumPath === undefined)('with an OpenID issuer, behind a pro
     const { page, url } = await start()
     await page.goto(`${url}/console/`)
     await page.getByRole('link', { name: 'Continue with single sign-on' }).click()
-    await page.getByText('but you are no user here').waitFor()
+    await page.getByText('but Keyhook has no user for you').waitFor()
     expect(page.url()).toBe(`${url}/console/sign-in?error=unknown_user`)
   })
 })

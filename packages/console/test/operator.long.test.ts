@@ -22,7 +22,7 @@ inBrowser('the operator', () => {
     await page.getByText('You read this organization as the operator').waitFor()
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Webhooks' }).click()
     await page.getByRole('link', { name: receiver.url }).click()
-    await page.getByRole('heading', { name: 'Latest deliveries' }).waitFor()
+    await page.getByRole('heading', { name: 'Latest attempts' }).waitFor()
     expect(await page.getByRole('button', { name: /Send test event|More actions|Edit/ }).count()).toBe(0)
     const entries = await client.audit.list().toArray()
     expect(entries.filter(({ action }) => action === 'organization.opened')).toHaveLength(1)
@@ -31,7 +31,7 @@ inBrowser('the operator', () => {
   test('is a page of its own, which members do not get', async () => {
     const page = await openAs(owner, '')
     await page.goto(`${api.url}/console/operator`)
-    await page.getByRole('heading', { name: 'There is nothing here' }).waitFor()
+    await page.getByRole('heading', { name: 'This page does not exist' }).waitFor()
     expect(await page.getByText('Overview').count()).toBe(0)
   })
 })

@@ -35,7 +35,7 @@ inBrowser('an organization', () => {
     await rows.getByText('Organization created').waitFor({ state: 'detached' })
     await rows.getByText('API key created').first().waitFor()
     await page.getByLabel('Made by').selectOption('The operator')
-    await page.getByRole('heading', { name: 'No entry fits these filters' }).waitFor()
+    await page.getByRole('heading', { name: 'No entry matches these filters' }).waitFor()
     await page.goBack()
     await rows.getByText('API key created').first().waitFor()
     await page.getByLabel('Made by').selectOption('person-1@example.com')
@@ -92,7 +92,7 @@ inBrowser('an organization', () => {
     await page.goForward()
     await page.getByRole('heading', { name: 'Settings', level: 1 }).waitFor()
     await page.goto(consoleUrl(`/webhooks/${webhook.id.slice(0, -4)}0000`))
-    await page.getByRole('heading', { name: 'There is nothing here' }).waitFor()
+    await page.getByRole('heading', { name: 'This page does not exist' }).waitFor()
   })
 
   test('is left in every browser by signing out everywhere', async () => {

@@ -37,7 +37,7 @@ inBrowser('a database', () => {
     for (const wrong of ['', '2020-01-01T00:00:00']) {
       await time.fill(wrong)
       await restore.click()
-      await dialog.getByText('Choose a time of the range below.').waitFor()
+      await dialog.getByText('Choose a time in the range below.').waitFor()
     }
     expect(await time.getAttribute('aria-invalid')).toBe('true')
 

@@ -26,7 +26,7 @@ export function useOrganization(): CurrentOrganization | null {
 /** For pages below the organization route, which has checked it. */
 export function useMember(): CurrentOrganization {
   const organization = useOrganization()
-  if (organization === null) throw new Error('There is no such organization for this user.')
+  if (organization === null) throw new Error('This user has no access to an organization with this id.')
   return organization
 }
 

@@ -50,13 +50,13 @@ export function Timeline({ attempts, status, selected, pausedUntil = null, isDel
           <span className="muted">
             {isDeleted
               ? 'No further attempts: the webhook was deleted.'
-              : 'No further attempts. Redeliver it when the endpoint works again.'}
+              : 'No further attempts. Redeliver the event when the endpoint works again.'}
           </span>
         </li>
       )}
       {status === 'expired' && (
         <li data-status="next">
-          <span className="muted">It is finished. Its attempts are too old to be kept.</span>
+          <span className="muted">The delivery is finished. Its attempts were deleted because of their age.</span>
         </li>
       )}
     </ol>

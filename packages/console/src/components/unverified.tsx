@@ -1,6 +1,6 @@
 import { Badge } from './badge.tsx'
 
-const why = 'Joined with an invitation link. Nobody has confirmed that this address is theirs.'
+const why = 'This user joined with an invitation link. Nobody has confirmed the e-mail address.'
 
 /** Beside the address of somebody who could be anyone. */
 export function Unverified({ of }: { of: { verified: boolean } }) {

@@ -21,14 +21,14 @@ const Nothing = () => (
   <EmptyState
     isPage
     icon={Compass}
-    title="There is nothing here"
+    title="This page does not exist"
     action={
       <Link to="/" className="button">
         Go to the start
       </Link>
     }
   >
-    The address is wrong, or what it shows was deleted.
+    The address is wrong, or the record that it shows was deleted.
   </EmptyState>
 )
 

@@ -39,7 +39,8 @@ export default function OpenToRead({ id }: { id: string }) {
             </>
           }
         >
-          You see its pages and can change nothing. Its audit log will show that the operator has opened it.
+          You can read the pages of the organization and change nothing. The audit log of the organization records that
+          the operator opened it.
         </EmptyState>
       )}
       {open.error && <Notice kind="danger">{explain(open.error)}</Notice>}

@@ -57,7 +57,7 @@ function ReadingNotice() {
   return (
     <div className="reading-notice">
       <Notice>
-        You read this organization as the operator; nothing can be changed.{' '}
+        You read this organization as the operator, and cannot change it.{' '}
         <Link to="/operator">Back to the overview</Link>
       </Notice>
     </div>

@@ -34,7 +34,7 @@ export default function Palette({ organization, onClose }: Props) {
             <Command.Input autoFocus value={text} onValueChange={setText} placeholder="Search, or paste an id…" />
             <Command.List>
               <Command.Empty>
-                Nothing has this name. An event, delivery, webhook or database can be opened by its id.
+                Nothing with this name was found. Paste the id of an event, delivery, webhook or database to open it.
               </Command.Empty>
               {opened && (
                 <Item icon={Zap} value={id} onSelect={run(() => navigate(opened.target))}>

@@ -21,7 +21,9 @@ function AwayNotice() {
   if (!useIsServerAway()) return null
   return (
     <div className="away" role="status">
-      <Notice kind="warning">The server cannot be reached. This page continues by itself when it answers again.</Notice>
+      <Notice kind="warning">
+        The server cannot be reached. This page continues by itself when the server answers again.
+      </Notice>
     </div>
   )
 }

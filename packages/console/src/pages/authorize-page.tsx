@@ -35,8 +35,8 @@ export function AuthorizePage() {
               as <strong>{user.name ?? user.email ?? user.id}</strong> at <strong>{location.host}</strong>.
             </p>
             <p className="muted">
-              Allow this only if you have just run the command yourself. It may do everything that you may do, for 12
-              hours or until you sign out of the console.
+              Allow this only if you have just run the command yourself. The terminal may do everything that you may do,
+              for 12 hours or until you sign out of the console.
             </p>
           </>
         ) : (

@@ -17,7 +17,7 @@ if (secret !== '') history.replaceState(null, '', location.pathname)
 const refusals: Record<string, string> = {
   refused: 'Signing in was cancelled, or your issuer refused it. Try again.',
   unknown_user:
-    'You are signed in with your issuer, but you are no user here. Ask an owner of an organization to invite you.',
+    'Your issuer signed you in, but Keyhook has no user for you. Ask an owner of an organization to invite you.',
 }
 const refusal = refusals[new URLSearchParams(location.search).get('error') ?? '']
 
@@ -69,7 +69,7 @@ function Ways() {
   return (
     <>
       <p className="muted">
-        Open the link that the server printed when it started. For a new one, run this where the server runs:
+        Open the link that the server printed when it started. For a new link, run this command where the server runs:
       </p>
       <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
     </>

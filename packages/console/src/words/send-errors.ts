@@ -6,7 +6,7 @@ type Explanation = { title: string; fix: string }
 const explanations: Record<SendErrorCode, Explanation> = {
   dns_failed: {
     title: 'The host name could not be found',
-    fix: 'Check the spelling of the URL and that its DNS record exists and is public.',
+    fix: 'Check the spelling of the URL, and that the host name has a public DNS record.',
   },
   dns_timeout: {
     title: 'The DNS server did not answer',
@@ -14,10 +14,10 @@ const explanations: Record<SendErrorCode, Explanation> = {
   },
   address_forbidden: {
     title: 'The address is not allowed',
-    fix: 'The name leads to a private or reserved address. Use a public one, or ask the operator to allow this network.',
+    fix: 'The host name resolves to a private or reserved address. Use a public address, or ask the operator to allow this network.',
   },
   connect_refused: {
-    title: 'Nothing accepts connections there',
+    title: 'No server accepts connections on this port',
     fix: 'Start the endpoint, and check the port and the firewall.',
   },
   connect_unreachable: {
@@ -56,21 +56,24 @@ const explanations: Record<SendErrorCode, Explanation> = {
     title: 'The connection was reset',
     fix: 'Look for a crash in the endpoint, or a proxy in front of it that limits requests.',
   },
-  response_malformed: { title: 'The answer is not valid HTTP', fix: 'Check what really listens on this port.' },
+  response_malformed: { title: 'The response is not valid HTTP', fix: 'Check which program listens on this port.' },
   response_headers_too_large: {
-    title: 'The headers of the answer are too large',
+    title: 'The headers of the response are too large',
     fix: 'Send fewer or smaller headers.',
   },
-  response_too_large: { title: 'The answer is too large', fix: 'Answer with an empty or short body.' },
+  response_too_large: { title: 'The response is too large', fix: 'Answer with an empty or short body.' },
   redirect_not_followed: {
     title: 'The endpoint answered with a redirect',
-    fix: 'Redirects are not followed. Create a webhook with the final URL.',
+    fix: 'Redirects are not followed. Change the URL of the webhook to the final address.',
   },
   status_not_successful: {
     title: 'The endpoint answered with an error',
-    fix: 'Answer with a status from 200 to 299 once the event is safe with you.',
+    fix: 'Answer with a status from 200 to 299 as soon as you have stored the event.',
   },
-  sender_exhausted: { title: 'The sender was out of resources', fix: 'Nothing to do: the delivery is retried.' },
+  sender_exhausted: {
+    title: 'The sender was out of resources',
+    fix: 'You need not do anything: the delivery is retried.',
+  },
   interrupted: {
     title: 'The attempt was interrupted',
     fix: 'The dispatcher stopped before it knew the outcome. The event is sent again, so it may arrive twice.',
@@ -78,32 +81,38 @@ const explanations: Record<SendErrorCode, Explanation> = {
 }
 
 const byStatus: Record<number, Explanation> = {
-  400: { title: 'The endpoint found the request invalid', fix: 'Compare its parsing with the body and headers below.' },
+  400: {
+    title: 'The endpoint found the request invalid',
+    fix: 'Check how the endpoint parses the body and headers below.',
+  },
   401: {
-    title: 'The endpoint answered that this is not authorized',
-    fix: 'A wrong secret is the usual reason: verify with the secret of this webhook. If the path asks for a login, leave it out of that check.',
+    title: 'The endpoint did not authorize the request',
+    fix: 'A wrong secret is the usual reason: verify with the secret of this webhook. If your server requires a login on this path, exclude the path from that check.',
   },
   403: {
     title: 'The endpoint refused the request',
     fix: 'A firewall or a wrong secret is the usual reason. Verify with the secret of this webhook.',
   },
-  404: { title: 'The path does not exist there', fix: 'Check the path of the URL.' },
+  404: { title: 'The endpoint has no such path', fix: 'Check the path of the URL.' },
   405: { title: 'The path does not accept POST', fix: 'Deliveries are POST requests. Route them to your handler.' },
   410: {
-    title: 'The endpoint said it is gone',
+    title: 'The endpoint answered that it is gone',
     fix: '410 ends all retries of an event. Delete the webhook if it is no longer needed.',
   },
   413: { title: 'The body was too large for the endpoint', fix: 'Raise the body limit of the server or proxy.' },
   429: {
     title: 'The endpoint is limiting requests',
-    fix: 'Set a rate limit for this webhook, or raise the limit there.',
+    fix: 'Set a rate limit for this webhook, or raise the limit of the endpoint.',
   },
-  500: { title: 'The endpoint failed', fix: 'Look at its log at this time. The delivery is retried.' },
+  500: { title: 'The endpoint failed', fix: 'Look at the log of the endpoint at this time. The delivery is retried.' },
   502: {
     title: 'The proxy could not reach the endpoint',
     fix: 'Check that the application behind the proxy is running.',
   },
-  503: { title: 'The endpoint is not available', fix: 'It may be starting or overloaded. The delivery is retried.' },
+  503: {
+    title: 'The endpoint is not available',
+    fix: 'The endpoint may be starting or overloaded. The delivery is retried.',
+  },
   504: { title: 'The proxy waited too long for the endpoint', fix: 'Answer first, and do the work after that.' },
 }
 
@@ -115,7 +124,7 @@ export function explainAttempt(code: string | null, status: number | null): Expl
   return (
     explanations[code as SendErrorCode] ?? {
       title: 'The attempt failed',
-      fix: 'The details below may tell more. The delivery is retried.',
+      fix: 'See the details below. The delivery is retried.',
     }
   )
 }

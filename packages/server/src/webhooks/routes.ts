@@ -103,7 +103,7 @@ export function webhookRoutes(deps: {
       basis: specified,
       choices: [
         choice(12, 'A webhook that is deleted already is answered 404, and so are its deliveries.'),
-        choice(24, 'No attempt starts after this answer, which waits up to half a second for deliveries in flight.'),
+        choice(24, 'No attempt starts after this answer, which waits up to half a second for attempts in flight.'),
       ],
       tag: 'Webhooks',
       summary: 'Delete a webhook',

@@ -70,12 +70,12 @@ export function AuditPage() {
             isFiltered ? (
               <EmptyState
                 icon={SearchX}
-                title="No entry fits these filters"
+                title="No entry matches these filters"
                 action={<Button onClick={() => navigate({ search: {} })}>Clear filters</Button>}
               />
             ) : (
               <EmptyState icon={ScrollText} title="Nothing has changed yet">
-                As soon as somebody creates, changes or removes something here, it is recorded.
+                Every creation, change and removal in this organization is recorded here.
               </EmptyState>
             )
           }

@@ -24,7 +24,7 @@ const intervals: Record<string, string> = {
 const intervalText = (hours: number): string => intervals[hours] ?? `Every ${hours} hours`
 
 function scheduleText({ every_hours, keep }: Schedule): string {
-  if (every_hours === null && keep === null) return 'By the setting of the operator.'
+  if (every_hours === null && keep === null) return 'Backups follow the setting of the operator.'
   const interval = every_hours === null ? 'As often as the operator has set' : intervalText(every_hours)
   return keep === null ? `${interval}.` : `${interval}; the newest ${keep} are kept.`
 }
@@ -40,7 +40,7 @@ export function BackupSchedule({ organization, databaseId }: Props) {
   const save = async (next: Schedule) => {
     const saved = await client.backups.setSchedule(databaseId, next, { organization: organization.id })
     queryClient.setQueryData<Schedule>(queryKey, saved)
-    showToast({ title: 'The schedule is changed' })
+    showToast({ title: 'The schedule was changed' })
   }
   return (
     <div className="card-line row">
@@ -66,7 +66,7 @@ function ScheduleDialog({ schedule, onSave, onClose }: DialogProps) {
   return (
     <FormDialog
       title="Backup schedule"
-      description="Backups that you ask for are not touched by it."
+      description="The schedule does not delete backups that you request yourself."
       action="Save"
       form={form}
       onSubmit={async ({ keep }) => {
@@ -78,8 +78,8 @@ function ScheduleDialog({ schedule, onSave, onClose }: DialogProps) {
     >
       <Select label="How often" options={options} value={every} onChange={setEvery} />
       <TextField
-        label="How many are kept"
-        hint="Empty: as the operator has set it. Older ones are deleted."
+        label="Backups to keep"
+        hint="Leave it empty for the number that the operator has set. Older scheduled backups are deleted."
         inputMode="numeric"
         error={form.formState.errors.keep?.message}
         {...form.register('keep', {

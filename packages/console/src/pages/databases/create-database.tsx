@@ -12,7 +12,7 @@ export function CreateDatabase({ organization, onClose }: { organization: string
   return (
     <NameDialog
       title="Create database"
-      description="A PostgreSQL database of its own, on the node with the most room."
+      description="Creates a PostgreSQL server for this database alone, on the node with the most free space."
       action="Create database"
       what="database"
       onSubmit={async (name) => {

@@ -104,7 +104,7 @@ function LoadedDatabase({ database }: { database: Database }) {
       {isDeleting && (
         <Confirm
           title={`Delete “${database.name}”?`}
-          description="Its data is removed at once, and connections are closed. Its backups stay and can be restored into a new database."
+          description="The data of the database is removed at once, and connections are closed. The backups stay and can be restored into a new database."
           action="Delete database"
           typed={database.name}
           onConfirm={remove}

@@ -47,12 +47,12 @@ export function RestoreToTime({ organization, database, range, onClose }: Props)
             error={errors.to?.message}
             {...form.register('to', {
               validate: (to) =>
-                (to !== '' && inRange(new Date(to).getTime(), range)) || 'Choose a time of the range below.',
+                (to !== '' && inRange(new Date(to).getTime(), range)) || 'Choose a time in the range below.',
             })}
           />
           <TextField
             label="Name"
-            hint="Of the new database."
+            hint="The name of the new database."
             error={errors.name?.message}
             {...form.register('name', { validate: (name) => name.trim() !== '' || 'Give the database a name.' })}
           />

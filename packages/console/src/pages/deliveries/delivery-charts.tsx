@@ -48,17 +48,17 @@ export default function DeliveryCharts({ organization, webhookId, range, isLive,
       </section>
       <section className="card card-body" aria-label="Latency">
         <BarChart
-          title="Latency (95%)"
+          title="Latency (p95)"
           onSelect={select}
           names={['p95']}
           format={msText}
           legend={
             <span className="legend">
               <span>
-                Half within <strong className="number">{msText(data.p50_ms)}</strong>
+                p50 <strong className="number">{msText(data.p50_ms)}</strong>
               </span>
               <span>
-                95% within <strong className="number">{msText(data.p95_ms)}</strong>
+                p95 <strong className="number">{msText(data.p95_ms)}</strong>
               </span>
             </span>
           }

@@ -32,7 +32,7 @@ export function DeliveryList(props: Props) {
         error ? (
           <ErrorState error={error} retry={retry} what="The deliveries" />
         ) : (
-          <LoadingBlock label="Loading deliveries" />
+          <LoadingBlock label="Loading attempts" />
         )
       ) : attempts.length === 0 ? (
         <Nothing {...props} />
@@ -49,7 +49,7 @@ function Nothing({ isFiltered, onClear }: Props) {
     return (
       <EmptyState
         icon={SearchX}
-        title="No attempt fits these filters"
+        title="No attempt matches these filters"
         action={<Button onClick={onClear}>Clear filters</Button>}
       />
     )
@@ -64,8 +64,8 @@ function Nothing({ isFiltered, onClear }: Props) {
         </Link>
       }
     >
-      As soon as an event is sent to one of your webhooks, its attempts appear here. A test event is the quickest way to
-      see one.
+      When an event is sent to one of your webhooks, its attempts appear here. A test event is the quickest way to see
+      one.
     </EmptyState>
   )
 }

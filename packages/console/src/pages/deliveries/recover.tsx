@@ -51,7 +51,7 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
   return (
     <Dialog
       title="Recover deliveries"
-      description="Sends every event of a time range again that the webhook did not accept. First we count them; nothing is sent before you confirm."
+      description="Sends all events of a time range again that the webhook did not accept. The events are counted first, and sent after you confirm."
       onClose={onClose}
       footer={
         <>
@@ -62,7 +62,7 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
             </Button>
           ) : (
             <Button look="primary" busy={isBusy} disabled={counted.matching === 0} onClick={() => recover(counted)}>
-              {counted.matching === 0 ? 'Nothing to send' : `Send ${countText(counted.matching)} again`}
+              {counted.matching === 0 ? 'No events to send' : `Send ${countText(counted.matching)} again`}
             </Button>
           )}
         </>
@@ -79,7 +79,7 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
       {counted !== null && (
         <Notice kind={counted.matching === 0 ? 'success' : 'info'}>
           {counted.matching === 0
-            ? 'Every event of this range arrived. There is nothing to recover.'
+            ? 'The webhook accepted every event of this time range.'
             : `${countText(counted.matching)} ${counted.matching === 1 ? 'event' : 'events'} did not arrive in this range.`}
         </Notice>
       )}

@@ -36,9 +36,9 @@ const states: Record<ExplainedEvent['delivered_to'][number]['status'], { text: s
 }
 
 const reasons: Record<ExplainedEvent['not_delivered_to'][number]['reason'], string> = {
-  not_subscribed: 'It does not subscribe to this event type.',
-  webhook_created_later: 'It was created after the event.',
-  webhook_deleted: 'It was deleted.',
+  not_subscribed: 'The webhook is not subscribed to this event type.',
+  webhook_created_later: 'The webhook was created after the event.',
+  webhook_deleted: 'The webhook was deleted.',
   sample_for_another_webhook: 'This test event was for another webhook.',
 }
 
@@ -68,8 +68,8 @@ function LoadedEvent({ event }: { event: ExplainedEvent }) {
             <h2>Webhooks</h2>
           </div>
           {event.delivered_to.length === 0 && event.not_delivered_to.length === 0 && (
-            <EmptyState icon={Webhook} title="There was no webhook">
-              When this happened, the organization had no webhook that could get it.
+            <EmptyState icon={Webhook} title="The event was sent to no webhook">
+              The organization had no webhook when this event was published.
             </EmptyState>
           )}
           {event.delivered_to.map((lane) => (

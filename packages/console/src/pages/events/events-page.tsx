@@ -92,13 +92,13 @@ export function EventsPage() {
             isFiltered ? (
               <EmptyState
                 icon={SearchX}
-                title="No event fits these filters"
+                title="No event matches these filters"
                 action={<Button onClick={() => navigate({ search: {} })}>Clear filters</Button>}
               />
             ) : (
               <EmptyState
                 icon={ListTree}
-                title="Nothing has happened yet"
+                title="No events yet"
                 action={
                   <Link to="/$orgId/databases" params={{ orgId }} className="button">
                     Go to databases

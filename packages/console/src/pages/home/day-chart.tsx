@@ -5,14 +5,14 @@ import { BarChart } from '../../components/bar-chart.tsx'
 import { ErrorState, LoadingChart } from '../../components/states.tsx'
 import { countText } from '../../words/numbers.ts'
 
-/** Deliveries by outcome over the last day. */
+/** Attempts by outcome over the last day. */
 export default function DayChart({ organization }: { organization: string }) {
   const summary = useQuery(summaryQuery(organization, '24h'))
   const params = { orgId: organization }
   return (
     <>
       <div className="card-header">
-        <h2>Deliveries of the last 24 hours</h2>
+        <h2>Attempts of the last 24 hours</h2>
         {summary.data && (
           <p className="legend">
             <span>

@@ -28,7 +28,7 @@ export function HomePage() {
       <div className="stack" hidden={steps === 'loading'}>
         {steps !== 'loading' && steps.length > 0 && <NextSteps steps={steps} />}
         {organization.can('deliveries:read') && (
-          <section className="card" aria-label="Deliveries of the last day">
+          <section className="card" aria-label="Attempts of the last day">
             <Suspense
               fallback={
                 <div className="card-body">

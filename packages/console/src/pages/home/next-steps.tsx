@@ -38,7 +38,7 @@ export function useNextSteps(organization: CurrentOrganization): Step[] | 'loadi
       isOffered: organization.can('webhooks:create'),
       icon: Webhook,
       title: 'Add a webhook',
-      text: 'Your endpoint is told when something happens.',
+      text: 'Your endpoint gets an event when something happens.',
       link: (
         <Link to="/$orgId/webhooks/new" params={{ orgId }} className="button button-small">
           Create webhook

@@ -33,7 +33,7 @@ export function InvoicesPage() {
   ]
   return (
     <>
-      <PageHeader title="Invoices" description="One per month, for the time that databases existed." />
+      <PageHeader title="Invoices" description="One invoice per month, for the hours in which databases existed." />
       <section className="card" aria-label="Invoices">
         <DataTable
           {...invoices}
@@ -50,7 +50,7 @@ export function InvoicesPage() {
                 </Link>
               }
             >
-              The first is issued after the first month in which the organization had a database.
+              The first invoice is issued after the first month in which the organization had a database.
             </EmptyState>
           }
         />

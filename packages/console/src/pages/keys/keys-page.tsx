@@ -119,7 +119,7 @@ export function KeysPage() {
           rowKey={(key) => key.id}
           empty={
             <EmptyState icon={KeyRound} title="No API keys yet" action={create}>
-              Create one for a script, a CI pipeline or a backend service. Its calls then need no login.
+              Create a key for a script, a CI pipeline or a backend service, which then needs no login.
             </EmptyState>
           }
         />

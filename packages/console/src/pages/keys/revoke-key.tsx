@@ -34,9 +34,11 @@ export function RevokeKey({ organization, apiKey, onClose }: Props) {
           onChange={(event) => setWithDescendants(event.target.checked)}
         />
         <span>
-          Also revoke every key that was created with it
+          Also revoke every key that was created with this key
           <br />
-          <span className="muted small">For a key that has leaked: keys made with it may be in the same hands.</span>
+          <span className="muted small">
+            Choose this if the key has leaked: whoever has it may have created more keys with it.
+          </span>
         </span>
       </label>
     </Confirm>

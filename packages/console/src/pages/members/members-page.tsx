@@ -106,7 +106,7 @@ export function MembersPage() {
             rowKey={(member) => member.user_id}
             empty={
               <EmptyState icon={Users} title="No members yet">
-                The operator adds the first one, who can then invite others.
+                The operator adds the first member, who can then invite others.
               </EmptyState>
             }
           />

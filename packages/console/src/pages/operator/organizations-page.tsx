@@ -62,7 +62,7 @@ export function OrganizationsPage() {
       {opening && (
         <Confirm
           title={`Open “${opening.name}” to read?`}
-          description="You see its pages and can change nothing. Its audit log will show that the operator has opened it."
+          description="You can read the pages of the organization and change nothing. The audit log of the organization records that the operator opened it."
           action="Open"
           danger={false}
           onConfirm={async () => {
@@ -75,7 +75,7 @@ export function OrganizationsPage() {
       {isCreating && (
         <NameDialog
           title="Create organization"
-          description="Its first member is added with “keyhook member set”, or over the operator API."
+          description="Add the first member with “keyhook member set” or over the operator API."
           action="Create organization"
           what="organization"
           onSubmit={async (name) => {

@@ -34,7 +34,7 @@ const laneColumns: Column<BusyLane>[] = [
     ),
   },
   { label: 'Waiting since', cell: (lane) => <Since at={lane.oldest_waiting_at} /> },
-  { label: 'Next look', cell: (lane) => (lane.due_at === null ? '–' : <Countdown to={lane.due_at} />) },
+  { label: 'Next check', cell: (lane) => (lane.due_at === null ? '–' : <Countdown to={lane.due_at} />) },
   { label: 'State', cell: (lane) => <LaneState lane={lane} /> },
 ]
 
@@ -65,16 +65,18 @@ export function OverviewPage() {
         </section>
         <section className="card" aria-label="Lanes">
           <div className="card-header">
-            <h2>Webhooks with work{data && data.busy_lanes > 0 ? `: ${countText(data.busy_lanes)}` : ''}</h2>
+            <h2>
+              Webhooks with unfinished deliveries{data && data.busy_lanes > 0 ? `: ${countText(data.busy_lanes)}` : ''}
+            </h2>
           </div>
           <DataTable
             {...rest}
             rows={data?.lanes}
-            label="Webhooks with work"
+            label="Webhooks with unfinished deliveries"
             columns={laneColumns}
             rowKey={(lane) => lane.webhook_id}
             empty={
-              <EmptyState icon={Activity} title="Nothing waits">
+              <EmptyState icon={Activity} title="No deliveries wait">
                 Every delivery was accepted or has ended.
               </EmptyState>
             }
@@ -91,7 +93,7 @@ export function OverviewPage() {
             columns={nodeColumns}
             rowKey={(node) => node.id}
             empty={
-              <EmptyState icon={Server} title="No node holds databases">
+              <EmptyState icon={Server} title="No nodes yet">
                 A process with the role “jobs” or “all” becomes a node when it starts.
               </EmptyState>
             }
@@ -107,5 +109,5 @@ const Since = ({ at }: { at: string | null }) =>
 
 function LaneState({ lane }: { lane: BusyLane }) {
   if (lane.paused_until !== null) return <Badge tone="warning">Paused</Badge>
-  return lane.leased_by === null ? <Badge>Waiting</Badge> : <Badge tone="info">In work</Badge>
+  return lane.leased_by === null ? <Badge>Waiting</Badge> : <Badge tone="info">In progress</Badge>
 }

@@ -40,7 +40,7 @@ export function TokensPage() {
   ]
   return (
     <>
-      <PageHeader title="Operator tokens" description="Tokens that may use every operation for the operator." />
+      <PageHeader title="Operator tokens" description="Tokens that can call every operator route of the API." />
       <section className="card" aria-label="Operator tokens">
         <DataTable
           {...tokens}
@@ -57,7 +57,7 @@ export function TokensPage() {
       {revoking && (
         <Confirm
           title={`Revoke “${revoking.name ?? revoking.id}”?`}
-          description="It is refused from the next request on."
+          description="The next request with this token is refused."
           action="Revoke token"
           onConfirm={async () => {
             await operatorClient.tokens.revoke(revoking.id)

@@ -56,7 +56,7 @@ export function UsersPage() {
           rowKey={({ id }) => id}
           empty={
             <EmptyState icon={Users} title="No users yet">
-              Create one with “keyhook user create”, or invite somebody from an organization.
+              Create a user with “keyhook user create”, or invite somebody from an organization.
             </EmptyState>
           }
         />

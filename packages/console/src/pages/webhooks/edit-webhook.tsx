@@ -33,7 +33,7 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
   return (
     <FormDialog
       title="Edit webhook"
-      description="Deliveries that start after you save use the new settings. Event types count for new events."
+      description="Attempts that start after you save use the new settings. Changed event types apply to new events."
       action="Save"
       wide
       disabled={!isDirty}
@@ -52,7 +52,7 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
       <TextField label="Description" error={errors.description?.message} {...form.register('description')} />
       <TextField
         label="Rate limit"
-        hint="Deliveries per second at most, from 0.1 to 1,000. Empty: no limit."
+        hint="At most this many requests per second, from 0.1 to 1,000. Leave it empty for no limit."
         inputMode="decimal"
         error={errors.rate_limit?.message}
         {...form.register('rate_limit', {

@@ -47,6 +47,6 @@ export function LastFailure({ health }: { health: WebhookHealth }) {
 }
 
 export function OldestWaiting({ health }: { health: WebhookHealth }) {
-  if (health.oldest_waiting_at === null) return <span className="muted">Nothing waits</span>
+  if (health.oldest_waiting_at === null) return <span className="muted">No event waits</span>
   return <RelativeTime at={health.oldest_waiting_at} />
 }

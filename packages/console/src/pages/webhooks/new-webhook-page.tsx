@@ -56,7 +56,11 @@ export function NewWebhookPage() {
         }
       />
       <form onSubmit={submit} className="stack narrow-form" noValidate>
-        <Field label="URL" hint="Where deliveries are sent, as POST requests over https." error={errors.url?.message}>
+        <Field
+          label="URL"
+          hint="Deliveries are sent to this address, as POST requests over https."
+          error={errors.url?.message}
+        >
           {(attributes) => (
             <input
               {...attributes}

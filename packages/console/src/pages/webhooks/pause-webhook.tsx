@@ -21,13 +21,13 @@ export function PauseWebhook({ organization, webhook, onClose }: Props) {
   return (
     <Confirm
       title="Pause deliveries?"
-      description="Events wait while the endpoint is paused. They are sent in order when it resumes."
+      description="Events wait while the webhook is paused. They are sent in order when it resumes."
       action="Pause"
       danger={false}
       onConfirm={pause}
       onClose={onClose}
     >
-      <Select label="Resume by itself after" options={lengths} value={hours} onChange={setHours} />
+      <Select label="Resume automatically after" options={lengths} value={hours} onChange={setHours} />
     </Confirm>
   )
 }

@@ -48,8 +48,8 @@ export function RotateSecret({ organization, webhook, onClose }: Props) {
               <label className="check">
                 <input type="checkbox" checked={hasLeaked} onChange={({ target }) => setHasLeaked(target.checked)} />
                 <span>
-                  The old secret has leaked: end it at once.{' '}
-                  <span className="small muted">Deliveries fail until your endpoint has the new one.</span>
+                  If the old secret has leaked, end it at once.{' '}
+                  <span className="small muted">Deliveries fail until your endpoint has the new secret.</span>
                 </span>
               </label>
               <div>
@@ -60,7 +60,7 @@ export function RotateSecret({ organization, webhook, onClose }: Props) {
             </>
           )}
         </Step>
-        <Step number={2} title="Accept both secrets, and try it" isDone={rotation?.switched ?? false}>
+        <Step number={2} title="Accept both secrets, and send a test event" isDone={rotation?.switched ?? false}>
           {rotation?.switched === false && <AcceptBoth {...{ organization, webhook, secret, create }} />}
         </Step>
         <Step number={3} title="Switch to the new secret" isDone={false}>
@@ -92,7 +92,7 @@ function AcceptBoth({ organization, webhook, secret, create }: AcceptBothProps) 
     <>
       {secret === null ? (
         <p className="row row-wrap small muted">
-          The new secret was shown once, in step 1. Have you lost it?
+          The new secret was shown once, in step 1. Have you lost the new secret?
           <Button small onClick={create}>
             Create another
           </Button>

@@ -16,7 +16,7 @@ import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { LastFailure, OldestWaiting, SuccessShare, WebhookStatus } from './health.tsx'
-import { LatestDeliveries } from './latest-deliveries.tsx'
+import { LatestAttempts } from './latest-attempts.tsx'
 import { RotationNotice } from './rotate-secret.tsx'
 import { WebhookActions, type WebhookDialog, WebhookDialogs } from './webhook-actions.tsx'
 
@@ -37,7 +37,7 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
   const mayUpdate = organization.can('webhooks:update')
   const resume = () =>
     client.webhooks.resume(webhook.id, { organization: orgId }).then(() => {
-      showToast({ title: 'Deliveries continue' })
+      showToast({ title: 'The webhook is resumed' })
       return refreshWebhooks(orgId)
     }, toastError('The webhook is still paused'))
   return (
@@ -72,7 +72,7 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
           </dl>
         </section>
         <div className="two-columns">
-          <LatestDeliveries organization={orgId} webhookId={webhook.id} />
+          <LatestAttempts organization={orgId} webhookId={webhook.id} />
           <section className="card" aria-label="Settings">
             <div className="card-header">
               <h2>Settings</h2>

@@ -46,7 +46,7 @@ export function WebhooksPage() {
     <>
       <PageHeader
         title="Webhooks"
-        description="Endpoints of yours that are told when something happens. Each delivery is signed, and retried until it is accepted."
+        description="Your endpoints that get events. Each delivery is signed, and retried until the endpoint accepts it."
         actions={create}
       />
       <section className="card" aria-label="Webhooks">
@@ -57,7 +57,7 @@ export function WebhooksPage() {
           rowKey={(webhook) => webhook.id}
           empty={
             <EmptyState icon={WebhookIcon} title="No webhooks yet" action={create}>
-              Create one to be told about databases, backups and invoices instead of asking again and again.
+              Create a webhook to get events about databases, backups and invoices instead of polling the API.
             </EmptyState>
           }
         />

@@ -5,7 +5,7 @@ import type { SentContent } from './port.ts'
 export type RequestHeaders = (signer: Signer, content: SentContent) => RawHeaders
 
 /**
- * All headers of a delivery. They depend only on the arguments and these options, so that an attempt that was in flight in a
+ * All headers of an attempt. They depend only on the arguments and these options, so that an attempt that was in flight in a
  * crash can still be recorded with what was sent.
  */
 export function createRequestHeaders(options: { serviceName: string; standardWebhooks: boolean }): RequestHeaders {

@@ -8,7 +8,7 @@ import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 
 /** The newest attempts of one webhook. */
-export function LatestDeliveries({ organization, webhookId }: { organization: string; webhookId: string }) {
+export function LatestAttempts({ organization, webhookId }: { organization: string; webhookId: string }) {
   const params = { orgId: organization }
   const deliveries = useList(
     [organization, 'deliveries', 'latest', webhookId],
@@ -16,9 +16,9 @@ export function LatestDeliveries({ organization, webhookId }: { organization: st
     { limit: 8, refetchInterval: 3_000 },
   )
   return (
-    <section className="card" aria-label="Latest deliveries">
+    <section className="card" aria-label="Latest attempts">
       <div className="card-header">
-        <h2>Latest deliveries</h2>
+        <h2>Latest attempts</h2>
         <Link to="/$orgId/deliveries" params={params} search={{ webhook: webhookId }} className="button button-small">
           Show all
         </Link>
@@ -26,7 +26,7 @@ export function LatestDeliveries({ organization, webhookId }: { organization: st
       <DataTable
         {...deliveries}
         more={undefined}
-        label="Latest deliveries"
+        label="Latest attempts"
         rowKey={({ id }) => id}
         columns={[
           {
