@@ -47,9 +47,7 @@ const eventsPerPhase = 25
  * row), treating a lost connection as a rejected statement (the process ends or a delivery stays where it is), and releasing a lane
  * without looking for what a dead holder began.
  */
-test('PostgreSQL crashes under deliveries in flight, alone and together with Keyhook: every event arrives, every request has a row', {
-  timeout: 90_000,
-}, async () => {
+test('PostgreSQL crashes under deliveries in flight, alone and together with Keyhook: every event arrives, every request has a row', async () => {
   const postgres = await crashablePostgres()
   const environment = {
     ...deliveryEnvironment,
