@@ -104,20 +104,11 @@ export function trackConnections(app: FastifyInstance, draining?: AbortSignal) {
 export const requestMsMax = 30_000
 
 const hostShape = /^[\w.~!$&'()*+;=%:[\]-]*$/
-let lastValidHost = ''
-
-/** Most requests have the same host as the one before, so that one is compared first. */
-function isHost(host: string): boolean {
-  if (host === lastValidHost) return true
-  if (!hostShape.test(host)) return false
-  lastValidHost = host
-  return true
-}
 
 /** RFC 9112, 3.2: one Host (Node joins two by a comma), which only HTTP/1.0 may omit; no fragment; * only for OPTIONS. */
 export function requestLineFault({ method, raw }: FastifyRequest): Fault | null {
   const { host } = raw.headers
-  if (host === undefined ? raw.httpVersion !== '1.0' : !isHost(host)) {
+  if (host === undefined ? raw.httpVersion !== '1.0' : !hostShape.test(host)) {
     return new Fault('request.malformed', {
       public: 'There has to be exactly one Host header, with a host and perhaps a port.',
     })
