@@ -211,7 +211,7 @@ test('databases of a lost node are restored from the store, and the node never s
   )
   expect((await fleet.command('activate', other(lost).id)).code).toBe(0)
   const early = await fleet.command('forget', lost.id)
-  expect([early.code, early.stderr]).toEqual([2, expect.stringContaining('was seen')])
+  expect([early.code, early.stderr]).toEqual([2, expect.stringContaining('The last heartbeat of')])
 
   // Without a backup in the store.
   await fleet.db`update keyhook.backups set status = 'deleted' where database_id = ${without.id}`
