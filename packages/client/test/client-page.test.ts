@@ -13,6 +13,7 @@ import { createSigner } from '../../server/src/delivery/sender/request.ts'
 import { mintWebhookSecret } from '../../server/src/webhooks/webhook.ts'
 import { blocksOf } from '../../server/test/docs/blocks.ts'
 import { ownedApi } from '../../server/test/kit/owned-api.ts'
+import '../../server/test/kit/server-limits.ts'
 
 /*
  * Runs the code of docs/client.md in a folder where the client is installed.

@@ -8,6 +8,7 @@ import { type ArchiveWriter, readArchive, writeArchive } from '../../src/archive
 import { encodeManifest, manifestPath } from '../../src/archives/archive-store.ts'
 import { createDirectoryStore } from '../../src/archives/directory-store.ts'
 import { DamagedArchive } from '../../src/lib/step-failure.ts'
+import '../kit/server-limits.ts'
 
 type Files = Record<string, Buffer>
 const info = { database_id: 'db', postgres_version: '18', start_lsn: '0/1', stop_lsn: '0/2' }

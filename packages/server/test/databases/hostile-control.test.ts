@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { openControl, readActivity } from '../../src/databases/drivers/local/control.ts'
 import { inTime } from './support/program.ts'
+import '../kit/server-limits.ts'
 
 /*
  * A program in the place of a tenant's server, on its socket: whatever it answers costs that tenant's work, and nothing else.

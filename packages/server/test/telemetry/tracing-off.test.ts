@@ -5,6 +5,7 @@ import { ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import { expect, test } from 'vitest'
 import { activeTraceparent, contextOf, inSpan, isTracing } from '../../src/lib/tracing.ts'
 import { deliveryTest } from '../delivery/support/delivery-test.ts'
+import '../kit/server-limits.ts'
 
 test('without an address of a collector, work runs without spans and no SDK is loaded', async () => {
   const file = fileURLToPath(new URL('../../src/cli/serve-command.ts', import.meta.url))

@@ -7,6 +7,7 @@ import { newId } from '../../src/lib/ids.ts'
 import { call } from '../kit/client.ts'
 import { cleanEnvironment, program } from '../kit/processes.ts'
 import { openTerminal, ownersTerminal } from './support/terminal.ts'
+import '../kit/server-limits.ts'
 
 type Key = { id: string; name: string; api_key: string }
 

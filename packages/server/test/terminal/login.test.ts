@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers'
 import { expect, onTestFinished, test } from 'vitest'
 import { cleanEnvironment, program } from '../kit/processes.ts'
 import { openTerminal, ownersTerminal } from './support/terminal.ts'
+import '../kit/server-limits.ts'
 
 test('login checks the token with the server, stores it for this user only, and chooses the one organization', async () => {
   const { api, orgId, key } = await ownersTerminal()
