@@ -1,6 +1,6 @@
 import { permissionTable, roles } from '../../packages/server/src/access/roles.ts'
+import { createWholeProgram } from '../../packages/server/src/cli/command-line.ts'
 import { type audiences, commandTable } from '../../packages/server/src/cli/command-table.ts'
-import { createWholeProgram } from '../../packages/server/src/cli/program.ts'
 import { faultCatalogue } from '../../packages/server/src/lib/fault-catalogue.ts'
 import { archiveSettings } from '../../packages/server/src/settings/archive-settings.ts'
 import { deliverySettings } from '../../packages/server/src/settings/delivery-settings.ts'

@@ -71,7 +71,7 @@ async function startServer() {
   ])
   const { createLog } = await import('../../packages/server/src/lib/log.ts')
   const { createMetrics } = await import('../../packages/server/src/telemetry/metrics.ts')
-  const directory = await import('../../packages/server/src/organizations/directory.ts')
+  const directory = await import('../../packages/server/src/organizations/rules.ts')
   const { createLocalIssuer } = await import('../../packages/server/src/login/login-tokens.ts')
   const { createTransact } = await import('../../packages/server/src/db/publishing-transaction.ts')
   const { publish } = await import('../../packages/server/src/delivery/publish.ts')

@@ -11,7 +11,7 @@ import fastify from 'fastify'
 import { Hono } from 'hono'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { createSigner } from '../../server/src/delivery/sender/request.ts'
-import { mintWebhookSecret } from '../../server/src/webhooks/webhook.ts'
+import { mintWebhookSecret } from '../../server/src/webhooks/rules.ts'
 
 const secret = mintWebhookSecret()
 const body = JSON.stringify({ id: 'evt_1', type: 'invoice.paid', timestamp: '', data: { name: 'Žofie 🗝' } })

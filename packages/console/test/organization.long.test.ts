@@ -1,6 +1,6 @@
 import { createClient } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { issueInvoice } from '../../server/src/billing/issue.ts'
+import { issueInvoice } from '../../server/src/billing/rules.ts'
 import { testOperator } from '../../server/test/kit/installation.ts'
 import { recordUsage } from '../../server/test/kit/usage.ts'
 import { expectAccessible } from './support/axe.ts'

@@ -3,7 +3,7 @@ import { operator } from '../src/access/audit.ts'
 import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
 import { migrate, readMigrations } from '../src/db/migrate.ts'
 import { newId, type OrgId } from '../src/lib/ids.ts'
-import { createOrganization, createUser, setMember } from '../src/organizations/directory.ts'
+import { createOrganization, createUser, setMember } from '../src/organizations/rules.ts'
 
 const organizations = 100
 

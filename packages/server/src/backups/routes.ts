@@ -1,31 +1,29 @@
 import Type, { type Static } from 'typebox'
-import { type Actor, recordAudit } from '../access/audit.ts'
+import { recordAudit } from '../access/audit.ts'
 import { findBackupSchedule, setBackupSchedule } from '../databases/sql.ts'
-import type { Database, Transaction } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import type { Transact } from '../db/publishing-transaction.ts'
 import { choice, chosen } from '../http/basis.ts'
 import { listById } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
 import { nullable } from '../http/schemas.ts'
+import type { JobQueue } from '../jobs/queue.ts'
 import { notFound } from '../lib/faults.ts'
-import { type BackupId, type DatabaseId, isId, type OrgId, type UserId } from '../lib/ids.ts'
+import { isId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { isListed } from './backup.ts'
+import { beginBackupWithin, cancelBackup, checkArchiveQuota, removeBackup } from './rules.ts'
 import { backupQuery, backupRecord } from './schemas.ts'
 import { type BackupRow, findBackup, listBackups } from './sql.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
 
-type Change = { orgId: OrgId; actor: Actor }
-
 export function backupRoutes(deps: {
   db: Database
-  begin<T>(
-    change: Change & { userId: UserId; databaseId: DatabaseId },
-    within: (tx: Transaction, create: () => Promise<BackupRow>) => Promise<T>,
-  ): Promise<T>
-  cancel(change: Change & { backupId: BackupId }): Promise<BackupRow>
-  remove(change: Change & { backupId: BackupId }): Promise<BackupRow>
+  queue: Pick<JobQueue, 'enqueue'>
+  transact: Transact
+  archivesPerOrgMax: number
 }): Route[] {
   return [
     route({
@@ -41,11 +39,16 @@ export function backupRoutes(deps: {
       choices: [
         choice(165, 'The backups and write-ahead logs of an organization share a limit, which the operator sets.'),
       ],
-      faults: ['limit.reached', 'not_found', 'backup.already_running', 'database.not_available'],
+      faults: ['limit.reached', 'backup.already_running', 'database.not_available'],
       success: { status: 202, description: 'The backup, running.', schema: backupRecord },
       async handler({ orgId, userId, actor, params: { databaseId }, once }) {
-        return deps.begin({ orgId, userId, actor, databaseId }, (tx, create) =>
-          once(tx, async () => ({ status: 202, body: backupOf(await create()) })),
+        const request = { orgId, userId, actor, databaseId, origin: 'requested' as const }
+        return beginBackupWithin(deps, request, (tx, create) =>
+          once(tx, async () => {
+            const row = await create()
+            await checkArchiveQuota(tx, orgId, deps.archivesPerOrgMax)
+            return { status: 202, body: backupOf(row) }
+          }),
         )
       },
     }),
@@ -59,7 +62,6 @@ export function backupRoutes(deps: {
       summary: 'List backups',
       description: 'The backups of the organization, newest first; `?database_id=` for those of one database.',
       query: backupQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The backups.', schema: Type.Array(backupRecord) },
       async handler({ orgId, query }) {
         const wanted = query.database_id ?? null
@@ -76,7 +78,6 @@ export function backupRoutes(deps: {
       tag: 'Backups',
       summary: 'Read a backup',
       description: 'How far it is, or how it ended.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The backup.', schema: backupRecord },
       async handler({ orgId, params: { backupId: id } }) {
         const row = await findBackup(deps.db, orgId, id)
@@ -94,10 +95,10 @@ export function backupRoutes(deps: {
       summary: 'Cancel a backup',
       description:
         'Ends a backup that is being taken. It is `failed` in the answer, and `backup.failed` follows; the archive is removed.',
-      faults: ['not_found', 'backup.not_running'],
+      faults: ['backup.not_running'],
       success: { status: 200, description: 'The backup, failed.', schema: backupRecord },
       async handler({ orgId, actor, params: { backupId } }) {
-        const row = await deps.cancel({ orgId, actor, backupId })
+        const row = await cancelBackup(deps.transact, { orgId, actor, backupId })
         return { status: 200, body: backupOf(row) }
       },
     }),
@@ -110,10 +111,10 @@ export function backupRoutes(deps: {
       tag: 'Backups',
       summary: 'Delete a backup',
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
-      faults: ['not_found', 'backup.still_running', 'backup.being_restored'],
+      faults: ['backup.still_running', 'backup.being_restored'],
       success: { status: 202, description: 'The backup, being deleted.', schema: backupRecord },
       async handler({ orgId, actor, params: { backupId } }) {
-        const row = await deps.remove({ orgId, actor, backupId })
+        const row = await removeBackup(deps, { orgId, actor, backupId })
         return { status: 202, body: backupOf(row) }
       },
     }),
@@ -171,7 +172,6 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       tag: 'Backups',
       summary: 'Read the backup schedule of a database',
       description: 'Null where the database has no setting of its own.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The schedule.', schema: schedule },
       async handler({ orgId, params: { databaseId: id } }) {
         const row = await findBackupSchedule(db, orgId, id)
@@ -189,7 +189,6 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       summary: 'Set the backup schedule of a database',
       description: 'It counts from the next minute on. Requested backups are not touched by it.',
       body: schedule,
-      faults: ['not_found'],
       success: { status: 200, description: 'The schedule.', schema: schedule },
       async handler({ orgId, params: { databaseId: id }, actor, body }) {
         const { every_hours, keep } = body as Static<typeof schedule>

@@ -2,15 +2,27 @@ import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
 import { lockDatabase } from '../databases/sql.ts'
 import { archivedBytes } from '../databases/wal-sql.ts'
 import { type Database, type Executor, isUniqueViolation, type Transaction } from '../db/database.ts'
-import type { Transact } from '../db/publishing-transaction.ts'
+import type { PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
+import { publish } from '../delivery/publish.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'
-import { type BackupId, type DatabaseId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { type BackupId, type DatabaseId, newId, type OrgId, type RestoreId, type UserId } from '../lib/ids.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { inMegabytes } from '../lib/units.ts'
-import { type BackupOrigin, isListed, moveBackup, wasCancelled } from './backup.ts'
-import { failBackup } from './failures.ts'
-import { type BackupRow, insertBackup, lockBackup, oneBackupAtATime, restoresReading, setBackupStatus } from './sql.ts'
+import { type BackupOrigin, isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
+import {
+  type BackupRow,
+  insertBackup,
+  lockBackup,
+  lockRestore,
+  markBackupGivenUp,
+  markRestoreGivenUp,
+  oneBackupAtATime,
+  restoresReading,
+  runningBackupsOf,
+  runningRestoreInto,
+  setBackupStatus,
+} from './sql.ts'
 
 /*
  * Starts and removes backups, for a person or for the schedule. A request that is not possible now throws a fault, which a
@@ -105,6 +117,45 @@ export async function removeBackup({ db, queue }: Deps, request: BackupRemoval):
     await queue.enqueue(tx, { kind: 'backup.remove', orgId, backupId, node: backup.node })
     return { ...backup, status: next }
   })
+}
+
+/*
+ * Marks a backup or restore as failed and publishes its event in one transaction. One that has an outcome already stays as it
+ * is, and nothing is published.
+ */
+export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
+  const backup = await lockBackup(tx, orgId, id)
+  if (backup === null) return
+  const next = moveBackup(backup.status, 'give_up')
+  if (next === null) return
+  await markBackupGivenUp(tx, orgId, id, next, reason)
+  if (!isListed(backup)) return
+  const data = { backup_id: id, database_id: backup.database_id, reason }
+  await publish(tx, { orgId, type: 'backup.failed', data })
+}
+
+/** A failed restore has no event of its own: `database.failed` of its new database reports it. */
+export async function failRestore(
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  id: RestoreId,
+  reason: string,
+): Promise<void> {
+  const restore = await lockRestore(tx, orgId, id)
+  const next = restore && moveRestore(restore.status, 'give_up')
+  if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, reason)
+}
+
+/** Ends the backups of a database and the restore into it. */
+export async function failBackupsOf(
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  databaseId: DatabaseId,
+  reason: string,
+): Promise<void> {
+  const restoreId = await runningRestoreInto(tx, orgId, databaseId)
+  if (restoreId !== null) await failRestore(tx, orgId, restoreId, reason)
+  for (const backupId of await runningBackupsOf(tx, orgId, databaseId)) await failBackup(tx, orgId, backupId, reason)
 }
 
 /** Why the organization may store nothing more, for its members; null if it may. `moreBytes`: what is about to be kept. */

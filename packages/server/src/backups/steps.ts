@@ -1,7 +1,7 @@
 import { moveDatabase } from '../databases/database.ts'
 import type { DatabaseDriver } from '../databases/drivers/driver.ts'
-import { failDatabase } from '../databases/failures.ts'
 import { neverFails } from '../databases/removal.ts'
+import { failDatabase } from '../databases/rules.ts'
 import { countDatabasesOfNode, findDatabase, lockDatabase, markDatabaseServing } from '../databases/sql.ts'
 import type { StorageMonitor } from '../databases/storage/monitor.ts'
 import { thresholdsOf } from '../databases/storage-rules.ts'
@@ -12,8 +12,7 @@ import { createProgressWriter, type Handlers, traceStep } from '../jobs/worker.t
 import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
-import { failBackup, failRestore } from './failures.ts'
-import { requireArchiveQuota } from './rules.ts'
+import { failBackup, failRestore, requireArchiveQuota } from './rules.ts'
 import {
   findBackup,
   findRestore,

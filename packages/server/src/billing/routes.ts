@@ -1,14 +1,14 @@
 import Type from 'typebox'
-import type { Actor } from '../access/audit.ts'
 import type { Database } from '../db/database.ts'
+import type { Transact } from '../db/publishing-transaction.ts'
 import { choice, chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route, route } from '../http/route.ts'
 import { id, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
-import type { InvoiceId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { invoiceStatuses } from './invoice.ts'
+import { payInvoice } from './rules.ts'
 import { findInvoice, type InvoiceLineRow, type InvoiceRow, linesOfInvoice, listInvoices } from './sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/invoices'
@@ -26,7 +26,6 @@ export function invoiceRoutes(deps: { db: Database }): Route[] {
       summary: 'List invoices',
       description: 'The invoices of the organization, newest first, without their lines.',
       query: onlyPageQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The invoices.', schema: Type.Array(invoiceSummary) },
       async handler({ orgId }) {
         return listById('inv', invoiceOf, (request) => listInvoices(deps.db, orgId, request))
@@ -41,7 +40,6 @@ export function invoiceRoutes(deps: { db: Database }): Route[] {
       tag: 'Invoices',
       summary: 'Read an invoice',
       description: 'With a line for each database that was used in its month.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The invoice.', schema: invoiceRecord },
       async handler({ orgId, params: { invoiceId: id } }) {
         const row = await findInvoice(deps.db, orgId, id)
@@ -108,26 +106,20 @@ const invoiceWithLines = (row: InvoiceRow, lines: readonly InvoiceLineRow[]) => 
   })),
 })
 
-export function operatorInvoiceRoutes(deps: {
-  db: Database
-  pay: (actor: Actor, id: InvoiceId) => Promise<InvoiceRow>
-}): Route[] {
+export function operatorInvoiceRoutes({ db, transact }: { db: Database; transact: Transact }): Route[] {
   return [
     operatorRoute({
       method: 'POST',
       path: '/operator/v1/invoices/:invoiceId/pay',
-      needs: 'operator',
       audit: 'invoice.paid',
       basis: chosen(64),
-      tag: 'Operator',
       summary: 'Mark an invoice paid',
       description:
         'Marks it paid and fires `invoice.paid`, both once: every further call answers the same invoice and changes nothing.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The invoice, paid.', schema: invoiceRecord },
       async handler({ actor, params: { invoiceId: id } }) {
-        const row = await deps.pay(actor, id)
-        return { status: 200, body: invoiceWithLines(row, await linesOfInvoice(deps.db, row.org_id, id)) }
+        const row = await payInvoice(transact, actor, id)
+        return { status: 200, body: invoiceWithLines(row, await linesOfInvoice(db, row.org_id, id)) }
       },
     }),
   ]

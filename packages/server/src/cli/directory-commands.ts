@@ -13,7 +13,7 @@ import {
   removeUser,
   setMember,
   verifyUser,
-} from '../organizations/directory.ts'
+} from '../organizations/rules.ts'
 import { listOrganizations } from '../organizations/sql.ts'
 import { forgetSubject, listUsers, type UserRow } from '../organizations/users.ts'
 import type { Environment } from './installation.ts'

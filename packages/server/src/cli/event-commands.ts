@@ -12,7 +12,7 @@ import { createIntake } from '../delivery/intake.ts'
 import { createDeclaredCheck } from '../delivery/intake-routes.ts'
 import { invalid } from '../lib/faults.ts'
 import { isRawNumber, parseExactly } from '../lib/json.ts'
-import { noSuch } from '../organizations/directory.ts'
+import { noSuch } from '../organizations/rules.ts'
 import { idOption } from './directory-commands.ts'
 import { type Environment, withInstallation } from './installation.ts'
 

@@ -18,9 +18,14 @@ import { createKeyUses } from '../keys/uses.ts'
 import { isTracing } from '../lib/tracing.ts'
 import { addConsole } from '../login/console.ts'
 import { isOperatorSession } from '../login/console-sessions.ts'
-import { createFromLogin, pinSubject } from '../login/first-logins.ts'
 import { createLocalIssuer, createLoginTokens } from '../login/login-tokens.ts'
-import { createOpenIdClient, createOpenIdIssuer, type OpenIdPerson } from '../login/openid.ts'
+import {
+  createFromLogin,
+  createOpenIdClient,
+  createOpenIdIssuer,
+  type OpenIdPerson,
+  pinSubject,
+} from '../login/openid.ts'
 import { createOperatorTokenLookup } from '../operator/token-sql.ts'
 import { findOrganization } from '../organizations/sql.ts'
 import type { Config } from '../settings/config.ts'

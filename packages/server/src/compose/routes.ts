@@ -1,8 +1,7 @@
 import type { Authenticate } from '../access/authenticate.ts'
 import { restoreRoutes } from '../backups/restore-routes.ts'
 import { backupRoutes, backupScheduleRoutes } from '../backups/routes.ts'
-import { archiveProblem, beginBackupWithin, cancelBackup, checkArchiveQuota, removeBackup } from '../backups/rules.ts'
-import { payInvoice } from '../billing/issue.ts'
+import { archiveProblem } from '../backups/rules.ts'
 import { invoiceRoutes, operatorInvoiceRoutes } from '../billing/routes.ts'
 import { databaseRoutes, databaseStatsRoutes } from '../databases/routes.ts'
 import type { Database } from '../db/database.ts'
@@ -14,7 +13,7 @@ import { eventTypeRoutes } from '../delivery/event-type-routes.ts'
 import type { Hints } from '../delivery/hints.ts'
 import { createIntake } from '../delivery/intake.ts'
 import { operatorEventRoutes } from '../delivery/intake-routes.ts'
-import { publish, publishSample } from '../delivery/publish.ts'
+import { publishSample } from '../delivery/publish.ts'
 import { deliveryRoutes, organizationDeliveryRoutes } from '../delivery/routes.ts'
 import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
 import { webhookEventRoutes } from '../delivery/webhook-event-routes.ts'
@@ -26,20 +25,12 @@ import { createLocalIssuer } from '../login/login-tokens.ts'
 import { introspectionRoutes } from '../operator/introspection.ts'
 import { openOrganizationRoutes } from '../operator/open-organization.ts'
 import { operatorOverviewRoutes } from '../operator/overview.ts'
-import { issueOperatorToken, operatorTokenRoutes, type SignOperatorToken } from '../operator/token-routes.ts'
+import { operatorTokenRoutes, type SignOperatorToken } from '../operator/token-routes.ts'
 import { auditLogRoutes } from '../organizations/audit-routes.ts'
-import {
-  createOrganization,
-  createUser,
-  ensureNoMember,
-  ensureNoUser,
-  setMember,
-  verifyUser,
-} from '../organizations/directory.ts'
-import { createHoldOrganization } from '../organizations/hold.ts'
 import { invitationRoutes, memberRoutes } from '../organizations/member-routes.ts'
 import { operatorMemberRoutes, operatorOrganizationRoutes } from '../organizations/operator-routes.ts'
 import { organizationRoutes, organizationSettingsRoutes } from '../organizations/routes.ts'
+import { createHoldOrganization } from '../organizations/rules.ts'
 import { operatorUserRoutes } from '../organizations/user-routes.ts'
 import type { Installation } from '../startup/open.ts'
 import { webhookRoutes, webhookSettingsRoutes } from '../webhooks/routes.ts'
@@ -97,31 +88,18 @@ export function composeRoutes(
       holdOrganization,
       transact,
       enqueue,
-      publish,
       databasesPerOrgMax,
       hasTls,
       recoveryProblem: async (orgId) =>
         config.pointInTimeRestore === 'on' ? archiveProblem(db, orgId, config.archivesPerOrgMax) : null,
     }),
     ...databaseStatsRoutes({ db }),
-    ...backupRoutes({
-      db,
-      begin: (asked, within) =>
-        beginBackupWithin({ db, queue }, { ...asked, origin: 'requested' }, (tx, create) =>
-          within(tx, async () => {
-            const row = await create()
-            await checkArchiveQuota(tx, asked.orgId, config.archivesPerOrgMax)
-            return row
-          }),
-        ),
-      cancel: (asked) => cancelBackup(transact, asked),
-      remove: (asked) => removeBackup({ db, queue }, asked),
-    }),
+    ...backupRoutes({ db, queue, transact, archivesPerOrgMax: config.archivesPerOrgMax }),
     ...backupScheduleRoutes({ db }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, hasTls }),
     ...invoiceRoutes({ db }),
     ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),
-    ...operatorInvoiceRoutes({ db, pay: (actor, id) => payInvoice(transact, actor, id) }),
+    ...operatorInvoiceRoutes({ db, transact }),
   ]
 }
 
@@ -130,7 +108,6 @@ function composeOperatorRoutes(
   { db, masterKeys, config }: Pick<Installation, 'db' | 'masterKeys' | 'config'>,
   { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
 ): Route[] {
-  const sign = signOperatorTokens(masterKeys)
   const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   return [
     ...introspectionRoutes({
@@ -153,19 +130,10 @@ function composeOperatorRoutes(
           ...(sessionId && { sessionId }),
         }),
     }),
-    ...operatorOrganizationRoutes({ db, create: createOrganization }),
-    ...operatorUserRoutes({
-      db,
-      create: createUser,
-      remove: (actor, userId) => ensureNoUser(db, actor, { userId }),
-      verify: (actor, userId) => verifyUser(db, actor, { userId }),
-    }),
-    ...operatorMemberRoutes({
-      db,
-      set: (actor, member) => setMember(db, actor, member),
-      remove: (actor, member) => ensureNoMember(db, actor, member),
-    }),
-    ...operatorTokenRoutes({ db, issue: (tx, actor, request) => issueOperatorToken(tx, sign, actor, request) }),
+    ...operatorOrganizationRoutes({ db }),
+    ...operatorUserRoutes({ db }),
+    ...operatorMemberRoutes({ db }),
+    ...operatorTokenRoutes({ db, sign: signOperatorTokens(masterKeys) }),
   ]
 }
 

@@ -8,7 +8,6 @@ import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { moveDatabase, movingStatus } from './database.ts'
 import type { DatabaseDriver, Moving } from './drivers/driver.ts'
-import { failDatabase } from './failures.ts'
 import {
   databasesOn,
   deadAfterSeconds,
@@ -23,6 +22,7 @@ import {
   nodesToMoveTo,
   requestMoves,
 } from './node-sql.ts'
+import { failDatabase } from './rules.ts'
 import { countDatabasesOfNode, type LockedDatabase, lockDatabase, lockNode, markDatabaseCleared } from './sql.ts'
 import type { StorageMonitor } from './storage/monitor.ts'
 import { findWalArchive, recordArchivedWal } from './wal-sql.ts'

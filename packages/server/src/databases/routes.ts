@@ -1,55 +1,32 @@
 import type { FastifyInstance } from 'fastify'
 import Type, { type TSchema } from 'typebox'
-import { recordAudit } from '../access/audit.ts'
 import type { Database, Transaction } from '../db/database.ts'
-import type { HoldOrganization, PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
-import type { NewEvent } from '../delivery/events.ts'
+import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Created, type Route, route } from '../http/route.ts'
 import { exampleTime, timestamp } from '../http/schemas.ts'
-import type { PlatformJob } from '../jobs/queue.ts'
-import { Fault, notFound } from '../lib/faults.ts'
-import { newId, type OrgId } from '../lib/ids.ts'
+import { notFound } from '../lib/faults.ts'
+import type { OrgId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
-import {
-  connectionString,
-  mintDatabasePassword,
-  moveDatabase,
-  ownerDatabase,
-  ownerRole,
-  scramVerifier,
-  databaseWasDeleted as wasDeleted,
-} from './database.ts'
+import { connectionString, ownerDatabase, ownerRole } from './database.ts'
+import { type CreationDeps, createDatabase, deleteDatabase, newDatabaseSecret } from './rules.ts'
 import { createdDatabase, databaseRecord, newDatabase } from './schemas.ts'
-import {
-  type DatabaseRow,
-  type DatabaseStorage,
-  findDatabase,
-  insertDatabase,
-  listDatabases,
-  lockDatabase,
-  markDatabaseCleared,
-  markDatabaseRemoving,
-} from './sql.ts'
-import { endUsage, findActivity } from './usage-sql.ts'
+import { type DatabaseRow, type DatabaseStorage, findDatabase, listDatabases } from './sql.ts'
+import { findActivity } from './usage-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
 
-/** Adds a job in the transaction of the request. */
-export type Enqueue = (tx: Transaction, job: PlatformJob) => Promise<void>
-
-export function databaseRoutes(deps: {
-  db: Database
-  holdOrganization: HoldOrganization
-  transact: Transact
-  enqueue: Enqueue
-  publish(tx: PublishingTransaction, event: NewEvent): Promise<unknown>
-  databasesPerOrgMax: number
-  hasTls: boolean
-  /** Why no WAL of the organization is stored; null if it is, or need not be. */
-  recoveryProblem(orgId: OrgId): Promise<string | null>
-}): Route[] {
+export function databaseRoutes(
+  deps: CreationDeps & {
+    db: Database
+    holdOrganization: HoldOrganization
+    transact: Transact
+    hasTls: boolean
+    /** Why no WAL of the organization is stored; null if it is, or need not be. */
+    recoveryProblem(orgId: OrgId): Promise<string | null>
+  },
+): Route[] {
   const databaseOf = createDatabaseOf(deps)
   return [
     route({
@@ -63,24 +40,18 @@ export function databaseRoutes(deps: {
       description:
         'Begins to provision a PostgreSQL of its own. `password` is shown here and never again. `database.created` follows when it accepts connections, `database.failed` when it never will.',
       body: newDatabase,
-      faults: ['limit.reached', 'not_found'],
+      faults: ['limit.reached'],
       success: {
         status: 202,
         description: 'The database, being provisioned. Keep `password`.',
         schema: createdDatabase,
       },
-      async handler({ orgId, userId, actor, body, once }) {
-        const id = newId('db')
-        const password = mintDatabasePassword()
-        const passwordVerifier = await scramVerifier(password)
-        const create = async (tx: PublishingTransaction): Promise<Created> => {
-          const asked = { id, name: body.name, passwordVerifier, node: null, createdBy: userId }
-          const inserted = await insertDatabase(tx, orgId, asked, deps.databasesPerOrgMax)
-          if (inserted === null) throw tooManyDatabases(deps.databasesPerOrgMax)
-          const details = { name: body.name }
-          await recordAudit(tx, { orgId, action: 'database.created', actor, targetId: id, details })
-          await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: id })
-          const withoutSecrets = databaseOf(inserted)
+      async handler({ orgId, userId, actor, body: { name }, once }) {
+        const { password, passwordVerifier } = await newDatabaseSecret()
+        const create = async (tx: Transaction): Promise<Created> => {
+          const withoutSecrets = databaseOf(
+            await createDatabase(tx, deps, { orgId, userId, actor, name, passwordVerifier }),
+          )
           return { status: 202, body: { ...withoutSecrets, password }, withoutSecrets }
         }
         return deps.holdOrganization(orgId, (tx) => once(tx, () => create(tx)))
@@ -96,7 +67,6 @@ export function databaseRoutes(deps: {
       summary: 'List databases',
       description: 'The databases of the organization, newest first.',
       query: onlyPageQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
       async handler({ orgId }) {
         const problem = await deps.recoveryProblem(orgId)
@@ -116,7 +86,6 @@ export function databaseRoutes(deps: {
       tag: 'Databases',
       summary: 'Read a database',
       description: 'How to connect to it, once it is `available`.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The database.', schema: databaseRecord },
       async handler({ orgId, params: { databaseId: id } }) {
         const row = await findDatabase(deps.db, orgId, id)
@@ -134,27 +103,9 @@ export function databaseRoutes(deps: {
       summary: 'Delete a database',
       description:
         'Ends it, whatever it is doing: a backup that is being taken of it fails, and so does a database that is not available yet. It answers `deleting` until its processes and files are gone, and 404 from then on. Its backups stay.',
-      faults: ['not_found'],
       success: { status: 202, description: 'The database, being deleted.', schema: databaseRecord },
       async handler({ orgId, actor, params: { databaseId: id } }) {
-        const row = await deps.transact(async (tx) => {
-          const database = await lockDatabase(tx, orgId, id)
-          if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
-          const next = moveDatabase(database.status, 'remove')
-          if (next === null) return database
-          await markDatabaseRemoving(tx, orgId, id, next)
-          await endUsage(tx, orgId, id)
-          await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
-          const { node, name, status } = database
-          // Not placed yet, so nothing has to be removed; the job that would place it finds the row deleted.
-          if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
-          else await deps.enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
-          // A receiver that waits for the outcome of the provisioning or restore gets one.
-          const data = { database_id: id, name, reason: wasDeleted }
-          const isProvisioning = moveDatabase(status, 'give_up') !== null
-          if (isProvisioning) await deps.publish(tx, { orgId, type: 'database.failed', data })
-          return { ...database, status: next }
-        })
+        const row = await deps.transact((tx) => deleteDatabase(tx, deps, { orgId, id, actor }))
         return { status: 202, body: databaseOf(row) }
       },
     }),
@@ -197,11 +148,6 @@ function storageOf(row: Partial<DatabaseStorage>) {
   }
 }
 
-export const tooManyDatabases = (max: number): Fault =>
-  new Fault('limit.reached', {
-    public: `This organization has ${max} databases, the most it may have. Delete one first, failed ones count too.`,
-  })
-
 const here = chosen(112)
 const nullable = (schema: TSchema, description: string) => Type.Union([schema, Type.Null()], { description })
 
@@ -232,7 +178,6 @@ export function databaseStatsRoutes({ db }: { db: Database }): Route[] {
       tag: 'Databases',
       summary: 'Read the size and the connections of a database',
       description: 'All fields are null while the database does not run, and for its first seconds.',
-      faults: ['not_found'],
       success: { status: 200, description: 'What its node saw last.', schema: databaseStats },
       async handler({ orgId, params: { databaseId } }) {
         const row = await findActivity(db, orgId, databaseId)

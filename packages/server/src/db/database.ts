@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool, type PoolClient } from 'pg'
-import { type ConnectOptions, clientConfig } from './connection.ts'
+import { type ConnectOptions, clientConfig, listen } from './connection.ts'
 import type { ConnectionTarget } from './connection-url.ts'
 import { isStalePreparedStatement } from './errors.ts'
-import { listen } from './listen.ts'
 import {
   type ClientSession,
   type Compiled,

@@ -79,7 +79,7 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
       description:
         'The events of the organization by their numbers, whether a webhook was subscribed to them or not. Test events are not in it.',
       query: listQuery,
-      faults: ['not_found', 'events.expired'],
+      faults: ['events.expired'],
       success: { status: 200, description: 'The events.', schema: Type.Array(eventRecord) },
       async handler({ orgId, query }) {
         const filter = await readFilter(deps.db, query)

@@ -60,7 +60,7 @@ export function eventStreamRoutes(deps: { db: Database; feed: Feed }): Route[] {
         { additionalProperties: false },
       ),
       headers: [{ name: 'Last-Event-ID', description: 'The same as `after`, and wins over it.' }],
-      faults: ['not_found', 'events.expired'],
+      faults: ['events.expired'],
       success: {
         status: 200,
         description: 'The stream.',

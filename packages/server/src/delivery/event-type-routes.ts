@@ -70,7 +70,6 @@ export function eventTypeRoutes(deps: { db: Database }): Route[] {
       description:
         'What a webhook can subscribe to: the six types of the interface, then those that the operator has declared, by name.',
       query: onlyPageQuery,
-      faults: ['not_found'],
       success: {
         status: 200,
         description: 'The event types.',

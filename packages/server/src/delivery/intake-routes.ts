@@ -66,10 +66,8 @@ export function operatorEventRoutes(deps: {
     operatorRoute({
       method: 'POST',
       path: '/operator/v1/events',
-      needs: 'operator',
       audit: 'event.reported',
       basis: here,
-      tag: 'Operator',
       summary: 'Publish events',
       description: `Takes one event, or an array of up to ${eventsMax}: all of them or none. Each goes to the webhooks of its organization that are subscribed to its type.`,
       body,

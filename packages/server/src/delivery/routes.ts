@@ -35,7 +35,6 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       summary: 'List delivery attempts',
       description: 'Every attempt to deliver an event to this webhook, with its status and the response.',
       query: onlyWholeListQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The attempts.', schema: Type.Array(deliveryRecord) },
       async handler({ orgId, params: { webhookId: id } }) {
         const lane = await findLane(deps.db, orgId, id)
@@ -159,7 +158,6 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       tag: 'Redelivery',
       summary: 'Read an attempt',
       description: 'One attempt, with the webhook it went to.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The attempt.', schema: record },
       async handler({ orgId, params: { deliveryId } }) {
         const row = await findOrganizationAttempt(db, orgId, attemptUuid(deliveryId))

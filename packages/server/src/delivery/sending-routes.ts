@@ -73,7 +73,6 @@ export function webhookSendingRoutes(deps: {
         { event_type: acceptedEventType('Which sample to send; of a declared type, its example.') },
         { $id: 'NewTestEvent', additionalProperties: false, ...chosen(37) },
       ),
-      faults: ['not_found'],
       success: {
         status: 202,
         description: 'The test event is published.',
@@ -104,7 +103,7 @@ export function webhookSendingRoutes(deps: {
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
-      faults: ['not_found', 'delivery.in_flight'],
+      faults: ['delivery.in_flight'],
       success: {
         status: 202,
         description: 'It is due now.',
@@ -156,7 +155,6 @@ export function webhookSendingRoutes(deps: {
         },
         { $id: 'NewRecovery', additionalProperties: false, ...recoveryBasis },
       ),
-      faults: ['not_found'],
       success: {
         status: 202,
         description: 'How many deliveries it is about, and the job.',
@@ -208,7 +206,6 @@ export function webhookSendingRoutes(deps: {
       tag: 'Redelivery',
       summary: 'Show a recovery',
       description: 'How far a recovery has come.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The recovery.', schema: recoveryRecord },
       async handler({ orgId, params: { webhookId, recoveryId } }) {
         const row = await findRecovery(db, orgId, webhookId, recoveryId)

@@ -84,7 +84,6 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       tag: 'Redelivery',
       summary: 'Explain an event',
       description: 'Where one event went and where it did not, and why; with every attempt.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The event.', schema: eventRecord },
       async handler({ orgId, params: { eventId } }) {
         const event = await findEvent(deps.db, orgId, eventId)

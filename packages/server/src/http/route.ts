@@ -101,7 +101,7 @@ type RouteShape = {
     mediaType?: string
     headers?: readonly DocumentedHeader[]
   }
-  /** Problem codes of this route beyond those that every route can answer. */
+  /** Problem codes of this route beyond those that every route can answer; `not_found` is one of these if the path has ids. */
   faults?: readonly FaultCode[]
 }
 
@@ -139,5 +139,8 @@ export const route = <Path extends string, Q extends TSchema, B extends TSchema,
 ): Route => ({ query: noQuery, ...definition }) as unknown as MemberRoute
 
 export const operatorRoute = <Path extends string, Q extends TSchema, B extends TSchema, Decoded = Static<B>>(
-  definition: Typed<'operator', Path, OperatorCall<Decoded, Static<Q>, PathParams<Path>>, Q, B, Decoded>,
-): Route => ({ query: noQuery, ...definition }) as unknown as OperatorRoute
+  definition: Omit<
+    Typed<'operator', Path, OperatorCall<Decoded, Static<Q>, PathParams<Path>>, Q, B, Decoded>,
+    'needs' | 'tag'
+  >,
+): Route => ({ query: noQuery, needs: 'operator', tag: 'Operator', ...definition }) as unknown as OperatorRoute

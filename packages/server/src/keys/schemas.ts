@@ -77,3 +77,28 @@ export const apiKeyQuery = Type.Object(
   },
   { additionalProperties: false },
 )
+
+/** Of the revocation with descendants. */
+export const revocationBasis = chosen(91)
+
+export const newRevocation = Type.Object(
+  {
+    descendants: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether every key that was created with it ends too, directly or through others. True when absent.',
+        examples: [false],
+      }),
+    ),
+  },
+  { $id: 'NewRevocation', additionalProperties: false, ...revocationBasis, examples: [{ descendants: false }] },
+)
+
+export const revokedApiKeys = Type.Object(
+  {
+    revoked: Type.Array(id('key', 'A key.'), {
+      description: 'The keys that were active until this call, oldest first; none when it is repeated.',
+    }),
+  },
+  { $id: 'RevokedApiKeys', additionalProperties: false, ...revocationBasis },
+)

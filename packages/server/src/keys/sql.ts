@@ -1,5 +1,3 @@
-import type { Actor } from '../access/audit.ts'
-import { insertAudits } from '../access/audit.ts'
 import type { Role } from '../access/roles.ts'
 import type { Database, PageRequest, Transaction } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
@@ -84,7 +82,7 @@ export const listApiKeys = (
   order by id desc
   limit ${limit}`
 
-export type Revocation = 'revoked' | 'already_revoked' | 'no_such_key'
+type Revocation = 'revoked' | 'already_revoked' | 'no_such_key'
 
 export const revokeApiKey = async (
   tx: Transaction,
@@ -134,18 +132,13 @@ export const revokeWithDescendants = async (
   return revoked.map((row) => row.id).sort()
 }
 
-/** Revokes every key that acts as a removed member, with an audit entry for each. Call it after the membership was deleted. */
-export const revokeKeysOf = async (tx: Transaction, orgId: OrgId, userId: UserId, actor: Actor): Promise<void> => {
+/** Returns the keys that were active. */
+export const revokeKeysOfUser = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<KeyId[]> => {
   const revoked = await tx<{ id: KeyId }[]>`
     update keyhook.api_keys set revoked_at = clock_timestamp()
     where org_id = ${orgId} and created_by = ${userId} and revoked_at is null
     returning id`
-  const entry = { orgId, action: 'key.revoked', actor, details: { member_removed: userId } } as const
-  if (revoked.length > 0)
-    await insertAudits(
-      tx,
-      revoked.map(({ id }) => ({ ...entry, targetId: id })),
-    )
+  return revoked.map(({ id }) => id)
 }
 
 export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }

@@ -7,8 +7,15 @@ import { clientAddress } from '../http/request-log.ts'
 import { newSecret, secretHash } from '../lib/base62.ts'
 import type { SessionId, UserId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
-import { checkOrigin, linkInvalid, sessionRequired, sessionSecret } from './console-cookie.ts'
-import { insertCode, takeCode, useSession } from './console-sessions.ts'
+import {
+  checkOrigin,
+  insertCode,
+  linkInvalid,
+  sessionRequired,
+  sessionSecret,
+  takeCode,
+  useSession,
+} from './console-sessions.ts'
 
 /** The browser passes the code on at once. */
 const codeSeconds = 60

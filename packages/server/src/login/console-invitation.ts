@@ -13,8 +13,7 @@ import {
   setMembership,
 } from '../organizations/sql.ts'
 import { checkMayJoin, findUserByEmail, insertUser, isUnverifiedIn, lockUser } from '../organizations/users.ts'
-import { sessionRequired } from './console-cookie.ts'
-import { openSession } from './console-sessions.ts'
+import { openSession, sessionRequired } from './console-sessions.ts'
 
 /** What a person sees before accepting. */
 export const invitationShown = async (db: Database, secret: string) => {

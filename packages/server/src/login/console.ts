@@ -9,17 +9,22 @@ import type { SessionId, UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
 import { addAuthorization } from './console-authorization.ts'
-import { checkOrigin, clearSession, linkInvalid, sessionRequired, sessionSecret, setSession } from './console-cookie.ts'
 import { addConsoleFiles } from './console-files.ts'
 import { acceptInvitation, invitationShown } from './console-invitation.ts'
 import { addOpenIdLogin } from './console-openid.ts'
 import {
+  checkOrigin,
+  clearSession,
   endAllSessions,
   endSession,
   exchangeLink,
+  linkInvalid,
   listMemberships,
   openSession,
   type SessionRow,
+  sessionRequired,
+  sessionSecret,
+  setSession,
   useSession,
 } from './console-sessions.ts'
 import type { OpenIdClient, OpenIdPerson } from './openid.ts'

@@ -45,11 +45,9 @@ export function introspectionRoutes(deps: {
     operatorRoute({
       method: 'POST',
       path: '/operator/v1/introspect',
-      needs: 'operator',
       audit: null,
       isRead: true,
       basis: introspected,
-      tag: 'Operator',
       summary: 'Introspect a token',
       description:
         'RFC 7662: whose token this is, and what it may do right now. Takes a form or JSON. A token that Keyhook would refuse is answered `{"active": false}` and nothing else. Do not cache the answer: a revoked key is inactive from the next call on.',
@@ -64,11 +62,9 @@ export function introspectionRoutes(deps: {
     operatorRoute({
       method: 'POST',
       path: '/operator/v1/introspect/batch',
-      needs: 'operator',
       audit: null,
       isRead: true,
       basis: introspected,
-      tag: 'Operator',
       summary: 'Introspect tokens',
       description: `The same for up to ${tokensMax} tokens, answered in their order.`,
       body: manyTokens,
@@ -81,10 +77,8 @@ export function introspectionRoutes(deps: {
     operatorRoute({
       method: 'GET',
       path: '/operator/v1/authorize',
-      needs: 'operator',
       audit: null,
       basis: introspected,
-      tag: 'Operator',
       summary: 'Authorize a request',
       description: `The same question by status, for proxies that send a subrequest without a body, such as \`auth_request\` of nginx. The operator token is in \`Authorization\`, that of the caller in \`${callerHeader}\`.`,
       query: authorizationQuery,

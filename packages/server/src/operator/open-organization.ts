@@ -36,14 +36,11 @@ export function openOrganizationRoutes(deps: {
     operatorRoute({
       method: 'POST',
       path: '/operator/v1/organizations/:orgId/open',
-      needs: 'operator',
       audit: 'organization.opened',
       basis: here,
-      tag: 'Operator',
       summary: 'Open an organization for reading',
       description:
         'Answers a token for the reads of `/api/v1` and `/platform/v1` in this organization, for 15 minutes. It ends with the operator token or the console session that asked for it. Every opening is in the audit log of the organization.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The token.', schema: opened },
       async handler({ params: { orgId }, actor }) {
         await deps.db.begin(async (tx) => {

@@ -132,10 +132,8 @@ export function operatorOverviewRoutes({ db }: { db: Database }): Route[] {
     operatorRoute({
       method: 'GET',
       path: '/operator/v1/overview',
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'Show what the installation is doing',
       description: 'Nodes, queues, and what waits longest, across all organizations.',
       success: { status: 200, description: 'The overview.', schema: overview },

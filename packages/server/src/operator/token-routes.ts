@@ -9,7 +9,7 @@ import { notFound } from '../lib/faults.ts'
 import { newId, type OperatorTokenId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { localTtlSecondsMax } from '../login/login-tokens.ts'
-import { checkLabel } from '../organizations/directory.ts'
+import { checkLabel } from '../organizations/rules.ts'
 import { insertOperatorToken, listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from './token-sql.ts'
 
 const here = chosen(97)
@@ -66,31 +66,22 @@ const recordOf = (row: OperatorTokenRow) => ({
 })
 
 /** `keyhook token` over HTTP, for operator tokens. */
-export function operatorTokenRoutes(deps: {
-  db: Database
-  issue(
-    tx: Transaction,
-    actor: Actor,
-    request: { name: string | null; ttlSeconds: number },
-  ): Promise<{ row: OperatorTokenRow; token: string }>
-}): Route[] {
+export function operatorTokenRoutes({ db, sign }: { db: Database; sign: SignOperatorToken }): Route[] {
   return [
     operatorRoute({
       method: 'POST',
       path,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'Issue an operator token',
       description: 'A token for `/operator/v1`. `token` is shown here and never again.',
       body: newToken,
       success: { status: 201, description: 'The token. Keep `token`.', schema: issuedToken },
       async handler({ actor, body, once }) {
         const request = { name: body.name ?? null, ttlSeconds: body.ttl_seconds ?? ttlSecondsDefault }
-        return deps.db.begin((tx) =>
+        return db.begin((tx) =>
           once(tx, async () => {
-            const { row, token } = await deps.issue(tx, actor, request)
+            const { row, token } = await issueOperatorToken(tx, sign, actor, request)
             const withoutSecrets = recordOf(row)
             return { status: 201, location: `${path}/${row.id}`, body: { ...withoutSecrets, token }, withoutSecrets }
           }),
@@ -100,33 +91,27 @@ export function operatorTokenRoutes(deps: {
     operatorRoute({
       method: 'GET',
       path,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'List operator tokens',
       description: 'Every operator token that was issued, also revoked and expired ones.',
       query: onlyPageQuery,
       success: { status: 200, description: 'The tokens, without `token`.', schema: Type.Array(operatorToken) },
       async handler() {
-        return listById('tok', recordOf, (request) => listOperatorTokens(deps.db, request))
+        return listById('tok', recordOf, (request) => listOperatorTokens(db, request))
       },
     }),
     operatorRoute({
       method: 'DELETE',
       path: `${path}/:tokenId`,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'Revoke an operator token',
       description:
         'The token is refused by every request that starts after the answer, on every node. Tokens that it issued stay valid: `created_by` shows them. A second call is answered like the first.',
-      faults: ['not_found'],
       success: { status: 204, description: 'The token is revoked.' },
       async handler({ actor, params: { tokenId } }) {
-        if (!(await revokeOperatorToken(deps.db, tokenId, actor.tokenId)))
-          throw notFound(`there is no token ${tokenId}`)
+        if (!(await revokeOperatorToken(db, tokenId, actor.tokenId))) throw notFound(`there is no token ${tokenId}`)
         return { status: 204 }
       },
     }),

@@ -65,7 +65,6 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
       summary: 'Read the audit log',
       description: 'Every change in the organization: who made it, with what, from where. Newest first.',
       query: listQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },
       async handler({ orgId, query }) {
         const filter = {

@@ -5,7 +5,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import type { HoldOrganization } from '../db/publishing-transaction.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Call, type Listing, type Route, route } from '../http/route.ts'
-import { revokeKeysOf } from '../keys/sql.ts'
+import { revokeKeysOf } from '../keys/rules.ts'
 import { newSecret, secretHash } from '../lib/base62.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type UserId } from '../lib/ids.ts'
@@ -69,7 +69,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       description:
         'It takes effect on every request that starts after the answer. The same role again changes nothing. Only an owner makes owners, or changes the role of one.',
       body: newRole,
-      faults: ['not_found', 'member.last_owner'],
+      faults: ['member.last_owner'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ orgId, params: { userId }, body, ...caller }) {
         const { role } = body as { role: Role }
@@ -103,7 +103,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       description:
         'Keys of the user stop working at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. Only an owner removes an owner.',
       query: removalQuery,
-      faults: ['not_found', 'member.last_owner'],
+      faults: ['member.last_owner'],
       success: { status: 204, description: 'The user is no member any more.' },
       async handler({ orgId, params: { userId }, query, ...caller }) {
         await holdOrganization(orgId, async (tx) => {
@@ -206,7 +206,6 @@ export function invitationRoutes(deps: {
       tag: 'Members',
       summary: 'Withdraw an invitation',
       description: 'Its link stops working at once.',
-      faults: ['not_found'],
       success: { status: 204, description: 'It is withdrawn.' },
       async handler({ orgId, params: { invitationId: id }, actor }) {
         await db.begin(async (tx) => {

@@ -1,8 +1,6 @@
 import Type from 'typebox'
-import type { OrganizationRow } from '../access/access.ts'
-import type { Actor } from '../access/audit.ts'
 import { type Role, roles } from '../access/roles.ts'
-import type { Database, Transaction } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery, pageQuery } from '../http/lists.ts'
 import { type Listing, operatorRoute, type Route } from '../http/route.ts'
@@ -11,6 +9,7 @@ import { notFound } from '../lib/faults.ts'
 import { isId, type OrgId, type UserId } from '../lib/ids.ts'
 import { removalQuery } from './member-schemas.ts'
 import { organization, organizationOf } from './routes.ts'
+import { createOrganization, ensureNoMember, setMember } from './rules.ts'
 import { findOrganization, listMembers, pageOfOrganizations, type UserRole } from './sql.ts'
 
 const here = chosen(95)
@@ -22,26 +21,21 @@ const newOrganization = Type.Object(
 )
 
 /** `keyhook org` over HTTP. */
-export function operatorOrganizationRoutes(deps: {
-  db: Database
-  create(tx: Transaction, actor: Actor, request: { name: string }): Promise<OrganizationRow>
-}): Route[] {
+export function operatorOrganizationRoutes({ db }: { db: Database }): Route[] {
   return [
     operatorRoute({
       method: 'POST',
       path: organizationsPath,
-      needs: 'operator',
       audit: 'organization.created',
       basis: here,
-      tag: 'Operator',
       summary: 'Create an organization',
       description: 'A customer of yours. Send an `Idempotency-Key`: names need not be unique.',
       body: newOrganization,
       success: { status: 201, description: 'The organization.', schema: organization },
       async handler({ actor, body, once }) {
-        return deps.db.begin((tx) =>
+        return db.begin((tx) =>
           once(tx, async () => {
-            const row = await deps.create(tx, actor, { name: body.name })
+            const row = await createOrganization(tx, actor, { name: body.name })
             return { status: 201, location: `${organizationsPath}/${row.id}`, body: organizationOf(row) }
           }),
         )
@@ -50,31 +44,26 @@ export function operatorOrganizationRoutes(deps: {
     operatorRoute({
       method: 'GET',
       path: organizationsPath,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'List all organizations',
       description: 'Every organization of the installation.',
       query: onlyPageQuery,
       success: { status: 200, description: 'The organizations.', schema: Type.Array(organization) },
       async handler() {
-        return listById('org', organizationOf, (request) => pageOfOrganizations(deps.db, request))
+        return listById('org', organizationOf, (request) => pageOfOrganizations(db, request))
       },
     }),
     operatorRoute({
       method: 'GET',
       path: `${organizationsPath}/:orgId`,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'Read an organization',
       description: 'One organization.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The organization.', schema: organization },
       async handler({ params: { orgId } }) {
-        const row = await findOrganization(deps.db, orgId)
+        const row = await findOrganization(db, orgId)
         if (row === null) throw notFound(`there is no organization ${orgId}`)
         return { status: 200, body: organizationOf(row) }
       },
@@ -108,22 +97,14 @@ const memberQuery = Type.Object(
 
 const memberOf = ({ org_id, user_id, role }: UserRole) => ({ organization_id: org_id, user_id, role })
 
-type Named = { orgId: OrgId; userId: UserId }
-
 /** `keyhook member` over HTTP. */
-export function operatorMemberRoutes(deps: {
-  db: Database
-  set(actor: Actor, member: Named & { role: Role }): Promise<unknown>
-  remove(actor: Actor, member: Named & { revokesKeys: boolean }): Promise<unknown>
-}): Route[] {
+export function operatorMemberRoutes({ db }: { db: Database }): Route[] {
   return [
     operatorRoute({
       method: 'GET',
       path: membersPath,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'List members',
       description: 'Who belongs to which organization, with which role.',
       query: memberQuery,
@@ -135,7 +116,7 @@ export function operatorMemberRoutes(deps: {
         }
         const list: Listing<UserRole> = {
           page: ({ before, limit }) =>
-            listMembers(deps.db, filter, { before: before === null ? null : placeOf(before), limit }),
+            listMembers(db, filter, { before: before === null ? null : placeOf(before), limit }),
           keyOf: ({ org_id, user_id }) => `${org_id}/${user_id}`,
           record: memberOf,
           isKey: (text) => isId('org', placeOf(text).orgId) && isId('usr', placeOf(text).userId),
@@ -146,37 +127,32 @@ export function operatorMemberRoutes(deps: {
     operatorRoute({
       method: 'PUT',
       path: `${membersPath}/:orgId/:userId`,
-      needs: 'operator',
       audit: 'member.added',
       basis: here,
-      tag: 'Operator',
       summary: 'Set a member',
       description:
         'Adds the user to the organization, or changes the role (`member.role_changed` in the audit log). It takes effect on every request that starts after the answer. The same role again changes nothing.',
       body: newMember,
-      faults: ['not_found', 'user.unverified'],
+      faults: ['user.unverified'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ actor, params: { orgId, userId }, body }) {
         const { role } = body as { role: Role }
-        await deps.set(actor, { orgId, userId, role })
+        await setMember(db, actor, { orgId, userId, role })
         return { status: 200, body: { organization_id: orgId, user_id: userId, role } }
       },
     }),
     operatorRoute({
       method: 'DELETE',
       path: `${membersPath}/:orgId/:userId`,
-      needs: 'operator',
       audit: 'member.removed',
       basis: here,
-      tag: 'Operator',
       summary: 'Remove a member',
       description:
         'Their keys in the organization stop at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. A second call is answered like the first.',
       query: removalQuery,
-      faults: ['not_found'],
       success: { status: 204, description: 'The user is no member.' },
       async handler({ actor, params: { orgId, userId }, query }) {
-        await deps.remove(actor, { orgId, userId, revokesKeys: query.revoke_keys === 'true' })
+        await ensureNoMember(db, actor, { orgId, userId, revokesKeys: query.revoke_keys === 'true' })
         return { status: 204 }
       },
     }),

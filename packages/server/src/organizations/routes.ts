@@ -81,7 +81,6 @@ export function organizationSettingsRoutes({ holdOrganization }: { holdOrganizat
       summary: 'Rename the organization',
       description: 'Its id stays the same. The same name again changes nothing.',
       body: settings,
-      faults: ['not_found'],
       success: { status: 200, description: 'The organization.', schema: organization },
       async handler({ orgId, actor, body: { name } }) {
         return holdOrganization(orgId, async (tx) => {

@@ -1,13 +1,12 @@
 import Type from 'typebox'
-import type { Actor } from '../access/audit.ts'
-import type { Database, Transaction } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { chosen, mark } from '../http/basis.ts'
 import { listById, pageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
 import { createdAt, id, label, verified } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
-import type { UserId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
+import { createUser, ensureNoUser, verifyUser } from './rules.ts'
 import { findUser, pageOfUsers, type UserRow } from './users.ts'
 
 const here = chosen(95)
@@ -62,20 +61,13 @@ const userOf = ({ id, email, name, subject, verified_by, created_at }: UserRow) 
 })
 
 /** `keyhook user` over HTTP. */
-export function operatorUserRoutes(deps: {
-  db: Database
-  create(tx: Transaction, request: { email: string; name: string | null; subject: string | null }): Promise<UserRow>
-  remove(actor: Actor, userId: UserId): Promise<unknown>
-  verify(actor: Actor, userId: UserId): Promise<UserRow>
-}): Route[] {
+export function operatorUserRoutes({ db }: { db: Database }): Route[] {
   return [
     operatorRoute({
       method: 'POST',
       path,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'Create a user',
       description: 'A person, who belongs to no organization yet.',
       body: newUser,
@@ -83,9 +75,9 @@ export function operatorUserRoutes(deps: {
       success: { status: 201, description: 'The user.', schema: user },
       async handler({ body, once }) {
         const request = { email: body.email, name: body.name ?? null, subject: body.subject ?? null }
-        return deps.db.begin((tx) =>
+        return db.begin((tx) =>
           once(tx, async () => {
-            const row = await deps.create(tx, request)
+            const row = await createUser(tx, request)
             return { status: 201, location: `${path}/${row.id}`, body: userOf(row) }
           }),
         )
@@ -94,32 +86,27 @@ export function operatorUserRoutes(deps: {
     operatorRoute({
       method: 'GET',
       path,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'List users',
       description:
         'Every user of the installation, or those with an address: one verified user at most, and one unverified user in each organization that invited it.',
       query: userQuery,
       success: { status: 200, description: 'The users.', schema: Type.Array(user) },
       async handler({ query }) {
-        return listById('usr', userOf, (request) => pageOfUsers(deps.db, query.email ?? null, request))
+        return listById('usr', userOf, (request) => pageOfUsers(db, query.email ?? null, request))
       },
     }),
     operatorRoute({
       method: 'GET',
       path: `${path}/:userId`,
-      needs: 'operator',
       audit: null,
       basis: here,
-      tag: 'Operator',
       summary: 'Read a user',
       description: 'One user who has not been removed.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The user.', schema: user },
       async handler({ params: { userId } }) {
-        const row = await findUser(deps.db, userId)
+        const row = await findUser(db, userId)
         if (row === null) throw notFound(`there is no user ${userId}`)
         return { status: 200, body: userOf(row) }
       },
@@ -127,33 +114,28 @@ export function operatorUserRoutes(deps: {
     operatorRoute({
       method: 'POST',
       path: `${path}/:userId/verify`,
-      needs: 'operator',
       audit: 'user.verified',
       basis: verification,
-      tag: 'Operator',
       summary: 'Confirm the address of a user',
       description:
         'For a user who joined with an invitation link, once you know that the address is theirs. The user may then belong to other organizations too. A second call is answered like the first.',
-      faults: ['not_found', 'user.email_taken'],
+      faults: ['user.email_taken'],
       success: { status: 200, description: 'The user.', schema: user },
       async handler({ actor, params: { userId } }) {
-        return { status: 200, body: userOf(await deps.verify(actor, userId)) }
+        return { status: 200, body: userOf(await verifyUser(db, actor, { userId })) }
       },
     }),
     operatorRoute({
       method: 'DELETE',
       path: `${path}/:userId`,
-      needs: 'operator',
       audit: 'user.removed',
       basis: here,
-      tag: 'Operator',
       summary: 'Remove a user',
       description:
         'Removes the user from every organization. Their keys and login tokens stop at once; their webhooks and databases stay. A second call is answered like the first.',
-      faults: ['not_found'],
       success: { status: 204, description: 'There is no such user any more.' },
       async handler({ actor, params: { userId } }) {
-        await deps.remove(actor, userId)
+        await ensureNoUser(db, actor, { userId })
         return { status: 204 }
       },
     }),

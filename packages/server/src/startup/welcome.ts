@@ -1,7 +1,7 @@
 import { operator } from '../access/audit.ts'
 import type { Database, Executor } from '../db/database.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
-import { createOrganization, createUser, setMemberIn } from '../organizations/directory.ts'
+import { createOrganization, createUser, setMemberIn } from '../organizations/rules.ts'
 import { countOrganizations } from '../organizations/sql.ts'
 import { type Config, settings } from '../settings/config.ts'
 

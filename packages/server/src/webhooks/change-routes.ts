@@ -9,11 +9,16 @@ import { Fault, invalid, notFound } from '../lib/faults.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
-import { waitForInFlightDeliveries } from './in-flight.ts'
+import {
+  afterSwitchSecondsDefault,
+  mintWebhookSecret,
+  overlapSecondsMax,
+  pauseMsDefault,
+  waitForInFlightDeliveries,
+} from './rules.ts'
 import { newSecret, pauseBasis, rotationBasis, secretRotationOf, webhookRecord } from './schemas.ts'
 import { endRotation, lockRotation, rotateSecret, switchSecret } from './secrets-sql.ts'
 import { lockWebhook } from './sql.ts'
-import { afterSwitchSecondsDefault, mintWebhookSecret, overlapSecondsMax, pauseMsDefault } from './webhook.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 
@@ -50,7 +55,6 @@ export function webhookPausingRoutes({
         },
         { $id: 'NewPause', additionalProperties: false, ...pauseBasis },
       ),
-      faults: ['not_found'],
       success: { status: 200, description: 'The webhook, paused.', schema: webhookRecord },
       async decode(body) {
         // The pause ends by the clock of the database, which all nodes share.
@@ -80,7 +84,6 @@ export function webhookPausingRoutes({
       tag: 'Webhook settings',
       summary: 'Resume a webhook',
       description: 'Ends a pause. What has waited is sent now. A webhook that is not paused stays as it is.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The webhook, active.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id } }) {
         await transact(async (tx) => {
@@ -131,7 +134,7 @@ export function webhookSecretRoutes({
         },
         { $id: 'NewSecret', additionalProperties: false, ...rotationBasis },
       ),
-      faults: ['not_found', 'webhook.old_secret_valid'],
+      faults: ['webhook.old_secret_valid'],
       success: { status: 201, description: 'The new secret. Keep it: it cannot be shown again.', schema: newSecret },
       async handler({ orgId, actor, params: { webhookId: id }, body, once }) {
         const overlapSeconds = body.overlap_seconds ?? overlapSecondsMax
@@ -166,7 +169,7 @@ export function webhookSecretRoutes({
         { overlap_seconds: overlap('How long the old secret stays valid: a day when absent, 0 for not at all.') },
         { $id: 'SecretSwitch', additionalProperties: false, ...rotationBasis },
       ),
-      faults: ['not_found', 'webhook.not_rotating'],
+      faults: ['webhook.not_rotating'],
       success: { status: 200, description: 'The webhook, switched.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
         const overlapSeconds = body.overlap_seconds ?? afterSwitchSecondsDefault

@@ -11,7 +11,7 @@ import { isId, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
 import { webhookPausingRoutes, webhookSecretRoutes } from './change-routes.ts'
-import { waitForInFlightDeliveries } from './in-flight.ts'
+import { mintWebhookSecret, waitForInFlightDeliveries } from './rules.ts'
 import { createdWebhook, newWebhook, webhookList, webhookRecord, webhookRecordOf, webhookUpdate } from './schemas.ts'
 import {
   deleteWebhook,
@@ -24,7 +24,6 @@ import {
   type WebhookRecordRow,
   type WebhookRow,
 } from './sql.ts'
-import { mintWebhookSecret } from './webhook.ts'
 
 const publishedPath = '/api/v1/organizations/:orgId/webhooks'
 
@@ -47,7 +46,7 @@ export function webhookRoutes(deps: {
       description:
         'Subscribes an HTTPS address to event types. `secret` signs every delivery; it is shown here and never again.',
       body: newWebhook,
-      faults: ['limit.reached', 'not_found'],
+      faults: ['limit.reached'],
       success: {
         status: 201,
         description: 'The webhook. Keep `secret`: it cannot be shown again.',
@@ -89,7 +88,6 @@ export function webhookRoutes(deps: {
       choices: [choice(2, 'Newest first.')],
       description: 'The webhooks of the organization.',
       query: onlyWholeListQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The webhooks. Never `secret`.', schema: webhookList },
       async handler({ orgId }) {
         return listById('wh', record, (request) => listWebhooks(deps.db, orgId, request))
@@ -108,7 +106,6 @@ export function webhookRoutes(deps: {
       tag: 'Webhooks',
       summary: 'Delete a webhook',
       description: 'Ends the webhook.',
-      faults: ['not_found'],
       success: { status: 204, description: 'The webhook is deleted.' },
       async handler({ orgId, actor, params: { webhookId: id } }) {
         await deps.db.begin(async (tx) => {
@@ -166,7 +163,6 @@ export function webhookSettingsRoutes({
       summary: 'List webhooks with their health',
       description: 'The webhooks of the organization, with their settings and how deliveries went lately.',
       query: onlyPageQuery,
-      faults: ['not_found'],
       success: { status: 200, description: 'The webhooks. Never a secret.', schema: Type.Array(webhookRecord) },
       async handler({ orgId }) {
         return {
@@ -191,7 +187,6 @@ export function webhookSettingsRoutes({
       tag: 'Webhook settings',
       summary: 'Show a webhook',
       description: 'One webhook, with its settings and how deliveries went lately.',
-      faults: ['not_found'],
       success: { status: 200, description: 'The webhook. Never a secret.', schema: webhookRecord },
       async handler({ orgId, params: { webhookId: id } }) {
         return { status: 200, body: await show(orgId, id) }
@@ -208,7 +203,6 @@ export function webhookSettingsRoutes({
       description:
         'Changes the fields that are given, by the rules of creation; `null` removes a value. Event types count for events that are published after the answer. No delivery goes to an earlier URL after it.',
       body: webhookUpdate,
-      faults: ['not_found'],
       success: { status: 200, description: 'The webhook with its changes.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
         const details = await db.begin(async (tx) => {

@@ -6,8 +6,8 @@ import { type Choice, choice, chosen, mark, specified, withChoices } from '../ht
 import { createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
+import { rateLimitMax, rateLimitMin } from './rules.ts'
 import { attemptsCounted, type WebhookRecordRow } from './sql.ts'
-import { rateLimitMax, rateLimitMin } from './webhook.ts'
 
 const exampleSecret = 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE='
 

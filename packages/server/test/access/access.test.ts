@@ -4,7 +4,7 @@ import { mintApiKey } from '../../src/access/api-key.ts'
 import { connect, type Database, isUnavailable } from '../../src/db/database.ts'
 import { insertApiKey, revokeApiKey } from '../../src/keys/sql.ts'
 import { newId, type OrgId, type UserId } from '../../src/lib/ids.ts'
-import { removeMember, removeUser, setMember } from '../../src/organizations/directory.ts'
+import { removeMember, removeUser, setMember } from '../../src/organizations/rules.ts'
 import { call } from '../kit/client.ts'
 import { startApi, type TestApi, testOperator } from '../kit/installation.ts'
 

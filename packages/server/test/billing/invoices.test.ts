@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { monthOf } from '../../src/billing/invoice.ts'
-import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/billing/issue.ts'
+import { issueInvoice, issueInvoicesDue, payInvoice } from '../../src/billing/rules.ts'
 import { databaseNowMs } from '../../src/db/database.ts'
 import { createTransact } from '../../src/db/publishing-transaction.ts'
 import { invoicing } from '../../src/jobs/queue.ts'

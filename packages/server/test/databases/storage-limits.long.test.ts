@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { operator } from '../../src/access/audit.ts'
-import { changeStorageLimit } from '../../src/databases/storage-limit.ts'
+import { changeStorageLimit } from '../../src/databases/rules.ts'
 import type { DatabaseId } from '../../src/lib/ids.ts'
 import { customerSqlForTest } from '../kit/customer-sql.ts'
 import { until } from '../kit/until.ts'

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import { connect, type Database } from '../../src/db/database.ts'
-import { type Migration, migrate, readMigrations, SchemaMismatch } from '../../src/db/migrate.ts'
-import { checkSuitable } from '../../src/db/suitable.ts'
+import { checkSuitable, type Migration, migrate, readMigrations, SchemaMismatch } from '../../src/db/migrate.ts'
 import { ensureFirstOrganization } from '../../src/startup/welcome.ts'
 
 /** An empty database, as the first start finds it. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connect, type Database } from '../../src/db/database.ts'
-import { checkSuitable } from '../../src/db/suitable.ts'
+import { checkSuitable } from '../../src/db/migrate.ts'
 import { type Embedded, openEmbedded } from '../../src/postgres/index.ts'
 import { scratchFolder } from '../databases/support/platform.ts'
 import { removeDataDirectory } from '../kit/data-directory.ts'

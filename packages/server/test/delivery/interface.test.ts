@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { uuid7 } from '../../src/lib/ids.ts'
-import { removeUser } from '../../src/organizations/directory.ts'
+import { removeUser } from '../../src/organizations/rules.ts'
 import { call } from '../kit/client.ts'
 import { testOperator } from '../kit/installation.ts'
 import { until } from '../kit/until.ts'

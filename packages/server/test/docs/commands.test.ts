@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { expect, test } from 'vitest'
-import { createWholeProgram } from '../../src/cli/program.ts'
+import { createWholeProgram } from '../../src/cli/command-line.ts'
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url))
 const pages = [

@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import type { KeyId } from '../../src/lib/ids.ts'
-import { removeMember, setMember } from '../../src/organizations/directory.ts'
+import { removeMember, setMember } from '../../src/organizations/rules.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
 import { startApiForTest, testOperator } from '../kit/installation.ts'

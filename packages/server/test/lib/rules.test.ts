@@ -4,7 +4,7 @@ import { eventTypes } from '../../src/delivery/events.ts'
 import { readRetryAfter, readRetrySchedule, retryDelayMs } from '../../src/delivery/retry-schedule.ts'
 import { labelProblem, webhookUrlProblem } from '../../src/lib/label.ts'
 import { durationSeconds } from '../../src/lib/units.ts'
-import { mintWebhookSecret } from '../../src/webhooks/webhook.ts'
+import { mintWebhookSecret } from '../../src/webhooks/rules.ts'
 
 describe('a duration', () => {
   test.each([

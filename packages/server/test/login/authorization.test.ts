@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { removeUser } from '../../src/organizations/directory.ts'
+import { removeUser } from '../../src/organizations/rules.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
 import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../kit/installation.ts'

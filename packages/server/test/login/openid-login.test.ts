@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { UserId } from '../../src/lib/ids.ts'
-import { createUser, removeUser, setMember } from '../../src/organizations/directory.ts'
+import { createUser, removeUser, setMember } from '../../src/organizations/rules.ts'
 import { startApi, type TestApi, testOperator } from '../kit/installation.ts'
 import {
   audience,

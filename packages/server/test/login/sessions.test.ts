@@ -1,7 +1,7 @@
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { OrgId } from '../../src/lib/ids.ts'
-import { removeUser } from '../../src/organizations/directory.ts'
+import { removeUser } from '../../src/organizations/rules.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
 import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../kit/installation.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { OrgId, UserId } from '../../src/lib/ids.ts'
-import { createUser, removeUser, setMember } from '../../src/organizations/directory.ts'
+import { createUser, removeUser, setMember } from '../../src/organizations/rules.ts'
 import { call } from '../kit/client.ts'
 import { startApi, type TestApi, testOperator } from '../kit/installation.ts'
 import { forge } from './support/forge.ts'

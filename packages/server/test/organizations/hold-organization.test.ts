@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
 import { createTransact } from '../../src/db/publishing-transaction.ts'
 import type { OrgId } from '../../src/lib/ids.ts'
-import { createHoldOrganization } from '../../src/organizations/hold.ts'
+import { createHoldOrganization } from '../../src/organizations/rules.ts'
 import { lockOrganization } from '../../src/organizations/sql.ts'
 import { startApiForTest } from '../kit/installation.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { OrgId, UserId } from '../../src/lib/ids.ts'
-import { createUser } from '../../src/organizations/directory.ts'
+import { createUser } from '../../src/organizations/rules.ts'
 import { call } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
 import { createBrowser, tokenOf } from '../login/browser.ts'

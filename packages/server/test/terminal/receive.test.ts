@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { connect } from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
 import { deliverySettings } from '../../src/settings/delivery-settings.ts'
-import { mintWebhookSecret } from '../../src/webhooks/webhook.ts'
+import { mintWebhookSecret } from '../../src/webhooks/rules.ts'
 import { cleanEnvironment, keyhookHere, program, scratchDirectory } from '../kit/processes.ts'
 import { ownersTerminal } from './support/terminal.ts'
 

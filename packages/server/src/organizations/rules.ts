@@ -1,11 +1,12 @@
-import type { Actor } from '../access/audit.ts'
-import { recordAudit } from '../access/audit.ts'
+import { type Actor, recordAudit } from '../access/audit.ts'
 import type { Role } from '../access/roles.ts'
-import { type Database, isUniqueViolation, type Transaction } from '../db/database.ts'
-import { revokeKeysOf } from '../keys/sql.ts'
+import { type Database, isTransient, isUnavailable, isUniqueViolation, type Transaction } from '../db/database.ts'
+import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
+import { revokeKeysOf } from '../keys/rules.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { emailProblem, labelProblem } from '../lib/label.ts'
+import { createTurns } from '../lib/turns.ts'
 import {
   deleteMembership,
   findOrganization,
@@ -184,3 +185,19 @@ export async function ensureNoUser(db: Database, actor: Actor, { userId }: { use
 /** For operators, who may know what exists. Members always get `notFound`. */
 export const noSuch = (what: string, id: string): Fault =>
   new Fault('not_found', { public: `There is no ${what} ${id}.` })
+
+/**
+ * One at a time for each organization: the others wait here and not in the database, each with a connection that another
+ * organization could use.
+ */
+export function createHoldOrganization(transact: Transact): HoldOrganization {
+  const inTurn = createTurns<OrgId>((error) => isUnavailable(error) || isTransient(error))
+
+  return (orgId, work) =>
+    inTurn([orgId], () =>
+      transact(async (tx) => {
+        await lockOrganization(tx, orgId)
+        return work(tx)
+      }),
+    )
+}

@@ -1,0 +1,114 @@
+import { type Actor, recordAudit } from '../access/audit.ts'
+import type { Database, Transaction } from '../db/database.ts'
+import type { PublishingTransaction } from '../db/publishing-transaction.ts'
+import { publish } from '../delivery/publish.ts'
+import type { JobQueue } from '../jobs/queue.ts'
+import { Fault, notFound } from '../lib/faults.ts'
+import { type DatabaseId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { noSuch } from '../organizations/rules.ts'
+import { databaseWasDeleted, mintDatabasePassword, moveDatabase, scramVerifier } from './database.ts'
+import {
+  type DatabaseRow,
+  insertDatabase,
+  type LockedDatabase,
+  lockDatabase,
+  markDatabaseCleared,
+  markDatabaseGivenUp,
+  markDatabaseRemoving,
+  type NewDatabase,
+} from './sql.ts'
+import { endUsage, setStorageLimit } from './usage-sql.ts'
+
+export type CreationDeps = Pick<JobQueue, 'enqueue'> & { databasesPerOrgMax: number }
+
+/** Before the transaction: the verifier takes thousands of hashes. */
+export async function newDatabaseSecret(): Promise<{ password: string; passwordVerifier: string }> {
+  const password = mintDatabasePassword()
+  return { password, passwordVerifier: await scramVerifier(password) }
+}
+
+/** Call it with the organization locked. */
+export async function createDatabase(
+  tx: Transaction,
+  deps: CreationDeps,
+  request: { orgId: OrgId; userId: UserId; actor: Actor; name: string; passwordVerifier: string },
+): Promise<DatabaseRow> {
+  const { orgId, userId, actor, name, passwordVerifier } = request
+  const wanted = { id: newId('db'), name, passwordVerifier, node: null, createdBy: userId }
+  const database = await insertWithinLimit(tx, orgId, wanted, deps.databasesPerOrgMax)
+  await recordAudit(tx, { orgId, action: 'database.created', actor, targetId: database.id, details: { name } })
+  await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: database.id })
+  return database
+}
+
+/** Of a database that is created, and of one that a backup is restored into. */
+export async function insertWithinLimit(
+  tx: Transaction,
+  orgId: OrgId,
+  wanted: NewDatabase,
+  databasesMax: number,
+): Promise<DatabaseRow> {
+  const database = await insertDatabase(tx, orgId, wanted, databasesMax)
+  if (database !== null) return database
+  throw new Fault('limit.reached', {
+    public: `This organization has ${databasesMax} databases, the most it may have. Delete one first, failed ones count too.`,
+  })
+}
+
+/** Returns the database as it is being deleted. A second call changes nothing. */
+export async function deleteDatabase(
+  tx: PublishingTransaction,
+  { enqueue }: Pick<JobQueue, 'enqueue'>,
+  { orgId, id, actor }: { orgId: OrgId; id: DatabaseId; actor: Actor },
+): Promise<DatabaseRow> {
+  const database = await lockDatabase(tx, orgId, id)
+  if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
+  const next = moveDatabase(database.status, 'remove')
+  if (next === null) return database
+  await markDatabaseRemoving(tx, orgId, id, next)
+  await endUsage(tx, orgId, id)
+  await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
+  const { node, status } = database
+  // Not placed yet, so nothing has to be removed; the job that would place it finds the row deleted.
+  if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
+  else await enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
+  // A receiver that waits for the outcome of the provisioning or restore gets one.
+  const isProvisioning = moveDatabase(status, 'give_up') !== null
+  if (isProvisioning) await publishFailure(tx, orgId, database, databaseWasDeleted)
+  return { ...database, status: next }
+}
+
+/**
+ * Marks a database as failed and publishes its event, in one transaction. One that has an outcome already stays as it is. The row
+ * is locked by the caller, who has to check first that the database is still on its node.
+ */
+export async function failDatabase(
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  database: LockedDatabase,
+  reason: string,
+): Promise<void> {
+  const next = moveDatabase(database.status, 'give_up')
+  if (next === null) return
+  await markDatabaseGivenUp(tx, orgId, database.id, next, reason)
+  await publishFailure(tx, orgId, database, reason)
+}
+
+const publishFailure = (tx: PublishingTransaction, orgId: OrgId, { id, name }: LockedDatabase, reason: string) =>
+  publish(tx, { orgId, type: 'database.failed', data: { database_id: id, name, reason } })
+
+/** The limit of one database in place of its node's setting; null: the setting again. Its node follows within seconds. */
+export async function changeStorageLimit(
+  db: Database,
+  actor: Actor,
+  { id, limitBytes }: { id: DatabaseId; limitBytes: number | null },
+): Promise<void> {
+  await db.begin(async (tx) => {
+    const changed = await setStorageLimit(tx, id, limitBytes)
+    if (changed === null) throw noSuch('database', id)
+    const { orgId, before } = changed
+    if (before === limitBytes) return
+    const action = 'database.storage_limit_changed'
+    await recordAudit(tx, { orgId, action, actor, targetId: id, details: { from: before, to: limitBytes } })
+  })
+}
