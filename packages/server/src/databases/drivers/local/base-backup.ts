@@ -35,11 +35,11 @@ const emptied = new Set([
 const excluded = /^(postmaster\.(pid|opts)|\.s\.PGSQL\..*|backup_label(\.old)?|tablespace_map(\.old)?|backup_manifest)$/
 const excludedAnywhere = /^(pgsql_tmp.*|pg_internal\.init.*)$/
 
-export const controlFile = 'global/pg_control'
+const controlFile = 'global/pg_control'
 
-export type ClusterFiles = { directories: string[]; files: string[]; bytes: number }
+type ClusterFiles = { directories: string[]; files: string[]; bytes: number }
 
-export function checkSize(path: string, bytes: number): void {
+function checkSize(path: string, bytes: number): void {
   if (bytes > relationBytesMax && /^(base|global)\//.test(path))
     throw new NotAClusterFile(`${path} has more than 1 GiB, which no file of PostgreSQL has there`)
 }
@@ -48,7 +48,7 @@ export function checkSize(path: string, bytes: number): void {
  * The files that belong in a backup. Files may appear and disappear meanwhile, which WAL replay corrects. Links, pipes and sockets
  * are not PostgreSQL's, except the server's own socket, and wherever they are they fail the backup: nobody could restore them.
  */
-export async function listCluster(cluster: UntrustedTree, socket: string): Promise<ClusterFiles> {
+async function listCluster(cluster: UntrustedTree, socket: string): Promise<ClusterFiles> {
   const found: ClusterFiles = { directories: [], files: [], bytes: 0 }
   async function walk(relative: string, isCopied: boolean): Promise<void> {
     for (const entry of await entriesOf(cluster, relative)) {
@@ -85,7 +85,7 @@ const entriesOf = (cluster: UntrustedTree, directory: string) =>
  * Exactly `size` bytes. A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the
  * WAL of the backup corrects both.
  */
-export async function* readExactly(handle: FileHandle, size: number): AsyncGenerator<Buffer> {
+async function* readExactly(handle: FileHandle, size: number): AsyncGenerator<Buffer> {
   let done = 0
   while (done < size) {
     const buffer = Buffer.allocUnsafe(Math.min(chunkBytes, size - done))
@@ -98,7 +98,7 @@ export async function* readExactly(handle: FileHandle, size: number): AsyncGener
 }
 
 /** Reads until two reads are equal: PostgreSQL writes the file in place, so one read may see half of a write. */
-export async function readControlFile(cluster: UntrustedTree): Promise<Buffer> {
+async function readControlFile(cluster: UntrustedTree): Promise<Buffer> {
   let last: Buffer | undefined
   for (let reads = 0; reads < controlReadsMax; reads++) {
     const next = await cluster.read(controlFile, controlBytesMax)

@@ -84,7 +84,7 @@ export async function isolationOf(dataDir: string, wanted: UidRange | null): Pro
   return why === null ? { mode: 'namespaces' } : { mode: 'shared', why: `namespaces cannot be used: ${why}` }
 }
 
-export type InstanceUids = {
+type InstanceUids = {
   /** The account of an instance, which it keeps. The directory has to exist. */
   accountFor(directory: string): Promise<Account>
   /** Null if it has none yet. */
@@ -95,7 +95,7 @@ export type InstanceUids = {
  * Gives each instance a uid of its own, kept in the file `uid` of its directory. They are given in turn, so one is used again
  * only when the whole range was given, and only if nothing of its former owner is left.
  */
-export function createInstanceUids(deps: { home: string; seed: string; range: UidRange }): InstanceUids {
+function createInstanceUids(deps: { home: string; seed: string; range: UidRange }): InstanceUids {
   const requests = createKeyedQueue()
   const size = deps.range.last - deps.range.first + 1
   const nextPath = join(deps.home, 'next-uid')
