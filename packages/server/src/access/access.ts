@@ -177,6 +177,8 @@ const answersAtOnceMin = 8
  * runs, so batches grow with the load. A key that several requests present is hashed and looked up once.
  * Nothing is kept afterwards: a statement is sent after the requests that it answers have arrived, so each of them sees every
  * revocation that was answered before.
+ *
+ * No batcher of `lib`: a request would cost a promise, and all answers of a batch would leave at once.
  */
 export function createAccessLookup(db: Database): AccessLookup {
   const batches: Batch[] = []

@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Actor } from '../access/audit.ts'
 import { type Database, isLockTimeout, isTransient, isUnavailable, wasRejected } from '../db/database.ts'
 import { createTransact, type PublishingTransaction } from '../db/publishing-transaction.ts'
+import { writeOrHalve } from '../lib/batcher.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId } from '../lib/ids.ts'
+import { createKeyedQueue } from '../lib/keyed-queue.ts'
 import { inSpan } from '../lib/tracing.ts'
-import { createTurns } from '../lib/turns.ts'
 import { findEventsById } from './event-log-sql.ts'
 import type { IntakeEvent } from './events.ts'
 import {
@@ -60,13 +61,14 @@ type Waiting = Request & { resolve(): void; reject(error: unknown): void }
  * - Written on their own, for one organization or for those of one request, are: what such a statement left out, what is too large
  *   for it, ids that the caller chose, and requests for several organizations. There the counters may be waited for.
  *
- * An organization has at most one of its queued requests' batches in progress, so they are written in order of arrival.
+ * An organization has at most one of its queued requests' batches in progress, so they are written in order of arrival. That is why
+ * this is no batcher of `lib`: what may go into a statement depends on the organizations that others are writing for.
  */
 export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]): void }): Intake {
   const { db, hint } = deps
   const transact = createTransact(db, hint)
   /** For requests outside of the queues: many that wait for one counter would take all connections. */
-  const inTurn = createTurns<OrgId>((error) => isUnavailable(error) || isTransient(error))
+  const alone = createKeyedQueue<OrgId>((error) => isUnavailable(error) || isTransient(error))
   const queues = new Map<OrgId, Waiting[]>()
   /** How many writes are in progress for an organization. Its queue waits for them, because it would find the counter locked. */
   const writes = new Map<OrgId, number>()
@@ -151,29 +153,22 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
 
   /** Requests of one organization. Those behind them are refused with them, or each batch would wait for the counter as long. */
   async function writeAlone(orgId: OrgId, batch: readonly Waiting[]): Promise<void> {
-    await writeOrHalve(batch).catch((error) => {
+    await writeOrHalve(batch, { write: writeRequests, isRejected: wasRejected, onFailed: rejectAll }).catch((error) => {
       for (const { reject } of [...batch, ...(queues.get(orgId) ?? [])]) reject(error)
       queues.delete(orgId)
     })
     end([orgId])
   }
 
-  /**
-   * A batch that PostgreSQL rejects is halved until the request that causes it is alone. After a lost connection nothing is
-   * written again, because it may be on disk.
-   */
-  async function writeOrHalve(batch: readonly Waiting[]): Promise<void> {
-    try {
-      const conflicts = await retryWhileLocked([orgOf(batch[0]!)], (lockMs) => publishRequests(batch, lockMs))
-      batch.forEach(({ resolve, reject }, i) => void (conflicts[i] === null ? resolve() : reject(conflicts[i])))
-    } catch (error) {
-      if (error instanceof Fault) throw error
-      if (batch.length > 1 && wasRejected(error)) {
-        const middle = batch.length >> 1
-        await writeOrHalve(batch.slice(0, middle))
-        await writeOrHalve(batch.slice(middle))
-      } else for (const { reject } of batch) reject(error)
-    }
+  async function writeRequests(batch: readonly Waiting[]): Promise<void> {
+    const conflicts = await retryWhileLocked([orgOf(batch[0]!)], (lockMs) => publishRequests(batch, lockMs))
+    batch.forEach(({ resolve, reject }, i) => void (conflicts[i] === null ? resolve() : reject(conflicts[i])))
+  }
+
+  /** After a lost connection nothing is written again, because it may be on disk. */
+  function rejectAll(batch: readonly Waiting[], error: unknown): void {
+    if (error instanceof Fault) throw error
+    for (const { reject } of batch) reject(error)
   }
 
   /** One statement where no id is taken. Returns for each request why it is refused, or null. */
@@ -205,6 +200,7 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
   /**
    * At different times, so that those that failed together do not meet again. One publisher waits twice as long each time: a counter
    * that others hold for most of the time is hardly ever free within 20 ms. For several organizations it would keep some of them locked.
+   * No `retryUntilAccepted`: here the waits in PostgreSQL grow, and not the pauses.
    */
   async function retryWhileLocked<T>(orgIds: readonly OrgId[], work: (lockMs: number) => Promise<T>): Promise<T> {
     const giveUpAt = performance.now() + lockedMsMax
@@ -226,7 +222,7 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
   /** Between two tries the organizations are free for others. */
   const writeInTurn = async <T>(orgIds: readonly OrgId[], work: (lockMs: number) => Promise<T>): Promise<T> =>
     retryWhileLocked(orgIds, (lockMs) =>
-      inTurn(orgIds, async () => {
+      alone.run(orgIds, async () => {
         begin(orgIds)
         try {
           return await work(lockMs)

@@ -19,6 +19,7 @@ const statementMax = 2_000
 /** How exact `last_used_at` is. Within this time further uses of a key cost one look-up in a Set (0.15 us). */
 const resolutionMs = 500
 
+/** No batcher of `lib`: uses are merged by key, and a statement must not have a key twice. */
 export function createKeyUses(deps: { db: Database; now: () => Date; onError: (error: unknown) => void }): KeyUses {
   let soon = new Map<KeyId, KeyUse>()
   let later = new Map<KeyId, KeyUse>()

@@ -65,3 +65,25 @@ export function createBatcher<T>(deps: {
       running === 0 && waiting.length === 0 ? Promise.resolve() : new Promise((done) => void whenIdle.push(done)),
   }
 }
+
+/**
+ * Writes a batch. One that is rejected is halved until what causes it is alone. `onFailed` gets that one, or a batch that failed for
+ * another reason; if it throws, the other half is not written.
+ */
+export async function writeOrHalve<T>(
+  batch: readonly T[],
+  how: {
+    write(part: readonly T[]): Promise<void>
+    isRejected(error: unknown): boolean
+    onFailed(part: readonly T[], error: unknown): void
+  },
+): Promise<void> {
+  try {
+    return await how.write(batch)
+  } catch (error) {
+    if (batch.length === 1 || !how.isRejected(error)) return how.onFailed(batch, error)
+  }
+  const middle = batch.length >> 1
+  await writeOrHalve(batch.slice(0, middle), how)
+  await writeOrHalve(batch.slice(middle), how)
+}

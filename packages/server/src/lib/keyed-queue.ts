@@ -1,34 +1,47 @@
 /** Work with the same key runs one after the other, in order of arrival; work with different keys runs in parallel. */
-export type KeyedQueue = {
-  /** The signal aborts when the work is no longer wanted. Work that is still waiting then rejects without starting. */
-  run<T>(key: string, work: (signal: AbortSignal) => Promise<T>): Promise<T>
+export type KeyedQueue<Key = string> = {
+  /** Work with several keys waits for all of them. The signal aborts when the work is no longer wanted; if it waits, it rejects. */
+  run<T>(keys: Key | readonly Key[], work: (signal: AbortSignal) => Promise<T>): Promise<T>
   /** Aborts what runs or waits under this key. Work that is added later runs as usual. */
-  abort(key: string, reason: Error): void
+  abort(key: Key, reason: Error): void
   /** Aborts everything, and rejects everything that is added later. */
   close(reason: Error): void
 }
 
-export function createKeyedQueue(): KeyedQueue {
-  const lines = new Map<string, { last: Promise<unknown>; controllers: Set<AbortController> }>()
+/** `endsWaiting`: work that waits fails with such an error as well, because it would wait as long as the work before it did. */
+export function createKeyedQueue<Key extends string = string>(
+  endsWaiting: (error: unknown) => boolean = () => false,
+): KeyedQueue<Key> {
+  const lines = new Map<Key, { last: Promise<unknown>; controllers: Set<AbortController> }>()
   const closed = new AbortController()
+  const passOn = (error: unknown) => {
+    if (endsWaiting(error)) throw error
+  }
 
   return {
-    async run(key, work) {
+    async run(keys, work) {
       closed.signal.throwIfAborted()
-      const line = lines.get(key) ?? { last: Promise.resolve(), controllers: new Set() }
-      lines.set(key, line)
       const controller = new AbortController()
-      line.controllers.add(controller)
-      const result = line.last.then(() => {
+      const own = new Set([keys].flat() as Key[])
+      const before = [...own].map((key) => lines.get(key)?.last.catch(passOn))
+      const last = Promise.all(before).then(() => {
         controller.signal.throwIfAborted()
         return work(controller.signal)
       })
-      line.last = result.catch(() => {})
+      for (const key of own) {
+        const line = lines.get(key) ?? { last, controllers: new Set() }
+        line.last = last
+        line.controllers.add(controller)
+        lines.set(key, line)
+      }
       try {
-        return await result
+        return await last
       } finally {
-        line.controllers.delete(controller)
-        if (line.controllers.size === 0) lines.delete(key)
+        for (const key of own) {
+          const { controllers } = lines.get(key)!
+          controllers.delete(controller)
+          if (controllers.size === 0) lines.delete(key)
+        }
       }
     },
     abort(key, reason) {

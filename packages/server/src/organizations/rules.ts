@@ -5,8 +5,8 @@ import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts
 import { revokeKeysOf } from '../keys/rules.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { createKeyedQueue } from '../lib/keyed-queue.ts'
 import { emailProblem, labelProblem } from '../lib/label.ts'
-import { createTurns } from '../lib/turns.ts'
 import {
   deleteMembership,
   findOrganization,
@@ -191,10 +191,10 @@ export const noSuch = (what: string, id: string): Fault =>
  * organization could use.
  */
 export function createHoldOrganization(transact: Transact): HoldOrganization {
-  const inTurn = createTurns<OrgId>((error) => isUnavailable(error) || isTransient(error))
+  const holders = createKeyedQueue<OrgId>((error) => isUnavailable(error) || isTransient(error))
 
   return (orgId, work) =>
-    inTurn([orgId], () =>
+    holders.run(orgId, () =>
       transact(async (tx) => {
         await lockOrganization(tx, orgId)
         return work(tx)

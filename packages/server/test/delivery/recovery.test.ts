@@ -4,6 +4,7 @@ import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
 import type { WebhookId } from '../../src/lib/ids.ts'
 import { uuid7 } from '../../src/lib/ids.ts'
 import { call } from '../kit/client.ts'
+import { holdOpen } from '../kit/hold-open.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
 import { until } from '../kit/until.ts'
 import { deliveryEnvironment, deliveryTest } from './support/delivery-test.ts'
@@ -48,13 +49,7 @@ test('a recovery that is killed half-way continues after the restart and sends e
       return new;
     end $$;
     create trigger gate before update on keyhook.recoveries for each row execute function gate()`)
-  const opened = Promise.withResolvers<void>()
-  const closing = world.db.begin(async (tx) => {
-    // Otherwise PostgreSQL ends it after five seconds, and on a busy machine the server has not started by then.
-    await tx`set local idle_in_transaction_session_timeout = 0`
-    await tx`select pg_advisory_xact_lock(${gate})`
-    await opened.promise
-  })
+  const open = await holdOpen(world.db, (tx) => tx`select pg_advisory_xact_lock(${gate})`)
   const bridge = await bridgeTo(world.target)
   const environment = {
     ...deliveryEnvironment,
@@ -79,8 +74,7 @@ test('a recovery that is killed half-way continues after the restart and sends e
   victim.child.kill('SIGKILL')
   const job = async () => (await world.db`select redelivered::int, finished_at from keyhook.recoveries`)[0]!
   expect(await job()).toEqual({ redelivered: 500, finished_at: null })
-  opened.resolve()
-  await closing
+  await open()
   await world.db.unsafe('drop trigger gate on keyhook.recoveries')
 
   const successor = await serve(environment)

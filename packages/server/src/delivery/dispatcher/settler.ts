@@ -1,4 +1,4 @@
-import { createBatcher } from '../../lib/batcher.ts'
+import { createBatcher, writeOrHalve } from '../../lib/batcher.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { SettledAttempt } from '../statements/settle.ts'
 import type { DispatchStore, Retry } from './ports.ts'
@@ -31,32 +31,23 @@ export function createSettler(deps: {
     sizeMax: batchMax,
     concurrencyMax: 2,
     gather: { ms: gatherMs, size: batchMax / 4 },
-    run: write,
+    // The error may also be that the dispatcher is over; then the last ones are given up one by one.
+    run: (batch) => writeOrHalve(batch, { write, isRejected: () => true, onFailed: ([one]) => writeAside(one!) }),
   })
 
-  /** A batch with an attempt that cannot be stored is halved until that one is alone. */
   async function write(batch: readonly Waiting[]): Promise<void> {
     const attempts = batch.map(({ attempt }) => attempt)
     let dataErrors = 0
-    let recorded: number
-    try {
-      recorded = await deps.retry(
-        'settle',
-        () => deps.store.settle(attempts),
-        async (error) => {
-          if (!deps.isDataError(error)) return
-          await deps.ensurePartitions()
-          dataErrors += 1
-          if (dataErrors > 1) throw error
-        },
-      )
-    } catch {
-      if (batch.length === 1) return writeAside(batch[0]!)
-      const middle = batch.length >> 1
-      await write(batch.slice(0, middle))
-      await write(batch.slice(middle))
-      return
-    }
+    const recorded = await deps.retry(
+      'settle',
+      () => deps.store.settle(attempts),
+      async (error) => {
+        if (!deps.isDataError(error)) return
+        await deps.ensurePartitions()
+        dataErrors += 1
+        if (dataErrors > 1) throw error
+      },
+    )
     deps.observe(batch.length, recorded)
     for (const { done } of batch) done()
   }

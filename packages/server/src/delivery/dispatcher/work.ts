@@ -39,7 +39,7 @@ export type Starting = { lane: Lane; delivery: DueDelivery; attempt: NewAttempt 
 
 /**
  * What is to be done next: reads ahead for lanes that have room, and lets lanes begin in turns, organizations first. The dispatcher
- * takes batches from here with `nextBatch`.
+ * takes batches from here with `nextBatch`. No batcher of `lib`: whose turn it is, is decided when a statement can be sent.
  */
 export function createWork(deps: {
   store: Pick<DispatchStore, 'fetch'>
