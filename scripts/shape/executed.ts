@@ -12,8 +12,8 @@ export type Executed = Record<'a key creation' | 'a list of keys' | 'a delivered
 const certificates = fileURLToPath(
   new URL('../../packages/server/test/delivery/support/certificates/', import.meta.url),
 )
-/** A file counts if every repetition executed it: timers that happen to fire are left out. */
-const repetitions = 8
+/** A file counts if most repetitions executed it: timers that happen to fire are left out. */
+const repetitions = 9
 
 /** Runs a real server in this process, and returns the files of `source` in which a function was called. */
 export async function executedFiles(source: string): Promise<Executed> {
@@ -35,16 +35,16 @@ export async function executedFiles(source: string): Promise<Executed> {
   }
 
   async function filesOf(prepare: () => Promise<void>, work: () => Promise<void>): Promise<string[]> {
-    let common: Set<string> | null = null
+    const counts = new Map<string, number>()
     for (let i = 0; i <= repetitions; i++) {
       await prepare()
       await takeCalled()
       await work()
       const called = await takeCalled()
       // The first one loads what is loaded late.
-      if (i > 0) common = common === null ? called : common.intersection(called)
+      if (i > 0) for (const file of called) counts.set(file, (counts.get(file) ?? 0) + 1)
     }
-    return [...common!].sort()
+    return [...counts].flatMap(([file, count]) => (count > repetitions / 2 ? [file] : [])).sort()
   }
 
   const server = await startServer()
@@ -149,6 +149,8 @@ async function startServer() {
         const [row] = await db<{ count: number }[]>`select count(*)::int as count from keyhook.in_flight`
         inFlight = row!.count
       }
+      // The notification and the log line may be late.
+      await sleep(50)
     },
     async close() {
       await engine?.stop()

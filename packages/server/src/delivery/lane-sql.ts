@@ -8,8 +8,8 @@ import { leaseMsMax, pauseMsMax, retryMsMax } from './retry-schedule.ts'
  * lock and compares `ended_at`, `paused_until` and `version`: once a change is committed, no attempt begins that it forbids. Releasing
  * compares `redelivery_requests`. Renewing tells the holder about all four.
  *
- * While a lane is leased its `due_at` is the end of the lease, so only that of a free lane is changed. A lane is locked after its
- * webhook and before its retries.
+ * While a lane is leased its `due_at` is the end of the lease, so only that of a free lane is changed; `correctLanes` alone also
+ * shortens a lease that a wrong clock made too long. A lane is locked after its webhook and before its retries.
  */
 
 /** In the transaction that creates the webhook: without a lane it would miss events. */
