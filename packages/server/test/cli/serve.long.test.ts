@@ -216,7 +216,7 @@ test('a port in use and an address of another machine are one line each', async 
   const probes = await keyhook(['serve', '--role', 'dispatcher'], { ...environment, KEYHOOK_METRICS_PORT: port })
   expect([probes.code, probes.stderr]).toEqual([
     2,
-    expect.stringMatching(/^KEYHOOK_METRICS_PORT: \d+ is taken [^\n]+\n$/),
+    expect.stringMatching(/^KEYHOOK_METRICS_PORT: another program uses port \d+ on [^\n]+\n$/),
   ])
   const elsewhere = await keyhook(['serve', '--role', 'api'], { ...environment, PORT: '0', HOST: '192.0.2.1' })
   expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringMatching(/^HOST: [^\n]+\n$/)])
