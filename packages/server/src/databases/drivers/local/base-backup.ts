@@ -132,7 +132,8 @@ export async function baseBackup(archive: ArchiveWriter, options: BaseBackupOpti
   const { cluster, id } = options
   const session = await options.sql.reserve()
   try {
-    await session`select pg_create_physical_replication_slot('keyhook_backup', true, true)`
+    // A name for each session: that of an aborted backup may still end, and its slot with it.
+    await session`select pg_create_physical_replication_slot('keyhook_backup_' || pg_backend_pid(), true, true)`
     traceStep('backup.starting', id)
     // fast: an immediate checkpoint. A spread one would make every backup wait for minutes.
     const [start] = await session<[{ lsn: string; segment: string; version: string }]>`
