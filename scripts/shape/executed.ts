@@ -85,7 +85,7 @@ async function startServer() {
     KEYHOOK_DELIVERY_CA_FILE: `${certificates}ca.pem`,
   })
   const installation = await openInstallation(config, { purpose: 'serve', note() {} })
-  const log = await createLog(config)
+  const { log, lines } = await createLog(config)
   const queue = composeJobQueue(installation, { log, worksOnJobs: false })
   const hints = dispatching.composeHints(installation, log)
   const metrics = createMetrics()
@@ -133,7 +133,7 @@ async function startServer() {
     listKeys: async () => void (await send(keys, apiKey!)),
     /** A webhook of its own for each event: so each one needs a lease. */
     async addReceiver() {
-      engine ??= await dispatching.composeDispatcher(installation, { log, hints, metrics })
+      engine ??= await dispatching.composeDispatcher(installation, { log, lines, hints, metrics })
       await send(`${url}/api/v1/organizations/${orgId}/webhooks`, login, {
         url: `https://localhost:${(receiver.address() as AddressInfo).port}/`,
         event_types: ['database.created'],

@@ -16,11 +16,11 @@ const config = readConfig({ KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8', KEYH
 const db = connect(target, { name: 'bench api', connectionsMax: config.databaseConnections })
 const masterKeys = createMasterKeys([Buffer.alloc(32)])
 const installation = { config, db, target, masterKeys, applied: [], isShared: false, announce() {}, async close() {} }
-const log = await createLog(config)
+const { log, lines } = await createLog(config)
 const queue = composeJobQueue(installation, { log, worksOnJobs: false })
 const hints = composeHints(installation, log)
 const metrics = createMetrics()
-const engine = delivers ? await composeDispatcher(installation, { log, hints, metrics }) : null
+const engine = delivers ? await composeDispatcher(installation, { log, lines, hints, metrics }) : null
 const api = composeApi(installation, { log, queue, hints, metrics, pools: [], consoleDirectory: null })
 process.send!(await api.app.listen({ host: '127.0.0.1', port: 0 }))
 process.once('SIGTERM', async () => {

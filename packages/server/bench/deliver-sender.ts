@@ -168,10 +168,10 @@ async function startDispatching(): Promise<{ stop(): Promise<void> }> {
   const config = deliveryConfig()
   const db = connect(setup.target, { name: 'bench engine', connectionsMax: 4 })
   const installation = { config, db, target: setup.target, masterKeys: createMasterKeys(config.masterKeys!) }
-  const log = await createLog(config)
+  const { log, lines } = await createLog(config)
   const whole = { ...installation, applied: [], isShared: false, announce() {}, close: async () => {} }
   const hints = composeHints(whole, log)
-  const engine = await composeDispatcher(whole, { log, hints, metrics: createMetrics() })
+  const engine = await composeDispatcher(whole, { log, lines, hints, metrics: createMetrics() })
   publisher = { db, hints }
   return {
     async stop() {

@@ -63,6 +63,8 @@ export const standby = () =>
  * `offset 0`, `materialized`: one index lookup per hash. Free to choose, the planner reads all keys of a table without statistics:
  * 359 ms for a batch instead of 0.5 ms, with 100,000 keys.
  * `(select $1)`: hides the number of hashes from the planner, which would otherwise plan every batch again.
+ * One text as the answer, with control characters between lines and fields, which no id, role or name may contain: for 40 keys
+ * rows of columns take 874 us and 171 us of Node, this 486 us and 39 us.
  */
 const keysStatement = `
   with k as materialized (
@@ -72,24 +74,28 @@ const keysStatement = `
       from unnest(string_to_array((select $1::text), ',')) with ordinality as p (hash, n)
       offset 0
     ) as p
-    left join lateral (
+    cross join lateral (
       select k.id, k.org_id, k.created_by, k.role from keyhook.api_keys k
       where k.hash = p.hash and k.revoked_at is null and k.role is not null
       offset 0
-    ) as k on true
+    ) as k
   )
-  select k.n::int as n, k.id as key_id, k.created_by as user_id, k.role, o.id, o.name, o.created_at,
-    pg_is_in_recovery() as standby
-  from k left join keyhook.organizations o on o.id = k.org_id`
+  select string_agg(
+    k.n || e'\\x1f' || k.id || e'\\x1f' || k.created_by || e'\\x1f' || k.role || e'\\x1f' || o.id || e'\\x1f' ||
+      trunc(date_part('epoch', o.created_at) * 1000)::bigint || e'\\x1f' || o.name,
+    e'\\x1e'
+  ) as found, pg_is_in_recovery() as standby
+  from k join keyhook.organizations o on o.id = k.org_id`
 
-type KeyRow = { n: number; key_id: KeyId | null; user_id: UserId; role: Role } & OrganizationRow
+type KeyLine = [n: string, keyId: KeyId, userId: UserId, role: Role, orgId: OrgId, createdAtMs: string, name: string]
 
 async function findKeys(db: Database, hashes: readonly string[], onFound: Found): Promise<void> {
-  const rows = await db.unsafe<(KeyRow & { standby: boolean })[]>(keysStatement, [hashes.join()])
-  if (rows[0]!.standby) throw standby()
-  for (const { n, key_id: keyId, user_id: userId, role, id, name, created_at } of rows) {
-    if (keyId === null) continue
-    onFound(n, { kind: 'key', userId, keyId, membership: { role, organization: { id, name, created_at } } })
+  const [answer] = await db.unsafe<{ found: string | null; standby: boolean }[]>(keysStatement, [hashes.join()])
+  if (answer!.standby) throw standby()
+  for (const line of answer!.found?.split('\x1e') ?? []) {
+    const [n, keyId, userId, role, orgId, createdAtMs, name] = line.split('\x1f') as KeyLine
+    const organization = { id: orgId, name, created_at: new Date(Number(createdAtMs)) }
+    onFound(Number(n), { kind: 'key', userId, keyId, membership: { role, organization } })
   }
 }
 

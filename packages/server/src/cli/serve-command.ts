@@ -44,7 +44,7 @@ async function serve(environment: Environment, options: Options): Promise<void> 
   limitHeapGrowth()
   const config = environment()
   const output = createOutput(options.json ?? false)
-  const log = await createLog(config)
+  const { log, lines } = await createLog(config)
   const stopped = stopSignal()
   // Closed in reverse order: each part after those that need it.
   await using parts = new AsyncDisposableStack()
@@ -73,7 +73,7 @@ async function serve(environment: Environment, options: Options): Promise<void> 
   metrics.describeProcess(version(), options.role === 'all' ? ['api', 'dispatcher', 'jobs'] : [options.role])
   const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
-    const engine = await composeDispatcher(installation, { log, hints, metrics })
+    const engine = await composeDispatcher(installation, { log, lines, hints, metrics })
     pools.push(engine.pool)
     parts.defer(() => engine.stop())
   }

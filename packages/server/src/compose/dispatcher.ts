@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { connect, type Database } from '../db/database.ts'
 import { createAttemptLog, type DeliverySettings, type Engine, startEngine } from '../delivery/engine.ts'
 import { createHints, type Hints } from '../delivery/hints.ts'
+import type { LineLog } from '../lib/log.ts'
 import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { openFilesMax } from '../startup/process.ts'
@@ -18,7 +19,7 @@ export const composeHints = ({ db }: Installation, log: Logger): Hints =>
 /** The delivery engine, running until `stop`. */
 export async function composeDispatcher(
   { config, target, masterKeys }: Installation,
-  { log, hints, metrics }: { log: Logger; hints: Hints; metrics: Metrics },
+  { log, lines, hints, metrics }: { log: Logger; lines: LineLog; hints: Hints; metrics: Metrics },
 ): Promise<Engine & { pool: Database }> {
   const db = connect(target, {
     name: 'keyhook dispatcher',
@@ -31,7 +32,7 @@ export async function composeDispatcher(
     const wanted = config.deliveryInFlightMax
     log.warn({ inFlightMax, wanted, openFilesMax: openFilesMax() }, 'dispatcher.few_open_files')
   }
-  const line = createAttemptLog(log)
+  const line = createAttemptLog(lines)
   const { observer } = metrics
   const engine = await startEngine({
     db,

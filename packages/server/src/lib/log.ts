@@ -4,6 +4,12 @@ import { type Logger, pino } from 'pino'
 /** `auto` is pretty on a terminal and JSON everywhere else. */
 type LogSettings = { logLevel: string; logFormat: 'auto' | 'pretty' | 'json' }
 
+/**
+ * Writes lines at level info whose fields the caller has encoded as JSON. For one line per delivery attempt: pino takes 4 µs more
+ * for it, a twentieth of a busy dispatcher's time.
+ */
+export type LineLog = { isOn(): boolean; write(fields: string): void }
+
 const standardError = 2
 const flushMs = 100
 /** Must be below the 16 KB that sonic-boom writes at once. */
@@ -14,14 +20,19 @@ const waitingBytesMax = 16 * 1024 * 1024
 const triesAtExit = 20
 
 /** The log goes to standard error; standard output is for the results of commands. */
-export async function createLog({ logLevel: level, logFormat }: LogSettings): Promise<Logger> {
+export async function createLog({ logLevel: level, logFormat }: LogSettings): Promise<{ log: Logger; lines: LineLog }> {
   const isPretty = logFormat === 'pretty' || (logFormat === 'auto' && isatty(standardError))
+  const encode = isPretty ? await prettyPrinter() : (line: string) => line
   const destination = createDestination()
-  const timestamp = pino.stdTimeFunctions.isoTime
-  const options = { level, base: null, timestamp, serializers: { err: loggedError } }
-  if (!isPretty) return pino(options, destination)
-  const encode = await prettyPrinter()
-  return pino(options, { write: (line) => void destination.write(encode(line)) })
+  const stream = { write: (line: string) => void destination.write(encode(line)) }
+  const timestamp = createTimestamp()
+  const log = pino({ level, base: null, timestamp, serializers: { err: loggedError } }, stream)
+  const head = `{"level":${pino.levels.values.info}`
+  const lines: LineLog = {
+    isOn: () => log.isLevelEnabled('info'),
+    write: (fields) => stream.write(`${head}${timestamp()},${fields}}\n`),
+  }
+  return { log, lines }
 }
 
 /** Loaded only where it is used: it takes 25 ms of a start. */
@@ -87,5 +98,19 @@ export function loggedError(error: unknown): unknown {
     code: 'code' in error ? error.code : undefined,
     stack: error.stack,
     cause: error.cause === undefined ? undefined : loggedError(error.cause),
+  }
+}
+
+/** Encodes the time once per millisecond: a busy dispatcher writes several lines in one. */
+function createTimestamp(): () => string {
+  let lastMs = 0
+  let last = ''
+  return () => {
+    const ms = Date.now()
+    if (ms !== lastMs) {
+      lastMs = ms
+      last = `,"time":"${new Date(ms).toISOString()}"`
+    }
+    return last
   }
 }

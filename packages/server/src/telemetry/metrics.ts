@@ -1,70 +1,72 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram as LibraryHistogram, Registry } from 'prom-client'
 import type { StorageReport } from '../databases/storage-rules.ts'
 import type { DispatchObserver } from '../delivery/dispatcher/ports.ts'
 import type { Answered } from '../http/request-log.ts'
 import { jobKinds } from '../jobs/queue.ts'
 import { type ClusterReading, createClusterGauges } from './cluster-metrics.ts'
+import { createHistogram, createTally } from './histogram.ts'
 import { createProcessGauges } from './process-gauges.ts'
+
+const jobLabels = (kind: string, outcome: string): string => `kind="${kind}",outcome="${outcome}"`
 
 /** Metrics for operators (docs/monitoring.md). No label has an organization or webhook id: their number is unbounded. */
 export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  const attempts = new Counter({
+  const attempts = createTally(registry, {
     name: 'keyhook_delivery_attempts_total',
     help: 'Counts delivery attempts by outcome: succeeded, failed with an error code, or interrupted.',
     labelNames: ['status', 'error'],
-    registers,
+    initial: ['failed timeout', 'failed connect_timeout', 'failed tls_timeout'],
   })
-  const finished = new Counter({
+  const finished = createTally(registry, {
     name: 'keyhook_deliveries_finished_total',
     help: 'Counts deliveries that ended: delivered, or given_up after the last retry.',
     labelNames: ['outcome'],
-    registers,
+    initial: ['delivered', 'given_up'],
   })
-  const responses = new Counter({
+  const responses = createTally(registry, {
     name: 'keyhook_http_responses_total',
     help: 'Counts responses of the API by their exact status.',
     labelNames: ['status'],
-    registers,
   })
-  const failedJobs = new Counter({
+  const failedJobs = createTally(registry, {
     name: 'keyhook_jobs_failed_total',
     help: 'Counts jobs that were given up after their last attempt.',
     labelNames: ['kind'],
-    registers,
+    initial: [...jobKinds],
   })
-  const requests = new Histogram({
+  const requests = createHistogram({
     name: 'keyhook_http_request_duration_seconds',
     help: 'Time from the arrival of a request to its response, by route pattern (none without a route) and status class, such as 2xx. Lists and streams count until their first byte; probes, /metrics and files of the console are left out.',
     labelNames: ['method', 'route', 'status'],
     buckets: [0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10],
-    registers,
   })
-  const lag = new Histogram({
+  const lag = createHistogram({
     name: 'keyhook_delivery_lag_seconds',
     help: 'Time from the publishing of an event to the start of the first attempt of a delivery.',
+    labelNames: [],
     buckets: [
       0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 1200, 1800, 2400, 3000, 3600,
     ],
-    registers,
+    initial: [''],
   })
-  const duration = new Histogram({
+  const duration = createHistogram({
     name: 'keyhook_delivery_duration_seconds',
     help: 'Duration of delivery attempts by outcome.',
     labelNames: ['status'],
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60],
-    registers,
   })
-  const jobs = new Histogram({
+  const jobs = createHistogram({
     name: 'keyhook_job_duration_seconds',
     help: 'Duration of job attempts by kind, such as backup.take, and outcome (succeeded or failed).',
     labelNames: ['kind', 'outcome'],
     buckets: [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200],
-    registers,
+    initial: jobKinds.flatMap((kind) => [jobLabels(kind, 'succeeded'), jobLabels(kind, 'failed')]),
   })
-  const groups = new Histogram({
+  const histograms = [requests, lag, duration, jobs]
+  const groups = new LibraryHistogram({
     name: 'keyhook_delivery_group_size',
     help: 'Number of attempts that one SQL statement began or settled.',
     labelNames: ['kind'],
@@ -77,21 +79,12 @@ export function createMetrics() {
     registers,
   })
 
-  // Shown as 0 from the start: Prometheus sees no increase in a first value of 1.
-  for (const error of ['timeout', 'connect_timeout', 'tls_timeout']) attempts.inc({ status: 'failed', error }, 0)
-  for (const outcome of ['delivered', 'given_up']) finished.inc({ outcome }, 0)
-  for (const kind of jobKinds) {
-    failedJobs.inc({ kind }, 0)
-    for (const outcome of ['succeeded', 'failed']) jobs.zero({ kind, outcome })
-  }
-
   const observer: DispatchObserver = {
     attempted({ delivery, attempt, exchange, retryMs }) {
-      const { status, error, durationUs } = exchange
-      attempts.inc({ status, error: error?.code ?? '' })
-      if (durationUs !== null) duration.observe({ status }, durationUs / 1e6)
+      attempts(exchange.status, exchange.error?.code ?? '')
+      if (exchange.durationUs !== null) duration.observe(exchange.durationUs / 1e6, `status="${exchange.status}"`)
       if (attempt.attempt === 1) lag.observe(Math.max(0, attempt.startedAtMs - delivery.publishedAtMs) / 1_000)
-      if (retryMs === null) finished.inc({ outcome: status === 'succeeded' ? 'delivered' : 'given_up' })
+      if (retryMs === null) finished(exchange.status === 'succeeded' ? 'delivered' : 'given_up')
     },
     batch(kind, size, ours) {
       groups.observe({ kind }, size)
@@ -117,15 +110,19 @@ export function createMetrics() {
 
   return {
     contentType: registry.contentType,
-    text: (): Promise<string> => registry.metrics(),
+    async text(): Promise<string> {
+      return `${await registry.metrics()}\n${histograms.map((one) => one.text()).join('\n')}`
+    },
     /** Name, type, labels and help of every metric that exists by now, for docs/monitoring.md. */
-    describe: () =>
-      registry.getMetricsAsArray().map((metric) => ({
+    describe() {
+      const own = histograms.map(({ about }) => ({ ...about, type: 'histogram' as const }))
+      return [...registry.getMetricsAsArray(), ...own].map((metric) => ({
         name: metric.name,
         type: String(metric.type),
         labels: 'labelNames' in metric ? (metric.labelNames as readonly string[]) : [],
         help: metric.help,
-      })),
+      }))
+    },
     observer,
     /** After each attempt to archive the WAL of a database. Null: it is not on this node any more. */
     walArchived(databaseId: string, until: Date | null) {
@@ -133,15 +130,15 @@ export function createMetrics() {
       else archivedUntil.set(databaseId, until.getTime())
     },
     answered({ method, route, status, seconds }: Answered) {
-      responses.inc({ status })
-      const of = route === null ? { method: 'other', route: 'none' } : { method, route }
-      requests.observe({ ...of, status: `${Math.floor(status / 100)}xx` }, seconds)
+      responses(String(status))
+      const of = route === null ? 'method="other",route="none"' : `method="${method}",route="${route}"`
+      requests.observe(seconds, `${of},status="${Math.floor(status / 100)}xx"`)
     },
     /** After each attempt of a job. */
     jobAttempted: (kind: string, outcome: 'succeeded' | 'failed', seconds: number) =>
-      jobs.observe({ kind, outcome }, seconds),
+      jobs.observe(seconds, jobLabels(kind, outcome)),
     /** After the last attempt of a job that did not succeed. */
-    jobFailed: (kind: string) => failedJobs.inc({ kind }),
+    jobFailed: (kind: string) => failedJobs(kind),
     ...createProcessGauges(registry),
     /** What is the same for all processes of the installation, from its database. */
     watchCluster: (read: () => Promise<ClusterReading>) => createClusterGauges(registry, read),

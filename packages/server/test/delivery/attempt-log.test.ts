@@ -4,14 +4,13 @@ import type { Attempted } from '../../src/delivery/dispatcher/ports.ts'
 import { createAttemptLog } from '../../src/delivery/engine.ts'
 import type { Exchange } from '../../src/delivery/sender/port.ts'
 import { attemptIdOf, uuid7 } from '../../src/lib/ids.ts'
-import { captureLog } from '../kit/captured-log.ts'
 
 const attemptId = uuid7(Date.now())
 
-/** The lines that are logged of attempts with these outcomes. */
-function linesFor(...exchanges: Partial<Exchange>[]): Record<string, unknown>[] {
-  const { log, lines } = captureLog()
-  const { attempted } = createAttemptLog(log)
+/** The fields that are logged of attempts with these outcomes. */
+function linesFor(isOn: boolean, ...exchanges: Partial<Exchange>[]): string[] {
+  const lines: string[] = []
+  const { attempted } = createAttemptLog({ isOn: () => isOn, write: (fields) => void lines.push(fields) })
   for (const exchange of exchanges) {
     attempted({
       lane: { lease: { orgId: 'org_1', webhookId: 'wh_1' } },
@@ -21,11 +20,10 @@ function linesFor(...exchanges: Partial<Exchange>[]): Record<string, unknown>[] 
       retryMs: exchange.status === 'succeeded' ? null : 5_000,
     } as unknown as Attempted)
   }
-  return lines()
+  return lines
 }
 
 const common = {
-  level: 30,
   orgId: 'org_1',
   webhookId: 'wh_1',
   eventId: 'order:7_a-B',
@@ -35,29 +33,20 @@ const common = {
   msg: 'delivery.attempted',
 }
 
-test('an attempt is one line, whatever came of it, without anything that the receiver sent', () => {
-  const response = { status: 200, headers: 'a: secret', body: 'secret', complete: true }
+test('an attempt is one line of JSON, whatever came of it', () => {
+  const response = { status: 200, headers: 'a: "b"', body: 'ok "ok"', complete: true }
   const lines = linesFor(
+    true,
     { status: 'succeeded', error: null, durationUs: 1_234, address: '2001:db8::1', response },
-    { status: 'failed', error: { code: 'timeout', detail: 'secret' } },
+    { status: 'failed', error: { code: 'timeout', detail: 'a "detail"' } },
   )
-  expect(lines).toEqual([
-    expect.objectContaining({
-      ...common,
-      status: 'succeeded',
-      responseStatus: 200,
-      durationMs: 1.234,
-      address: '2001:db8::1',
-      retryMs: null,
-    }),
-    expect.objectContaining({
-      ...common,
-      status: 'failed',
-      error: 'timeout',
-      durationMs: null,
-      address: null,
-      retryMs: 5_000,
-    }),
+  expect(lines.join()).not.toContain('\n')
+  expect(lines.map((line) => JSON.parse(`{${line}}`))).toEqual([
+    { ...common, status: 'succeeded', responseStatus: 200, durationMs: 1.234, address: '2001:db8::1', retryMs: null },
+    { ...common, status: 'failed', error: 'timeout', durationMs: null, address: null, retryMs: 5_000 },
   ])
-  expect(JSON.stringify(lines)).not.toContain('secret')
+})
+
+test('and none at a level that leaves it out', () => {
+  expect(linesFor(false, { status: 'succeeded', error: null })).toEqual([])
 })

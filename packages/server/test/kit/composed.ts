@@ -7,11 +7,18 @@ import { composeJobQueue } from '../../src/compose/platform.ts'
 import { composeRoutes } from '../../src/compose/routes.ts'
 import type { Route } from '../../src/http/route.ts'
 import type { JobQueue } from '../../src/jobs/queue.ts'
+import type { LineLog } from '../../src/lib/log.ts'
 import { createLoginTokens } from '../../src/login/login-tokens.ts'
 import type { Installation } from '../../src/startup/open.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 
 const silent = pino({ level: 'silent' })
+
+/** The lines of attempts, in a log of any kind. */
+const linesIn = (log: Logger): LineLog => ({
+  isOn: () => log.isLevelEnabled('info'),
+  write: (fields) => log.info(JSON.parse(`{${fields}}`)),
+})
 
 /** The parts of `serve --role api`. */
 export function apiAlone(
@@ -69,4 +76,5 @@ export const dispatcherAlone = (
   installation: Installation,
   log: Logger = silent,
   hints = composeHints(installation, log),
-): ReturnType<typeof composeDispatcher> => composeDispatcher(installation, { log, hints, metrics: createMetrics() })
+): ReturnType<typeof composeDispatcher> =>
+  composeDispatcher(installation, { log, lines: linesIn(log), hints, metrics: createMetrics() })

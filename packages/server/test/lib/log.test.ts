@@ -22,7 +22,7 @@ test('an error is logged with its message, code, stack and cause, and nothing th
 
 const module = new URL('../../src/lib/log.ts', import.meta.url)
 const startWith = (logFormat: string) =>
-  `import { createLog } from '${module}'\nconst log = await createLog({ logLevel: 'info', logFormat: '${logFormat}' })\n`
+  `import { createLog } from '${module}'\nconst { log, lines } = await createLog({ logLevel: 'info', logFormat: '${logFormat}' })\n`
 const start = startWith('auto')
 
 /** Runs a script to its end, with pipes for its output. */
@@ -46,7 +46,7 @@ test.each([
   expect(lines.length).toBe(end.startsWith('for') ? 20_001 : 1)
 })
 
-const twoLines = `log.warn({ status: 503 }, 'one')\nlog.info({ attempt: 2 }, 'two')`
+const twoLines = `log.warn({ status: 503 }, 'one')\nlines.write('"attempt":2,"msg":"two"')`
 
 test('the log is one JSON object a line where standard error is no terminal', async () => {
   const { stderr } = await run(start + twoLines)

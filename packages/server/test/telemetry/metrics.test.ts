@@ -2,6 +2,7 @@ import { Registry } from 'prom-client'
 import { expect, test } from 'vitest'
 import { composeProbes } from '../../src/compose/probes.ts'
 import { type ClusterReading, createClusterGauges, readClusterMetrics } from '../../src/telemetry/cluster-metrics.ts'
+import { createHistogram } from '../../src/telemetry/histogram.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { deliveryTest } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
@@ -34,6 +35,27 @@ test('requests are timed by the pattern of their route, never by the path that w
     expect(values, name).not.toContain(api.orgId)
     expect(values, name).not.toContain('nope')
   }
+})
+
+test('a histogram has cumulative buckets, a sum and a count', () => {
+  const histogram = createHistogram({ name: 'x_seconds', help: 'X.', labelNames: [], buckets: [0.1, 1] })
+  for (const seconds of [0.1, 0.5, 0.5, 7]) histogram.observe(seconds, 'kind="a"')
+  histogram.observe(0.25)
+  expect(histogram.text().split('\n')).toEqual([
+    '# HELP x_seconds X.',
+    '# TYPE x_seconds histogram',
+    'x_seconds_bucket{kind="a",le="0.1"} 1',
+    'x_seconds_bucket{kind="a",le="1"} 3',
+    'x_seconds_bucket{kind="a",le="+Inf"} 4',
+    'x_seconds_sum{kind="a"} 8.1',
+    'x_seconds_count{kind="a"} 4',
+    'x_seconds_bucket{le="0.1"} 0',
+    'x_seconds_bucket{le="1"} 1',
+    'x_seconds_bucket{le="+Inf"} 1',
+    'x_seconds_sum 0.25',
+    'x_seconds_count 1',
+    '',
+  ])
 })
 
 test('waiting deliveries, their age and their lanes are measured before, while and after a dispatcher runs', async () => {
