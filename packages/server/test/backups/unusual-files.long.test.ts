@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type BackupBody, clientOf, type DatabaseBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
+import { until } from '../kit/until.ts'
 
 const run = promisify(execFile)
 
@@ -64,7 +65,15 @@ test('a restore of more than the storage limit fails with the reason', { timeout
   const sql = clientOf(source)
   await sql`create table filler (content bytea)`
   await sql`alter table filler alter column content set storage external`
-  for (let n = 0; n < 60; n++) await sql`insert into filler values (${randomBytes(1024 * 1024)})`
+  // The sparse files of the test before may have made the database read-only, until they are measured again.
+  for (let n = 0; n < 60; n++) {
+    await until(() =>
+      sql`insert into filler values (${randomBytes(1024 * 1024)})`.then(
+        () => true,
+        () => false,
+      ),
+    )
+  }
   await sql`checkpoint`.catch(() => {})
   const backup = await platform.takeBackup(source.id)
   expect(backup.status).toBe('completed')
