@@ -5,7 +5,7 @@ import type { Actor } from './audit.ts'
 import { authenticationRequired, invalidToken, operatorOnly } from './faults.ts'
 import { type Login, type LoginTokens, localIssuerName } from './login.ts'
 
-/** `expiresAt`: when a login token ends, in seconds since 1970; null for a key. */
+/** `expiresAt`: when the token ends, in seconds since 1970; null for a key that does not expire. */
 export type Authenticated = { access: Access; actor: Actor; expiresAt: number | null }
 
 type OperatorActor = Extract<Actor, { kind: 'operator' }>
@@ -64,7 +64,8 @@ export function createAuthenticate(deps: {
         done(invalidToken('no such active key, or its user has left the organization'), null)
       } else {
         const actor = { kind: 'key', userId: access.userId, keyId: access.keyId, address } as const
-        done(null, { access, actor, expiresAt: null })
+        const { expiresAt } = access
+        done(null, { access, actor, expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1_000) })
       }
     })
     if (!isLookedUp) throw invalidToken('neither a key by its checksum nor a JWT')

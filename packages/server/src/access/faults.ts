@@ -23,9 +23,26 @@ export const permissionMissing = (permission: string, role: string): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
   })
 
-export const loginRequired = (): Fault =>
+export const keyLacks = (permission: string): Fault =>
+  new Fault('auth.key_restricted', {
+    public: `This needs the permission ${permission}, which this API key does not have. Your role does not matter here.`,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
+  })
+
+export const keyRestricted = (detail: string): Fault =>
+  new Fault('auth.key_restricted', {
+    public: detail,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope"` },
+  })
+
+export const addressRefused = (address: string): Fault =>
+  new Fault('auth.address_refused', { public: `This API key cannot be used from the address ${address}.` })
+
+export const loginRequired = (
+  detail = 'This takes a login token. An API key cannot do it, whatever the role of its user.',
+): Fault =>
   new Fault('auth.login_required', {
-    public: 'This takes a login token. An API key cannot do it, whatever the role of its user.',
+    public: detail,
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
   })
 

@@ -19,6 +19,7 @@ import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
 import { webhookEventRoutes } from '../delivery/webhook-event-routes.ts'
 import type { Route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
+import { restrictedKeyRoutes } from '../keys/restricted-routes.ts'
 import { apiKeyRoutes, keyRevocationRoutes } from '../keys/routes.ts'
 import type { KeyUses } from '../keys/uses.ts'
 import { createLocalIssuer } from '../login/login-tokens.ts'
@@ -60,14 +61,12 @@ export function composeRoutes(
   const transact = createTransact(db, hints.give)
   const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
+  const { keyTag, keysPerOrgMax, keyDaysMax } = config
+  const keyDeps = { db, holdOrganization, keyTag, keysPerOrgMax, keyDaysMax }
   return [
     ...organizationRoutes({ db }),
-    ...apiKeyRoutes({
-      db,
-      holdOrganization,
-      keyTag: config.keyTag,
-      keysPerOrgMax: config.keysPerOrgMax,
-    }),
+    ...apiKeyRoutes(keyDeps),
+    ...restrictedKeyRoutes(keyDeps),
     ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact) }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),

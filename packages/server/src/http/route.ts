@@ -4,7 +4,7 @@ import type { Actor, AuditAction } from '../access/audit.ts'
 import type { Permission, Reach } from '../access/roles.ts'
 import type { PageRequest, Transaction } from '../db/database.ts'
 import type { FaultCode } from '../lib/fault-catalogue.ts'
-import type { OrgId, UserId } from '../lib/ids.ts'
+import type { DatabaseId, OrgId, UserId } from '../lib/ids.ts'
 import type { Basis, Choice } from './basis.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Tag } from './openapi/tags.ts'
@@ -19,6 +19,8 @@ export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<strin
   orgId: OrgId
   /** Whether the permission covers all records, or only those that the caller created. */
   reach: Exclude<Reach, 'none'>
+  /** What the handler limits its lists and records to; null: nothing. Ids in the path are checked before. */
+  databases: readonly DatabaseId[] | null
   once: Once
   /** The ids of the path; their form has been checked. */
   params: Params
@@ -72,6 +74,8 @@ type RouteShape = {
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
+  /** Keys that are limited to some databases may call it: the handler heeds `databases`. */
+  isForDatabaseKeys?: true
   /** A POST that changes nothing: successes are logged like those of a GET. */
   isRead?: true
   /** Also of its parts, unless they have another. */

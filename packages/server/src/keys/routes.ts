@@ -62,7 +62,7 @@ export function apiKeyRoutes(deps: CreationDeps & { db: Database }): Route[] {
       success: { status: 200, description: 'The keys. Never `api_key`.', schema: apiKeyList },
       async handler({ orgId, userId, reach, query }) {
         const filter = { status: query.status ?? 'active', createdBy: reach === 'own' ? userId : null }
-        return listById('key', record, (request) => listApiKeys(deps.db, orgId, filter, request))
+        return listById('key', apiKeyOf, (request) => listApiKeys(deps.db, orgId, filter, request))
       },
     }),
     route({
@@ -90,11 +90,11 @@ export function apiKeyRoutes(deps: CreationDeps & { db: Database }): Route[] {
   ]
 }
 
-const record = (row: ApiKeyRow) => ({
+export const apiKeyOf = (row: ApiKeyRow) => ({
   id: row.id,
   name: row.name,
   key_prefix: row.key_prefix,
-  status: row.revoked_at === null ? 'active' : 'revoked',
+  status: row.revoked ? 'revoked' : 'active',
   created_by: row.created_by,
   created_by_key: row.created_by_key,
   creator_left: row.creator_left,

@@ -1,10 +1,12 @@
 import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId } from '../lib/ids.ts'
-import { type KeyUse, recordKeyUses } from './sql.ts'
+import { type KeyRefusals, type KeyUse, recordKeyRefusals, recordKeyUses } from './sql.ts'
 
 export type KeyUses = {
   /** Remembers the use in memory: no request waits for the write. */
   note(orgId: OrgId, keyId: KeyId): void
+  /** The same for a request that was refused because of its address. */
+  noteRefusal(orgId: OrgId, keyId: KeyId, address: string): void
   /** Writes what is remembered and stops the timers. */
   close(): Promise<void>
 }
@@ -24,6 +26,7 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
   let soon = new Map<KeyId, KeyUse>()
   let later = new Map<KeyId, KeyUse>()
   let written = new Set<KeyId>()
+  let refused = new Map<KeyId, KeyRefusals>()
   let writing: Promise<void> = Promise.resolve()
   const justUsed = new Set<KeyId>()
 
@@ -51,9 +54,16 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
     return write(uses)
   }
 
+  function writeRefusals(): Promise<void> {
+    const refusals = [...refused.values()]
+    refused = new Map()
+    return recordKeyRefusals(deps.db, refusals).catch(deps.onError)
+  }
+
   const timers = [
     setInterval(() => justUsed.clear(), resolutionMs),
     setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
+    setInterval(() => void (refused.size > 0 && writeRefusals()), soonMs),
     setInterval(() => void writeLater(), laterMs),
   ]
   for (const timer of timers) timer.unref()
@@ -69,10 +79,16 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
       if (soon.size >= rememberedMax) void writeSoon()
       if (written.size >= rememberedMax) void writeLater()
     },
+    noteRefusal(orgId, keyId, address) {
+      const count = (refused.get(keyId)?.count ?? 0) + 1
+      refused.set(keyId, { orgId, keyId, count, at: deps.now(), address })
+      if (refused.size >= rememberedMax) void writeRefusals()
+    },
     async close() {
       for (const timer of timers) clearInterval(timer)
       await writeSoon()
       await writeLater()
+      if (refused.size > 0) await writeRefusals()
     },
   }
 }

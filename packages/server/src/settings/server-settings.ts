@@ -186,11 +186,16 @@ export const serverSettings = {
     integer(1, 10_000_000, 'a number of keys'),
     'Largest number of active API keys in one organization.',
   ),
+  keyDaysMax: optional(
+    'KEYHOOK_KEY_DAYS_MAX',
+    integer(1, 3_650, 'a number of days'),
+    'Largest number of days that a new API key lasts. A key that is created without an end gets this one. If unset, keys need not expire; an owner can set a number for an organization.',
+  ),
   keysRequireLogin: setting(
     'KEYHOOK_KEYS_REQUIRE_LOGIN',
     'off',
     oneOf('on', 'off'),
-    '`on` requires a login token to create or revoke API keys; API keys themselves may not.',
+    '`on` requires a login token to create, change or revoke API keys; API keys themselves may not.',
   ),
   streamsMax: setting(
     'KEYHOOK_STREAMS_MAX',
