@@ -271,7 +271,7 @@ describe('networks', () => {
     }
     expect((await show(id)).allowed_networks).toEqual(['203.0.113.0/24', '2001:db8::1/128'])
     await expect.poll(async () => (await show(id)).refused).toMatchObject({ count: 2, last_address: '198.51.100.7' })
-    const audit = await call<{ action: string }[]>(platform(`audit-log?credential=${id}`), { token: owner.token })
+    const audit = await call<{ action: string }[]>(platform(`audit-log?actor=${id}`), { token: owner.token })
     expect(audit.body).toEqual([])
   })
 
