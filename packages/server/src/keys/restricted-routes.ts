@@ -1,6 +1,5 @@
 import Type, { type Static } from 'typebox'
 import { recordAudit } from '../access/audit.ts'
-import { loginRequired } from '../access/faults.ts'
 import { type KeyPermission, permissionPresets } from '../access/restrictions.ts'
 import { type Database, databaseNowMs } from '../db/database.ts'
 import { listById } from '../http/lists.ts'
@@ -150,7 +149,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
     route({
       method: 'PUT',
       path: lifetimePath,
-      needs: 'organizations:update',
+      needs: 'keys:limit',
       audit: 'organization.key_lifetime_set',
       basis: restrictionBasis,
       tag: 'API keys',
@@ -161,7 +160,6 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       faults: ['auth.login_required'],
       success: { status: 200, description: 'The limit.', schema: keyLifetimeSettings },
       async handler({ orgId, actor, body: { days_max: days } }) {
-        if (actor.kind === 'key') throw loginRequired()
         await db.begin(async (tx) => {
           const before = await setKeyDaysMax(tx, orgId, days)
           if (before === days) return

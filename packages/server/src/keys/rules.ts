@@ -51,11 +51,21 @@ export const retryPrefix = <T>(create: () => Promise<T>): Promise<T> =>
   })
 
 /** Call it with the organization locked. */
-export async function createKeyIn(
+export async function createKeyIn(tx: Transaction, deps: StoringDeps, creation: Creation): Promise<CreatedKey> {
+  const { limits, ...created } = await storeKey(tx, deps, creation)
+  const { orgId, actor, name } = creation
+  const details = { name, key_prefix: created.keyPrefix, ...limitDetails(limits) }
+  await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: created.id, details })
+  return created
+}
+
+type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
+
+async function storeKey(
   tx: Transaction,
-  deps: Omit<CreationDeps, 'holdOrganization'>,
+  deps: StoringDeps,
   { orgId, userId, actor, name, limits: asked = {} }: Creation,
-): Promise<CreatedKey> {
+): Promise<CreatedKey & { limits: KeyLimits }> {
   // 1. A member or key that was removed since the request was authenticated must leave no key behind.
   const creator = await creatorOf(tx, orgId, actor)
   // 2. The new key gets no more than the key that creates it, and lasts no longer than keys may.
@@ -73,10 +83,7 @@ export async function createKeyIn(
   const inserted = await insertApiKey(tx, orgId, key, deps.keysPerOrgMax)
   if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
   if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
-  // 4. Record it.
-  const details = { name, key_prefix: keyPrefix, ...limitDetails(limits) }
-  await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details })
-  return { id, keyPrefix, apiKey }
+  return { id, keyPrefix, apiKey, limits }
 }
 
 const unlimited: KeyLimits = { restrictions: null, expiresAt: null }
@@ -201,7 +208,7 @@ type Rotation = {
 /** A successor with the same settings; the old key ends after the overlap. Call it with the organization locked. */
 export async function rotateKey(
   tx: Transaction,
-  deps: Omit<CreationDeps, 'holdOrganization'>,
+  deps: StoringDeps,
   { orgId, keyId, userId, actor, overlapSeconds, expiresAt }: Rotation,
 ): Promise<CreatedKey & { old: LockedKey }> {
   // 1. Nobody gets a key that acts as somebody else, and no key gets one that may do more.
@@ -216,13 +223,13 @@ export async function rotateKey(
   if (widerParts(successor, old).length > 0) checkMayWiden(old, userId, actor, 'would make the new key last longer')
   // 2. The successor.
   const limits: AskedLimits = { ...successor.restrictions, expiresAt: successor.expiresAt }
-  const created = await createKeyIn(tx, deps, { orgId, userId, actor, name: old.name, limits })
+  const created = await storeKey(tx, deps, { orgId, userId, actor, name: old.name, limits })
   // 3. The end of the old key. It never lasts longer than it would have.
   const { nowMs } = await keyLifetime(tx, orgId)
   const end = new Date(nowMs + overlapSeconds * 1_000)
   if (overlapSeconds === 0) await revokeApiKey(tx, orgId, keyId, null)
   else if (old.expiresAt === null || old.expiresAt > end) await updateKey(tx, orgId, keyId, { ...old, expiresAt: end })
-  const details = { successor: created.id, overlap_seconds: overlapSeconds }
+  const details = { successor: created.id, key_prefix: created.keyPrefix, overlap_seconds: overlapSeconds }
   await recordAudit(tx, { orgId, action: 'key.rotated', actor, targetId: keyId, details })
   return { ...created, old }
 }

@@ -44,7 +44,7 @@ export const createdApiKey = Type.Object(
 const listed = () => ({
   id: id('key', 'The <api_key_id> of the revoke path.'),
   name: Type.String({ description: 'A label for people.', examples: ['ci'] }),
-  key_prefix: mark(specified, keyPrefix()),
+  key_prefix: keyPrefix(),
   status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
   created_by: id('usr', 'The user whom the key acts as.'),
   created_by_key: mark(
@@ -63,7 +63,10 @@ const listed = () => ({
 })
 
 export const apiKeyList = Type.Array(
-  Type.Object(listed(), { $id: 'ApiKey', additionalProperties: false, ...chosen(9) }),
+  Type.Object(
+    { ...listed(), key_prefix: mark(specified, keyPrefix()) },
+    { $id: 'ApiKey', additionalProperties: false, ...chosen(9) },
+  ),
 )
 
 export const apiKeyQuery = Type.Object(
@@ -80,8 +83,8 @@ export const apiKeyQuery = Type.Object(
 )
 
 /** Of everything that restricts a key. */
-export const restrictionBasis = chosen(165)
-export const rotationBasis = chosen(166)
+export const restrictionBasis = chosen(173)
+export const rotationBasis = chosen(174)
 
 const limits = () => ({
   permissions: nullable(
