@@ -1,4 +1,4 @@
-import Type, { type Static, type TSchema } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 import type { Access } from '../access/access.ts'
 import type { Actor, AuditAction } from '../access/audit.ts'
 import type { Permission, Reach } from '../access/roles.ts'
@@ -9,6 +9,7 @@ import type { Basis, Choice } from './basis.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Tag } from './openapi/tags.ts'
 import type { PathParams } from './path-parameters.ts'
+import { closed } from './schemas.ts'
 
 /** A request that has passed authentication, authorization and validation: this is all that a handler gets. */
 export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
@@ -129,9 +130,9 @@ type Typed<Needs, Path, C, Q extends TSchema, B extends TSchema, Decoded> = Omit
 }
 
 /** A parameter such as `?force=true` is refused rather than ignored. */
-const noQuery = Type.Object({}, { additionalProperties: false })
+const noQuery = closed({})
 /** The same for a body such as `{"dry_run": true}`. Not in the route table, where a body is documented as required. */
-export const noBody = Type.Object({}, { additionalProperties: false })
+export const noBody = closed({})
 
 /** Ties the handler's types to the path and the schemas that were checked before it runs. */
 export const route = <Path extends string, Q extends TSchema, B extends TSchema, Decoded = Static<B>>(

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
 import { wholeListQuery } from '../http/lists.ts'
-import { createdAt, id, label, timestamp } from '../http/schemas.ts'
+import { closed, component, createdAt, id, label, timestamp } from '../http/schemas.ts'
 
 const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
 
@@ -16,72 +16,62 @@ const keyPrefix = () =>
     choice(10, 'No two keys of an organization share it.'),
   )
 
-export const newApiKey = Type.Object(
-  { name: label('A label for people.', 'ci') },
-  { $id: 'NewApiKey', additionalProperties: false, ...specified },
-)
+export const newApiKey = component('NewApiKey', specified, { name: label('A label for people.', 'ci') })
 
-export const createdApiKey = Type.Object(
-  {
-    id: id('key', 'The <api_key_id> of the revoke path.'),
-    name: Type.String({ description: 'A label for people, as it was sent.', examples: ['ci'] }),
-    key_prefix: keyPrefix(),
-    api_key: withChoices(
-      Type.String({
-        pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$',
-        description: 'The key itself, `<key_prefix>_<32 characters>`. Shown once.',
-        examples: ['kh_Example1_ExampleExampleExampleExample0000'],
-      }),
-      alphabet,
-      choice(10, 'The last six characters are the CRC-32 of everything before them.'),
-    ),
-  },
-  { $id: 'CreatedApiKey', additionalProperties: false, ...specified },
-)
+export const createdApiKey = component('CreatedApiKey', specified, {
+  id: id('key', 'The <api_key_id> of the revoke path.'),
+  name: Type.String({ description: 'A label for people, as it was sent.', examples: ['ci'] }),
+  key_prefix: keyPrefix(),
+  api_key: withChoices(
+    Type.String({
+      pattern: '^[a-z][a-z0-9]{0,9}_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}$',
+      description: 'The key itself, `<key_prefix>_<32 characters>`. Shown once.',
+      examples: ['kh_Example1_ExampleExampleExampleExample0000'],
+    }),
+    alphabet,
+    choice(10, 'The last six characters are the CRC-32 of everything before them.'),
+  ),
+})
 
 export const apiKeyList = Type.Array(
-  Type.Object(
-    {
-      id: id('key', 'The <api_key_id> of the revoke path.'),
-      name: Type.String({ description: 'A label for people.', examples: ['ci'] }),
-      key_prefix: mark(specified, keyPrefix()),
-      status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
-      created_by: id('usr', 'The user whom the key acts as.'),
-      created_by_key: mark(
-        chosen(90),
-        Type.Union([id('key', 'The key that it was created with; null for a login token.'), Type.Null()]),
-      ),
-      creator_left: mark(
-        chosen(90),
-        Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
-      ),
-      created_at: createdAt(),
-      last_used_at: Type.Union([
-        timestamp('The last request that it authenticated, up to twenty seconds behind.'),
-        Type.Null(),
-      ]),
-    },
-    { $id: 'ApiKey', additionalProperties: false, ...chosen(9) },
-  ),
+  component('ApiKey', chosen(9), {
+    id: id('key', 'The <api_key_id> of the revoke path.'),
+    name: Type.String({ description: 'A label for people.', examples: ['ci'] }),
+    key_prefix: mark(specified, keyPrefix()),
+    status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
+    created_by: id('usr', 'The user whom the key acts as.'),
+    created_by_key: mark(
+      chosen(90),
+      Type.Union([id('key', 'The key that it was created with; null for a login token.'), Type.Null()]),
+    ),
+    creator_left: mark(
+      chosen(90),
+      Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
+    ),
+    created_at: createdAt(),
+    last_used_at: Type.Union([
+      timestamp('The last request that it authenticated, up to twenty seconds behind.'),
+      Type.Null(),
+    ]),
+  }),
 )
 
-export const apiKeyQuery = Type.Object(
-  {
-    ...wholeListQuery,
-    status: Type.Optional(
-      mark(
-        chosen(9),
-        Type.Enum(['active', 'revoked', 'all'], { description: 'Which keys to list; active ones when absent.' }),
-      ),
+export const apiKeyQuery = closed({
+  ...wholeListQuery,
+  status: Type.Optional(
+    mark(
+      chosen(9),
+      Type.Enum(['active', 'revoked', 'all'], { description: 'Which keys to list; active ones when absent.' }),
     ),
-  },
-  { additionalProperties: false },
-)
+  ),
+})
 
 /** Of the revocation with descendants. */
 export const revocationBasis = chosen(91)
 
-export const newRevocation = Type.Object(
+export const newRevocation = component(
+  'NewRevocation',
+  revocationBasis,
   {
     descendants: Type.Optional(
       Type.Boolean({
@@ -91,14 +81,11 @@ export const newRevocation = Type.Object(
       }),
     ),
   },
-  { $id: 'NewRevocation', additionalProperties: false, ...revocationBasis, examples: [{ descendants: false }] },
+  { examples: [{ descendants: false }] },
 )
 
-export const revokedApiKeys = Type.Object(
-  {
-    revoked: Type.Array(id('key', 'A key.'), {
-      description: 'The keys that were active until this call, oldest first; none when it is repeated.',
-    }),
-  },
-  { $id: 'RevokedApiKeys', additionalProperties: false, ...revocationBasis },
-)
+export const revokedApiKeys = component('RevokedApiKeys', revocationBasis, {
+  revoked: Type.Array(id('key', 'A key.'), {
+    description: 'The keys that were active until this call, oldest first; none when it is repeated.',
+  }),
+})

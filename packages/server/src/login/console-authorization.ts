@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import Type, { type Static } from 'typebox'
 import type { Database } from '../db/database.ts'
 import { clientAddress } from '../http/request-log.ts'
+import { closed } from '../http/schemas.ts'
 import { newSecret, secretHash } from '../lib/base62.ts'
 import type { SessionId, UserId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -26,17 +27,14 @@ const terminalTokenSeconds = 12 * 3_600
 const base64url = (minLength: number, maxLength = minLength) =>
   Type.String({ pattern: '^[\\w-]+$', minLength, maxLength })
 
-const authorizationBody = Type.Object(
-  {
-    /** SHA-256 of the verifier, which only the terminal has. */
-    challenge: base64url(43),
-    state: base64url(22, 100),
-    port: Type.Integer({ minimum: 1_024, maximum: 65_535 }),
-  },
-  { additionalProperties: false },
-)
+const authorizationBody = closed({
+  /** SHA-256 of the verifier, which only the terminal has. */
+  challenge: base64url(43),
+  state: base64url(22, 100),
+  port: Type.Integer({ minimum: 1_024, maximum: 65_535 }),
+})
 
-const exchangeBody = Type.Object({ code: base64url(43), verifier: base64url(43, 128) }, { additionalProperties: false })
+const exchangeBody = closed({ code: base64url(43), verifier: base64url(43, 128) })
 
 /**
  * `keyhook login` through the browser, as RFC 8252 and RFC 7636 describe it: a person confirms in the console, the browser passes a

@@ -2,6 +2,7 @@ import { parseCookie, stringifySetCookie } from 'cookie'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { unavailable } from '../http/problems.ts'
+import { closed } from '../http/schemas.ts'
 import { Fault } from '../lib/faults.ts'
 import type { UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
@@ -12,10 +13,9 @@ const context = 'console login'
 const flowSeconds = 600
 
 /** A page of the console with its query and its fragment, relative to the console: it cannot lead to another site. */
-const returnBody = Type.Object(
-  { return_to: Type.String({ pattern: '^[\\w-]+(/[\\w-]+)*/?(\\?[!"$-\\[\\]-~]*)?(#[\\w-]*)?$', maxLength: 500 }) },
-  { additionalProperties: false },
-)
+const returnBody = closed({
+  return_to: Type.String({ pattern: '^[\\w-]+(/[\\w-]+)*/?(\\?[!"$-\\[\\]-~]*)?(#[\\w-]*)?$', maxLength: 500 }),
+})
 
 /**
  * `GET /console/login` sends the browser to the OpenID issuer, which sends it back to `/console/callback`. Between the two the

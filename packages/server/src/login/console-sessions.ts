@@ -46,8 +46,8 @@ export const insertSession = async (
 }
 
 /** The session of a cookie, which counts as a use of it. Null if it has ended, or its user was removed. */
-export const useSession = async (db: Database, hash: Buffer): Promise<SessionRow | null> => {
-  const [row] = await db<SessionRow[]>`
+export const useSession = (db: Database, hash: Buffer) =>
+  db<SessionRow[]>`
     with session as (
       update keyhook.console_sessions
       set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours}))
@@ -56,9 +56,7 @@ export const useSession = async (db: Database, hash: Buffer): Promise<SessionRow
     )
     select s.id, s.user_id, u.email, u.name
     from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null
-    where s.user_id is null or u.id is not null`
-  return row ?? null
-}
+    where s.user_id is null or u.id is not null`.first()
 
 export const endSession = (db: Executor, hash: Buffer) => db<SessionRow[]>`
   delete from keyhook.console_sessions where secret_hash = ${hash} returning id, user_id`
@@ -107,11 +105,8 @@ export const insertCode = async (
 }
 
 /** Deletes the code, so that it works once at most. Null if it is used, expired or unknown, or its session has ended. */
-export const takeCode = async (
-  db: Database,
-  hash: Buffer,
-): Promise<{ session_id: SessionId; user_id: UserId; challenge: Buffer } | null> => {
-  const [row] = await db<{ session_id: SessionId; user_id: UserId; challenge: Buffer }[]>`
+export const takeCode = (db: Database, hash: Buffer) =>
+  db<{ session_id: SessionId; user_id: UserId; challenge: Buffer }[]>`
     with code as (
       delete from keyhook.console_codes where code_hash = ${hash} returning session_id, challenge, expires_at
     )
@@ -119,9 +114,7 @@ export const takeCode = async (
     from code c
     join keyhook.console_sessions s on s.id = c.session_id and s.expires_at > now()
     join keyhook.users u on u.id = s.user_id and u.removed_at is null
-    where c.expires_at > now()`
-  return row ?? null
-}
+    where c.expires_at > now()`.first()
 
 /** Long enough to copy a link from a terminal, too short to be found in one later. */
 export const linkMinutes = 10

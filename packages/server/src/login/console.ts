@@ -4,6 +4,7 @@ import Type, { type Static } from 'typebox'
 import { permissionsOf } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
 import { clientAddress } from '../http/request-log.ts'
+import { closed } from '../http/schemas.ts'
 import { secretHash } from '../lib/base62.ts'
 import type { SessionId, UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
@@ -49,9 +50,9 @@ export type ConsoleDeps = {
 
 const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user EMAIL" makes another one.'
 
-const linkBody = Type.Object({ link: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+const linkBody = closed({ link: Type.String({ maxLength: 100 }) })
 
-const invitationBody = Type.Object({ invitation: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+const invitationBody = closed({ invitation: Type.String({ maxLength: 100 }) })
 type InvitationBody = { Body: Static<typeof invitationBody> }
 
 const usedInvitation = 'The invitation was accepted or withdrawn, or is older than seven days. Ask for another one.'

@@ -4,7 +4,7 @@ import { recordAudit } from '../access/audit.ts'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { timestamp } from '../http/schemas.ts'
+import { component, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import type { OrgId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -14,16 +14,13 @@ const here = chosen(109)
 const exampleToken = 'eyJhbGciOiJFZERTQSJ9.e30.c2ln'
 const openSeconds = 15 * 60
 
-const opened = Type.Object(
-  {
-    token: Type.String({
-      description: 'A token that reads this organization, and nothing else.',
-      examples: [exampleToken],
-    }),
-    expires_at: timestamp('When it ends by itself.'),
-  },
-  { $id: 'OpenedOrganization', additionalProperties: false, ...here },
-)
+const opened = component('OpenedOrganization', here, {
+  token: Type.String({
+    description: 'A token that reads this organization, and nothing else.',
+    examples: [exampleToken],
+  }),
+  expires_at: timestamp('When it ends by itself.'),
+})
 
 type OperatorActor = Extract<Actor, { kind: 'operator' }>
 

@@ -4,7 +4,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import { choice, chosen, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { createdAt, id, label, timestamp } from '../http/schemas.ts'
+import { component, createdAt, id, label, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { newId, type OperatorTokenId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -16,19 +16,16 @@ const here = chosen(97)
 const path = '/operator/v1/tokens'
 const ttlSecondsDefault = 12 * 60 * 60
 
-const newToken = Type.Object(
-  {
-    name: Type.Optional(label('What the token is for.', 'gateway')),
-    ttl_seconds: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: localTtlSecondsMax,
-        description: 'How long it lives; 12 hours if absent.',
-      }),
-    ),
-  },
-  { $id: 'NewOperatorToken', additionalProperties: false, ...here },
-)
+const newToken = component('NewOperatorToken', here, {
+  name: Type.Optional(label('What the token is for.', 'gateway')),
+  ttl_seconds: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: localTtlSecondsMax,
+      description: 'How long it lives; 12 hours if absent.',
+    }),
+  ),
+})
 
 const shown = () => ({
   id: id('tok', 'The `credential` of its entries in audit logs.'),
@@ -41,20 +38,17 @@ const shown = () => ({
   revoked_at: Type.Union([timestamp('When it was revoked.'), Type.Null()]),
 })
 
-const operatorToken = Type.Object(shown(), { $id: 'OperatorToken', additionalProperties: false, ...here })
+const operatorToken = component('OperatorToken', here, shown())
 
-const issuedToken = Type.Object(
-  {
-    ...shown(),
-    token: Type.Optional(
-      withChoices(
-        Type.String({ description: 'The token. Shown once.', examples: ['eyJhbGciOiJFZERTQSJ9.e30.c2ln'] }),
-        choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
-      ),
+const issuedToken = component('IssuedOperatorToken', here, {
+  ...shown(),
+  token: Type.Optional(
+    withChoices(
+      Type.String({ description: 'The token. Shown once.', examples: ['eyJhbGciOiJFZERTQSJ9.e30.c2ln'] }),
+      choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
     ),
-  },
-  { $id: 'IssuedOperatorToken', additionalProperties: false, ...here },
-)
+  ),
+})
 
 const recordOf = (row: OperatorTokenRow) => ({
   id: row.id,

@@ -4,40 +4,37 @@ import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { exampleId, id, timestamp } from '../http/schemas.ts'
+import { closed, component, exampleId, id, timestamp } from '../http/schemas.ts'
 import { idPattern, isId } from '../lib/ids.ts'
 import { isoTime, timestampParameter } from '../lib/time.ts'
 
 const here = chosen(31)
 const nullable = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
 
-const auditEntry = Type.Object(
-  {
-    id: id('aud', 'The entry.'),
-    at: timestamp('When it happened.'),
-    action: Type.Enum([...auditActions], { description: 'What happened.', examples: ['key.created'] }),
-    actor: Type.Object(
-      {
-        kind: Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
-        user_id: nullable('The user; null for the operator.'),
-        credential: nullable('The id of the API key, or the `jti` of the login token.'),
-        address: nullable('The address that the request came from.'),
-      },
-      { additionalProperties: false, description: 'Who did it, with what, from where.' },
-    ),
-    target_id: Type.String({ description: 'What it happened to.', examples: [exampleId('key')] }),
-    details: Type.Record(Type.String(), Type.Unknown(), {
-      description: 'What else is worth knowing. Never a secret.',
-      examples: [{ name: 'ci', key_prefix: 'kh_Example1' }],
-    }),
-  },
-  { $id: 'AuditEntry', additionalProperties: false, ...here },
-)
+const auditEntry = component('AuditEntry', here, {
+  id: id('aud', 'The entry.'),
+  at: timestamp('When it happened.'),
+  action: Type.Enum([...auditActions], { description: 'What happened.', examples: ['key.created'] }),
+  actor: closed(
+    {
+      kind: Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
+      user_id: nullable('The user; null for the operator.'),
+      credential: nullable('The id of the API key, or the `jti` of the login token.'),
+      address: nullable('The address that the request came from.'),
+    },
+    { description: 'Who did it, with what, from where.' },
+  ),
+  target_id: Type.String({ description: 'What it happened to.', examples: [exampleId('key')] }),
+  details: Type.Record(Type.String(), Type.Unknown(), {
+    description: 'What else is worth knowing. Never a secret.',
+    examples: [{ name: 'ci', key_prefix: 'kh_Example1' }],
+  }),
+})
 
 const timestampFilter = (description: string) =>
   Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
-const listQuery = Type.Object(
+const listQuery = closed(
   {
     action: Type.Optional(Type.Enum([...auditActions], { description: 'Only these.' })),
     actor: Type.Optional(
@@ -50,7 +47,7 @@ const listQuery = Type.Object(
     until: timestampFilter('Entries before this time.'),
     ...pageQuery,
   },
-  { additionalProperties: false, ...chosen(113) },
+  { ...chosen(113) },
 )
 
 export function auditLogRoutes(deps: { db: Database }): Route[] {

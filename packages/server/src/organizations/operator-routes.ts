@@ -4,7 +4,7 @@ import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery, pageQuery } from '../http/lists.ts'
 import { type Listing, operatorRoute, type Route } from '../http/route.ts'
-import { id, label } from '../http/schemas.ts'
+import { closed, component, id, label } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { isId, type OrgId, type UserId } from '../lib/ids.ts'
 import { removalQuery } from './member-schemas.ts'
@@ -15,10 +15,9 @@ import { findOrganization, listMembers, pageOfOrganizations, type UserRole } fro
 const here = chosen(95)
 const organizationsPath = '/operator/v1/organizations'
 
-const newOrganization = Type.Object(
-  { name: label('What people call the organization.', 'Globex') },
-  { $id: 'NewOrganization', additionalProperties: false, ...here },
-)
+const newOrganization = component('NewOrganization', here, {
+  name: label('What people call the organization.', 'Globex'),
+})
 
 /** `keyhook org` over HTTP. */
 export function operatorOrganizationRoutes({ db }: { db: Database }): Route[] {
@@ -75,25 +74,19 @@ const membersPath = '/operator/v1/members'
 
 const role = () => Type.Enum([...roles], { description: 'What the user may do there.' })
 
-const member = Type.Object(
-  {
-    organization_id: id('org', 'The organization.'),
-    user_id: id('usr', 'The user.'),
-    role: role(),
-  },
-  { $id: 'Member', additionalProperties: false, ...here },
-)
+const member = component('Member', here, {
+  organization_id: id('org', 'The organization.'),
+  user_id: id('usr', 'The user.'),
+  role: role(),
+})
 
-const newMember = Type.Object({ role: role() }, { $id: 'NewMember', additionalProperties: false, ...here })
+const newMember = component('NewMember', here, { role: role() })
 
-const memberQuery = Type.Object(
-  {
-    ...pageQuery,
-    organization_id: Type.Optional(id('org', 'Only the members of this organization.')),
-    user_id: Type.Optional(id('usr', 'Only the organizations of this user.')),
-  },
-  { additionalProperties: false },
-)
+const memberQuery = closed({
+  ...pageQuery,
+  organization_id: Type.Optional(id('org', 'Only the members of this organization.')),
+  user_id: Type.Optional(id('usr', 'Only the organizations of this user.')),
+})
 
 const memberOf = ({ org_id, user_id, role }: UserRole) => ({ organization_id: org_id, user_id, role })
 

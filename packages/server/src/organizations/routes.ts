@@ -6,18 +6,15 @@ import type { HoldOrganization } from '../db/publishing-transaction.ts'
 import { choice, chosen, specified } from '../http/basis.ts'
 import { listById, onlyWholeListQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { createdAt, id, label } from '../http/schemas.ts'
+import { component, createdAt, id, label } from '../http/schemas.ts'
 import { isoTime } from '../lib/time.ts'
 import { findOrganization, listOrganizationsOfUser, renameOrganization } from './sql.ts'
 
-export const organization = Type.Object(
-  {
-    id: id('org', 'The <org_id> of every other path.'),
-    name: Type.String({ description: 'What people call the organization.', examples: ['Acme'] }),
-    created_at: createdAt(),
-  },
-  { $id: 'Organization', additionalProperties: false, ...chosen(30) },
-)
+export const organization = component('Organization', chosen(30), {
+  id: id('org', 'The <org_id> of every other path.'),
+  name: Type.String({ description: 'What people call the organization.', examples: ['Acme'] }),
+  created_at: createdAt(),
+})
 
 export const organizationOf = (row: OrganizationRow) => ({
   id: row.id,
@@ -64,10 +61,9 @@ const only = (row: OrganizationRow, before: string | null): OrganizationRow[] =>
 
 const here = chosen(114)
 
-const settings = Type.Object(
-  { name: label('What people call the organization.', 'Globex') },
-  { $id: 'OrganizationSettings', additionalProperties: false, ...here },
-)
+const settings = component('OrganizationSettings', here, {
+  name: label('What people call the organization.', 'Globex'),
+})
 
 export function organizationSettingsRoutes({ holdOrganization }: { holdOrganization: HoldOrganization }): Route[] {
   return [

@@ -3,7 +3,7 @@ import type { Database } from '../db/database.ts'
 import { chosen, mark } from '../http/basis.ts'
 import { listById, pageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { createdAt, id, label, verified } from '../http/schemas.ts'
+import { closed, component, createdAt, id, label, verified } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { isoTime } from '../lib/time.ts'
 import { createUser, ensureNoUser, verifyUser } from './rules.ts'
@@ -15,41 +15,32 @@ const path = '/operator/v1/users'
 
 const subject = () => label('The `sub` of this person at your OpenID issuer.', 'auth0|64f1c2a9')
 
-const newUser = Type.Object(
-  {
-    email: {
-      ...label('E-mail address. No two users have the same.', 'hank@example.com'),
-      format: 'email-address',
-    },
-    name: Type.Optional(label('Full name.', 'Hank')),
-    subject: Type.Optional(subject()),
+const newUser = component('NewUser', here, {
+  email: {
+    ...label('E-mail address. No two users have the same.', 'hank@example.com'),
+    format: 'email-address',
   },
-  { $id: 'NewUser', additionalProperties: false, ...here },
-)
+  name: Type.Optional(label('Full name.', 'Hank')),
+  subject: Type.Optional(subject()),
+})
 
-const user = Type.Object(
-  {
-    id: id('usr', 'The user.'),
-    email: Type.String({ description: 'E-mail address.', examples: ['hank@example.com'] }),
-    name: Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' }),
-    subject: Type.Union([Type.String(), Type.Null()], {
-      description: 'The `sub` that logs in as this user, if one does.',
-    }),
-    verified: mark(verification, verified()),
-    created_at: createdAt(),
-  },
-  { $id: 'User', additionalProperties: false, ...here },
-)
+const user = component('User', here, {
+  id: id('usr', 'The user.'),
+  email: Type.String({ description: 'E-mail address.', examples: ['hank@example.com'] }),
+  name: Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' }),
+  subject: Type.Union([Type.String(), Type.Null()], {
+    description: 'The `sub` that logs in as this user, if one does.',
+  }),
+  verified: mark(verification, verified()),
+  created_at: createdAt(),
+})
 
-const userQuery = Type.Object(
-  {
-    ...pageQuery,
-    email: Type.Optional(
-      Type.String({ maxLength: 255, description: 'Only users with this address, in any case of A to Z.' }),
-    ),
-  },
-  { additionalProperties: false },
-)
+const userQuery = closed({
+  ...pageQuery,
+  email: Type.Optional(
+    Type.String({ maxLength: 255, description: 'Only users with this address, in any case of A to Z.' }),
+  ),
+})
 
 const userOf = ({ id, email, name, subject, verified_by, created_at }: UserRow) => ({
   id,
