@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
-import { hashApiKey, isApiKey } from './api-key.ts'
+import { hashApiKey, isApiKey } from '../lib/secrets.ts'
 import type { Role } from './roles.ts'
 
 /** What a request presents: the hash of its API key (hex), or the user of its login token and the organization in its path. */

@@ -1,11 +1,12 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
-import { Fault, type FieldError } from '../lib/faults.ts'
+import { Fault, type FieldError, notFound } from '../lib/faults.ts'
 import { parseRecordsExactly } from '../lib/json.ts'
 import { emailProblem, labelProblem, webhookUrlProblem } from '../lib/label.ts'
 import { parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { basisMarks } from './basis.ts'
 import { cursorProblem } from './lists.ts'
+import { pathParameter, pathParameterNames, patternOf } from './route.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -214,4 +215,17 @@ function rangeText({ minimum, maximum }: Limits): string {
 
 function formText({ examples, pattern }: Limits): string {
   return examples?.[0] === undefined ? `must match ${pattern}` : `must have the form of ${JSON.stringify(examples[0])}`
+}
+
+/** An id with the wrong form is answered like one that does not exist, so that ids cannot be probed. */
+export function createIdCheck(path: string): (params: Readonly<Record<string, string>>) => void {
+  const checks = pathParameterNames(path).map((name) => {
+    const parameter = pathParameter(name)
+    return { name, shown: parameter.name, pattern: new RegExp(patternOf(parameter)) }
+  })
+  return (params) => {
+    for (const { name, shown, pattern } of checks) {
+      if (!pattern.test(params[name]!)) throw notFound(`the ${shown} has the wrong form`)
+    }
+  }
 }

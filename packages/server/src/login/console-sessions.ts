@@ -3,9 +3,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { standby } from '../access/access.ts'
 import type { Role } from '../access/roles.ts'
 import type { Database, Executor, Transaction } from '../db/database.ts'
-import { newSecret, secretHash } from '../lib/base62.ts'
 import { Fault } from '../lib/faults.ts'
 import { newId, type OrgId, type SessionId, type UserId } from '../lib/ids.ts'
+import { newSecret, secretHash } from '../lib/secrets.ts'
 
 /** A session ends after a day without use, and after two weeks in any case. */
 const idleHours = 24

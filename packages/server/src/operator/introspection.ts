@@ -1,13 +1,19 @@
 import Type from 'typebox'
 import type { Access } from '../access/access.ts'
-import { type Authenticated, bearerToken, type Identify } from '../access/authenticate.ts'
-import { invalidToken, loginRequired, permissionMissing } from '../access/faults.ts'
+import {
+  type Authenticated,
+  bearerToken,
+  type Identify,
+  invalidToken,
+  loginRequired,
+  permissionMissing,
+} from '../access/authenticate.ts'
 import { isRefusedToKeys, type Permission, permissions, permissionsOf, reachOf, roles } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../http/route.ts'
 import { closed, component, exampleId, id } from '../http/schemas.ts'
-import type { KeyUses } from '../keys/uses.ts'
+import type { KeyUses } from '../keys/rules.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 import { rolesOfUsers, type UserRole } from '../organizations/sql.ts'

@@ -1,7 +1,14 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
 import type { Role } from '../access/roles.ts'
-import { type Database, isTransient, isUnavailable, isUniqueViolation, type Transaction } from '../db/database.ts'
-import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
+import {
+  type Database,
+  type HoldOrganization,
+  isTransient,
+  isUnavailable,
+  isUniqueViolation,
+  type Transact,
+  type Transaction,
+} from '../db/database.ts'
 import { revokeKeysOf } from '../keys/rules.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
