@@ -1,7 +1,7 @@
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 import type { Access, AccessLookup, NamedUser, OrganizationRow } from './access.ts'
-import type { Actor } from './audit.ts'
+import type { Actor, OperatorActor } from './audit.ts'
 
 /** The user of a login token: issuer and subject together, since another issuer may use the same subject. */
 type Login = {
@@ -45,8 +45,6 @@ export type OnRefused = (refusal: Refusal) => void
 
 /** `expiresAt`: when a login token ends, in seconds since 1970; null for a key. */
 export type Authenticated = { access: Access; actor: Actor; expiresAt: number | null }
-
-type OperatorActor = Extract<Actor, { kind: 'operator' }>
 
 export type Authenticate = {
   member: AuthenticateMember

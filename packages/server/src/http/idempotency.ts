@@ -104,15 +104,9 @@ const claimIdempotencyKey = (tx: Transaction, { scope, key, requestHash }: Idemp
       set request_hash = excluded.request_hash, created_at = now(), status = null, location = null, body = null
       where k.created_at < now() - interval '24 hours'`.exists()
 
-const recordIdempotentAnswer = async (
-  tx: Transaction,
-  { scope, key }: IdempotencyKey,
-  { status, location, body }: StoredAnswer,
-): Promise<void> => {
-  await tx`
-    update keyhook.idempotency_keys set status = ${status}, location = ${location}, body = ${body}
-    where scope = ${scope} and key = ${key}`
-}
+const recordIdempotentAnswer = (tx: Transaction, { scope, key }: IdempotencyKey, answer: StoredAnswer) => tx`
+  update keyhook.idempotency_keys set status = ${answer.status}, location = ${answer.location}, body = ${answer.body}
+  where scope = ${scope} and key = ${key}`
 
 const findIdempotentAnswer = (tx: Transaction, { scope, key }: IdempotencyKey) =>
   tx<(StoredAnswer & { request_hash: string })[]>`

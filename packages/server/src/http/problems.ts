@@ -18,11 +18,9 @@ export type Problem = {
   request_id?: string
 }
 
-const problemType = (code: FaultCode): string => `urn:keyhook:problem:${code}`
-
 /** RFC 9457. */
 export const problemOf = (fault: Fault, requestId?: string): Problem => ({
-  type: problemType(fault.code),
+  type: `urn:keyhook:problem:${fault.code}`,
   title: faultCatalogue[fault.code].title,
   status: fault.status,
   code: fault.code,

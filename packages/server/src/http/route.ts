@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox'
 import type { Access } from '../access/access.ts'
-import type { Actor, AuditAction } from '../access/audit.ts'
+import type { Actor, AuditAction, OperatorActor } from '../access/audit.ts'
 import type { Permission, Reach } from '../access/roles.ts'
 import type { PageRequest, Transaction } from '../db/database.ts'
 import type { FaultCode } from '../lib/fault-catalogue.ts'
@@ -11,7 +11,7 @@ import type { Tag } from './openapi/tags.ts'
 import { closed } from './schemas.ts'
 
 /** A request that has passed authentication, authorization and validation: this is all that a handler gets. */
-export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
+export type Call<Body = unknown, Query = unknown, Params = AnyIds> = Asked<Body, Query, Params> & {
   userId: UserId
   actor: Actor
   access: Access
@@ -19,6 +19,16 @@ export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<strin
   orgId: OrgId
   /** Whether the permission covers all records, or only those that the caller created. */
   reach: Exclude<Reach, 'none'>
+}
+
+/** A request with an operator token: it may use every operator route, for any organization. */
+export type OperatorCall<Body = unknown, Query = unknown, Params = AnyIds> = Asked<Body, Query, Params> & {
+  actor: OperatorActor
+}
+
+type AnyIds = Readonly<Record<string, string>>
+
+type Asked<Body, Query, Params> = {
   once: Once
   /** The ids of the path; their form has been checked. */
   params: Params
@@ -54,17 +64,6 @@ export type Answer =
 
 /** Runs a creation in its transaction, at most once for each Idempotency-Key (`idempotency.ts`). */
 export type Once = (tx: Transaction, create: () => Promise<Created>) => Promise<Answer>
-
-/** A request with an operator token: it may use every operator route, for any organization. */
-export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
-  actor: Extract<Actor, { kind: 'operator' }>
-  /** The ids of the path; their form has been checked. */
-  params: Params
-  query: Query
-  body: Body
-  headers: Readonly<Record<string, string | string[] | undefined>>
-  once: Once
-}
 
 type RouteShape = {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'

@@ -42,13 +42,8 @@ async function tryToCreate(deps: CreationDeps, { orgId, userId, actor, name }: C
       throw invalidToken(`${createdByKey} was revoked while it created a key`)
     }
     // 4. Record it.
-    await recordAudit(tx, {
-      orgId,
-      action: 'key.created',
-      actor,
-      targetId: id,
-      details: { name, key_prefix: keyPrefix },
-    })
+    const details = { name, key_prefix: keyPrefix }
+    await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details })
   })
   return { id, keyPrefix, apiKey }
 }

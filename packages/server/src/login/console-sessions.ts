@@ -15,22 +15,18 @@ const lifetimeDays = 14
 export type SessionRow = { id: SessionId; user_id: UserId | null; email: string | null; name: string | null }
 
 /** Expired links are deleted here: nobody else looks for them. */
-const insertLink = async (
-  tx: Transaction,
-  link: { hash: Buffer; userId: UserId | null; ttlSeconds: number },
-): Promise<void> => {
+const insertLink = async (tx: Transaction, hash: Buffer, userId: UserId | null): Promise<void> => {
   await tx`delete from keyhook.console_links where expires_at < now()`
   await tx`
     insert into keyhook.console_links (secret_hash, user_id, expires_at)
-    values (${link.hash}, ${link.userId}, now() + make_interval(secs => ${link.ttlSeconds}))`
+    values (${hash}, ${userId}, now() + make_interval(secs => ${linkMinutes * 60}))`
 }
 
-/** Deletes the link, so that of two requests with it only one gets it. Null for a link that is used, expired or unknown. */
-const takeLink = async (tx: Transaction, hash: Buffer): Promise<{ userId: UserId | null } | null> => {
-  const [link] = await tx<{ user_id: UserId | null; is_open: boolean }[]>`
-    delete from keyhook.console_links where secret_hash = ${hash} returning user_id, expires_at > now() as is_open`
-  return link?.is_open ? { userId: link.user_id } : null
-}
+/** Deletes the link, so that of two requests with it only one gets it. */
+const takeLink = (tx: Transaction, hash: Buffer) =>
+  tx<{ user_id: UserId | null; is_open: boolean }[]>`
+    delete from keyhook.console_links where secret_hash = ${hash}
+    returning user_id, expires_at > now() as is_open`.first()
 
 /** Expired sessions are deleted here, whoever had them. */
 export const insertSession = async (
@@ -45,8 +41,8 @@ export const insertSession = async (
   return id
 }
 
-/** The session of a cookie, which counts as a use of it. Null if it has ended, or its user was removed. */
-export const useSession = (db: Database, hash: Buffer) =>
+/** Null if it has ended, or its user was removed. */
+const useSession = (db: Database, hash: Buffer) =>
   db<SessionRow[]>`
     with session as (
       update keyhook.console_sessions
@@ -122,7 +118,7 @@ export const linkMinutes = 10
 /** A path below the address of the server. The secret is in the fragment, which no browser sends: it is in no log of a server. */
 export async function createSignInLink(db: Database, userId: UserId | null): Promise<string> {
   const secret = newSecret()
-  await db.begin((tx) => insertLink(tx, { hash: secretHash(secret), userId, ttlSeconds: linkMinutes * 60 }))
+  await db.begin((tx) => insertLink(tx, secretHash(secret), userId))
   return `/console/sign-in#${secret}`
 }
 
@@ -130,7 +126,8 @@ export async function createSignInLink(db: Database, userId: UserId | null): Pro
 export const exchangeLink = (db: Database, link: string, cookie: string | null) =>
   db.begin(async (tx) => {
     const found = await takeLink(tx, secretHash(link))
-    return found === null ? null : { userId: found.userId, secret: await openSession(tx, found.userId, cookie) }
+    if (!found?.is_open) return null
+    return { userId: found.user_id, secret: await openSession(tx, found.user_id, cookie) }
   })
 
 /** Always with a new secret: a cookie that somebody else has set must not become a session. */
@@ -140,6 +137,12 @@ export async function openSession(tx: Transaction, userId: UserId | null, cookie
   if (cookie !== null) await endSession(tx, secretHash(cookie))
   await insertSession(tx, { hash: secretHash(secret), userId })
   return secret
+}
+
+/** The session of the browser, which counts as a use of it; null if nobody is signed in. */
+export async function currentSession(db: Database, request: FastifyRequest): Promise<SessionRow | null> {
+  const secret = sessionSecret(request)
+  return secret === null ? null : useSession(db, secretHash(secret))
 }
 
 const name = 'keyhook_console'
@@ -160,14 +163,9 @@ export const sessionSecret = ({ headers }: FastifyRequest): string | null => {
  * Without a Path the browser uses the folder of the request, which is `/console`, also behind a proxy that adds a prefix. No other
  * path gets the cookie, and no script can read it.
  */
-export const setSession = (reply: FastifyReply, secret: string, { secure }: { secure: boolean }): void => {
-  const cookie = { name, value: secret, httpOnly: true, sameSite: 'strict', secure, maxAge: maxAgeSeconds } as const
-  reply.header('set-cookie', stringifySetCookie(cookie))
-}
-
-export const clearSession = (reply: FastifyReply, { secure }: { secure: boolean }): void => {
-  const cookie = { name, value: '', httpOnly: true, sameSite: 'strict', secure, maxAge: 0 } as const
-  reply.header('set-cookie', stringifySetCookie(cookie))
+export const setSession = (reply: FastifyReply, secret: string | null, { secure }: { secure: boolean }): void => {
+  const content = secret === null ? { value: '', maxAge: 0 } : { value: secret, maxAge: maxAgeSeconds }
+  reply.header('set-cookie', stringifySetCookie({ name, ...content, httpOnly: true, sameSite: 'strict', secure }))
 }
 
 /**

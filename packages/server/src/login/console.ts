@@ -24,7 +24,7 @@ import { addConsoleFiles } from './console-files.ts'
 import { addAuthorization, addOpenIdLogin } from './console-login.ts'
 import {
   checkOrigin,
-  clearSession,
+  currentSession,
   endAllSessions,
   endSession,
   exchangeLink,
@@ -35,7 +35,6 @@ import {
   sessionRequired,
   sessionSecret,
   setSession,
-  useSession,
 } from './console-sessions.ts'
 import type { OpenIdClient, OpenIdPerson } from './openid.ts'
 
@@ -93,7 +92,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       const about = { userId: ended[0]!.user_id, sessions: ended.length, address: clientAddress(request) }
       log.info(about, 'console.signed_out')
     }
-    clearSession(reply, { secure: isHttps(request.headers.origin ?? '') })
+    setSession(reply, null, { secure: isHttps(request.headers.origin ?? '') })
     reply.code(204).send()
   }
 
@@ -111,8 +110,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
 
   app.post('/console/token', async (request, reply) => {
     checkOrigin(request, publicUrl)
-    const secret = sessionSecret(request)
-    const session = secret === null ? null : await useSession(db, secretHash(secret))
+    const session = await currentSession(db, request)
     if (session === null) throw sessionRequired()
     const expiresAt = new Date(Date.now() + tokenSeconds * 1_000)
     const token = await deps.issueToken({ userId: session.user_id, sessionId: session.id, ttlSeconds: tokenSeconds })
@@ -146,12 +144,11 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
 
   app.post<InvitationBody>('/console/invitation', { schema: { body: invitationBody } }, async (request, reply) => {
     checkOrigin(request, publicUrl)
-    const cookie = sessionSecret(request)
-    const session = cookie === null ? null : await useSession(db, secretHash(cookie))
+    const session = await currentSession(db, request)
     const accepted = await acceptInvitation(db, {
       secret: request.body.invitation,
       userId: session?.user_id ?? null,
-      cookie,
+      cookie: sessionSecret(request),
       address: clientAddress(request),
       mayCreateUser: !deps.peopleAreElsewhere,
     })

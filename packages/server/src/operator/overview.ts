@@ -10,13 +10,7 @@ import { isoTime } from '../lib/time.ts'
 const countedMax = 100_000
 const lanesShownMax = 50
 
-type OverviewRow = {
-  organizations: number
-  users: number
-  waiting: number
-  retries: number
-  in_flight: number
-}
+type OverviewRow = Record<'organizations' | 'users' | 'waiting' | 'retries' | 'in_flight', number>
 
 const countInstallation = (db: Database) =>
   db<OverviewRow[]>`

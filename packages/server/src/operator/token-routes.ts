@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { type Actor, recordAudit } from '../access/audit.ts'
+import { type Actor, type OperatorActor, recordAudit } from '../access/audit.ts'
 import type { Database, Transaction } from '../db/database.ts'
 import { choice, chosen, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
@@ -14,17 +14,14 @@ import { lockOrganization } from '../organizations/sql.ts'
 import { insertOperatorToken, listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from './token-sql.ts'
 
 const here = chosen(97)
+const exampleToken = 'eyJhbGciOiJFZERTQSJ9.e30.c2ln'
 const path = '/operator/v1/tokens'
 const ttlSecondsDefault = 12 * 60 * 60
 
 const newToken = component('NewOperatorToken', here, {
   name: Type.Optional(label('What the token is for.', 'gateway')),
   ttl_seconds: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: localTtlSecondsMax,
-      description: 'How long it lives; 12 hours if absent.',
-    }),
+    Type.Integer({ minimum: 1, maximum: localTtlSecondsMax, description: 'How long it lives; 12 hours if absent.' }),
   ),
 })
 
@@ -45,7 +42,7 @@ const issuedToken = component('IssuedOperatorToken', here, {
   ...shown(),
   token: Type.Optional(
     withChoices(
-      Type.String({ description: 'The token. Shown once.', examples: ['eyJhbGciOiJFZERTQSJ9.e30.c2ln'] }),
+      Type.String({ description: 'The token. Shown once.', examples: [exampleToken] }),
       choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
     ),
   ),
@@ -131,7 +128,6 @@ export async function issueOperatorToken(
 }
 
 const openingBasis = chosen(109)
-const exampleToken = 'eyJhbGciOiJFZERTQSJ9.e30.c2ln'
 const openSeconds = 15 * 60
 
 const opened = component('OpenedOrganization', openingBasis, {
@@ -141,8 +137,6 @@ const opened = component('OpenedOrganization', openingBasis, {
   }),
   expires_at: timestamp('When it ends by itself.'),
 })
-
-type OperatorActor = Extract<Actor, { kind: 'operator' }>
 
 /** An operator looks into an organization. Its audit log says so. */
 export function openOrganizationRoutes(deps: {

@@ -142,22 +142,16 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       body: newRole,
       faults: ['member.last_owner'],
       success: { status: 200, description: 'The member.', schema: member },
-      async handler({ orgId, params: { userId }, body, ...caller }) {
+      async handler({ orgId, params: { userId }, actor, access, body }) {
         const { role } = body as { role: Role }
         return holdOrganization(orgId, async (tx) => {
           const before = await findMember(tx, orgId, userId)
-          checkOwners(caller, before.role, role)
+          checkOwners(access, before.role, role)
           if (before.role !== role) {
             await checkOwnerLeft(tx, orgId, before)
             await setMembership(tx, orgId, userId, role)
             const details = { from: before.role, to: role }
-            await recordAudit(tx, {
-              orgId,
-              action: 'member.role_changed',
-              actor: caller.actor,
-              targetId: userId,
-              details,
-            })
+            await recordAudit(tx, { orgId, action: 'member.role_changed', actor, targetId: userId, details })
           }
           return { status: 200, body: memberOf({ ...before, role }) }
         })
@@ -176,15 +170,15 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       query: removalQuery,
       faults: ['member.last_owner'],
       success: { status: 204, description: 'The user is no member any more.' },
-      async handler({ orgId, params: { userId }, query, ...caller }) {
+      async handler({ orgId, params: { userId }, actor, access, query }) {
         await holdOrganization(orgId, async (tx) => {
           const before = await findMember(tx, orgId, userId)
-          checkOwners(caller, before.role)
+          checkOwners(access, before.role)
           await checkOwnerLeft(tx, orgId, before)
           await deleteMembership(tx, orgId, userId)
           const details = { role: before.role }
-          await recordAudit(tx, { orgId, action: 'member.removed', actor: caller.actor, targetId: userId, details })
-          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, caller.actor)
+          await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details })
+          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, actor)
         })
         return { status: 204 }
       },
@@ -199,7 +193,7 @@ async function findMember(tx: Transaction, orgId: OrgId, userId: UserId): Promis
 }
 
 /** An admin who could make owners would be one. */
-function checkOwners({ access }: Pick<Call, 'access'>, ...involved: Role[]): void {
+function checkOwners(access: Call['access'], ...involved: Role[]): void {
   if (access.membership?.role === 'owner' || !involved.includes('owner')) return
   throw new Fault('auth.permission_missing', { public: 'Only an owner of the organization may do this.' })
 }
@@ -237,7 +231,7 @@ export function invitationRoutes(deps: {
       success: { status: 201, description: 'The invitation, with its link.', schema: createdInvitation },
       async handler({ orgId, userId, actor, access, body, once }) {
         const { email, role } = body as { email: string; role: Role }
-        checkOwners({ access }, role)
+        checkOwners(access, role)
         const secret = newSecret()
         return holdOrganization(orgId, (tx) =>
           once(tx, async () => {
