@@ -1,7 +1,6 @@
 import type { Database, Executor, PageRequest, Transaction } from '../db/database.ts'
 import { type Id, idFloor, type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 
-/** Every change that is recorded in the audit log. */
 export const auditActions = [
   'organization.created',
   'organization.opened',

@@ -40,7 +40,6 @@ export type RefusalCheck =
 
 export type Refusal = { check: RefusalCheck; detail: string }
 
-/** Called once for a token that is refused. */
 export type OnRefused = (refusal: Refusal) => void
 
 /** `expiresAt`: when a login token ends, in seconds since 1970; null for a key. */

@@ -43,7 +43,6 @@ export const pageQuery = {
   cursor,
 }
 
-/** For a list without other parameters. */
 export const onlyWholeListQuery = closed(wholeListQuery)
 export const onlyPageQuery = closed(pageQuery)
 

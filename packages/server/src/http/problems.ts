@@ -52,7 +52,6 @@ export const unavailable = (internal: string, cause?: unknown): Fault =>
     cause,
   })
 
-/** Errors of Fastify itself. */
 const fastifyErrors: Record<string, { code: FaultCode; public: string }> = {
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'request.too_large', public: 'The body is larger than this service takes.' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: {

@@ -3,7 +3,7 @@ import type { Database, HoldOrganization } from '../db/database.ts'
 import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
 import { listById, wholeListQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { closed, component, createdAt, id, label, timestamp } from '../http/schemas.ts'
+import { closed, component, createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { isoTime } from '../lib/time.ts'
 import { type CreationDeps, createApiKey, revokeOne, revokeTree } from './rules.ts'
 import { type ApiKeyRow, listApiKeys } from './sql.ts'
@@ -45,19 +45,13 @@ const apiKeyList = Type.Array(
     key_prefix: mark(specified, keyPrefix()),
     status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
     created_by: id('usr', 'The user whom the key acts as.'),
-    created_by_key: mark(
-      chosen(90),
-      Type.Union([id('key', 'The key that it was created with; null for a login token.'), Type.Null()]),
-    ),
+    created_by_key: mark(chosen(90), nullable(id('key', 'The key that it was created with; null for a login token.'))),
     creator_left: mark(
       chosen(90),
       Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
     ),
     created_at: createdAt(),
-    last_used_at: Type.Union([
-      timestamp('The last request that it authenticated, up to twenty seconds behind.'),
-      Type.Null(),
-    ]),
+    last_used_at: nullable(timestamp('The last request that it authenticated, up to twenty seconds behind.')),
   }),
 )
 

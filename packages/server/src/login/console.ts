@@ -114,22 +114,16 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     if (session === null) throw sessionRequired()
     const expiresAt = new Date(Date.now() + tokenSeconds * 1_000)
     const token = await deps.issueToken({ userId: session.user_id, sessionId: session.id, ttlSeconds: tokenSeconds })
-    return reply.send({
-      token,
-      expires_at: isoTime(expiresAt),
-      ...whoIs(session),
-      organizations: await organizationsOf(session),
-    })
-  })
-
-  /** With what the user may do, so that pages offer nothing else. Each request is checked again. */
-  const organizationsOf = async ({ user_id }: SessionRow) =>
-    (user_id === null ? [] : await listMemberships(db, user_id)).map(({ id, name, role }) => ({
+    const memberships = session.user_id === null ? [] : await listMemberships(db, session.user_id)
+    // With what the user may do, so that pages offer nothing else. Each request is checked again.
+    const organizations = memberships.map(({ id, name, role }) => ({
       id,
       name,
       role,
       permissions: permissionsOf(role),
     }))
+    return reply.send({ token, expires_at: isoTime(expiresAt), ...whoIs(session), organizations })
+  })
 
   app.post<InvitationBody>(
     '/console/invitation-preview',

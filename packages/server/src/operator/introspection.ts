@@ -159,7 +159,6 @@ function checkPermission({ membership }: Access, permission: Permission): void {
   if (reachOf(membership.role, permission) === 'none') throw permissionMissing(permission, membership.role)
 }
 
-/** Decision of every field here. */
 const introspected = chosen(94)
 
 /** As long as a header line may be. */

@@ -4,7 +4,7 @@ import type { Database, Transaction } from '../db/database.ts'
 import { choice, chosen, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { component, createdAt, id, label, timestamp } from '../http/schemas.ts'
+import { component, createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { newId, type OperatorTokenId, type OrgId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -33,7 +33,7 @@ const shown = () => ({
   created_by: Type.Union([Type.String(), Type.Null()], {
     description: 'The operator token that issued it; null for the command line.',
   }),
-  revoked_at: Type.Union([timestamp('When it was revoked.'), Type.Null()]),
+  revoked_at: nullable(timestamp('When it was revoked.')),
 })
 
 const operatorToken = component('OperatorToken', here, shown())
@@ -110,7 +110,6 @@ export function operatorTokenRoutes({ db, sign }: { db: Database; sign: SignOper
   ]
 }
 
-/** Signs a token with this id. */
 export type SignOperatorToken = (token: { tokenId: OperatorTokenId; ttlSeconds: number }) => Promise<string>
 
 /** The row comes first: a token without one is refused. The token itself is not stored. */

@@ -165,10 +165,7 @@ const path = '/operator/v1/users'
 const subject = () => label('The `sub` of this person at your OpenID issuer.', 'auth0|64f1c2a9')
 
 const newUser = component('NewUser', here, {
-  email: {
-    ...label('E-mail address. No two users have the same.', 'hank@example.com'),
-    format: 'email-address',
-  },
+  email: { ...label('E-mail address. No two users have the same.', 'hank@example.com'), format: 'email-address' },
   name: Type.Optional(label('Full name.', 'Hank')),
   subject: Type.Optional(subject()),
 })

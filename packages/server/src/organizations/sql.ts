@@ -14,7 +14,6 @@ export const renameOrganization = async (tx: Transaction, id: OrgId, name: strin
   await tx`update keyhook.organizations set name = ${name} where id = ${id}`
 }
 
-/** Newest first. */
 export const pageOfOrganizations = (db: Database, { before, limit }: PageRequest) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations
   where ${before}::text is null or id < ${before}
@@ -32,7 +31,6 @@ export const lockOrganization = async (tx: Transaction, id: OrgId): Promise<bool
   return rows.length > 0
 }
 
-/** In the order of their ids, which is that of their creation. */
 export const listOrganizations = (db: Database, after: string, limit: number) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations where id > ${after} order by id limit ${limit}`
 

@@ -28,7 +28,6 @@ export const findUser = (db: Executor, id: UserId) =>
 /** Also a user who was removed. */
 export const userExisted = (db: Executor, id: UserId) => db`select 1 from keyhook.users where id = ${id}`.exists()
 
-/** Newest first; only those with the address if one is given. */
 export const pageOfUsers = (db: Database, email: string | null, { before, limit }: PageRequest) => db<UserRow[]>`
   select id, email, name, subject, verified_by, created_at from keyhook.users
   where removed_at is null
@@ -63,7 +62,6 @@ export const findUserBySubject = async (db: Executor, subject: string): Promise<
 
 export type UserRow = NewUser & { created_at: Date }
 
-/** In the order of their ids, which is that of their creation. */
 export const listUsers = (db: Database, after: string, limit: number) => db<UserRow[]>`
   select id, email, name, subject, verified_by, created_at from keyhook.users
   where id > ${after} and removed_at is null
