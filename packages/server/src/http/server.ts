@@ -2,16 +2,23 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { TSchema } from 'typebox'
-import type { Authenticate } from '../access/authenticate.ts'
-import { type AccessCheck, createAccessCheck, type NotesKeyUses } from './access-check.ts'
-import { createApp, type HttpLimits, isRead } from './app.ts'
+import type { Access } from '../access/access.ts'
+import {
+  type Authenticate,
+  type Authenticated,
+  loginRequired,
+  permissionMissing,
+  readingOnly,
+} from '../access/authenticate.ts'
+import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../access/roles.ts'
+import { isId, type KeyId, type OrgId } from '../lib/ids.ts'
+import { type Answered, clientAddress, createApp, type HttpLimits, isRead, type RequestLog } from './app.ts'
 import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
-import { readForm } from './decode.ts'
+import { createIdCheck, readForm } from './decode.ts'
 import { sendEventStream } from './event-stream.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
-import { createIdCheck } from './path-parameters.ts'
-import type { Answered, RequestLog } from './request-log.ts'
+import { noAccess } from './problems.ts'
 import {
   type Answer,
   type Call,
@@ -27,18 +34,17 @@ import {
  * Every request takes the same steps: authenticate, authorize, decode, handler, encode. The route table names the permission;
  * there is no other way to add a route that reads an organization.
  */
-export function createHttpServer(deps: {
-  routes: readonly Route[]
-  authenticate: RequestCheck
-  keyUses: NotesKeyUses
-  keysRequireLogin: boolean
-  recheckBody: RecheckBody
-  limits: HttpLimits
-  trustedProxies: readonly string[] | null
-  log: Logger
-  draining?: AbortSignal
-  onAnswer?: (answer: Answered) => void
-}): FastifyInstance {
+export function createHttpServer(
+  deps: AccessDeps & {
+    routes: readonly Route[]
+    recheckBody: RecheckBody
+    limits: HttpLimits
+    trustedProxies: readonly string[] | null
+    log: Logger
+    draining?: AbortSignal
+    onAnswer?: (answer: Answered) => void
+  },
+): FastifyInstance {
   const { app, log } = createApp(deps)
   const room = createBodyRoom()
   app.decorateRequest('work', null)
@@ -55,22 +61,13 @@ export function createHttpServer(deps: {
   return app
 }
 
-type RequestCheck = Pick<Authenticate, 'member' | 'operator'>
-
 /**
  * Some bodies that fail validation may be valid all the same, for example by an event type that is declared now. Null for a schema
  * without such parts; otherwise what throws if the body is invalid.
  */
 export type RecheckBody = (schema: TSchema) => ((request: FastifyRequest) => Promise<void>) | null
 
-type RouteDeps = {
-  authenticate: RequestCheck
-  keyUses: NotesKeyUses
-  keysRequireLogin: boolean
-  recheckBody: RecheckBody
-  log: RequestLog
-  room: BodyRoom
-}
+type RouteDeps = AccessDeps & { recheckBody: RecheckBody; log: RequestLog; room: BodyRoom }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const accessCheck = createAccessCheck(route, deps)
@@ -189,4 +186,82 @@ function prepareBody(
   // HTTP/1.0 has no 100 Continue.
   if (expect !== undefined && Number(length) <= bodyLimit && httpVersion !== '1.0') reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)
+}
+
+type AccessDeps = {
+  authenticate: Pick<Authenticate, 'member' | 'operator'>
+  /** Remembers that a key was used, without a query. */
+  keyUses: { note(orgId: OrgId, keyId: KeyId): void }
+  /** The operator's setting: API keys do not manage API keys. */
+  keysRequireLogin: boolean
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the access check; the body is not read before. */
+    caller: Pick<Call, 'access' | 'actor' | 'reach'> | Pick<OperatorCall, 'actor'> | null
+    /** The access check ran before the body had arrived: it runs again afterwards. */
+    isBodyPending: boolean
+  }
+}
+
+/** Authenticates the caller and checks the permission of the route. */
+type AccessCheck = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+
+const createAccessCheck = (route: Route, deps: AccessDeps): AccessCheck =>
+  route.needs === 'operator' ? operatorCheck(deps) : memberCheck(route, deps)
+
+function operatorCheck({ authenticate }: AccessDeps): AccessCheck {
+  return (request, _reply, done) => {
+    authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
+      request.caller = { actor }
+      done()
+    }, done)
+  }
+}
+
+function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: AccessDeps): AccessCheck {
+  const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
+  const inOrganization = route.path.includes(':orgId')
+
+  function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
+    if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
+    if (inOrganization && orgId === null) throw noAccess(orgOf(request), 'the organization id has the wrong form')
+    const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
+    if (refusesKeys && access.kind === 'key') throw loginRequired()
+    if (access.kind === 'operator' && !isForReaders(route)) throw readingOnly()
+    request.caller = { access, actor, reach }
+  }
+
+  return (request, _reply, done) => {
+    const named = inOrganization ? orgOf(request) : null
+    const orgId = named !== null && isId('org', named) ? named : null
+    const target = { orgId, address: clientAddress(request) }
+    authenticate.member(request.headers.authorization, target, (error, authenticated) => {
+      if (authenticated === null) return done(error as Error)
+      try {
+        check(request, authenticated, orgId)
+      } catch (fault) {
+        return done(fault as Error)
+      }
+      done()
+    })
+  }
+}
+
+const orgOf = (request: FastifyRequest): string => (request.params as { orgId: string }).orgId
+
+/** An operator reads what belongs to the organization, and changes nothing. */
+const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
+  method === 'GET' && audit === null && path.includes(':orgId')
+
+/** How far the caller's permission reaches in that organization. Throws when it does not. */
+function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {
+  const { membership } = access
+  if (membership === null || membership.organization.id !== orgId) {
+    throw noAccess(orgId, `${access.userId} has no access to ${orgId} with this credential`)
+  }
+  const reach = reachOf(membership.role, permission)
+  if (reach === 'none') throw permissionMissing(permission, membership.role)
+  return reach
 }

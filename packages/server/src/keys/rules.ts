@@ -1,14 +1,15 @@
-import { mintApiKey } from '../access/api-key.ts'
 import { type Actor, insertAudits, recordAudit } from '../access/audit.ts'
-import { invalidToken } from '../access/faults.ts'
-import { isUniqueViolation, type Transaction } from '../db/database.ts'
-import type { HoldOrganization } from '../db/publishing-transaction.ts'
+import { invalidToken } from '../access/authenticate.ts'
+import { type Database, type HoldOrganization, isUniqueViolation, type Transaction } from '../db/database.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { mintApiKey } from '../lib/secrets.ts'
 import {
   insertApiKey,
+  type KeyUse,
   keyPrefixTaken,
   lockActiveKey,
+  recordKeyUses,
   revokeApiKey,
   revokeKeysOfUser,
   revokeWithDescendants,
@@ -41,13 +42,8 @@ async function tryToCreate(deps: CreationDeps, { orgId, userId, actor, name }: C
       throw invalidToken(`${createdByKey} was revoked while it created a key`)
     }
     // 4. Record it.
-    await recordAudit(tx, {
-      orgId,
-      action: 'key.created',
-      actor,
-      targetId: id,
-      details: { name, key_prefix: keyPrefix },
-    })
+    const details = { name, key_prefix: keyPrefix }
+    await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details })
   })
   return { id, keyPrefix, apiKey }
 }
@@ -95,4 +91,79 @@ async function recordRevocations(
 ): Promise<void> {
   const entries = revoked.map((id) => ({ orgId, action: 'key.revoked' as const, actor, targetId: id, ...details(id) }))
   if (entries.length > 0) await insertAudits(tx, entries)
+}
+
+export type KeyUses = {
+  /** Remembers the use in memory: no request waits for the write. */
+  note(orgId: OrgId, keyId: KeyId): void
+  /** Writes what is remembered and stops the timers. */
+  close(): Promise<void>
+}
+
+/** A key that was not used for a while is written soon, so that the list shows at once that it is in use. */
+const soonMs = 2_000
+/** A key in constant use is written this often: every write leaves a dead row version to clean up. */
+const laterMs = 20_000
+/** A burst of distinct keys is written early instead of growing the map. */
+const rememberedMax = 20_000
+const statementMax = 2_000
+/** How exact `last_used_at` is. Within this time further uses of a key cost one look-up in a Set (0.15 us). */
+const resolutionMs = 500
+
+/** No batcher of `lib`: uses are merged by key, and a statement must not have a key twice. */
+export function createKeyUses(deps: { db: Database; now: () => Date; onError: (error: unknown) => void }): KeyUses {
+  let soon = new Map<KeyId, KeyUse>()
+  let later = new Map<KeyId, KeyUse>()
+  let written = new Set<KeyId>()
+  let writing: Promise<void> = Promise.resolve()
+  const justUsed = new Set<KeyId>()
+
+  function write(uses: KeyUse[]): Promise<void> {
+    // One after the other: an older batch must not overwrite a newer one.
+    writing = writing.then(async () => {
+      for (let start = 0; start < uses.length; start += statementMax) {
+        await recordKeyUses(deps.db, uses.slice(start, start + statementMax)).catch(deps.onError)
+      }
+    })
+    return writing
+  }
+
+  function writeSoon(): Promise<void> {
+    const uses = [...soon.values()]
+    soon = new Map()
+    for (const { keyId } of uses) written.add(keyId)
+    return write(uses)
+  }
+
+  function writeLater(): Promise<void> {
+    const uses = [...later.values()]
+    later = new Map()
+    written = new Set()
+    return write(uses)
+  }
+
+  const timers = [
+    setInterval(() => justUsed.clear(), resolutionMs),
+    setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
+    setInterval(() => void writeLater(), laterMs),
+  ]
+  for (const timer of timers) timer.unref()
+
+  return {
+    note(orgId, keyId) {
+      if (justUsed.has(keyId)) return
+      justUsed.add(keyId)
+      const uses = written.has(keyId) ? later : soon
+      const use = uses.get(keyId)
+      if (use === undefined) uses.set(keyId, { orgId, keyId, at: deps.now() })
+      else use.at = deps.now()
+      if (soon.size >= rememberedMax) void writeSoon()
+      if (written.size >= rememberedMax) void writeLater()
+    },
+    async close() {
+      for (const timer of timers) clearInterval(timer)
+      await writeSoon()
+      await writeLater()
+    },
+  }
 }

@@ -30,13 +30,8 @@ export type KeyStatus = 'active' | 'revoked' | 'all'
  * Inserts unless the organization already has `keysMax` active keys. Call it with the organization locked. The role is null if the
  * user is no member any more.
  */
-export const insertApiKey = async (
-  tx: Transaction,
-  orgId: OrgId,
-  key: NewApiKey,
-  keysMax: number,
-): Promise<{ role: Role | null } | null> => {
-  const [inserted] = await tx<{ role: Role | null }[]>`
+export const insertApiKey = (tx: Transaction, orgId: OrgId, key: NewApiKey, keysMax: number) =>
+  tx<{ role: Role | null }[]>`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, created_by_key, role)
     select ${orgId}, ${key.id}, ${key.name}, ${key.keyPrefix}, decode(${key.hash}, 'hex'), ${key.createdBy},
       ${key.createdByKey},
@@ -46,16 +41,12 @@ export const insertApiKey = async (
         select from keyhook.api_keys where org_id = ${orgId} and revoked_at is null limit ${keysMax}
       ) k
     )
-    returning role`
-  return inserted ?? null
-}
+    returning role`.first()
 
 /** True if the key is active; it stays so until the transaction ends. */
-export const lockActiveKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<boolean> => {
-  const rows = await tx`
-    select 1 from keyhook.api_keys where org_id = ${orgId} and id = ${id} and revoked_at is null for share`
-  return rows.count > 0
-}
+export const lockActiveKey = (tx: Transaction, orgId: OrgId, id: KeyId) =>
+  tx`
+    select 1 from keyhook.api_keys where org_id = ${orgId} and id = ${id} and revoked_at is null for share`.exists()
 
 export const keyPrefixTaken = 'api_keys_org_id_key_prefix_key'
 

@@ -1,13 +1,19 @@
 import Type from 'typebox'
 import type { Access } from '../access/access.ts'
-import { type Authenticated, bearerToken, type Identify } from '../access/authenticate.ts'
-import { invalidToken, loginRequired, permissionMissing } from '../access/faults.ts'
+import {
+  type Authenticated,
+  bearerToken,
+  type Identify,
+  invalidToken,
+  loginRequired,
+  permissionMissing,
+} from '../access/authenticate.ts'
 import { isRefusedToKeys, type Permission, permissions, permissionsOf, reachOf, roles } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../http/route.ts'
-import { exampleId, id } from '../http/schemas.ts'
-import type { KeyUses } from '../keys/uses.ts'
+import { closed, component, exampleId, id } from '../http/schemas.ts'
+import type { KeyUses } from '../keys/rules.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 import { rolesOfUsers, type UserRole } from '../organizations/sql.ts'
@@ -153,7 +159,6 @@ function checkPermission({ membership }: Access, permission: Permission): void {
   if (reachOf(membership.role, permission) === 'none') throw permissionMissing(permission, membership.role)
 }
 
-/** Decision of every field here. */
 const introspected = chosen(94)
 
 /** As long as a header line may be. */
@@ -170,28 +175,24 @@ const token = () =>
 const organizationId = () =>
   Type.Optional(id('org', 'The organization that the request is about. A token that does not reach it is not active.'))
 
-const oneToken = Type.Object(
-  {
-    token: token(),
-    organization_id: organizationId(),
-    token_type_hint: Type.Optional(
-      Type.String({ maxLength: 100, description: 'Of RFC 7662; makes no difference here.' }),
-    ),
-  },
-  { $id: 'IntrospectionRequest', additionalProperties: false, ...introspected },
-)
+const oneToken = component('IntrospectionRequest', introspected, {
+  token: token(),
+  organization_id: organizationId(),
+  token_type_hint: Type.Optional(
+    Type.String({ maxLength: 100, description: 'Of RFC 7662; makes no difference here.' }),
+  ),
+})
 
-const manyTokens = Type.Object(
-  {
-    tokens: Type.Array(token(), { minItems: 1, maxItems: tokensMax, description: 'They are answered in this order.' }),
-    organization_id: organizationId(),
-  },
-  { $id: 'IntrospectionBatch', additionalProperties: false, ...introspected },
-)
+const manyTokens = component('IntrospectionBatch', introspected, {
+  tokens: Type.Array(token(), { minItems: 1, maxItems: tokensMax, description: 'They are answered in this order.' }),
+  organization_id: organizationId(),
+})
 
 const role = (description: string) => Type.Enum([...roles], { description })
 
-const introspection = Type.Object(
+const introspection = component(
+  'Introspection',
+  introspected,
   {
     active: Type.Boolean({ description: 'Whether Keyhook itself would accept the token now.' }),
     token_type: Type.Optional(
@@ -216,21 +217,12 @@ const introspection = Type.Object(
       Type.Integer({ description: 'When a login token ends, in seconds since 1970. Keys do not expire.' }),
     ),
     organizations: Type.Optional(
-      Type.Array(
-        Type.Object(
-          { id: id('org', 'The organization.'), role: role('The role there.') },
-          { additionalProperties: false },
-        ),
-        {
-          description: 'For a login token if no organization was named: those of the user, newest first, at most 100.',
-        },
-      ),
+      Type.Array(closed({ id: id('org', 'The organization.'), role: role('The role there.') }), {
+        description: 'For a login token if no organization was named: those of the user, newest first, at most 100.',
+      }),
     ),
   },
   {
-    $id: 'Introspection',
-    additionalProperties: false,
-    ...introspected,
     examples: [
       {
         active: true,
@@ -245,10 +237,7 @@ const introspection = Type.Object(
   },
 )
 
-const authorizationQuery = Type.Object(
-  {
-    organization_id: organizationId(),
-    permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the role must have.' })),
-  },
-  { additionalProperties: false },
-)
+const authorizationQuery = closed({
+  organization_id: organizationId(),
+  permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the role must have.' })),
+})
