@@ -48,7 +48,6 @@ module.exports = {
     ...folders,
     only('settings-import-validators', 'settings/', [
       'lib/',
-      'access/api-key',
       'delivery/retry-schedule',
       'db/connection-url',
       'settings/',

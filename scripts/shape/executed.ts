@@ -73,7 +73,7 @@ async function startServer() {
   const { createMetrics } = await import('../../packages/server/src/telemetry/metrics.ts')
   const directory = await import('../../packages/server/src/organizations/rules.ts')
   const { createLocalIssuer } = await import('../../packages/server/src/login/login-tokens.ts')
-  const { createTransact } = await import('../../packages/server/src/db/publishing-transaction.ts')
+  const { createTransact } = await import('../../packages/server/src/db/database.ts')
   const { publish } = await import('../../packages/server/src/delivery/publish.ts')
   const { newId } = await import('../../packages/server/src/lib/ids.ts')
 

@@ -1,7 +1,7 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { mintApiKey } from '../src/access/api-key.ts'
+import { mintApiKey } from '../src/lib/secrets.ts'
 import { openEmbedded } from '../src/postgres/index.ts'
 import { type Child, startChild } from './child.ts'
 import { createLoad, type Load, type Request } from './load.ts'

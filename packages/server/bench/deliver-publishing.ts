@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Database } from '../src/db/database.ts'
-import { createTransact } from '../src/db/publishing-transaction.ts'
+import { createTransact, type Database } from '../src/db/database.ts'
 import type { Hints } from '../src/delivery/hints.ts'
 import { publish } from '../src/delivery/publish.ts'
 import { newId, type OrgId } from '../src/lib/ids.ts'

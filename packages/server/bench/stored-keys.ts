@@ -1,8 +1,8 @@
-import type { MintedKey } from '../src/access/api-key.ts'
 import { operator } from '../src/access/audit.ts'
 import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
 import { migrate, readMigrations } from '../src/db/migrate.ts'
 import { newId, type OrgId } from '../src/lib/ids.ts'
+import type { MintedKey } from '../src/lib/secrets.ts'
 import { createOrganization, createUser, setMember } from '../src/organizations/rules.ts'
 
 const organizations = 100

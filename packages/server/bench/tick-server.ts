@@ -1,7 +1,7 @@
 import fastify from 'fastify'
 import { createAccessLookup } from '../src/access/access.ts'
-import { mintApiKey } from '../src/access/api-key.ts'
 import { type ConnectionTarget, connect, type Database } from '../src/db/database.ts'
+import { mintApiKey } from '../src/lib/secrets.ts'
 
 /**
  * The cost of the rule that nothing is cached between requests: bare Fastify with the same bytes and one empty statement

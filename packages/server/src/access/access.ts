@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
-import { hashApiKey, isApiKey } from './api-key.ts'
+import { hashApiKey, isApiKey } from '../lib/secrets.ts'
 import type { KeyLimits, Restrictions } from './restrictions.ts'
 import type { Role } from './roles.ts'
 
@@ -30,22 +30,16 @@ type Membership = { role: Role; organization: OrganizationRow }
 export async function findAccess(db: Database, presented: readonly Presented[]): Promise<(Access | null)[]> {
   const access: (Access | null)[] = new Array(presented.length).fill(null)
   const hashes: string[] = []
-  const keyPlaces: number[] = []
   const logins: LoginPresented[] = []
-  const loginPlaces: number[] = []
-  for (let place = 0; place < presented.length; place++) {
-    const one = presented[place]!
-    if (one.kind === 'key') {
-      hashes.push(one.hash)
-      keyPlaces.push(place)
-    } else {
-      logins.push(one)
-      loginPlaces.push(place)
-    }
-  }
+  const places = { key: [] as number[], login: [] as number[] }
+  presented.forEach((one, place) => {
+    places[one.kind].push(place)
+    if (one.kind === 'key') hashes.push(one.hash)
+    else logins.push(one)
+  })
   await Promise.all([
-    hashes.length > 0 && findKeys(db, hashes, (n, found) => (access[keyPlaces[n - 1]!] = found)),
-    logins.length > 0 && findLogins(db, logins, (n, found) => (access[loginPlaces[n - 1]!] = found)),
+    hashes.length > 0 && findKeys(db, hashes, (n, found) => (access[places.key[n - 1]!] = found)),
+    logins.length > 0 && findLogins(db, logins, (n, found) => (access[places.login[n - 1]!] = found)),
   ])
   return access
 }
@@ -125,6 +119,7 @@ type LoginRow = {
   id: OrgId
   name: string
   created_at: Date
+  standby: boolean
 }
 
 /**
@@ -133,7 +128,7 @@ type LoginRow = {
  * issuer has verified. That may be a user who came by an invitation, the oldest one, if no verified user has the address.
  */
 async function findLogins(db: Database, logins: readonly LoginPresented[], onFound: Found): Promise<void> {
-  const rows = await db<(LoginRow & { standby: boolean })[]>`
+  const rows = await db<LoginRow[]>`
     select p.n::int as n, u.id as user_id, u.preference, m.role, o.id, o.name, o.created_at, pg_is_in_recovery() as standby
     from unnest(
       ${logins.map(({ names }) => ('userId' in names ? names.userId : null))}::text[],

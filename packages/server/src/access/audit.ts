@@ -1,7 +1,6 @@
 import type { Database, Executor, PageRequest, Transaction } from '../db/database.ts'
 import { type Id, idFloor, type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 
-/** Every change that is recorded in the audit log. */
 export const auditActions = [
   'organization.created',
   'organization.opened',
@@ -52,6 +51,8 @@ export type Actor =
   /** `sessionId`: of the console. */
   | { kind: 'operator'; tokenId: string | null; address: string | null; sessionId?: string | null }
 
+export type OperatorActor = Extract<Actor, { kind: 'operator' }>
+
 /** The operator without a token: the command line, and changes made by settings. */
 export const operator = { kind: 'operator', tokenId: null, address: null } as const satisfies Actor
 
@@ -63,10 +64,8 @@ export type AuditEntry = {
   details?: Record<string, string | number | null | string[]>
 }
 
-type AuditEntryId = Id<'aud'>
-
 export type AuditRow = {
-  id: AuditEntryId
+  id: Id<'aud'>
   at: Date
   action: AuditAction
   actor_kind: Actor['kind']

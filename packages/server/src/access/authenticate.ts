@@ -1,14 +1,49 @@
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 import type { Access, AccessLookup, NamedUser, OrganizationRow } from './access.ts'
-import type { Actor } from './audit.ts'
-import { authenticationRequired, invalidToken, operatorOnly } from './faults.ts'
-import { type Login, type LoginTokens, localIssuerName } from './login.ts'
+import type { Actor, OperatorActor } from './audit.ts'
+
+/** The user of a login token: issuer and subject together, since another issuer may use the same subject. */
+type Login = {
+  issuer: string
+  subject: string
+  tokenId: string | null
+  /** Only if the issuer has verified it: otherwise a user could enter the address of another. */
+  verifiedEmail: string | null
+  operator: boolean
+  /** The console session that the token was issued for: it ends with the session. */
+  sessionId: string | null
+  /** An operator has opened this organization for reading. The token acts as no user. */
+  openedOrg: string | null
+  /** In seconds since 1970, as in the token. */
+  expiresAt: number
+}
+
+/** The subjects of the local issuer are our user ids. No OpenID issuer can have this name: theirs are URLs. */
+export const localIssuerName = 'urn:keyhook:local'
+
+/** `verify` returns null for an invalid token, after `onRefused`, and throws when it cannot decide because of an outage. */
+export type LoginTokens = { verify(token: string, onRefused?: OnRefused): Promise<Login | null> }
+
+/** The check that a login token failed. For the operator's log: callers get the same 401 for each of them. */
+export type RefusalCheck =
+  | 'form'
+  | 'issuer'
+  | 'key'
+  | 'algorithm'
+  | 'signature'
+  | 'type'
+  | 'audience'
+  | 'time'
+  | 'subject'
+  | 'client'
+
+export type Refusal = { check: RefusalCheck; detail: string }
+
+export type OnRefused = (refusal: Refusal) => void
 
 /** `expiresAt`: when the token ends, in seconds since 1970; null for a key that does not expire. */
 export type Authenticated = { access: Access; actor: Actor; expiresAt: number | null }
-
-type OperatorActor = Extract<Actor, { kind: 'operator' }>
 
 export type Authenticate = {
   member: AuthenticateMember
@@ -189,3 +224,61 @@ export function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined || !bearerScheme.test(authorization)) throw authenticationRequired()
   throw invalidToken('the header is not "Bearer <token>"')
 }
+
+const realm = 'Bearer realm="keyhook"'
+
+/** RFC 6750, 3.1: no error code when the request carried no credentials at all. */
+const authenticationRequired = (): Fault =>
+  new Fault('auth.required', {
+    public: 'Send "Authorization: Bearer <token>" with an API key or a login token.',
+    headers: { 'www-authenticate': realm },
+  })
+
+/** One answer for revoked, unknown, expired and malformed tokens, so that tokens cannot be probed. */
+export const invalidToken = (internal: string): Fault =>
+  new Fault('auth.invalid_token', {
+    public: 'The token is malformed, expired, revoked or unknown.',
+    internal,
+    headers: { 'www-authenticate': `${realm}, error="invalid_token"` },
+  })
+
+export const permissionMissing = (permission: string, role: string): Fault =>
+  new Fault('auth.permission_missing', {
+    public: `This needs the permission ${permission}, which your role in this organization (${role}) does not have.`,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
+  })
+
+export const keyLacks = (permission: string): Fault =>
+  new Fault('auth.key_restricted', {
+    public: `This needs the permission ${permission}, which this API key does not have. Your role does not matter here.`,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
+  })
+
+export const keyRestricted = (detail: string): Fault =>
+  new Fault('auth.key_restricted', {
+    public: detail,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope"` },
+  })
+
+export const addressRefused = (address: string): Fault =>
+  new Fault('auth.address_refused', { public: `This API key cannot be used from the address ${address}.` })
+
+export const loginRequired = (
+  detail = 'This takes a login token. An API key cannot do it, whatever the role of its user.',
+): Fault =>
+  new Fault('auth.login_required', {
+    public: detail,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
+  })
+
+const operatorOnly = (): Fault =>
+  new Fault('auth.permission_missing', {
+    public: 'This needs an operator token, as "npx keyhook token issue --operator" mints.',
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="operator"` },
+  })
+
+export const readingOnly = (): Fault =>
+  new Fault('auth.permission_missing', {
+    public: 'An operator who has opened an organization can read it, and change nothing.',
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
+  })

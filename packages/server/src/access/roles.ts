@@ -1,10 +1,8 @@
-/*
- * The permissions of each role. A route names the permission it needs; "own" limits it to what the same user created.
- */
 export const roles = ['owner', 'admin', 'member'] as const
 export type Role = (typeof roles)[number]
 export type Reach = 'all' | 'own' | 'none'
 
+/** A route names the permission it needs; "own" limits it to what the same user created. */
 export const permissionTable = {
   'organizations:read': { owner: 'all', admin: 'all', member: 'all' },
   'organizations:update': { owner: 'all', admin: 'none', member: 'none' },

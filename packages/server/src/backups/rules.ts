@@ -1,8 +1,14 @@
 import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
 import { lockDatabase } from '../databases/sql.ts'
 import { archivedBytes } from '../databases/wal-sql.ts'
-import { type Database, type Executor, isUniqueViolation, type Transaction } from '../db/database.ts'
-import type { PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
+import {
+  type Database,
+  type Executor,
+  isUniqueViolation,
+  type PublishingTransaction,
+  type Transact,
+  type Transaction,
+} from '../db/database.ts'
 import { publish } from '../delivery/publish.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'

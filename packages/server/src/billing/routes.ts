@@ -1,6 +1,5 @@
 import Type from 'typebox'
-import type { Database } from '../db/database.ts'
-import type { Transact } from '../db/publishing-transaction.ts'
+import type { Database, Transact } from '../db/database.ts'
 import { choice, chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route, route } from '../http/route.ts'

@@ -5,11 +5,10 @@ import { type Month, monthPeriod } from '../billing/invoice.ts'
 import { issueInvoice, payInvoice } from '../billing/rules.ts'
 import type { InvoiceRow } from '../billing/sql.ts'
 import { type Prices, pricesInUse } from '../databases/node-sql.ts'
-import { createTransact } from '../db/publishing-transaction.ts'
+import { createTransact } from '../db/database.ts'
 import { createHints } from '../delivery/hints.ts'
 import { idOption } from './directory-commands.ts'
-import type { Environment } from './installation.ts'
-import { withInstallation } from './installation.ts'
+import { type Environment, withInstallation } from './installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 

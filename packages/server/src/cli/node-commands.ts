@@ -5,11 +5,10 @@ import { pino } from 'pino'
 import { composeJobQueue } from '../compose/platform.ts'
 import { handOverRest, remainingOn, requestLeaving, rescue } from '../databases/moving.ts'
 import { deadAfterSeconds, listNodes, type NodeRow, setNodeState } from '../databases/node-sql.ts'
-import { createTransact } from '../db/publishing-transaction.ts'
+import { createTransact } from '../db/database.ts'
 import { createHints } from '../delivery/hints.ts'
 import type { Installation } from '../startup/open.ts'
-import type { Environment } from './installation.ts'
-import { withInstallation } from './installation.ts'
+import { type Environment, withInstallation } from './installation.ts'
 
 const json = ['--json', 'Print one line of JSON'] as const
 const checkMs = 1_000

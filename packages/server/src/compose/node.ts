@@ -20,13 +20,12 @@ import { resumeDatabases, warnOfNeighbours } from '../databases/resume-databases
 import { availableDatabasesOfNode } from '../databases/sql.ts'
 import { createStorageMonitor, type StorageSettings, withoutStorageMonitor } from '../databases/storage/monitor.ts'
 import type { StorageReport } from '../databases/storage-rules.ts'
-import { type Database, isUnavailable } from '../db/database.ts'
-import type { Transact } from '../db/publishing-transaction.ts'
+import { type Database, isUnavailable, type Transact } from '../db/database.ts'
 import { anyNode, deadLetter, ensureQueues, invoicing, type JobQueue, nodeQueue } from '../jobs/queue.ts'
 import { type JobObserver, polling, reclaimAll, workOn, workOnShort } from '../jobs/worker.ts'
+import { retryUntilAccepted } from '../lib/clock.ts'
 import type { DatabaseId } from '../lib/ids.ts'
 import { createKeyedQueue } from '../lib/keyed-queue.ts'
-import { retryUntilAccepted } from '../lib/retry.ts'
 import { acquireLock } from '../postgres/data-directory-lock.ts'
 
 const placersMax = 2

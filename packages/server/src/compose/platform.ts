@@ -1,7 +1,11 @@
 import { type Logger, pino } from 'pino'
 import { createWalArchive } from '../archives/wal-archive.ts'
-import type { CertificateSource } from '../databases/certificates.ts'
-import { certificateFromFiles, issuedCertificate, openAuthority } from '../databases/certificates.ts'
+import {
+  type CertificateSource,
+  certificateFromFiles,
+  issuedCertificate,
+  openAuthority,
+} from '../databases/certificates.ts'
 import { NodeForgotten } from '../databases/dead-nodes.ts'
 import { type Isolation, isolationOf, nodeOf, openHome } from '../databases/drivers/local/home.ts'
 import { createLocalInstances } from '../databases/drivers/local/instances.ts'
@@ -9,8 +13,7 @@ import type { LimitReport } from '../databases/drivers/local/limiter.ts'
 import { createLocalDriver } from '../databases/drivers/local/local-driver.ts'
 import type { LocalInstances } from '../databases/drivers/local-instances.ts'
 import { listNodes } from '../databases/node-sql.ts'
-import { isUnavailable } from '../db/database.ts'
-import { createTransact } from '../db/publishing-transaction.ts'
+import { createTransact, isUnavailable } from '../db/database.ts'
 import type { Hints } from '../delivery/hints.ts'
 import { createJobQueue, type JobQueue } from '../jobs/queue.ts'
 import { isRoot } from '../postgres/account.ts'

@@ -1,6 +1,6 @@
 import { createHash, createHmac, pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
-import { randomBase62 } from '../lib/base62.ts'
+import { randomBase62 } from '../lib/secrets.ts'
 
 /*
  * States of a database. Every pair of status and move has a result: the next status, or null if the move does not apply. A step that

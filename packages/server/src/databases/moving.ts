@@ -1,6 +1,5 @@
 import { operator, recordAudit } from '../access/audit.ts'
-import type { Database, Transaction } from '../db/database.ts'
-import type { Transact } from '../db/publishing-transaction.ts'
+import type { Database, Transact, Transaction } from '../db/database.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { type Handlers, traceStep } from '../jobs/worker.ts'
 import type { DatabaseId, OrgId } from '../lib/ids.ts'

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import Type, { type TSchema } from 'typebox'
-import type { Database, Transaction } from '../db/database.ts'
-import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
+import type { Database, HoldOrganization, Transact, Transaction } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Created, type Route, route } from '../http/route.ts'

@@ -1,6 +1,5 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
-import type { Database, Transaction } from '../db/database.ts'
-import type { PublishingTransaction } from '../db/publishing-transaction.ts'
+import type { Database, PublishingTransaction, Transaction } from '../db/database.ts'
 import { publish } from '../delivery/publish.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'

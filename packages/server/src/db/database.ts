@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool, type PoolClient } from 'pg'
+import type { OrgId } from '../lib/ids.ts'
 import { type ConnectOptions, clientConfig, listen } from './connection.ts'
 import type { ConnectionTarget } from './connection-url.ts'
 import { isStalePreparedStatement } from './errors.ts'
@@ -196,3 +197,26 @@ export const databaseNowMs = async (db: Executor): Promise<number> => {
 
 /** A page by keyset: everything older than `before`, newest first. No offset: page 1,000 costs what page 1 costs. */
 export type PageRequest = { before: string | null; limit: number }
+
+/** A transaction that may publish. Whatever publishes asks for this type, so that no commit goes without its hint. */
+export type PublishingTransaction = Transaction & {
+  /** Deliveries of this organization became due. */
+  hintAfterCommit(orgId: OrgId): void
+}
+
+export type Transact = <T>(work: (tx: PublishingTransaction) => Promise<T>) => Promise<T>
+
+/** `hint` is called after the commit, with the organizations that the transaction published to. */
+export const createTransact =
+  (db: Database, hint: (orgIds: readonly OrgId[]) => void): Transact =>
+  async (work) => {
+    const orgIds = new Set<OrgId>()
+    const result = await db.begin((tx) =>
+      work(Object.assign(tx, { hintAfterCommit: (orgId: OrgId) => void orgIds.add(orgId) })),
+    )
+    if (orgIds.size > 0) hint([...orgIds])
+    return result
+  }
+
+/** A transaction in which no other one counts, and then adds, what this organization has. */
+export type HoldOrganization = <T>(orgId: OrgId, work: (tx: PublishingTransaction) => Promise<T>) => Promise<T>

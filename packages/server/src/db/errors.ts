@@ -56,7 +56,6 @@ const hasCode = (error: unknown, codes: RegExp): boolean => error instanceof Dat
  */
 export const isDataError = (error: unknown): boolean => hasCode(error, /^(22|23|54|XX)/)
 
-/** True when a table or its schema does not exist. */
 export const isMissingTable = (error: unknown): boolean => hasCode(error, /^(42P01|3F000)$/)
 
 /** True when PostgreSQL was reached and rejected the statement: nothing of it was written. */
@@ -86,13 +85,8 @@ export const isUniqueViolation = (error: unknown, constraint: string | RegExp): 
  */
 export const isTransient = (error: unknown): boolean => hasCode(error, /^(55P03|40P01|40001|57014|25P0[34]|53[12]00)$/)
 
-/** True when PostgreSQL has no connection left for us. */
 export const isOutOfConnections = (error: unknown): boolean => hasCode(error, /^53300$/)
-
-/** True when `statement_timeout` has passed. */
 export const isStatementTimeout = (error: unknown): boolean => hasCode(error, /^57014$/)
-
-/** True when `lock_timeout` has passed: another session holds the lock. */
 export const isLockTimeout = (error: unknown): boolean => hasCode(error, /^55P03$/)
 
 /**

@@ -7,6 +7,8 @@ export type Rows<T> = T & { readonly count: number }
 // biome-ignore lint/suspicious/noExplicitAny: columns without a row type may be used as they are.
 export type Row = Record<string, any>
 
+type RowOf<T> = T extends readonly (infer R)[] ? R : unknown
+
 type Run = (statement: Fragment) => Promise<unknown>
 
 /**
@@ -29,6 +31,21 @@ export class Statement<T> implements Promise<Rows<T>> {
   run(): Promise<Rows<T>> {
     this.#answer ??= this.#run(this) as Promise<Rows<T>>
     return this.#answer
+  }
+
+  /** The first row, or null. */
+  async first(): Promise<RowOf<T> | null> {
+    return ((await this.run()) as RowOf<T>[])[0] ?? null
+  }
+
+  /** The row of a statement that always has one. */
+  async one(): Promise<RowOf<T>> {
+    return ((await this.run()) as RowOf<T>[])[0]!
+  }
+
+  /** Whether it returned or changed a row. */
+  async exists(): Promise<boolean> {
+    return (await this.run()).count > 0
   }
 
   // biome-ignore lint/suspicious/noThenProperty: a statement is awaited like a promise, and sent only then.

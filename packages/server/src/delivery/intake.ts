@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Actor } from '../access/audit.ts'
-import { type Database, isLockTimeout, isTransient, isUnavailable, wasRejected } from '../db/database.ts'
-import { createTransact, type PublishingTransaction } from '../db/publishing-transaction.ts'
+import {
+  createTransact,
+  type Database,
+  isLockTimeout,
+  isTransient,
+  isUnavailable,
+  type PublishingTransaction,
+  wasRejected,
+} from '../db/database.ts'
 import { writeOrHalve } from '../lib/batcher.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId } from '../lib/ids.ts'

@@ -1,6 +1,5 @@
 import { type AuditEntry, insertAudits } from '../access/audit.ts'
-import type { Executor } from '../db/database.ts'
-import type { PublishingTransaction } from '../db/publishing-transaction.ts'
+import type { Executor, PublishingTransaction } from '../db/database.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import { activeTraceparent, inSpan } from '../lib/tracing.ts'
 import { type PublishedEvent, UnknownOrganization } from './event-log-sql.ts'

@@ -1,8 +1,13 @@
 import Type from 'typebox'
 import { recordAudit } from '../access/audit.ts'
-import type { Database, Transaction } from '../db/database.ts'
-import { databaseNowMs } from '../db/database.ts'
-import type { HoldOrganization, PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
+import {
+  type Database,
+  databaseNowMs,
+  type HoldOrganization,
+  type PublishingTransaction,
+  type Transact,
+  type Transaction,
+} from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { unknownEventType } from '../http/problems.ts'
 import { type Created, type Route, route } from '../http/route.ts'

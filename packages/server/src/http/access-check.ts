@@ -1,19 +1,20 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Access } from '../access/access.ts'
-import type { Authenticate, Authenticated } from '../access/authenticate.ts'
 import {
+  type Authenticate,
+  type Authenticated,
   addressRefused,
   keyLacks,
   keyRestricted,
   loginRequired,
   permissionMissing,
   readingOnly,
-} from '../access/faults.ts'
+} from '../access/authenticate.ts'
 import { allowsAddress, limitReach } from '../access/restrictions.ts'
 import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../access/roles.ts'
 import { type DatabaseId, isId, type KeyId, type OrgId } from '../lib/ids.ts'
-import { noAccess } from './path-parameters.ts'
-import { clientAddress } from './request-log.ts'
+import { clientAddress } from './app.ts'
+import { noAccess } from './problems.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
 /** Remembers that a key was used, or refused because of the address, without a query. */
@@ -22,7 +23,7 @@ export type NotesKeyUses = {
   noteRefusal(orgId: OrgId, keyId: KeyId, address: string): void
 }
 
-type Deps = {
+export type AccessDeps = {
   authenticate: Pick<Authenticate, 'member' | 'operator'>
   keyUses: NotesKeyUses
   /** The operator's setting: API keys do not manage API keys. */
@@ -43,10 +44,10 @@ type KeyAccess = Extract<Access, { kind: 'key' }>
 /** Authenticates the caller and checks the permission of the route. */
 export type AccessCheck = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
-export const createAccessCheck = (route: Route, deps: Deps): AccessCheck =>
+export const createAccessCheck = (route: Route, deps: AccessDeps): AccessCheck =>
   route.needs === 'operator' ? operatorCheck(deps) : memberCheck(route, deps)
 
-function operatorCheck({ authenticate }: Deps): AccessCheck {
+function operatorCheck({ authenticate }: AccessDeps): AccessCheck {
   return (request, _reply, done) => {
     authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
       request.caller = { actor }
@@ -55,7 +56,7 @@ function operatorCheck({ authenticate }: Deps): AccessCheck {
   }
 }
 
-function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: Deps): AccessCheck {
+function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: AccessDeps): AccessCheck {
   const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
   const inOrganization = route.path.includes(':orgId')
 

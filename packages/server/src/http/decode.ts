@@ -1,11 +1,12 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
-import { Fault, type FieldError } from '../lib/faults.ts'
+import { Fault, type FieldError, notFound } from '../lib/faults.ts'
 import { parseRecordsExactly } from '../lib/json.ts'
 import { emailProblem, labelProblem, webhookUrlProblem } from '../lib/label.ts'
 import { parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { basisMarks } from './basis.ts'
 import { cursorProblem } from './lists.ts'
+import { pathParameter, pathParameterNames, patternOf } from './route.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -20,41 +21,30 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 const malformed = (detail: string): Fault => new Fault('request.malformed', { public: detail })
 export const nestedTooDeeply = (): Fault => malformed('The body is nested too deeply.')
 
-/** RFC 8259: JSON is UTF-8. A lenient decoder would store replacement characters that the client did not send. */
-export function readJson(
-  request: FastifyRequest,
-  body: string | Buffer,
-  done: (error: Error | null, value?: unknown) => void,
-): void {
-  try {
-    refuseCodings(request.headers)
-    // Many clients put a JSON content type on a DELETE without a body.
-    const { passesOnNumbers } = request.routeOptions.config
-    done(
-      null,
-      body.length === 0 ? undefined : parse(body as Buffer, passesOnNumbers ? parseRecordsExactly : JSON.parse),
-    )
-  } catch (error) {
-    done(error as Fault)
+const reader =
+  (read: (body: Buffer, request: FastifyRequest) => unknown) =>
+  (request: FastifyRequest, body: string | Buffer, done: (error: Error | null, value?: unknown) => void): void => {
+    try {
+      refuseCodings(request.headers)
+      done(null, read(body as Buffer, request))
+    } catch (error) {
+      done(error as Fault)
+    }
   }
-}
+
+/** RFC 8259: JSON is UTF-8. A lenient decoder would store replacement characters that the client did not send. */
+export const readJson = reader((body, { routeOptions }) =>
+  // Many clients put a JSON content type on a DELETE without a body.
+  body.length === 0 ? undefined : parse(body, routeOptions.config.passesOnNumbers ? parseRecordsExactly : JSON.parse),
+)
 
 /** A form as the object that JSON would give: every value is a string. */
-export function readForm(
-  request: FastifyRequest,
-  body: string | Buffer,
-  done: (error: Error | null, value?: unknown) => void,
-): void {
-  try {
-    refuseCodings(request.headers)
-    const fields = [...new URLSearchParams(decodeText(body as Buffer))]
-    // RFC 6749, 3.1. Of two tokens one would be checked here and the other perhaps used elsewhere.
-    if (new Set(fields.map(([name]) => name)).size < fields.length) throw malformed('A field of the form is repeated.')
-    done(null, Object.fromEntries(fields))
-  } catch (error) {
-    done(error as Fault)
-  }
-}
+export const readForm = reader((body) => {
+  const fields = [...new URLSearchParams(decodeText(body))]
+  // RFC 6749, 3.1. Of two tokens one would be checked here and the other perhaps used elsewhere.
+  if (new Set(fields.map(([name]) => name)).size < fields.length) throw malformed('A field of the form is repeated.')
+  return Object.fromEntries(fields)
+})
 
 /** Nothing is decompressed: a small body could become a very large one. */
 function refuseCodings(headers: FastifyRequest['headers']): void {
@@ -214,4 +204,17 @@ function rangeText({ minimum, maximum }: Limits): string {
 
 function formText({ examples, pattern }: Limits): string {
   return examples?.[0] === undefined ? `must match ${pattern}` : `must have the form of ${JSON.stringify(examples[0])}`
+}
+
+/** An id with the wrong form is answered like one that does not exist, so that ids cannot be probed. */
+export function createIdCheck(path: string): (params: Readonly<Record<string, string>>) => void {
+  const checks = pathParameterNames(path).map((name) => {
+    const parameter = pathParameter(name)
+    return { name, shown: parameter.name, pattern: new RegExp(patternOf(parameter)) }
+  })
+  return (params) => {
+    for (const { name, shown, pattern } of checks) {
+      if (!pattern.test(params[name]!)) throw notFound(`the ${shown} has the wrong form`)
+    }
+  }
 }

@@ -5,6 +5,7 @@ import { invalid } from '../lib/faults.ts'
 import { type Id, type IdPrefix, isId } from '../lib/ids.ts'
 import { chosen, mark } from './basis.ts'
 import type { Answer, Listing } from './route.ts'
+import { closed } from './schemas.ts'
 
 /** Rows per query. Memory is bounded by this, not by the length of the list. */
 const defaultRowsAtOnce = 500
@@ -42,9 +43,8 @@ export const pageQuery = {
   cursor,
 }
 
-/** For a list without other parameters. */
-export const onlyWholeListQuery = Type.Object(wholeListQuery, { additionalProperties: false })
-export const onlyPageQuery = Type.Object(pageQuery, { additionalProperties: false })
+export const onlyWholeListQuery = closed(wholeListQuery)
+export const onlyPageQuery = closed(pageQuery)
 
 /** A list in the order of ids, newest first. */
 export const listById = <P extends IdPrefix, Row extends { id: Id<P> }>(

@@ -2,8 +2,10 @@ import type { ErrorObject } from 'ajv'
 import type { FastifyReply } from 'fastify'
 import { isTransient, isUnavailable } from '../db/database.ts'
 import { type FaultCode, faultCatalogue } from '../lib/fault-catalogue.ts'
-import { Fault, type FieldError, invalid } from '../lib/faults.ts'
+import { Fault, type FieldError, invalid, NotFound } from '../lib/faults.ts'
+import { isId } from '../lib/ids.ts'
 import { fieldErrors } from './decode.ts'
+import { pathParameter, pathParameterNames } from './route.ts'
 
 export type Problem = {
   type: string
@@ -16,11 +18,9 @@ export type Problem = {
   request_id?: string
 }
 
-const problemType = (code: FaultCode): string => `urn:keyhook:problem:${code}`
-
 /** RFC 9457. */
 export const problemOf = (fault: Fault, requestId?: string): Problem => ({
-  type: problemType(fault.code),
+  type: `urn:keyhook:problem:${fault.code}`,
   title: faultCatalogue[fault.code].title,
   status: fault.status,
   code: fault.code,
@@ -52,7 +52,6 @@ export const unavailable = (internal: string, cause?: unknown): Fault =>
     cause,
   })
 
-/** Errors of Fastify itself. */
 const fastifyErrors: Record<string, { code: FaultCode; public: string }> = {
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'request.too_large', public: 'The body is larger than this service takes.' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: {
@@ -90,4 +89,26 @@ export function toFault(error: unknown): Fault {
     internal: String(error),
     cause: error,
   })
+}
+
+/** Names what the path asks for, and nothing else: the same text whether it does not exist or belongs to somebody else. */
+export function nameMissing(fault: Fault, path: string | undefined, params: unknown): Fault {
+  if (!(fault instanceof NotFound) || path === undefined) return fault
+  const isOperators = path.startsWith('/operator/')
+  const names = pathParameterNames(path).filter((name) => name !== 'orgId' || isOperators)
+  if (names.length === 0) return fault
+  const asked = names.reverse().map((name) => named(name, (params as Record<string, string>)[name]!))
+  const place = isOperators ? '' : ' in this organization'
+  return new Fault('not_found', { public: `No ${asked.join(' of ')}${place}.`, internal: fault.message })
+}
+
+/** One answer for: not a member, no such organization, a key of another organization. */
+export const noAccess = (asked: string, internal: string): Fault =>
+  new Fault('not_found', { public: `No ${named('orgId', asked)} that you have access to.`, internal })
+
+/** Only an id of our own form is repeated: anything else may be a secret in the wrong place, and those are shown once. */
+function named(parameterName: string, asked: string): string {
+  const parameter = pathParameter(parameterName)
+  const kind = parameter.name.replace('api_key', 'API key').replace('org_', 'organization_').slice(0, -3)
+  return 'prefix' in parameter && isId(parameter.prefix, asked) ? `${kind} '${asked}'` : `${kind} with this id`
 }

@@ -1,17 +1,25 @@
-import Type, { type Static, type TSchema } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 import type { Access } from '../access/access.ts'
-import type { Actor, AuditAction } from '../access/audit.ts'
+import type { Actor, AuditAction, OperatorActor } from '../access/audit.ts'
 import type { Permission, Reach } from '../access/roles.ts'
 import type { PageRequest, Transaction } from '../db/database.ts'
 import type { FaultCode } from '../lib/fault-catalogue.ts'
-import type { DatabaseId, OrgId, UserId } from '../lib/ids.ts'
-import type { Basis, Choice } from './basis.ts'
+import {
+  type DatabaseId,
+  eventIdPattern,
+  type Id,
+  type IdPrefix,
+  idPattern,
+  type OrgId,
+  type UserId,
+} from '../lib/ids.ts'
+import { type Basis, type Choice, specified } from './basis.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Tag } from './openapi/tags.ts'
-import type { PathParams } from './path-parameters.ts'
+import { closed } from './schemas.ts'
 
 /** A request that has passed authentication, authorization and validation: this is all that a handler gets. */
-export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
+export type Call<Body = unknown, Query = unknown, Params = AnyIds> = Asked<Body, Query, Params> & {
   userId: UserId
   actor: Actor
   access: Access
@@ -21,6 +29,16 @@ export type Call<Body = unknown, Query = unknown, Params = Readonly<Record<strin
   reach: Exclude<Reach, 'none'>
   /** What the handler limits its lists and records to; null: nothing. Ids in the path are checked before. */
   databases: readonly DatabaseId[] | null
+}
+
+/** A request with an operator token: it may use every operator route, for any organization. */
+export type OperatorCall<Body = unknown, Query = unknown, Params = AnyIds> = Asked<Body, Query, Params> & {
+  actor: OperatorActor
+}
+
+type AnyIds = Readonly<Record<string, string>>
+
+type Asked<Body, Query, Params> = {
   once: Once
   /** The ids of the path; their form has been checked. */
   params: Params
@@ -57,20 +75,9 @@ export type Answer =
 /** Runs a creation in its transaction, at most once for each Idempotency-Key (`idempotency.ts`). */
 export type Once = (tx: Transaction, create: () => Promise<Created>) => Promise<Answer>
 
-/** A request with an operator token: it may use every operator route, for any organization. */
-export type OperatorCall<Body = unknown, Query = unknown, Params = Readonly<Record<string, string>>> = {
-  actor: Extract<Actor, { kind: 'operator' }>
-  /** The ids of the path; their form has been checked. */
-  params: Params
-  query: Query
-  body: Body
-  headers: Readonly<Record<string, string | string[] | undefined>>
-  once: Once
-}
-
 type RouteShape = {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** With parameter names of `path-parameters.ts`. */
+  /** With the names of `pathParameters`. */
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
@@ -133,9 +140,9 @@ type Typed<Needs, Path, C, Q extends TSchema, B extends TSchema, Decoded> = Omit
 }
 
 /** A parameter such as `?force=true` is refused rather than ignored. */
-const noQuery = Type.Object({}, { additionalProperties: false })
+const noQuery = closed({})
 /** The same for a body such as `{"dry_run": true}`. Not in the route table, where a body is documented as required. */
-export const noBody = Type.Object({}, { additionalProperties: false })
+export const noBody = closed({})
 
 /** Ties the handler's types to the path and the schemas that were checked before it runs. */
 export const route = <Path extends string, Q extends TSchema, B extends TSchema, Decoded = Static<B>>(
@@ -148,3 +155,44 @@ export const operatorRoute = <Path extends string, Q extends TSchema, B extends 
     'needs' | 'tag'
   >,
 ): Route => ({ query: noQuery, needs: 'operator', tag: 'Operator', ...definition }) as unknown as OperatorRoute
+
+type PathParameter = { name: string; description: string; basis?: Basis } & ({ prefix: IdPrefix } | { pattern: string })
+
+/** The parameters of route paths. Handlers get ids of the named kind only. */
+const pathParameters = {
+  orgId: { name: 'org_id', description: 'The organization.', prefix: 'org', basis: specified },
+  keyId: { name: 'api_key_id', description: 'The `id` of the key.', prefix: 'key', basis: specified },
+  webhookId: { name: 'webhook_id', description: 'The `id` of the webhook.', prefix: 'wh', basis: specified },
+  deliveryId: { name: 'delivery_id', description: 'The `id` of the attempt.', prefix: 'dlv' },
+  recoveryId: { name: 'recovery_id', description: 'The `id` of the recovery.', prefix: 'rcv' },
+  eventId: { name: 'event_id', description: 'The `id` of the event.', pattern: eventIdPattern },
+  databaseId: { name: 'database_id', description: 'The `id` of the database.', prefix: 'db' },
+  backupId: { name: 'backup_id', description: 'The `id` of the backup.', prefix: 'bak' },
+  restoreId: { name: 'restore_id', description: 'The `id` of the restore.', prefix: 'rst' },
+  invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv' },
+  userId: { name: 'user_id', description: 'The `id` of the user.', prefix: 'usr' },
+  invitationId: { name: 'invitation_id', description: 'The `id` of the invitation.', prefix: 'ivt' },
+  tokenId: { name: 'token_id', description: 'The `id` of the token.', prefix: 'tok' },
+} as const satisfies Record<string, PathParameter>
+
+type Known = typeof pathParameters
+
+type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
+  ? Name | NamesIn<Rest>
+  : Path extends `${string}:${infer Name}`
+    ? Name
+    : never
+
+/** The ids of a path, by parameter name. */
+export type PathParams<Path extends string> = {
+  readonly [Name in NamesIn<Path> & keyof Known]: Known[Name] extends { prefix: infer P extends IdPrefix }
+    ? Id<P>
+    : string
+}
+
+export const pathParameter = (name: string): PathParameter => pathParameters[name as keyof Known]
+
+export const pathParameterNames = (path: string): string[] => [...path.matchAll(/:(\w+)/g)].map(([, name]) => name!)
+
+export const patternOf = (parameter: PathParameter): string =>
+  'prefix' in parameter ? idPattern(parameter.prefix) : parameter.pattern

@@ -1,10 +1,18 @@
-import Type from 'typebox'
+import Type, { type TObjectOptions, type TProperties } from 'typebox'
 import { type IdPrefix, idPattern } from '../lib/ids.ts'
-import { choice } from './basis.ts'
+import { type Basis, choice } from './basis.ts'
 
 /** The same in all examples, so that they match. */
 export const exampleId = (prefix: IdPrefix): string => `${prefix}_01m7n2bk5vfamv24tpe8shekmc`
 export const exampleTime = '2026-01-31T12:00:00.000Z'
+
+/** An object without other fields. */
+export const closed = <Fields extends TProperties>(fields: Fields, options: TObjectOptions = {}) =>
+  Type.Object(fields, { additionalProperties: false, ...options })
+
+/** The same with a name in the OpenAPI document. */
+export const component = <F extends TProperties>(name: string, basis: Basis, fields: F, options?: TObjectOptions) =>
+  closed(fields, { $id: name, ...basis, ...options })
 
 /** Schemas that several records share. */
 export const id = (prefix: IdPrefix, description: string) =>

@@ -2,16 +2,13 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { TSchema } from 'typebox'
-import type { Authenticate } from '../access/authenticate.ts'
-import { type AccessCheck, createAccessCheck, type NotesKeyUses } from './access-check.ts'
-import { createApp, type HttpLimits, isRead } from './app.ts'
+import { type AccessCheck, type AccessDeps, createAccessCheck } from './access-check.ts'
+import { type Answered, createApp, type HttpLimits, isRead, type RequestLog } from './app.ts'
 import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
-import { readForm } from './decode.ts'
+import { createIdCheck, readForm } from './decode.ts'
 import { sendEventStream } from './event-stream.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
-import { createIdCheck } from './path-parameters.ts'
-import type { Answered, RequestLog } from './request-log.ts'
 import {
   type Answer,
   type Call,
@@ -27,18 +24,17 @@ import {
  * Every request takes the same steps: authenticate, authorize, decode, handler, encode. The route table names the permission;
  * there is no other way to add a route that reads an organization.
  */
-export function createHttpServer(deps: {
-  routes: readonly Route[]
-  authenticate: RequestCheck
-  keyUses: NotesKeyUses
-  keysRequireLogin: boolean
-  recheckBody: RecheckBody
-  limits: HttpLimits
-  trustedProxies: readonly string[] | null
-  log: Logger
-  draining?: AbortSignal
-  onAnswer?: (answer: Answered) => void
-}): FastifyInstance {
+export function createHttpServer(
+  deps: AccessDeps & {
+    routes: readonly Route[]
+    recheckBody: RecheckBody
+    limits: HttpLimits
+    trustedProxies: readonly string[] | null
+    log: Logger
+    draining?: AbortSignal
+    onAnswer?: (answer: Answered) => void
+  },
+): FastifyInstance {
   const { app, log } = createApp(deps)
   const room = createBodyRoom()
   app.decorateRequest('work', null)
@@ -55,22 +51,13 @@ export function createHttpServer(deps: {
   return app
 }
 
-type RequestCheck = Pick<Authenticate, 'member' | 'operator'>
-
 /**
  * Some bodies that fail validation may be valid all the same, for example by an event type that is declared now. Null for a schema
  * without such parts; otherwise what throws if the body is invalid.
  */
 export type RecheckBody = (schema: TSchema) => ((request: FastifyRequest) => Promise<void>) | null
 
-type RouteDeps = {
-  authenticate: RequestCheck
-  keyUses: NotesKeyUses
-  keysRequireLogin: boolean
-  recheckBody: RecheckBody
-  log: RequestLog
-  room: BodyRoom
-}
+type RouteDeps = AccessDeps & { recheckBody: RecheckBody; log: RequestLog; room: BodyRoom }
 
 function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
   const accessCheck = createAccessCheck(route, deps)

@@ -1,8 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import { type Database, isMissingTable } from '../db/database.ts'
-import type { PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
+import { type Database, isMissingTable, type PublishingTransaction, type Transact } from '../db/database.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { inSpan } from '../lib/tracing.ts'
 import {

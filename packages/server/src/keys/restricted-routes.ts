@@ -8,6 +8,17 @@ import { invalid, notFound } from '../lib/faults.ts'
 import type { DatabaseId, KeyId, OrgId, UserId } from '../lib/ids.ts'
 import { isAddress, readNetwork } from '../lib/network.ts'
 import { isoTime, parseTimestamp } from '../lib/time.ts'
+import {
+  createdRestrictedKey,
+  keyChanges,
+  keyDetails,
+  keyDetailsQuery,
+  keyLifetimeSettings,
+  newRestrictedKey,
+  newRotation,
+  restrictionBasis,
+  rotationBasis,
+} from './restricted-schemas.ts'
 import { apiKeyOf } from './routes.ts'
 import {
   type AskedLimits,
@@ -19,17 +30,6 @@ import {
   retryPrefix,
   rotateKey,
 } from './rules.ts'
-import {
-  createdRestrictedKey,
-  keyChanges,
-  keyDetails,
-  keyDetailsQuery,
-  keyLifetimeSettings,
-  newRestrictedKey,
-  newRotation,
-  restrictionBasis,
-  rotationBasis,
-} from './schemas.ts'
 import { type ApiKeyRow, keyLifetime, listApiKeys, setKeyDaysMax } from './sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/api-keys'

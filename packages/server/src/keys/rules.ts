@@ -1,11 +1,10 @@
-import { mintApiKey } from '../access/api-key.ts'
 import { type Actor, insertAudits, recordAudit } from '../access/audit.ts'
-import { invalidToken, keyRestricted, loginRequired } from '../access/faults.ts'
+import { invalidToken, keyRestricted, loginRequired } from '../access/authenticate.ts'
 import { type KeyLimits, type Restrictions, widerParts } from '../access/restrictions.ts'
-import { isUniqueViolation, type Transaction } from '../db/database.ts'
-import type { HoldOrganization } from '../db/publishing-transaction.ts'
+import { type HoldOrganization, isUniqueViolation, type Transaction } from '../db/database.ts'
 import { Fault, invalid, notFound } from '../lib/faults.ts'
 import { type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { mintApiKey } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
 import {
   existingDatabases,

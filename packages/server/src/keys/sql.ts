@@ -37,13 +37,8 @@ export type KeyStatus = 'active' | 'revoked' | 'all'
  * Inserts unless the organization already has `keysMax` active keys. Call it with the organization locked. The role is null if the
  * user is no member any more.
  */
-export const insertApiKey = async (
-  tx: Transaction,
-  orgId: OrgId,
-  key: NewApiKey,
-  keysMax: number,
-): Promise<{ role: Role | null } | null> => {
-  const [inserted] = await tx<{ role: Role | null }[]>`
+export const insertApiKey = (tx: Transaction, orgId: OrgId, key: NewApiKey, keysMax: number) =>
+  tx<{ role: Role | null }[]>`
     insert into keyhook.api_keys (
       org_id, id, name, key_prefix, hash, restricted_hash, restrictions, expires_at, created_by, created_by_key, role
     )
@@ -59,9 +54,7 @@ export const insertApiKey = async (
         limit ${keysMax}
       ) k
     )
-    returning role`
-  return inserted ?? null
-}
+    returning role`.first()
 
 const isRestricted = ({ restrictions = null, expiresAt = null }: Partial<KeyLimits>): boolean =>
   restrictions !== null || expiresAt !== null

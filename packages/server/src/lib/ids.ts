@@ -22,26 +22,17 @@ export type IdPrefix =
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
 export type OrgId = Id<'org'>
-
 export type UserId = Id<'usr'>
-
 export type KeyId = Id<'key'>
-
 export type WebhookId = Id<'wh'>
-
 export type DatabaseId = Id<'db'>
-
 export type BackupId = Id<'bak'>
-
 export type RestoreId = Id<'rst'>
-
 export type InvoiceId = Id<'inv'>
-
 export type OperatorTokenId = Id<'tok'>
-
 export type InvitationId = Id<'ivt'>
-
 export type SessionId = Id<'ses'>
+export type AttemptId = Id<'dlv'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>
 
@@ -64,8 +55,6 @@ export const isId = <P extends IdPrefix>(prefix: P, text: string): text is Id<P>
   }
   return pattern.test(text)
 }
-
-export type AttemptId = Id<'dlv'>
 
 /** Attempts are stored under the bare UUID, because there are so many of them. Outside they look like every id. */
 export const attemptIdOf = (uuid: string): AttemptId => fromUUID(uuid, 'dlv') as AttemptId

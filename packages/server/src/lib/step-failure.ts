@@ -1,7 +1,6 @@
-/** The message is for the owner of the database, the cause is for the log. `permanent`: a retry would fail again. */
-
 import { inMegabytes } from './units.ts'
 
+/** The message is for the owner of the database, the cause is for the log. `permanent`: a retry would fail again. */
 export class StepFailure extends Error {
   readonly permanent: boolean
   constructor(reason: string, options: { cause?: unknown; permanent?: boolean } = {}) {

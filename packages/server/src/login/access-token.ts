@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { errors, type JWTHeaderParameters, type JWTPayload, jwtVerify } from 'jose'
-import type { OnRefused, Refusal, RefusalCheck } from '../access/login.ts'
+import type { OnRefused, Refusal, RefusalCheck } from '../access/authenticate.ts'
 import { Fault } from '../lib/faults.ts'
 
 /** Longer tokens are refused without parsing. Real ones have less than 2 KiB. */

@@ -3,9 +3,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { standby } from '../access/access.ts'
 import type { Role } from '../access/roles.ts'
 import type { Database, Executor, Transaction } from '../db/database.ts'
-import { newSecret, secretHash } from '../lib/base62.ts'
 import { Fault } from '../lib/faults.ts'
 import { newId, type OrgId, type SessionId, type UserId } from '../lib/ids.ts'
+import { newSecret, secretHash } from '../lib/secrets.ts'
 
 /** A session ends after a day without use, and after two weeks in any case. */
 const idleHours = 24
@@ -15,22 +15,18 @@ const lifetimeDays = 14
 export type SessionRow = { id: SessionId; user_id: UserId | null; email: string | null; name: string | null }
 
 /** Expired links are deleted here: nobody else looks for them. */
-const insertLink = async (
-  tx: Transaction,
-  link: { hash: Buffer; userId: UserId | null; ttlSeconds: number },
-): Promise<void> => {
+const insertLink = async (tx: Transaction, hash: Buffer, userId: UserId | null): Promise<void> => {
   await tx`delete from keyhook.console_links where expires_at < now()`
   await tx`
     insert into keyhook.console_links (secret_hash, user_id, expires_at)
-    values (${link.hash}, ${link.userId}, now() + make_interval(secs => ${link.ttlSeconds}))`
+    values (${hash}, ${userId}, now() + make_interval(secs => ${linkMinutes * 60}))`
 }
 
-/** Deletes the link, so that of two requests with it only one gets it. Null for a link that is used, expired or unknown. */
-const takeLink = async (tx: Transaction, hash: Buffer): Promise<{ userId: UserId | null } | null> => {
-  const [link] = await tx<{ user_id: UserId | null; is_open: boolean }[]>`
-    delete from keyhook.console_links where secret_hash = ${hash} returning user_id, expires_at > now() as is_open`
-  return link?.is_open ? { userId: link.user_id } : null
-}
+/** Deletes the link, so that of two requests with it only one gets it. */
+const takeLink = (tx: Transaction, hash: Buffer) =>
+  tx<{ user_id: UserId | null; is_open: boolean }[]>`
+    delete from keyhook.console_links where secret_hash = ${hash}
+    returning user_id, expires_at > now() as is_open`.first()
 
 /** Expired sessions are deleted here, whoever had them. */
 export const insertSession = async (
@@ -45,9 +41,9 @@ export const insertSession = async (
   return id
 }
 
-/** The session of a cookie, which counts as a use of it. Null if it has ended, or its user was removed. */
-export const useSession = async (db: Database, hash: Buffer): Promise<SessionRow | null> => {
-  const [row] = await db<SessionRow[]>`
+/** Null if it has ended, or its user was removed. */
+const useSession = (db: Database, hash: Buffer) =>
+  db<SessionRow[]>`
     with session as (
       update keyhook.console_sessions
       set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours}))
@@ -56,9 +52,7 @@ export const useSession = async (db: Database, hash: Buffer): Promise<SessionRow
     )
     select s.id, s.user_id, u.email, u.name
     from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null
-    where s.user_id is null or u.id is not null`
-  return row ?? null
-}
+    where s.user_id is null or u.id is not null`.first()
 
 export const endSession = (db: Executor, hash: Buffer) => db<SessionRow[]>`
   delete from keyhook.console_sessions where secret_hash = ${hash} returning id, user_id`
@@ -107,11 +101,8 @@ export const insertCode = async (
 }
 
 /** Deletes the code, so that it works once at most. Null if it is used, expired or unknown, or its session has ended. */
-export const takeCode = async (
-  db: Database,
-  hash: Buffer,
-): Promise<{ session_id: SessionId; user_id: UserId; challenge: Buffer } | null> => {
-  const [row] = await db<{ session_id: SessionId; user_id: UserId; challenge: Buffer }[]>`
+export const takeCode = (db: Database, hash: Buffer) =>
+  db<{ session_id: SessionId; user_id: UserId; challenge: Buffer }[]>`
     with code as (
       delete from keyhook.console_codes where code_hash = ${hash} returning session_id, challenge, expires_at
     )
@@ -119,9 +110,7 @@ export const takeCode = async (
     from code c
     join keyhook.console_sessions s on s.id = c.session_id and s.expires_at > now()
     join keyhook.users u on u.id = s.user_id and u.removed_at is null
-    where c.expires_at > now()`
-  return row ?? null
-}
+    where c.expires_at > now()`.first()
 
 /** Long enough to copy a link from a terminal, too short to be found in one later. */
 export const linkMinutes = 10
@@ -129,7 +118,7 @@ export const linkMinutes = 10
 /** A path below the address of the server. The secret is in the fragment, which no browser sends: it is in no log of a server. */
 export async function createSignInLink(db: Database, userId: UserId | null): Promise<string> {
   const secret = newSecret()
-  await db.begin((tx) => insertLink(tx, { hash: secretHash(secret), userId, ttlSeconds: linkMinutes * 60 }))
+  await db.begin((tx) => insertLink(tx, secretHash(secret), userId))
   return `/console/sign-in#${secret}`
 }
 
@@ -137,7 +126,8 @@ export async function createSignInLink(db: Database, userId: UserId | null): Pro
 export const exchangeLink = (db: Database, link: string, cookie: string | null) =>
   db.begin(async (tx) => {
     const found = await takeLink(tx, secretHash(link))
-    return found === null ? null : { userId: found.userId, secret: await openSession(tx, found.userId, cookie) }
+    if (!found?.is_open) return null
+    return { userId: found.user_id, secret: await openSession(tx, found.user_id, cookie) }
   })
 
 /** Always with a new secret: a cookie that somebody else has set must not become a session. */
@@ -147,6 +137,12 @@ export async function openSession(tx: Transaction, userId: UserId | null, cookie
   if (cookie !== null) await endSession(tx, secretHash(cookie))
   await insertSession(tx, { hash: secretHash(secret), userId })
   return secret
+}
+
+/** The session of the browser, which counts as a use of it; null if nobody is signed in. */
+export async function currentSession(db: Database, request: FastifyRequest): Promise<SessionRow | null> {
+  const secret = sessionSecret(request)
+  return secret === null ? null : useSession(db, secretHash(secret))
 }
 
 const name = 'keyhook_console'
@@ -167,14 +163,9 @@ export const sessionSecret = ({ headers }: FastifyRequest): string | null => {
  * Without a Path the browser uses the folder of the request, which is `/console`, also behind a proxy that adds a prefix. No other
  * path gets the cookie, and no script can read it.
  */
-export const setSession = (reply: FastifyReply, secret: string, { secure }: { secure: boolean }): void => {
-  const cookie = { name, value: secret, httpOnly: true, sameSite: 'strict', secure, maxAge: maxAgeSeconds } as const
-  reply.header('set-cookie', stringifySetCookie(cookie))
-}
-
-export const clearSession = (reply: FastifyReply, { secure }: { secure: boolean }): void => {
-  const cookie = { name, value: '', httpOnly: true, sameSite: 'strict', secure, maxAge: 0 } as const
-  reply.header('set-cookie', stringifySetCookie(cookie))
+export const setSession = (reply: FastifyReply, secret: string | null, { secure }: { secure: boolean }): void => {
+  const content = secret === null ? { value: '', maxAge: 0 } : { value: secret, maxAge: maxAgeSeconds }
+  reply.header('set-cookie', stringifySetCookie({ name, ...content, httpOnly: true, sameSite: 'strict', secure }))
 }
 
 /**

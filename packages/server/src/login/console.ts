@@ -1,20 +1,30 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import Type, { type Static } from 'typebox'
+import { type Actor, recordAudit } from '../access/audit.ts'
 import { permissionsOf } from '../access/roles.ts'
-import type { Database } from '../db/database.ts'
-import { clientAddress } from '../http/request-log.ts'
-import { secretHash } from '../lib/base62.ts'
-import type { SessionId, UserId } from '../lib/ids.ts'
+import type { Database, Transaction } from '../db/database.ts'
+import { clientAddress } from '../http/app.ts'
+import { closed } from '../http/schemas.ts'
+import { Fault } from '../lib/faults.ts'
+import { newId, type SessionId, type UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
+import { secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
-import { addAuthorization } from './console-authorization.ts'
+import {
+  deleteInvitation,
+  type FoundInvitation,
+  findInvitation,
+  listMembersOf,
+  lockOrganization,
+  setMembership,
+} from '../organizations/sql.ts'
+import { checkMayJoin, findUserByEmail, insertUser, isUnverifiedIn, lockUser } from '../organizations/users.ts'
 import { addConsoleFiles } from './console-files.ts'
-import { acceptInvitation, invitationShown } from './console-invitation.ts'
-import { addOpenIdLogin } from './console-openid.ts'
+import { addAuthorization, addOpenIdLogin } from './console-login.ts'
 import {
   checkOrigin,
-  clearSession,
+  currentSession,
   endAllSessions,
   endSession,
   exchangeLink,
@@ -25,7 +35,6 @@ import {
   sessionRequired,
   sessionSecret,
   setSession,
-  useSession,
 } from './console-sessions.ts'
 import type { OpenIdClient, OpenIdPerson } from './openid.ts'
 
@@ -49,9 +58,9 @@ export type ConsoleDeps = {
 
 const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user EMAIL" makes another one.'
 
-const linkBody = Type.Object({ link: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+const linkBody = closed({ link: Type.String({ maxLength: 100 }) })
 
-const invitationBody = Type.Object({ invitation: Type.String({ maxLength: 100 }) }, { additionalProperties: false })
+const invitationBody = closed({ invitation: Type.String({ maxLength: 100 }) })
 type InvitationBody = { Body: Static<typeof invitationBody> }
 
 const usedInvitation = 'The invitation was accepted or withdrawn, or is older than seven days. Ask for another one.'
@@ -83,7 +92,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       const about = { userId: ended[0]!.user_id, sessions: ended.length, address: clientAddress(request) }
       log.info(about, 'console.signed_out')
     }
-    clearSession(reply, { secure: isHttps(request.headers.origin ?? '') })
+    setSession(reply, null, { secure: isHttps(request.headers.origin ?? '') })
     reply.code(204).send()
   }
 
@@ -101,27 +110,20 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
 
   app.post('/console/token', async (request, reply) => {
     checkOrigin(request, publicUrl)
-    const secret = sessionSecret(request)
-    const session = secret === null ? null : await useSession(db, secretHash(secret))
+    const session = await currentSession(db, request)
     if (session === null) throw sessionRequired()
     const expiresAt = new Date(Date.now() + tokenSeconds * 1_000)
     const token = await deps.issueToken({ userId: session.user_id, sessionId: session.id, ttlSeconds: tokenSeconds })
-    return reply.send({
-      token,
-      expires_at: isoTime(expiresAt),
-      ...whoIs(session),
-      organizations: await organizationsOf(session),
-    })
-  })
-
-  /** With what the user may do, so that pages offer nothing else. Each request is checked again. */
-  const organizationsOf = async ({ user_id }: SessionRow) =>
-    (user_id === null ? [] : await listMemberships(db, user_id)).map(({ id, name, role }) => ({
+    const memberships = session.user_id === null ? [] : await listMemberships(db, session.user_id)
+    // With what the user may do, so that pages offer nothing else. Each request is checked again.
+    const organizations = memberships.map(({ id, name, role }) => ({
       id,
       name,
       role,
       permissions: permissionsOf(role),
     }))
+    return reply.send({ token, expires_at: isoTime(expiresAt), ...whoIs(session), organizations })
+  })
 
   app.post<InvitationBody>(
     '/console/invitation-preview',
@@ -136,12 +138,11 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
 
   app.post<InvitationBody>('/console/invitation', { schema: { body: invitationBody } }, async (request, reply) => {
     checkOrigin(request, publicUrl)
-    const cookie = sessionSecret(request)
-    const session = cookie === null ? null : await useSession(db, secretHash(cookie))
+    const session = await currentSession(db, request)
     const accepted = await acceptInvitation(db, {
       secret: request.body.invitation,
       userId: session?.user_id ?? null,
-      cookie,
+      cookie: sessionSecret(request),
       address: clientAddress(request),
       mayCreateUser: !deps.peopleAreElsewhere,
     })
@@ -178,3 +179,64 @@ const whoIs = ({ user_id: id, email, name }: SessionRow) => ({
   operator: id === null,
   user: id === null ? null : { id, email, name },
 })
+
+/** What a person sees before accepting. */
+const invitationShown = async (db: Database, secret: string) => {
+  const found = await findInvitation(db, secretHash(secret))
+  return found && { organization: found.organization, email: found.email, role: found.role }
+}
+
+type Accepting = {
+  secret: string
+  /** Who is signed in; null if nobody is. */
+  userId: UserId | null
+  cookie: string | null
+  address: string
+  /** Whether a person who is not signed in may become a new user. With an OpenID issuer, that issuer knows the people. */
+  mayCreateUser: boolean
+}
+
+/**
+ * Adds the user who is signed in to the organization. If nobody is, a new user with the invited address joins and is signed in, but
+ * never an existing one: whoever made the link could otherwise sign in as any user. Null for a link that does not work.
+ */
+const acceptInvitation = (db: Database, accepting: Accepting) =>
+  db.begin(async (tx) => {
+    const found = await findInvitation(tx, secretHash(accepting.secret))
+    if (found === null) return null
+    await lockOrganization(tx, found.org_id)
+    // Two requests with one link: the second finds nothing to delete.
+    if ((await deleteInvitation(tx, found.org_id, found.id)) === null) return null
+    const userId = accepting.userId ?? (await newUser(tx, found, accepting))
+    await join(tx, found, { kind: 'login', userId, tokenId: null, address: accepting.address })
+    const secret = accepting.userId === null ? await openSession(tx, userId, accepting.cookie) : null
+    return { userId, orgId: found.org_id, secret }
+  })
+
+async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitation, actor: Actor & { userId: UserId }) {
+  const { userId } = actor
+  const [already] = await listMembersOf(tx, orgId, { before: null, limit: 1, userId })
+  if (already !== undefined)
+    throw new Fault('user.already_member', { public: 'You are a member of this organization already.' })
+  const user = await lockUser(tx, userId)
+  if (user === null) throw signInFirst()
+  checkMayJoin(user, orgId)
+  await setMembership(tx, orgId, userId, role)
+  const details = { from: null, to: role, invitation: id }
+  await recordAudit(tx, { orgId, action: 'member.added', actor, targetId: userId, details })
+}
+
+/** Whoever made the link could have opened it: the address is not verified, and counts in this organization only. */
+async function newUser(
+  tx: Transaction,
+  { email, org_id: orgId }: FoundInvitation,
+  { mayCreateUser }: Accepting,
+): Promise<UserId> {
+  const isTaken = (await findUserByEmail(tx, email)) !== null || (await isUnverifiedIn(tx, orgId, email))
+  if (!mayCreateUser || isTaken) throw signInFirst()
+  const id = newId('usr')
+  await insertUser(tx, { id, email, name: null, subject: null, verified_by: null, invited_to: orgId })
+  return id
+}
+
+const signInFirst = () => sessionRequired('Sign in first, and then open the link again.')

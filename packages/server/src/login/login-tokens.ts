@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash, createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto'
 import { decodeJwt, errors, SignJWT } from 'jose'
-import { type LoginTokens, localIssuerName } from '../access/login.ts'
+import { type LoginTokens, localIssuerName } from '../access/authenticate.ts'
 import { newId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { createAccessTokens, isName, type KeyOf, shown, tokenCharsMax } from './access-token.ts'

@@ -1,20 +1,22 @@
 import Type from 'typebox'
 import type { Access } from '../access/access.ts'
-import { type Authenticated, bearerToken, type Identify } from '../access/authenticate.ts'
 import {
+  type Authenticated,
   addressRefused,
+  bearerToken,
+  type Identify,
   invalidToken,
   keyLacks,
   keyRestricted,
   loginRequired,
   permissionMissing,
-} from '../access/faults.ts'
+} from '../access/authenticate.ts'
 import { allowsAddress, limitReach, type Restrictions } from '../access/restrictions.ts'
 import { isRefusedToKeys, type Permission, permissions, permissionsOf, reachOf, roles } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../http/route.ts'
-import { exampleId, id } from '../http/schemas.ts'
+import { closed, component, exampleId, id } from '../http/schemas.ts'
 import type { KeyUses } from '../keys/uses.ts'
 import { Fault } from '../lib/faults.ts'
 import type { DatabaseId, OrgId, UserId } from '../lib/ids.ts'
@@ -213,7 +215,6 @@ function checkDatabase(access: Access, id: DatabaseId | undefined): void {
 
 const restrictionsOf = (access: Access): Restrictions | null => (access.kind === 'key' ? access.restrictions : null)
 
-/** Decision of every field here. */
 const introspected = chosen(94)
 
 /** As long as a header line may be. */
@@ -240,30 +241,26 @@ const address = () =>
     }),
   )
 
-const oneToken = Type.Object(
-  {
-    token: token(),
-    organization_id: organizationId(),
-    address: address(),
-    token_type_hint: Type.Optional(
-      Type.String({ maxLength: 100, description: 'Of RFC 7662; makes no difference here.' }),
-    ),
-  },
-  { $id: 'IntrospectionRequest', additionalProperties: false, ...introspected },
-)
+const oneToken = component('IntrospectionRequest', introspected, {
+  token: token(),
+  organization_id: organizationId(),
+  address: address(),
+  token_type_hint: Type.Optional(
+    Type.String({ maxLength: 100, description: 'Of RFC 7662; makes no difference here.' }),
+  ),
+})
 
-const manyTokens = Type.Object(
-  {
-    tokens: Type.Array(token(), { minItems: 1, maxItems: tokensMax, description: 'They are answered in this order.' }),
-    organization_id: organizationId(),
-    address: address(),
-  },
-  { $id: 'IntrospectionBatch', additionalProperties: false, ...introspected },
-)
+const manyTokens = component('IntrospectionBatch', introspected, {
+  tokens: Type.Array(token(), { minItems: 1, maxItems: tokensMax, description: 'They are answered in this order.' }),
+  organization_id: organizationId(),
+  address: address(),
+})
 
 const role = (description: string) => Type.Enum([...roles], { description })
 
-const introspection = Type.Object(
+const introspection = component(
+  'Introspection',
+  introspected,
   {
     active: Type.Boolean({ description: 'Whether Keyhook itself would accept the token now.' }),
     token_type: Type.Optional(
@@ -303,21 +300,12 @@ const introspection = Type.Object(
       }),
     ),
     organizations: Type.Optional(
-      Type.Array(
-        Type.Object(
-          { id: id('org', 'The organization.'), role: role('The role there.') },
-          { additionalProperties: false },
-        ),
-        {
-          description: 'For a login token if no organization was named: those of the user, newest first, at most 100.',
-        },
-      ),
+      Type.Array(closed({ id: id('org', 'The organization.'), role: role('The role there.') }), {
+        description: 'For a login token if no organization was named: those of the user, newest first, at most 100.',
+      }),
     ),
   },
   {
-    $id: 'Introspection',
-    additionalProperties: false,
-    ...introspected,
     examples: [
       {
         active: true,
@@ -333,14 +321,11 @@ const introspection = Type.Object(
   },
 )
 
-const authorizationQuery = Type.Object(
-  {
-    organization_id: organizationId(),
-    address: address(),
-    database_id: Type.Optional(
-      id('db', 'The database that the request is about. A key that is limited to others is refused.'),
-    ),
-    permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the token must have.' })),
-  },
-  { additionalProperties: false },
-)
+const authorizationQuery = closed({
+  organization_id: organizationId(),
+  address: address(),
+  database_id: Type.Optional(
+    id('db', 'The database that the request is about. A key that is limited to others is refused.'),
+  ),
+  permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the token must have.' })),
+})

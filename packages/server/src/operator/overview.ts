@@ -2,7 +2,7 @@ import Type from 'typebox'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { id, nullable, timestamp } from '../http/schemas.ts'
+import { closed, component, id, nullable, timestamp } from '../http/schemas.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 
@@ -10,16 +10,10 @@ import { isoTime } from '../lib/time.ts'
 const countedMax = 100_000
 const lanesShownMax = 50
 
-type OverviewRow = {
-  organizations: number
-  users: number
-  waiting: number
-  retries: number
-  in_flight: number
-}
+type OverviewRow = Record<'organizations' | 'users' | 'waiting' | 'retries' | 'in_flight', number>
 
-const countInstallation = async (db: Database): Promise<OverviewRow> => {
-  const [row] = await db<OverviewRow[]>`
+const countInstallation = (db: Database) =>
+  db<OverviewRow[]>`
     select (select count(*)::int from keyhook.organizations) as organizations,
       (select count(*)::int from keyhook.users where removed_at is null) as users,
       (select count(*)::int from keyhook.in_flight) as in_flight,
@@ -27,9 +21,7 @@ const countInstallation = async (db: Database): Promise<OverviewRow> => {
       (select count(*)::int from (
         select from keyhook.lanes l join keyhook.deliveries d on d.lane_id = l.id and d.event_seq > l.cursor_seq
         where l.ended_at is null and l.head_seq > l.cursor_seq limit ${countedMax}
-      ) w) as waiting`
-  return row!
-}
+      ) w) as waiting`.one()
 
 type BusyLaneRow = {
   org_id: OrgId
@@ -80,50 +72,41 @@ const here = chosen(108)
 const count = (description: string) => Type.Integer({ minimum: 0, description })
 const upTo = `counted up to ${countedMax.toLocaleString('en')}`
 
-const node = Type.Object(
-  {
-    id: Type.String({ description: 'The node.', examples: ['node-1'] }),
-    databases: count('Databases on its disk.'),
-    databases_max: count('How many it takes; 0 while it takes no new ones.'),
-    seen_at: timestamp('Its last heartbeat.'),
-    is_silent: Type.Boolean({ description: 'Whether it has missed its heartbeats for five seconds.' }),
-  },
-  { additionalProperties: false },
-)
+const node = closed({
+  id: Type.String({ description: 'The node.', examples: ['node-1'] }),
+  databases: count('Databases on its disk.'),
+  databases_max: count('How many it takes; 0 while it takes no new ones.'),
+  seen_at: timestamp('Its last heartbeat.'),
+  is_silent: Type.Boolean({ description: 'Whether it has missed its heartbeats for five seconds.' }),
+})
 
-const lane = Type.Object(
-  {
-    organization_id: id('org', 'The organization.'),
-    organization_name: Type.String({ description: 'What people call it.', examples: ['Acme'] }),
-    webhook_id: id('wh', 'The webhook whose queue this is.'),
-    url: Type.String({ description: 'Where its deliveries go.', examples: ['https://example.com/hooks'] }),
-    oldest_waiting_at: nullable(timestamp('The event that waits longest.')),
-    due_at: nullable(timestamp('When a dispatcher looks at it next; while leased, when the lease expires.')),
-    leased_by: nullable(Type.String({ description: 'The dispatcher that works on it.' })),
-    paused_until: nullable(timestamp('Until then nothing is sent.')),
-  },
-  { additionalProperties: false },
-)
+const lane = closed({
+  organization_id: id('org', 'The organization.'),
+  organization_name: Type.String({ description: 'What people call it.', examples: ['Acme'] }),
+  webhook_id: id('wh', 'The webhook whose queue this is.'),
+  url: Type.String({ description: 'Where its deliveries go.', examples: ['https://example.com/hooks'] }),
+  oldest_waiting_at: nullable(timestamp('The event that waits longest.')),
+  due_at: nullable(timestamp('When a dispatcher looks at it next; while leased, when the lease expires.')),
+  leased_by: nullable(Type.String({ description: 'The dispatcher that works on it.' })),
+  paused_until: nullable(timestamp('Until then nothing is sent.')),
+})
 
-const overview = Type.Object(
-  {
-    organizations: count('All organizations.'),
-    users: count('All users.'),
-    deliveries: Type.Object(
-      {
-        waiting: count(`Deliveries that wait for their first attempt, ${upTo}.`),
-        retries: count(`Deliveries that wait for another attempt, ${upTo}.`),
-        in_flight: count('Requests on the wire.'),
-        oldest_waiting_at: nullable(timestamp('The event that waits longest; null if none does.')),
-      },
-      { additionalProperties: false, description: 'What is not finished.' },
-    ),
-    nodes: Type.Array(node, { description: 'Machines that hold databases.' }),
-    busy_lanes: count('Webhooks with deliveries that are not finished.'),
-    lanes: Type.Array(lane, { description: `Those of them that wait longest, at most ${lanesShownMax}.` }),
-  },
-  { $id: 'Overview', additionalProperties: false, ...here },
-)
+const overview = component('Overview', here, {
+  organizations: count('All organizations.'),
+  users: count('All users.'),
+  deliveries: closed(
+    {
+      waiting: count(`Deliveries that wait for their first attempt, ${upTo}.`),
+      retries: count(`Deliveries that wait for another attempt, ${upTo}.`),
+      in_flight: count('Requests on the wire.'),
+      oldest_waiting_at: nullable(timestamp('The event that waits longest; null if none does.')),
+    },
+    { description: 'What is not finished.' },
+  ),
+  nodes: Type.Array(node, { description: 'Machines that hold databases.' }),
+  busy_lanes: count('Webhooks with deliveries that are not finished.'),
+  lanes: Type.Array(lane, { description: `Those of them that wait longest, at most ${lanesShownMax}.` }),
+})
 
 const silentSecondsMax = 5
 

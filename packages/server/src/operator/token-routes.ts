@@ -1,34 +1,29 @@
 import Type from 'typebox'
-import type { Actor } from '../access/audit.ts'
+import { type Actor, type OperatorActor, recordAudit } from '../access/audit.ts'
 import type { Database, Transaction } from '../db/database.ts'
 import { choice, chosen, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { operatorRoute, type Route } from '../http/route.ts'
-import { createdAt, id, label, timestamp } from '../http/schemas.ts'
+import { component, createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
-import { newId, type OperatorTokenId } from '../lib/ids.ts'
+import { newId, type OperatorTokenId, type OrgId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { localTtlSecondsMax } from '../login/login-tokens.ts'
 import { checkLabel } from '../organizations/rules.ts'
+import { lockOrganization } from '../organizations/sql.ts'
 import { insertOperatorToken, listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from './token-sql.ts'
 
 const here = chosen(97)
+const exampleToken = 'eyJhbGciOiJFZERTQSJ9.e30.c2ln'
 const path = '/operator/v1/tokens'
 const ttlSecondsDefault = 12 * 60 * 60
 
-const newToken = Type.Object(
-  {
-    name: Type.Optional(label('What the token is for.', 'gateway')),
-    ttl_seconds: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: localTtlSecondsMax,
-        description: 'How long it lives; 12 hours if absent.',
-      }),
-    ),
-  },
-  { $id: 'NewOperatorToken', additionalProperties: false, ...here },
-)
+const newToken = component('NewOperatorToken', here, {
+  name: Type.Optional(label('What the token is for.', 'gateway')),
+  ttl_seconds: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: localTtlSecondsMax, description: 'How long it lives; 12 hours if absent.' }),
+  ),
+})
 
 const shown = () => ({
   id: id('tok', 'The `credential` of its entries in audit logs.'),
@@ -38,23 +33,20 @@ const shown = () => ({
   created_by: Type.Union([Type.String(), Type.Null()], {
     description: 'The operator token that issued it; null for the command line.',
   }),
-  revoked_at: Type.Union([timestamp('When it was revoked.'), Type.Null()]),
+  revoked_at: nullable(timestamp('When it was revoked.')),
 })
 
-const operatorToken = Type.Object(shown(), { $id: 'OperatorToken', additionalProperties: false, ...here })
+const operatorToken = component('OperatorToken', here, shown())
 
-const issuedToken = Type.Object(
-  {
-    ...shown(),
-    token: Type.Optional(
-      withChoices(
-        Type.String({ description: 'The token. Shown once.', examples: ['eyJhbGciOiJFZERTQSJ9.e30.c2ln'] }),
-        choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
-      ),
+const issuedToken = component('IssuedOperatorToken', here, {
+  ...shown(),
+  token: Type.Optional(
+    withChoices(
+      Type.String({ description: 'The token. Shown once.', examples: [exampleToken] }),
+      choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
     ),
-  },
-  { $id: 'IssuedOperatorToken', additionalProperties: false, ...here },
-)
+  ),
+})
 
 const recordOf = (row: OperatorTokenRow) => ({
   id: row.id,
@@ -118,7 +110,6 @@ export function operatorTokenRoutes({ db, sign }: { db: Database; sign: SignOper
   ]
 }
 
-/** Signs a token with this id. */
 export type SignOperatorToken = (token: { tokenId: OperatorTokenId; ttlSeconds: number }) => Promise<string>
 
 /** The row comes first: a token without one is refused. The token itself is not stored. */
@@ -133,4 +124,43 @@ export async function issueOperatorToken(
   const createdBy = actor.kind === 'operator' ? actor.tokenId : null
   const row = await insertOperatorToken(tx, { id, name, ttlSeconds, createdBy })
   return { row, token: await sign({ tokenId: id, ttlSeconds }) }
+}
+
+const openingBasis = chosen(109)
+const openSeconds = 15 * 60
+
+const opened = component('OpenedOrganization', openingBasis, {
+  token: Type.String({
+    description: 'A token that reads this organization, and nothing else.',
+    examples: [exampleToken],
+  }),
+  expires_at: timestamp('When it ends by itself.'),
+})
+
+/** An operator looks into an organization. Its audit log says so. */
+export function openOrganizationRoutes(deps: {
+  db: Database
+  issue(request: { orgId: OrgId; actor: OperatorActor; ttlSeconds: number }): Promise<string>
+}): Route[] {
+  return [
+    operatorRoute({
+      method: 'POST',
+      path: '/operator/v1/organizations/:orgId/open',
+      audit: 'organization.opened',
+      basis: openingBasis,
+      summary: 'Open an organization for reading',
+      description:
+        'Answers a token for the reads of `/api/v1` and `/platform/v1` in this organization, for 15 minutes. It ends with the operator token or the console session that asked for it. Every opening is in the audit log of the organization.',
+      success: { status: 200, description: 'The token.', schema: opened },
+      async handler({ params: { orgId }, actor }) {
+        await deps.db.begin(async (tx) => {
+          if (!(await lockOrganization(tx, orgId))) throw notFound(`there is no organization ${orgId}`)
+          await recordAudit(tx, { orgId, action: 'organization.opened', actor, targetId: orgId })
+        })
+        const expiresAt = new Date(Date.now() + openSeconds * 1_000)
+        const token = await deps.issue({ orgId, actor, ttlSeconds: openSeconds })
+        return { status: 200, body: { token, expires_at: isoTime(expiresAt) } }
+      },
+    }),
+  ]
 }

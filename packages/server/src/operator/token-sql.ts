@@ -12,16 +12,14 @@ export type OperatorTokenRow = {
   revoked_at: Date | null
 }
 
-export const insertOperatorToken = async (
+export const insertOperatorToken = (
   tx: Transaction,
   token: { id: OperatorTokenId; name: string | null; ttlSeconds: number; createdBy: string | null },
-): Promise<OperatorTokenRow> => {
-  const [row] = await tx<OperatorTokenRow[]>`
+) =>
+  tx<OperatorTokenRow[]>`
     insert into keyhook.operator_tokens (id, name, expires_at, created_by)
     values (${token.id}, ${token.name}, now() + make_interval(secs => ${token.ttlSeconds}), ${token.createdBy})
-    returning id, name, created_at, expires_at, created_by, revoked_at`
-  return row!
-}
+    returning id, name, created_at, expires_at, created_by, revoked_at`.one()
 
 export const listOperatorTokens = (db: Database, { before, limit }: PageRequest) => db<OperatorTokenRow[]>`
   select id, name, created_at, expires_at, created_by, revoked_at
@@ -31,19 +29,12 @@ export const listOperatorTokens = (db: Database, { before, limit }: PageRequest)
   limit ${limit}`
 
 /** Returns false for an unknown token. Revoking a revoked one changes nothing. */
-export const revokeOperatorToken = async (
-  db: Executor,
-  id: OperatorTokenId,
-  revokedBy: string | null,
-): Promise<boolean> => {
-  const rows = await db`
+export const revokeOperatorToken = (db: Executor, id: OperatorTokenId, revokedBy: string | null) =>
+  db`
     update keyhook.operator_tokens
     set revoked_at = coalesce(revoked_at, now()),
         revoked_by = case when revoked_at is null then ${revokedBy}::text else revoked_by end
-    where id = ${id}
-    returning id`
-  return rows.length > 0
-}
+    where id = ${id}`.exists()
 
 const findUsable = async (db: Database, ids: readonly string[]): Promise<Set<string>> => {
   const rows = await db<{ id: string; standby: boolean }[]>`

@@ -1,36 +1,107 @@
 import Type from 'typebox'
 import { recordAudit } from '../access/audit.ts'
-import type { Role } from '../access/roles.ts'
-import type { Database, Transaction } from '../db/database.ts'
-import type { HoldOrganization } from '../db/publishing-transaction.ts'
+import { type Role, roles } from '../access/roles.ts'
+import type { Database, HoldOrganization, Transaction } from '../db/database.ts'
+import { choice, chosen, mark, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Call, type Listing, type Route, route } from '../http/route.ts'
+import { closed, component, createdAt, id, nullable, timestamp, verified } from '../http/schemas.ts'
 import { revokeKeysOf } from '../keys/rules.ts'
-import { newSecret, secretHash } from '../lib/base62.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type UserId } from '../lib/ids.ts'
-import {
-  createdInvitation,
-  here,
-  invitation,
-  invitationOf,
-  member,
-  memberOf,
-  newInvitation,
-  newRole,
-  removalQuery,
-} from './member-schemas.ts'
+import { newSecret, secretHash } from '../lib/secrets.ts'
+import { isoTime } from '../lib/time.ts'
 import {
   countInvitations,
   countOtherOwners,
   deleteInvitation,
   deleteMembership,
+  type InvitationRow,
   insertInvitation,
   listInvitations,
   listMembersOf,
   type MemberRow,
   setMembership,
 } from './sql.ts'
+
+const here = chosen(106)
+
+const role = () => Type.Enum([...roles], { description: 'What the user may do in the organization.' })
+
+const member = component('OrganizationMember', here, {
+  user_id: id('usr', 'The user.'),
+  email: Type.String({ description: 'The e-mail address of the user.', examples: ['grace@example.com'] }),
+  name: nullable(Type.String({ description: 'The name of the user.', examples: ['Grace'] })),
+  verified: mark(chosen(163), verified()),
+  role: role(),
+  created_at: timestamp('Since when the user belongs to the organization.'),
+})
+
+const memberOf = ({ user_id, email, name, verified, role, created_at }: MemberRow) => ({
+  user_id,
+  email,
+  name,
+  verified,
+  role,
+  created_at: isoTime(created_at),
+})
+
+/** Of both removals: that of a member and that of an operator. */
+export const removalQuery = closed({
+  revoke_keys: Type.Optional(
+    mark(
+      chosen(164),
+      Type.Enum(['true', 'false'], {
+        description: 'Also revoke every API key that acts as the user in the organization. `false` when absent.',
+      }),
+    ),
+  ),
+})
+
+const newRole = component('NewRole', here, { role: role() })
+
+const newInvitation = component('NewInvitation', here, {
+  email: Type.String({
+    maxLength: 255,
+    pattern: '^[^\\s@\\x00-\\x1f\\x7f]+@[^\\s@\\x00-\\x1f\\x7f]+$',
+    description: 'Whom you invite. Nothing is sent there: pass on the link yourself.',
+    examples: ['grace@example.com'],
+  }),
+  role: role(),
+})
+
+const invitationFields = {
+  id: id('ivt', 'The invitation.'),
+  email: Type.String({ description: 'Who is invited.', examples: ['grace@example.com'] }),
+  role: role(),
+  created_by: id('usr', 'Who invites.'),
+  created_at: createdAt(),
+  expires_at: timestamp('Until then the link works.'),
+}
+
+const invitation = component('Invitation', here, invitationFields)
+
+const createdInvitation = component('CreatedInvitation', here, {
+  ...invitationFields,
+  link: Type.Optional(
+    withChoices(
+      Type.String({
+        description: 'The link to accept it, once. Shown only here.',
+        examples: ['https://keyhook.example.com/console/invitation#ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE'],
+      }),
+      choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
+    ),
+  ),
+})
+
+const invitationOf = ({ id, email, role, created_by, created_at, expires_at }: InvitationRow) => ({
+  id,
+  email,
+  role: role satisfies Role,
+  created_by,
+  created_at: isoTime(created_at),
+  expires_at: isoTime(expires_at),
+})
 
 const membersPath = '/platform/v1/organizations/:orgId/members'
 
@@ -71,22 +142,16 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       body: newRole,
       faults: ['member.last_owner'],
       success: { status: 200, description: 'The member.', schema: member },
-      async handler({ orgId, params: { userId }, body, ...caller }) {
+      async handler({ orgId, params: { userId }, actor, access, body }) {
         const { role } = body as { role: Role }
         return holdOrganization(orgId, async (tx) => {
           const before = await findMember(tx, orgId, userId)
-          checkOwners(caller, before.role, role)
+          checkOwners(access, before.role, role)
           if (before.role !== role) {
             await checkOwnerLeft(tx, orgId, before)
             await setMembership(tx, orgId, userId, role)
             const details = { from: before.role, to: role }
-            await recordAudit(tx, {
-              orgId,
-              action: 'member.role_changed',
-              actor: caller.actor,
-              targetId: userId,
-              details,
-            })
+            await recordAudit(tx, { orgId, action: 'member.role_changed', actor, targetId: userId, details })
           }
           return { status: 200, body: memberOf({ ...before, role }) }
         })
@@ -105,15 +170,15 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       query: removalQuery,
       faults: ['member.last_owner'],
       success: { status: 204, description: 'The user is no member any more.' },
-      async handler({ orgId, params: { userId }, query, ...caller }) {
+      async handler({ orgId, params: { userId }, actor, access, query }) {
         await holdOrganization(orgId, async (tx) => {
           const before = await findMember(tx, orgId, userId)
-          checkOwners(caller, before.role)
+          checkOwners(access, before.role)
           await checkOwnerLeft(tx, orgId, before)
           await deleteMembership(tx, orgId, userId)
           const details = { role: before.role }
-          await recordAudit(tx, { orgId, action: 'member.removed', actor: caller.actor, targetId: userId, details })
-          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, caller.actor)
+          await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details })
+          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, actor)
         })
         return { status: 204 }
       },
@@ -128,7 +193,7 @@ async function findMember(tx: Transaction, orgId: OrgId, userId: UserId): Promis
 }
 
 /** An admin who could make owners would be one. */
-function checkOwners({ access }: Pick<Call, 'access'>, ...involved: Role[]): void {
+function checkOwners(access: Call['access'], ...involved: Role[]): void {
   if (access.membership?.role === 'owner' || !involved.includes('owner')) return
   throw new Fault('auth.permission_missing', { public: 'Only an owner of the organization may do this.' })
 }
@@ -166,7 +231,7 @@ export function invitationRoutes(deps: {
       success: { status: 201, description: 'The invitation, with its link.', schema: createdInvitation },
       async handler({ orgId, userId, actor, access, body, once }) {
         const { email, role } = body as { email: string; role: Role }
-        checkOwners({ access }, role)
+        checkOwners(access, role)
         const secret = newSecret()
         return holdOrganization(orgId, (tx) =>
           once(tx, async () => {

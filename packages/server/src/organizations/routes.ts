@@ -1,23 +1,20 @@
 import Type from 'typebox'
 import type { OrganizationRow } from '../access/access.ts'
-import { recordAudit } from '../access/audit.ts'
-import type { Database } from '../db/database.ts'
-import type { HoldOrganization } from '../db/publishing-transaction.ts'
+import { type AuditRow, auditActions, listAudit, recordAudit } from '../access/audit.ts'
+import type { Database, HoldOrganization } from '../db/database.ts'
 import { choice, chosen, specified } from '../http/basis.ts'
-import { listById, onlyWholeListQuery } from '../http/lists.ts'
+import { listById, onlyWholeListQuery, pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { createdAt, id, label } from '../http/schemas.ts'
-import { isoTime } from '../lib/time.ts'
+import { closed, component, createdAt, exampleId, id, label, timestamp } from '../http/schemas.ts'
+import { idPattern, isId } from '../lib/ids.ts'
+import { isoTime, timestampParameter } from '../lib/time.ts'
 import { findOrganization, listOrganizationsOfUser, renameOrganization } from './sql.ts'
 
-export const organization = Type.Object(
-  {
-    id: id('org', 'The <org_id> of every other path.'),
-    name: Type.String({ description: 'What people call the organization.', examples: ['Acme'] }),
-    created_at: createdAt(),
-  },
-  { $id: 'Organization', additionalProperties: false, ...chosen(30) },
-)
+export const organization = component('Organization', chosen(30), {
+  id: id('org', 'The <org_id> of every other path.'),
+  name: Type.String({ description: 'What people call the organization.', examples: ['Acme'] }),
+  created_at: createdAt(),
+})
 
 export const organizationOf = (row: OrganizationRow) => ({
   id: row.id,
@@ -65,10 +62,9 @@ const only = (row: OrganizationRow, before: string | null): OrganizationRow[] =>
 
 const here = chosen(114)
 
-const settings = Type.Object(
-  { name: label('What people call the organization.', 'Globex') },
-  { $id: 'OrganizationSettings', additionalProperties: false, ...here },
-)
+const settings = component('OrganizationSettings', here, {
+  name: label('What people call the organization.', 'Globex'),
+})
 
 export function organizationSettingsRoutes({ holdOrganization }: { holdOrganization: HoldOrganization }): Route[] {
   return [
@@ -97,3 +93,86 @@ export function organizationSettingsRoutes({ holdOrganization }: { holdOrganizat
     }),
   ]
 }
+
+const auditBasis = chosen(31)
+const nullable = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
+
+const auditEntry = component('AuditEntry', auditBasis, {
+  id: id('aud', 'The entry.'),
+  at: timestamp('When it happened.'),
+  action: Type.Enum([...auditActions], { description: 'What happened.', examples: ['key.created'] }),
+  actor: closed(
+    {
+      kind: Type.Enum(['key', 'login', 'operator'], { description: 'What the actor showed to be let in.' }),
+      user_id: nullable('The user; null for the operator.'),
+      credential: nullable('The id of the API key, or the `jti` of the login token.'),
+      address: nullable('The address that the request came from.'),
+    },
+    { description: 'Who did it, with what, from where.' },
+  ),
+  target_id: Type.String({ description: 'What it happened to.', examples: [exampleId('key')] }),
+  details: Type.Record(Type.String(), Type.Unknown(), {
+    description: 'What else is worth knowing. Never a secret.',
+    examples: [{ name: 'ci', key_prefix: 'kh_Example1' }],
+  }),
+})
+
+const timestampFilter = (description: string) =>
+  Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
+
+const listQuery = closed(
+  {
+    action: Type.Optional(Type.Enum([...auditActions], { description: 'Only these.' })),
+    actor: Type.Optional(
+      Type.String({
+        pattern: `${idPattern('usr')}|${idPattern('key')}|^operator$`,
+        description: 'Only what this user did, also with API keys; or this API key; or an `operator`.',
+      }),
+    ),
+    since: timestampFilter('Entries from this time on (RFC 3339).'),
+    until: timestampFilter('Entries before this time.'),
+    ...pageQuery,
+  },
+  { ...chosen(113) },
+)
+
+export function auditLogRoutes(deps: { db: Database }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/platform/v1/organizations/:orgId/audit-log',
+      needs: 'audit:read',
+      audit: null,
+      basis: auditBasis,
+      tag: 'Audit log',
+      summary: 'Read the audit log',
+      description: 'Every change in the organization: who made it, with what, from where. Newest first.',
+      query: listQuery,
+      success: { status: 200, description: 'The entries.', schema: Type.Array(auditEntry) },
+      async handler({ orgId, query }) {
+        const filter = {
+          action: query.action ?? null,
+          ...actorOf(query.actor),
+          since: timestampParameter('since', query.since),
+          until: timestampParameter('until', query.until),
+        }
+        return listById('aud', record, (request) => listAudit(deps.db, orgId, filter, request))
+      },
+    }),
+  ]
+}
+
+const actorOf = (actor: string | undefined) => ({
+  userId: actor !== undefined && isId('usr', actor) ? actor : null,
+  keyId: actor !== undefined && isId('key', actor) ? actor : null,
+  isOperator: actor === 'operator',
+})
+
+const record = (row: AuditRow) => ({
+  id: row.id,
+  at: isoTime(row.at),
+  action: row.action,
+  actor: { kind: row.actor_kind, user_id: row.user_id, credential: row.credential, address: row.address },
+  target_id: row.target_id,
+  details: row.details,
+})

@@ -1,7 +1,14 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
 import type { Role } from '../access/roles.ts'
-import { type Database, isTransient, isUnavailable, isUniqueViolation, type Transaction } from '../db/database.ts'
-import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
+import {
+  type Database,
+  type HoldOrganization,
+  isTransient,
+  isUnavailable,
+  isUniqueViolation,
+  type Transact,
+  type Transaction,
+} from '../db/database.ts'
 import { revokeKeysOf } from '../keys/rules.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
@@ -42,17 +49,11 @@ export function checkLabel(pointer: string, text: string): void {
   if (problem !== null) throw invalid([{ pointer, detail: problem }])
 }
 
-export async function createOrganization(tx: Transaction, actor: Actor, request: { name: string }) {
-  checkLabel('/name', request.name)
+export async function createOrganization(tx: Transaction, actor: Actor, { name }: { name: string }) {
+  checkLabel('/name', name)
   const id = newId('org')
-  const row = await insertOrganization(tx, id, request.name)
-  await recordAudit(tx, {
-    orgId: id,
-    action: 'organization.created',
-    actor,
-    targetId: id,
-    details: { name: request.name },
-  })
+  const row = await insertOrganization(tx, id, name)
+  await recordAudit(tx, { orgId: id, action: 'organization.created', actor, targetId: id, details: { name } })
   return row
 }
 
@@ -66,12 +67,10 @@ export async function createUser(
   if (problem !== null) throw invalid([{ pointer: '/email', detail: problem }])
   if (request.name !== null) checkLabel('/name', request.name)
   if (request.subject !== null) checkLabel('/subject', request.subject)
-  const id = newId('usr')
+  const user = { id: newId('usr'), ...request, verified_by: verifiedBy, invited_to: null }
   try {
     // A savepoint, so that the caller's transaction can go on after the error.
-    return await tx.savepoint((inner) =>
-      insertUser(inner, { id, ...request, verified_by: verifiedBy, invited_to: null }),
-    )
+    return await tx.savepoint((inner) => insertUser(inner, user))
   } catch (error) {
     if (isUniqueViolation(error, 'users_email'))
       throw taken('email', request.email, await findUserByEmail(tx, request.email))
@@ -112,19 +111,12 @@ const taken = (what: 'email' | 'subject', value: string, id: UserId | null): Fau
     public: `There is a user with the ${what === 'email' ? 'e-mail address' : what} ${value} already${id === null ? '' : `: ${id}`}.`,
   })
 
-export async function setMember(
-  db: Database,
-  actor: Actor,
-  member: { orgId: OrgId; userId: UserId; role: Role },
-): Promise<void> {
-  await db.begin((tx) => setMemberIn(tx, actor, member))
-}
+type Member = { orgId: OrgId; userId: UserId; role: Role }
 
-export async function setMemberIn(
-  tx: Transaction,
-  actor: Actor,
-  { orgId, userId, role }: { orgId: OrgId; userId: UserId; role: Role },
-): Promise<void> {
+export const setMember = (db: Database, actor: Actor, member: Member): Promise<void> =>
+  db.begin((tx) => setMemberIn(tx, actor, member))
+
+export async function setMemberIn(tx: Transaction, actor: Actor, { orgId, userId, role }: Member): Promise<void> {
   if (!(await lockOrganization(tx, orgId))) throw noSuch('organization', orgId)
   const user = await lockUser(tx, userId)
   if (user === null) throw noSuch('user', userId)

@@ -3,22 +3,17 @@ import type { Role } from '../access/roles.ts'
 import type { Database, Executor, PageRequest, Transaction } from '../db/database.ts'
 import type { InvitationId, OrgId, UserId } from '../lib/ids.ts'
 
-export const insertOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<OrganizationRow> => {
-  const [row] = await tx<OrganizationRow[]>`
-    insert into keyhook.organizations (id, name) values (${id}, ${name}) returning id, name, created_at`
-  return row!
-}
+export const insertOrganization = (tx: Transaction, id: OrgId, name: string) =>
+  tx<OrganizationRow[]>`
+    insert into keyhook.organizations (id, name) values (${id}, ${name}) returning id, name, created_at`.one()
 
-export const findOrganization = async (db: Executor, id: OrgId): Promise<OrganizationRow | null> => {
-  const [row] = await db<OrganizationRow[]>`select id, name, created_at from keyhook.organizations where id = ${id}`
-  return row ?? null
-}
+export const findOrganization = (db: Executor, id: OrgId) =>
+  db<OrganizationRow[]>`select id, name, created_at from keyhook.organizations where id = ${id}`.first()
 
 export const renameOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<void> => {
   await tx`update keyhook.organizations set name = ${name} where id = ${id}`
 }
 
-/** Newest first. */
 export const pageOfOrganizations = (db: Database, { before, limit }: PageRequest) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations
   where ${before}::text is null or id < ${before}
@@ -26,8 +21,8 @@ export const pageOfOrganizations = (db: Database, { before, limit }: PageRequest
   limit ${limit}`
 
 export const countOrganizations = async (db: Executor): Promise<number> => {
-  const [row] = await db<{ count: number }[]>`select count(*)::int as count from keyhook.organizations`
-  return row?.count ?? 0
+  const { count } = await db<{ count: number }[]>`select count(*)::int as count from keyhook.organizations`.one()
+  return count
 }
 
 /** Serializes writers that count before they insert; readers do not wait. */
@@ -36,7 +31,6 @@ export const lockOrganization = async (tx: Transaction, id: OrgId): Promise<bool
   return rows.length > 0
 }
 
-/** In the order of their ids, which is that of their creation. */
 export const listOrganizations = (db: Database, after: string, limit: number) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations where id > ${after} order by id limit ${limit}`
 
@@ -130,10 +124,10 @@ export const listMembersOf = (
 
 /** Call it with the organization locked, or another request removes the last one at the same time. */
 export const countOtherOwners = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<number> => {
-  const [row] = await tx<{ count: number }[]>`
+  const { count } = await tx<{ count: number }[]>`
     select count(*)::int as count from keyhook.memberships
-    where org_id = ${orgId} and role = 'owner' and user_id <> ${userId}`
-  return row!.count
+    where org_id = ${orgId} and role = 'owner' and user_id <> ${userId}`.one()
+  return count
 }
 
 const invitationDays = 7
@@ -150,46 +144,36 @@ export type InvitationRow = {
 /** Expired ones of the organization are deleted first, and do not count. */
 export const countInvitations = async (tx: Transaction, orgId: OrgId): Promise<number> => {
   await tx`delete from keyhook.invitations where org_id = ${orgId} and expires_at < now()`
-  const [row] = await tx<{ count: number }[]>`
-    select count(*)::int as count from keyhook.invitations where org_id = ${orgId}`
-  return row!.count
+  const { count } = await tx<{ count: number }[]>`
+    select count(*)::int as count from keyhook.invitations where org_id = ${orgId}`.one()
+  return count
 }
 
-export const insertInvitation = async (
+export const insertInvitation = (
   tx: Transaction,
   orgId: OrgId,
   invitation: Pick<InvitationRow, 'id' | 'email' | 'role' | 'created_by'> & { hash: Buffer },
-): Promise<InvitationRow> => {
-  const [row] = await tx<InvitationRow[]>`
+) =>
+  tx<InvitationRow[]>`
     insert into keyhook.invitations (org_id, id, email, role, secret_hash, created_by, expires_at)
     values (${orgId}, ${invitation.id}, ${invitation.email}, ${invitation.role}, ${invitation.hash},
       ${invitation.created_by}, now() + make_interval(days => ${invitationDays}))
-    returning id, email, role, created_by, created_at, expires_at`
-  return row!
-}
+    returning id, email, role, created_by, created_at, expires_at`.one()
 
 export const listInvitations = (db: Database, orgId: OrgId, { before, limit }: PageRequest) => db<InvitationRow[]>`
   select id, email, role, created_by, created_at, expires_at from keyhook.invitations
   where org_id = ${orgId} and expires_at > now() and (${before}::text is null or id < ${before})
   order by id desc limit ${limit}`
 
-export const deleteInvitation = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: InvitationId,
-): Promise<Pick<InvitationRow, 'email' | 'role'> | null> => {
-  const [row] = await tx<InvitationRow[]>`
-    delete from keyhook.invitations where org_id = ${orgId} and id = ${id} returning email, role`
-  return row ?? null
-}
+export const deleteInvitation = (tx: Transaction, orgId: OrgId, id: InvitationId) =>
+  tx<Pick<InvitationRow, 'email' | 'role'>[]>`
+    delete from keyhook.invitations where org_id = ${orgId} and id = ${id} returning email, role`.first()
 
 export type FoundInvitation = InvitationRow & { org_id: OrgId; organization: string }
 
 /** The invitation of a link; null if it was accepted, withdrawn or is too old. Names its organization: the link is the key. */
-export const findInvitation = async (db: Executor, hash: Buffer): Promise<FoundInvitation | null> => {
-  const [row] = await db<FoundInvitation[]>`
+export const findInvitation = (db: Executor, hash: Buffer) =>
+  db<FoundInvitation[]>`
     select i.org_id, o.name as organization, i.id, i.email, i.role, i.created_by, i.created_at, i.expires_at
     from keyhook.invitations i join keyhook.organizations o on o.id = i.org_id
-    where i.secret_hash = ${hash} and i.expires_at > now()`
-  return row ?? null
-}
+    where i.secret_hash = ${hash} and i.expires_at > now()`.first()

@@ -14,27 +14,20 @@ export type NewUser = {
   verified_by: VerifiedBy | null
 }
 
-export const insertUser = async (tx: Transaction, user: NewUser & { invited_to: OrgId | null }): Promise<UserRow> => {
-  const [row] = await tx<UserRow[]>`
+export const insertUser = (tx: Transaction, user: NewUser & { invited_to: OrgId | null }) =>
+  tx<UserRow[]>`
     insert into keyhook.users (id, email, name, subject, verified_by, invited_to)
     values (${user.id}, ${user.email}, ${user.name}, ${user.subject}, ${user.verified_by}, ${user.invited_to})
-    returning id, email, name, subject, verified_by, created_at`
-  return row!
-}
+    returning id, email, name, subject, verified_by, created_at`.one()
 
-export const findUser = async (db: Executor, id: UserId): Promise<UserRow | null> => {
-  const [row] = await db<UserRow[]>`
-    select id, email, name, subject, verified_by, created_at from keyhook.users where id = ${id} and removed_at is null`
-  return row ?? null
-}
+export const findUser = (db: Executor, id: UserId) =>
+  db<UserRow[]>`
+    select id, email, name, subject, verified_by, created_at from keyhook.users
+    where id = ${id} and removed_at is null`.first()
 
 /** Also a user who was removed. */
-export const userExisted = async (db: Executor, id: UserId): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.users where id = ${id}`
-  return rows.length > 0
-}
+export const userExisted = (db: Executor, id: UserId) => db`select 1 from keyhook.users where id = ${id}`.exists()
 
-/** Newest first; only those with the address if one is given. */
 export const pageOfUsers = (db: Database, email: string | null, { before, limit }: PageRequest) => db<UserRow[]>`
   select id, email, name, subject, verified_by, created_at from keyhook.users
   where removed_at is null
@@ -43,10 +36,8 @@ export const pageOfUsers = (db: Database, email: string | null, { before, limit 
   order by id desc
   limit ${limit}`
 
-export const userExists = async (db: Executor, id: UserId): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.users where id = ${id} and removed_at is null`
-  return rows.length > 0
-}
+export const userExists = (db: Executor, id: UserId) =>
+  db`select 1 from keyhook.users where id = ${id} and removed_at is null`.exists()
 
 /** The verified user who has the address already. As in the index, the case of A to Z makes no difference. */
 export const findUserByEmail = async (db: Executor, email: string): Promise<UserId | null> => {
@@ -57,13 +48,11 @@ export const findUserByEmail = async (db: Executor, email: string): Promise<User
 }
 
 /** Whether somebody has come with this address by an invitation to this organization, and nobody has confirmed it. */
-export const isUnverifiedIn = async (db: Executor, orgId: OrgId, email: string): Promise<boolean> => {
-  const rows = await db`
+export const isUnverifiedIn = (db: Executor, orgId: OrgId, email: string) =>
+  db`
     select 1 from keyhook.users
     where lower(email collate "C") = lower(${email}::text collate "C") and invited_to = ${orgId}
-      and removed_at is null and verified_by is null`
-  return rows.length > 0
-}
+      and removed_at is null and verified_by is null`.exists()
 
 export const findUserBySubject = async (db: Executor, subject: string): Promise<UserId | null> => {
   const [row] = await db<{ id: UserId }[]>`
@@ -73,7 +62,6 @@ export const findUserBySubject = async (db: Executor, subject: string): Promise<
 
 export type UserRow = NewUser & { created_at: Date }
 
-/** In the order of their ids, which is that of their creation. */
 export const listUsers = (db: Database, after: string, limit: number) => db<UserRow[]>`
   select id, email, name, subject, verified_by, created_at from keyhook.users
   where id > ${after} and removed_at is null
@@ -81,11 +69,10 @@ export const listUsers = (db: Database, after: string, limit: number) => db<User
   limit ${limit}`
 
 /** Locks the user, so that a membership cannot be added while the user is being removed. Null for an unknown user. */
-export const lockUser = async (tx: Transaction, id: UserId): Promise<LockedUser | null> => {
-  const [row] = await tx<LockedUser[]>`
-    select email, verified_by, invited_to from keyhook.users where id = ${id} and removed_at is null for no key update`
-  return row ?? null
-}
+export const lockUser = (tx: Transaction, id: UserId) =>
+  tx<LockedUser[]>`
+    select email, verified_by, invited_to from keyhook.users
+    where id = ${id} and removed_at is null for no key update`.first()
 
 type LockedUser = Pick<UserRow, 'email' | 'verified_by'> & { invited_to: OrgId | null }
 
@@ -102,35 +89,23 @@ export const removeUser = async (tx: Transaction, id: UserId): Promise<OrgId[]> 
 }
 
 /** False if the user has a subject already, or was removed. The address of the user has to be verified. */
-export const recordSubject = async (tx: Transaction, id: UserId, subject: string): Promise<boolean> => {
-  const rows = await tx`
-    update keyhook.users set subject = ${subject}
-    where id = ${id} and subject is null and removed_at is null
-    returning id`
-  return rows.length > 0
-}
+export const recordSubject = (tx: Transaction, id: UserId, subject: string) =>
+  tx`update keyhook.users set subject = ${subject} where id = ${id} and subject is null and removed_at is null`.exists()
 
 /** Forgets the subject, so that the next login with the verified address records its own. False for an unknown user. */
-export const forgetSubject = async (db: Executor, id: UserId): Promise<boolean> => {
-  const rows = await db`update keyhook.users set subject = null where id = ${id} and removed_at is null returning id`
-  return rows.length > 0
-}
+export const forgetSubject = (db: Executor, id: UserId) =>
+  db`update keyhook.users set subject = null where id = ${id} and removed_at is null`.exists()
 
 /** Whether a removed user had this subject or this address. An address that was never confirmed says nothing about its owner. */
-export const wasRemoved = async (db: Executor, { subject, email }: { subject: string; email: string }) => {
-  const rows = await db`
+export const wasRemoved = (db: Executor, { subject, email }: { subject: string; email: string }) =>
+  db`
     select 1 from keyhook.users
     where removed_at is not null and verified_by is not null
       and (subject = ${subject} or lower(email collate "C") = lower(${email}::text collate "C"))
-    limit 1`
-  return rows.length > 0
-}
+    limit 1`.exists()
 
 /** An address that nobody has confirmed counts in the organization that invited it, and nowhere else. */
-export function checkMayJoin(
-  user: { email: string; verified_by: string | null; invited_to: OrgId | null },
-  orgId: OrgId,
-): void {
+export function checkMayJoin(user: LockedUser, orgId: OrgId): void {
   if (user.verified_by !== null || user.invited_to === orgId) return
   throw new Fault('user.unverified', {
     public: `Nobody has confirmed that ${user.email} is the address of this user, who therefore belongs to ${user.invited_to} only. The operator confirms it with "keyhook user verify", or the user logs in at the OpenID issuer.`,

@@ -1,6 +1,6 @@
-import { keyTagShape } from '../access/api-key.ts'
 import { type ConnectionTarget, readConnectionUrl } from '../db/connection-url.ts'
 import { isAddress, issuerUrlProblem, readNetwork } from '../lib/network.ts'
+import { keyTagShape } from '../lib/secrets.ts'
 import { InvalidValue, integer, matching, oneOf, optional, setting, text } from './setting.ts'
 
 const postgresUrl = (value: string, environment: Readonly<Record<string, string | undefined>>): ConnectionTarget => {

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram as LibraryHistogram, Registry } from 'prom-client'
 import type { StorageReport } from '../databases/storage-rules.ts'
 import type { DispatchObserver } from '../delivery/dispatcher/ports.ts'
-import type { Answered } from '../http/request-log.ts'
+import type { Answered } from '../http/app.ts'
 import { jobKinds } from '../jobs/queue.ts'
 import { type ClusterReading, createClusterGauges } from './cluster-metrics.ts'
 import { createHistogram, createTally } from './histogram.ts'

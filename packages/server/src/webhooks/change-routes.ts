@@ -1,7 +1,6 @@
 import Type from 'typebox'
 import { recordAudit } from '../access/audit.ts'
-import { type Database, databaseNowMs, type Transaction } from '../db/database.ts'
-import type { Transact } from '../db/publishing-transaction.ts'
+import { type Database, databaseNowMs, type Transact, type Transaction } from '../db/database.ts'
 import { isLanePaused, pauseLane, resumeLane } from '../delivery/lane-sql.ts'
 import { pauseMsMax } from '../delivery/retry-schedule.ts'
 import { type Created, type Route, route } from '../http/route.ts'

@@ -1,7 +1,6 @@
 import Type from 'typebox'
 import { type AuditEntry, recordAudit } from '../access/audit.ts'
-import type { Database } from '../db/database.ts'
-import type { HoldOrganization, Transact } from '../db/publishing-transaction.ts'
+import type { Database, HoldOrganization, Transact } from '../db/database.ts'
 import { lockDeclaredTypes } from '../delivery/event-types.ts'
 import { choice, chosen, specified } from '../http/basis.ts'
 import { listById, onlyPageQuery, onlyWholeListQuery } from '../http/lists.ts'

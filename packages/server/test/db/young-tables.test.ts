@@ -1,6 +1,5 @@
 import { beforeEach, expect, onTestFinished, test } from 'vitest'
 import { findAccess } from '../../src/access/access.ts'
-import { mintApiKey } from '../../src/access/api-key.ts'
 import { connect, type Database } from '../../src/db/database.ts'
 import { findPositions, listEvents, readEventsAfter } from '../../src/delivery/event-log-sql.ts'
 import { type IntakeBatch, publishBatch, publishWhereFree } from '../../src/delivery/publish.ts'
@@ -8,6 +7,7 @@ import { countRecoverable, insertRecovery, stepRecovery } from '../../src/delive
 import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
 import { insertApiKey, revokeWithDescendants } from '../../src/keys/sql.ts'
 import { type KeyId, newId, type OrgId, type UserId, uuid7 } from '../../src/lib/ids.ts'
+import { mintApiKey } from '../../src/lib/secrets.ts'
 import { insertWebhook } from '../../src/webhooks/sql.ts'
 import { startApiForTest, type TestApi } from '../kit/installation.ts'
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { createTransact } from '../../src/db/publishing-transaction.ts'
+import { createTransact } from '../../src/db/database.ts'
 import type { EventType } from '../../src/delivery/events.ts'
 import { createHints } from '../../src/delivery/hints.ts'
 import { publishEvents, publishSampleEvent } from '../../src/delivery/publish.ts'

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
-import { createTransact } from '../../src/db/publishing-transaction.ts'
+import { createTransact } from '../../src/db/database.ts'
 import { createHints, type Hints } from '../../src/delivery/hints.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
 import type { Installation } from '../../src/startup/open.ts'

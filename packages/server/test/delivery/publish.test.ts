@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { operator } from '../../src/access/audit.ts'
-import { createTransact, type Transact } from '../../src/db/publishing-transaction.ts'
+import { createTransact, type Transact } from '../../src/db/database.ts'
 import type { NewEvent } from '../../src/delivery/events.ts'
 import { createIntake } from '../../src/delivery/intake.ts'
 import { publish, publishSample } from '../../src/delivery/publish.ts'

@@ -1,9 +1,9 @@
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { mintApiKey } from '../../src/access/api-key.ts'
 import { insertApiKey, recordKeyUses } from '../../src/keys/sql.ts'
 import { createKeyUses } from '../../src/keys/uses.ts'
 import { type KeyId, newId, type OrgId } from '../../src/lib/ids.ts'
+import { mintApiKey } from '../../src/lib/secrets.ts'
 import { call } from '../kit/client.ts'
 import { type Person, startApi, startApiForTest, type TestApi } from '../kit/installation.ts'
 

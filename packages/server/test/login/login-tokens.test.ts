@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { LoginTokens } from '../../src/access/login.ts'
+import type { LoginTokens } from '../../src/access/authenticate.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { createLocalIssuer, createLoginTokens, type LocalIssuer } from '../../src/login/login-tokens.ts'
 import { createOpenIdIssuer } from '../../src/login/openid.ts'

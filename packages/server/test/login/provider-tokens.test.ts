@@ -1,6 +1,6 @@
 import { decodeJwt, decodeProtectedHeader, importJWK, SignJWT } from 'jose'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Refusal } from '../../src/access/login.ts'
+import type { Refusal } from '../../src/access/authenticate.ts'
 import { standardForm, type TokenForm } from '../../src/login/access-token.ts'
 import { createOpenIdIssuer } from '../../src/login/openid.ts'
 import { type Provider, providers } from './support/provider-tokens.ts'

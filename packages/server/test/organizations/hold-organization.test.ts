@@ -1,7 +1,6 @@
 import { DatabaseError } from 'pg'
 import { expect, test } from 'vitest'
-import type { Database } from '../../src/db/database.ts'
-import { createTransact } from '../../src/db/publishing-transaction.ts'
+import { createTransact, type Database } from '../../src/db/database.ts'
 import type { OrgId } from '../../src/lib/ids.ts'
 import { createHoldOrganization } from '../../src/organizations/rules.ts'
 import { lockOrganization } from '../../src/organizations/sql.ts'

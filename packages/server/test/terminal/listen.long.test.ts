@@ -1,7 +1,7 @@
 import { verifyWebhook } from '@keyhook/client'
 import { expect, onTestFinished, test } from 'vitest'
 import { composeHints } from '../../src/compose/dispatcher.ts'
-import { createTransact } from '../../src/db/publishing-transaction.ts'
+import { createTransact } from '../../src/db/database.ts'
 import type { EventType } from '../../src/delivery/events.ts'
 import { publish } from '../../src/delivery/publish.ts'
 import { mintWebhookSecret } from '../../src/webhooks/rules.ts'

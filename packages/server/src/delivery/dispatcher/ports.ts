@@ -1,7 +1,6 @@
 import type { Database } from '../../db/database.ts'
-import { type Clock, pause } from '../../lib/clock.ts'
+import { type Clock, pause, retryUntilAccepted } from '../../lib/clock.ts'
 import type { OrgId } from '../../lib/ids.ts'
-import { retryUntilAccepted } from '../../lib/retry.ts'
 import type { Exchange } from '../sender/port.ts'
 import { type Begun, beginAttempts, type NewAttempt } from '../statements/begin.ts'
 import { type DueDelivery, type FetchRequest, fetchDue } from '../statements/fetch.ts'

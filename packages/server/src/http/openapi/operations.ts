@@ -2,8 +2,14 @@ import type { TSchema } from 'typebox'
 import { permissionTable, type Role } from '../../access/roles.ts'
 import { type Choice, choice, type Json } from '../basis.ts'
 import { idempotencyHeader, takesIdempotencyKey } from '../idempotency.ts'
-import { pathParameter, pathParameterNames, patternOf } from '../path-parameters.ts'
-import { type DocumentedHeader, isBodyOptional, type Route } from '../route.ts'
+import {
+  type DocumentedHeader,
+  isBodyOptional,
+  pathParameter,
+  pathParameterNames,
+  patternOf,
+  type Route,
+} from '../route.ts'
 import { exampleOf, plain } from './nodes.ts'
 import { responsesOf } from './responses.ts'
 

@@ -1,7 +1,7 @@
 import { connect as open } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, type Database, isOutOfConnections } from '../../../db/database.ts'
-import { retryUntilAccepted } from '../../../lib/retry.ts'
+import { retryUntilAccepted } from '../../../lib/clock.ts'
 import { StepFailure } from '../../../lib/step-failure.ts'
 import { isScramVerifier, ownerConnectionsMax, ownerDatabase, ownerRole } from '../../database.ts'
 import type { Activity } from '../local-instances.ts'

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { hashApiKey, isApiKey, keyTagShape, mintApiKey } from '../../src/access/api-key.ts'
+import { hashApiKey, isApiKey, keyTagShape, mintApiKey } from '../../src/lib/secrets.ts'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { retryUntilAccepted } from '../../src/lib/retry.ts'
+import { retryUntilAccepted } from '../../src/lib/clock.ts'
 
 /** Work that fails `times` times, on a clock that only records its pauses. */
 function failing(times: number) {
