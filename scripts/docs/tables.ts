@@ -1,6 +1,6 @@
 import { permissionTable, roles } from '../../packages/server/src/access/roles.ts'
-import { createWholeProgram } from '../../packages/server/src/cli/command-line.ts'
-import { type audiences, commandTable } from '../../packages/server/src/cli/command-table.ts'
+import { type audiences, commandTable, createWholeProgram } from '../../packages/server/src/cli/command-line.ts'
+
 import { faultCatalogue } from '../../packages/server/src/lib/fault-catalogue.ts'
 import { deliverySettings } from '../../packages/server/src/settings/delivery-settings.ts'
 import {

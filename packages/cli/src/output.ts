@@ -16,7 +16,7 @@ export type Output = {
   note(text: string): void
 }
 
-export const createOutput = (json: boolean): Output => ({
+export const createOutput = ({ json }: { json?: boolean | undefined }): Output => ({
   result: (value, text) => process.stdout.write(`${json ? JSON.stringify(value) : text}\n`),
   async list(pages, lines) {
     let separator = '['
@@ -31,10 +31,3 @@ export const createOutput = (json: boolean): Output => ({
     if (!json) process.stderr.write(`${text}\n`)
   },
 })
-
-/** The end of a help text, for `command.addHelpText`. */
-export const examples = (...lines: string[]) =>
-  [
-    'after',
-    `\n${lines.length === 1 ? 'Example' : 'Examples'}:\n${lines.map((line) => `  ${line}`).join('\n')}`,
-  ] as const

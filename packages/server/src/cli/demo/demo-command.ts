@@ -2,9 +2,16 @@ import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import { createOutput, examples, OperationFailed, type Output, stopSignal, styled, UsageError } from '@keyhook/cli'
+import {
+  createOutput,
+  type KeyhookCommand,
+  OperationFailed,
+  type Output,
+  stopSignal,
+  styled,
+  UsageError,
+} from '@keyhook/cli'
 import { type Client, createClient, type Database } from '@keyhook/client'
-import type { Command } from 'commander'
 import { connect } from '../../db/database.ts'
 import { eventTypes } from '../../delivery/events.ts'
 import { removeDataDirectory } from '../../postgres/data-directory.ts'
@@ -13,10 +20,10 @@ import { type DemoReceiver, type Started, startDemoReceiver, startDemoServer } f
 type Options = { keep?: string; once?: true; json?: boolean }
 
 /** Everything that Keyhook does, on this machine, with nothing left behind. */
-export function addDemoCommand(program: Command): void {
+export function addCommands(program: KeyhookCommand): void {
   program
     .command('demo')
-    .addHelpText(...examples('npx keyhook demo', 'npx keyhook demo --keep ./demo'))
+    .examples('npx keyhook demo', 'npx keyhook demo --keep ./demo')
     .option('--keep <folder>', 'Keep the data of the demo in this folder, which must be empty or new')
     .option('--once', 'End the demo after the last step instead of at Ctrl-C')
     .option('--json', 'Print a line of JSON for each event, and one with the ids of what was created')
@@ -24,7 +31,7 @@ export function addDemoCommand(program: Command): void {
 }
 
 async function demo(options: Options): Promise<void> {
-  const output = createOutput(options.json ?? false)
+  const output = createOutput(options)
   const say = (text: string): void => void (options.json || process.stdout.write(`${text}\n`))
   const stopped = stopSignal()
   void stopped.promise.then(() => say('\nStopping.'))
