@@ -31,3 +31,6 @@ export const createOutput = ({ json }: { json?: boolean | undefined }): Output =
     if (!json) process.stderr.write(`${text}\n`)
   },
 })
+
+/** On standard error also with --json: people need it to go on, and a secret is printed nowhere else. */
+export const note = (text: string): void => void process.stderr.write(`${text}\n`)

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { type Client, KeyhookError } from '@keyhook/client'
 import { integerBetween, sequenceOption, typesOf } from '../arguments.ts'
-import { UsageError } from '../output.ts'
+import { note, UsageError } from '../output.ts'
 import type { KeyhookCommand } from '../program.ts'
 import { customerCommand, httpUrl, type Session, type SessionOptions } from '../session.ts'
 import { printable, styled } from '../style.ts'
@@ -86,9 +86,6 @@ async function listen(session: Session, options: Options): Promise<void> {
     }
   }
 }
-
-/** On standard error also with --json: the secret is printed nowhere else. */
-const note = (text: string): void => void process.stderr.write(`${text}\n`)
 
 async function startAt(client: Client, file: PositionFile, options: Options): Promise<Position> {
   if (options.after !== undefined) return { sequence: sequenceOption('--after', options.after), previous: null }

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { CreatedWebhook, StandardEventType } from '@keyhook/client'
 import { durationMs, integerBetween, typesOf } from '../arguments.ts'
-import { createOutput, UsageError } from '../output.ts'
+import { createOutput, note, UsageError } from '../output.ts'
 import type { KeyhookCommand } from '../program.ts'
 import { type Certificate, createReceiver, localCertificate, type Received, type Secret } from '../receiver.ts'
 import { openSession, type Session, type SessionOptions, sessionOptions } from '../session.ts'
@@ -115,9 +115,6 @@ async function withWebhook(
     note(`Deleted the webhook ${webhook.id}.`)
   }
 }
-
-/** On standard error also with --json: people need it to go on. */
-const note = (text: string): void => void process.stderr.write(`${text}\n`)
 
 function serverHint(path: string): void {
   note('Keyhook delivers to this receiver only if the server was started with:')

@@ -24,11 +24,7 @@ const storageLimit = async () => ({ addCommands: (await maintenance()).addStorag
 
 /** Every command below `keyhook`. The help is made from this table, without loading what the commands need. */
 export const commandTable: readonly CommandEntry[] = [
-  start(
-    'demo',
-    'Show what Keyhook does, with a temporary server on this machine',
-    () => import('./demo/demo-command.ts'),
-  ),
+  start('demo', 'Show what Keyhook does, with a temporary server on this machine', () => import('./demo.ts')),
   start('serve', 'Run the Keyhook server until Ctrl-C', () => import('./serve-command.ts')),
   ...customerCommands,
   operators('console', 'Print a link that signs in to the web console', () => import('./console-commands.ts')),

@@ -1,21 +1,30 @@
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import {
   createOutput,
   type KeyhookCommand,
   OperationFailed,
   type Output,
+  printable,
   stopSignal,
   styled,
   UsageError,
 } from '@keyhook/cli'
+import { createReceiver, localCertificate, type Received } from '@keyhook/cli/receiver'
 import { type Client, createClient, type Database } from '@keyhook/client'
-import { connect } from '../../db/database.ts'
-import { eventTypes } from '../../delivery/events.ts'
-import { removeDataDirectory } from '../../postgres/data-directory.ts'
-import { type DemoReceiver, type Started, startDemoReceiver, startDemoServer } from './demo-server.ts'
+import { connect } from '../db/database.ts'
+import { eventTypes } from '../delivery/events.ts'
+import { removeDataDirectory } from '../postgres/data-directory.ts'
+import { lastLines } from '../postgres/start-program.ts'
 
 type Options = { keep?: string; once?: true; json?: boolean }
 
@@ -69,25 +78,25 @@ async function removeFolder(folder: string): Promise<void> {
 const pollMs = 200
 
 /** The tour: what a customer would do, each step with the event that it causes. */
-export async function runDemo(deps: {
-  server: Started
-  receiver: DemoReceiver
+async function runDemo(deps: {
+  server: Ready & { token: string }
+  receiver: Awaited<ReturnType<typeof startDemoReceiver>>
   output: Output
   say(text: string): void
   /** Nothing more is said after the steps. */
   isLast: boolean
 }): Promise<void> {
   const { server, receiver, say } = deps
-  const { url, orgId } = server
-  const asOwner = createClient({ url, token: server.ownerToken, organization: orgId })
+  const { url, organization_id, console_url } = server
+  const asOwner = createClient({ url, token: server.token, organization: organization_id })
   const key = await asOwner.keys.create({ name: 'demo' })
   // From here on as a customer's script would, with the API key.
-  const client = createClient({ url, token: key.api_key, organization: orgId })
+  const client = createClient({ url, token: key.api_key, organization: organization_id })
   const webhook = await client.webhooks.create({ url: receiver.url, event_types: [...eventTypes] })
   receiver.verifyWith(webhook.secret)
   say(`
    server        ${url}
-   organization  ${orgId}
+   organization  ${organization_id}
    API key       ${key.key_prefix}_…
    webhook       ${webhook.id}
                  delivers to ${receiver.url}, which is this terminal
@@ -113,12 +122,12 @@ export async function runDemo(deps: {
   deps.output.result(
     {
       url,
-      organization_id: orgId,
+      organization_id,
       api_key: key.api_key,
       webhook_id: webhook.id,
       backup_id: backup.id,
       database_ids: [orders.id, copied.id],
-      console_url: server.consoleUrl,
+      console_url,
     },
     deps.isLast ? 'Done.' : nextSteps(server, key.api_key, webhook.id),
   )
@@ -136,7 +145,7 @@ async function untilAvailable(client: Client, { id }: Database): Promise<Databas
 }
 
 const nextSteps = (
-  { url, consoleUrl }: Started,
+  { url, console_url }: Ready,
   apiKey: string,
   webhookId: string,
 ): string => `${heading('The demo runs until Ctrl-C.')} In another terminal:
@@ -147,7 +156,7 @@ const nextSteps = (
    npx keyhook events tail --after 0
    npx keyhook webhooks test ${webhookId}
    npx keyhook listen --forward-to http://localhost:3000/hooks
-${consoleUrl === null ? '' : `\n   The console (the link works once, for 10 minutes): ${consoleUrl}`}
+${console_url === null ? '' : `\n   The console (the link works once, for 10 minutes): ${console_url}`}
    The API reference: ${url}/docs`
 
 const rows = 1_000
@@ -167,7 +176,7 @@ async function query(login: Login, text: string): Promise<number> {
 }
 
 /** Something worth a backup. Returns the number of rows. */
-export async function fillDatabase(login: Login): Promise<number> {
+async function fillDatabase(login: Login): Promise<number> {
   await query(
     login,
     'create table orders (id bigint primary key, customer text not null, amount_cents bigint not null)',
@@ -176,4 +185,114 @@ export async function fillDatabase(login: Login): Promise<number> {
   return countRows(login)
 }
 
-export const countRows = (login: Login): Promise<number> => query(login, 'select count(*) from orders')
+const countRows = (login: Login): Promise<number> => query(login, 'select count(*) from orders')
+
+const program = fileURLToPath(new URL('../../bin/keyhook.js', import.meta.url))
+
+/** What `serve --json` prints. `console_url` signs in once; null where there is no console. */
+type Ready = { url: string; organization_id: string; owner_id: string; console_url: string | null }
+
+const serverLog = (folder: string): string => join(folder, 'server.log')
+
+/** The real server as a process of its own, with the settings of the demo and none of this terminal's. */
+function startDemoServer(options: { folder: string; certificatePath: string }) {
+  const env = {
+    ...otherVariables(),
+    KEYHOOK_DATA_DIR: join(options.folder, 'data'),
+    KEYHOOK_DELIVERY_ALLOW_NETWORKS: '127.0.0.0/8',
+    KEYHOOK_DELIVERY_CA_FILE: options.certificatePath,
+    PORT: '0',
+    // No proxy is in front of it.
+    KEYHOOK_HTTP_DRAIN_MS: '0',
+    // As under npm: the server stops when its parent is gone, however that ended.
+    npm_command: process.env.npm_command ?? 'exec',
+  }
+  const logFile = serverLog(options.folder)
+  const log = openSync(logFile, 'a', 0o600)
+  const server = spawn(process.execPath, [program, 'serve', '--json'], { env, stdio: ['ignore', 'pipe', log] })
+  closeSync(log)
+  const ended = once(server, 'exit')
+  return {
+    /** With a login token of the owner that the first start creates. */
+    async started(): Promise<Ready & { token: string }> {
+      const ready = await firstLine(server, logFile)
+      const issue = ['token', 'issue', '--user', ready.owner_id, '--json']
+      const { stdout } = await promisify(execFile)(process.execPath, [program, ...issue], { env })
+      const { token } = JSON.parse(stdout) as { token: string }
+      return { ...ready, token }
+    },
+    async close() {
+      if (server.exitCode === null && server.signalCode === null) server.kill('SIGTERM')
+      await ended
+    },
+  }
+}
+
+const otherVariables = (): NodeJS.ProcessEnv =>
+  Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !/^(KEYHOOK_|DATABASE_URL(_FILE)?$|HOST$|PORT$)/.test(name)),
+  )
+
+/** The log is removed with the demo, so the reason has to be in the message. */
+const endOf = async (logFile: string): Promise<string> => lastLines(await readFile(logFile, 'utf8').catch(() => ''))
+
+async function firstLine(server: ChildProcess, logFile: string): Promise<Ready> {
+  const lines = createInterface({ input: server.stdout! })
+  for await (const line of lines) return JSON.parse(line) as Ready
+  throw new UsageError(`The server of the demo did not start:\n${await endOf(logFile)}`)
+}
+
+/** A delivery that does not come within this time is a fault: on a slow machine they take seconds. */
+const waitMsMax = 120_000
+
+/** The receiver of the demo's webhook: verifies every delivery as a customer's program would, and shows it. */
+async function startDemoReceiver(deps: { folder: string; output: Output }) {
+  const certificate = await localCertificate(join(deps.folder, 'receiver'), new Date())
+  const arrived = new Map<string, PromiseWithResolvers<void>>()
+  const of = (type: string) => {
+    const known = arrived.get(type) ?? Promise.withResolvers<void>()
+    arrived.set(type, known)
+    return known
+  }
+  let secret: string | null = null
+  const receiver = createReceiver({
+    certificate,
+    behaviour: { status: 204, delayMs: 0, hang: false },
+    secret: async () => (secret === null ? { why: 'there is no webhook yet' } : { secret }),
+    onReceived(received) {
+      deps.output.result(received, line(received))
+      if ('signature' in received && received.signature === 'good') of(received.event).resolve()
+    },
+  }).listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  return {
+    url: `https://127.0.0.1:${(receiver.address() as AddressInfo).port}/`,
+    certificatePath: certificate.certificatePath,
+    verifyWith(given: string) {
+      secret = given
+    },
+    /** Resolves when an event of this type has arrived, verified. */
+    async arrival(type: string): Promise<void> {
+      const timeout = AbortSignal.timeout(waitMsMax)
+      const late = once(timeout, 'abort').then(async () => {
+        throw new UsageError(
+          `No ${type} arrived. The last lines of the server's log:\n${await endOf(serverLog(deps.folder))}`,
+        )
+      })
+      await Promise.race([of(type).promise, late])
+    },
+    close() {
+      receiver.close()
+      receiver.closeAllConnections()
+    },
+  }
+}
+
+function line(received: Received): string {
+  const verdict =
+    'signature' in received && received.signature === 'good'
+      ? styled('green', 'signature verified')
+      : styled('red', 'NOT VERIFIED')
+  const type = styled('bold', printable(received.event).padEnd(17))
+  return `   ${styled('green', '←')} ${received.at.slice(11, 19)}  ${type}  ${verdict}  ${printable(received.id ?? '')}`
+}
