@@ -28,7 +28,7 @@ export async function clusterOwner(dataDir: string): Promise<Account | undefined
 }
 
 /** Where the cluster is, or will be: in the data directory, unless the account that runs it cannot enter that. */
-export async function locateCluster(
+async function locateCluster(
   dataDir: string,
   account: Account | undefined,
   ownName: string,
