@@ -28,11 +28,7 @@ export async function clusterOwner(dataDir: string): Promise<Account | undefined
 }
 
 /** Where the cluster is, or will be: in the data directory, unless the account that runs it cannot enter that. */
-async function locateCluster(
-  dataDir: string,
-  account: Account | undefined,
-  ownName: string,
-): Promise<ClusterLocation> {
+async function locateCluster(dataDir: string, account: Account | undefined, ownName: string): Promise<ClusterLocation> {
   const home = join(dataDir, 'postgres')
   const found = await lstat(home).catch(() => undefined)
   if (found?.isSymbolicLink()) return { path: await followLink(home, ownName), link: undefined, initialised: true }
