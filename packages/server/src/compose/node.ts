@@ -153,12 +153,8 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       statement,
     )
   let resuming: Promise<void> | undefined
-  let watching: Promise<void> | undefined
-  let scheduling: Promise<void> | undefined
-  let activity: Promise<void> | undefined
-  let archiving: Promise<void> | undefined
-  let warning: Promise<void> | undefined
-  let cleaning: Promise<void> | undefined
+  /** Ends when the node is closed. */
+  const background: Promise<void>[] = []
 
   async function start(): Promise<void> {
     void local?.instances.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
@@ -192,19 +188,17 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await whenReachable(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
-    scheduling = watchBackupSchedule(common, backupSchedule)
-    if (local !== null) {
-      activity = watchActivity({ ...common, ...local })
-      warning = warnOfNeighbours({ ...common, ...local })
-    }
+    background.push(watchBackupSchedule(common, backupSchedule))
+    if (local !== null)
+      background.push(watchActivity({ ...common, ...local }), warnOfNeighbours({ ...common, ...local }))
     const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options
     const room = options.archivesAreLocal ? storage.room : () => signal
     const bytesPerBaseMax = options.walBytesPerBaseMax
     if (everySeconds !== null)
-      archiving = runWalArchiving({ ...common, everySeconds, bytesPerBaseMax, room, onArchived })
+      background.push(runWalArchiving({ ...common, everySeconds, bytesPerBaseMax, room, onArchived }))
     const shared = isShared ? own : []
-    watching = watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal })
-    if (isShared) cleaning = watchLeftoverFiles(common)
+    background.push(watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal }))
+    if (isShared) background.push(watchLeftoverFiles(common))
     await resuming
     await whenReachable(heartbeat.now)
     log.info({ node }, 'platform.ready')
@@ -223,12 +217,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await ready.catch(() => {})
       await resuming
       await heartbeat.stop().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
-      await watching
-      await scheduling
-      await activity
-      await archiving
-      await warning
-      await cleaning
+      await Promise.all(background)
       await queue.close()
       await storage.close()
       await driver.close()

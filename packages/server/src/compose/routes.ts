@@ -35,24 +35,19 @@ import { createHoldOrganization } from '../organizations/rules.ts'
 import type { Installation } from '../startup/open.ts'
 import { webhookRoutes, webhookSettingsRoutes } from '../webhooks/routes.ts'
 
+type Parts = {
+  queue: JobQueue
+  hints: Hints
+  intakeDb: Database
+  authenticate: Authenticate
+  keyUses: KeyUses
+  feed: EventFeed
+}
+
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
   { db, masterKeys, config }: Installation,
-  {
-    queue,
-    hints,
-    intakeDb,
-    authenticate,
-    keyUses,
-    feed,
-  }: {
-    queue: JobQueue
-    hints: Hints
-    intakeDb: Database
-    authenticate: Authenticate
-    keyUses: KeyUses
-    feed: EventFeed
-  },
+  { queue, hints, intakeDb, authenticate, keyUses, feed }: Parts,
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
@@ -60,6 +55,7 @@ export function composeRoutes(
   const transact = createTransact(db, hints.give)
   const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   return [
     ...organizationRoutes({ db }),
     ...apiKeyRoutes({
@@ -98,18 +94,7 @@ export function composeRoutes(
     ...backupScheduleRoutes({ db }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, hasTls }),
     ...invoiceRoutes({ db }),
-    ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),
-    ...operatorInvoiceRoutes({ db, transact }),
-  ]
-}
-
-/** What operators do over HTTP besides events and invoices. The commands use the same functions. */
-function composeOperatorRoutes(
-  { db, masterKeys, config }: Pick<Installation, 'db' | 'masterKeys' | 'config'>,
-  { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
-): Route[] {
-  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
-  return [
+    // What operators do over HTTP besides events. The commands use the same functions.
     ...introspectionRoutes({
       db,
       identify: authenticate.identify,
@@ -134,6 +119,7 @@ function composeOperatorRoutes(
     ...operatorUserRoutes({ db }),
     ...operatorMemberRoutes({ db }),
     ...operatorTokenRoutes({ db, sign: signOperatorTokens(masterKeys) }),
+    ...operatorInvoiceRoutes({ db, transact }),
   ]
 }
 

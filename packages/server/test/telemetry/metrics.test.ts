@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client'
 import { expect, test } from 'vitest'
-import { composeProbes } from '../../src/compose/probes.ts'
+import { composeProbes } from '../../src/compose/api.ts'
 import { type ClusterReading, createClusterGauges, readClusterMetrics } from '../../src/telemetry/cluster-metrics.ts'
 import { createHistogram } from '../../src/telemetry/histogram.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'

@@ -7,8 +7,8 @@ import { type Account, accountFor, firstClosedDirectory } from '../../../postgre
 import { type Binaries, findPostgres, systemClusters } from '../../../postgres/binaries.ts'
 import { clusterOwner } from '../../../postgres/cluster.ts'
 import { directoryId, nameFrom, prepareDataDirectory, writeSecret } from '../../../postgres/data-directory.ts'
-import { whyNoNamespaces } from '../../../postgres/namespaces.ts'
 import { checkOwnership, foreignOwnerOf, giveToDirectoryOwner } from '../../../postgres/ownership.ts'
+import { whyNoNamespaces } from '../../../postgres/start-program.ts'
 import { isUnused, type UidRange, usableUids } from '../../../postgres/uids.ts'
 
 /** The directory of the instances, and the accounts and binaries that run them. */
