@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
 import type { DatabaseId } from '../lib/ids.ts'
-import type { Activity, LocalInstances } from './drivers/local-instances.ts'
+import type { Activity, LocalInstances } from './drivers/driver.ts'
 import { recordActivity } from './usage-sql.ts'
 
 const everyMs = 10_000

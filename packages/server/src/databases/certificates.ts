@@ -163,11 +163,9 @@ export const findAuthority = async (db: Executor): Promise<AuthorityRow | null> 
 }
 
 /** Keeps an authority that exists: of two nodes that start at once the first wins. */
-export const insertAuthority = async (db: Executor, { certificate, key }: AuthorityRow): Promise<void> => {
-  await db`
-    insert into keyhook.certificate_authority (certificate, key_id, key_box)
-    values (${certificate}, ${key.keyId}, ${key.box}) on conflict do nothing`
-}
+export const insertAuthority = (db: Executor, { certificate, key }: AuthorityRow) => db`
+  insert into keyhook.certificate_authority (certificate, key_id, key_box)
+  values (${certificate}, ${key.keyId}, ${key.box}) on conflict do nothing`
 
 /** Only if it was not replaced in between. */
 export const resealAuthority = async (db: Executor, from: Sealed, to: Sealed): Promise<boolean> => {

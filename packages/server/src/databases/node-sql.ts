@@ -1,4 +1,5 @@
 import type { Executor, Transaction } from '../db/database.ts'
+import { firstRow, hasRows } from '../db/rows.ts'
 import type { BackupId, DatabaseId, OrgId } from '../lib/ids.ts'
 import type { DatabaseStatus } from './database.ts'
 
@@ -64,33 +65,26 @@ export const listNodes = (db: Executor) => db<NodeRow[]>`
   order by n.id`
 
 /** False if it was forgotten, which is final, or does not exist. */
-export const setNodeState = async (db: Executor, id: string, state: NodeState): Promise<boolean> => {
-  const rows = await db`
+export const setNodeState = (db: Executor, id: string, state: NodeState) =>
+  hasRows(db`
     update keyhook.nodes set state = ${state}
     where id = ${id} and (state <> 'forgotten' or ${state} = 'forgotten')
-    returning 1`
-  return rows.length > 0
-}
+    returning 1`)
 
-export const isForgotten = async (db: Executor, id: string): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.nodes where id = ${id} and state = 'forgotten'`
-  return rows.length > 0
-}
+export const isForgotten = (db: Executor, id: string) =>
+  hasRows(db`select 1 from keyhook.nodes where id = ${id} and state = 'forgotten'`)
 
 /** The prices of the node that was seen last; null if there was none. */
-export const pricesInUse = async (db: Executor): Promise<Prices | null> => {
-  const [row] = await db<Prices[]>`
+export const pricesInUse = (db: Executor) =>
+  firstRow(db<Prices[]>`
     select currency, hour_price_minor::float8 as "hourPriceMinor" from keyhook.nodes
     where currency is not null
     order by seen_at desc
-    limit 1`
-  return row ?? null
-}
+    limit 1`)
 
 /** It keeps its databases, but takes no new ones. */
-export const withdrawNode = async (db: Executor, id: string): Promise<void> => {
-  await db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
-}
+export const withdrawNode = (db: Executor, id: string) =>
+  db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
 
 /** The emptiest first. Read without a lock: count again with the node locked before placing a database. */
 export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<{ id: string; databases_max: number }[]>`
@@ -140,38 +134,32 @@ export const requestMoves = (tx: Transaction, node: string, except: readonly str
   returning org_id, id`
 
 /** Clients cannot reach it from now on, until it is served again. */
-export const markDatabaseMoving = async (
+export const markDatabaseMoving = (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
   { status, from }: { status: DatabaseStatus; from: string },
-): Promise<void> => {
-  await tx`
-    update keyhook.databases set status = ${status}, moving_from = ${from}
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.databases set status = ${status}, moving_from = ${from}
+  where org_id = ${orgId} and id = ${id}`
 
 /** Only this node may run it from now on. */
-export const handOverDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string): Promise<void> => {
-  await tx`
-    update keyhook.databases set node = ${to}
-    where org_id = ${orgId} and id = ${id} and status = 'provisioning' and moving_from is not null`
-}
+export const handOverDatabase = (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string) => tx`
+  update keyhook.databases set node = ${to}
+  where org_id = ${orgId} and id = ${id} and status = 'provisioning' and moving_from is not null`
 
 /** It is served by its node, and the move is over. Without an address it is the old one. */
-export const markDatabaseMoved = async (
+export const markDatabaseMoved = (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
   status: DatabaseStatus,
   address: { host: string; port: number } | null,
-): Promise<void> => {
-  await tx`
-    update keyhook.databases
-    set status = ${status}, moving_from = null, host = coalesce(${address?.host ?? null}, host),
-      port = coalesce(${address?.port ?? null}, port)
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.databases
+  set status = ${status}, moving_from = null, host = coalesce(${address?.host ?? null}, host),
+    port = coalesce(${address?.port ?? null}, port)
+  where org_id = ${orgId} and id = ${id}`
 
 /** Nodes with room that have the same store as `from`, the emptiest first. Count again with the node locked. */
 export const nodesToMoveTo = (db: Executor, from: string, silentSecondsMax: number) => db<
@@ -200,33 +188,27 @@ export type StoredState = {
 }
 
 /** What the store has of a database: its newest backup that archived WAL follows. Null if there is none. */
-export const findStoredState = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<StoredState | null> => {
-  const [row] = await db<StoredState[]>`
+export const findStoredState = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  firstRow(db<StoredState[]>`
     select b.id as backup_id, b.sha256, b.key_id, b.stop_lsn::text as stop_lsn, w.until_lsn::text as until_lsn,
       w.committed_lsn::text as committed_lsn, w.encrypted_from::text as encrypted_from, w.archived_until
     from keyhook.wal_archives w
     join keyhook.backups b on b.org_id = w.org_id and b.database_id = w.database_id
     where w.org_id = ${orgId} and w.database_id = ${id} and b.status = 'completed' and b.stop_lsn >= w.from_lsn
     order by b.stop_lsn desc
-    limit 1`
-  return row ?? null
-}
+    limit 1`)
 
 /** Its backups are in a store that all these nodes have. Jobs about them go to this node from now on. */
-export const handOverBackups = async (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string): Promise<void> => {
-  await tx`
-    update keyhook.backups set node = ${to}
-    where org_id = ${orgId} and database_id = ${id} and node <> ${to} and status <> 'running'`
-}
+export const handOverBackups = (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string) => tx`
+  update keyhook.backups set node = ${to}
+  where org_id = ${orgId} and database_id = ${id} and node <> ${to} and status <> 'running'`
 
 /** The backups of databases that are deleted or failed, which do not move. */
-export const handOverOtherBackups = async (tx: Transaction, from: string, to: string): Promise<void> => {
-  await tx`
-    update keyhook.backups b set node = ${to}
-    from keyhook.databases d
-    where d.org_id = b.org_id and d.id = b.database_id and d.status in ('deleted', 'failed')
-      and b.node = ${from} and b.status <> 'running'`
-}
+export const handOverOtherBackups = (tx: Transaction, from: string, to: string) => tx`
+  update keyhook.backups b set node = ${to}
+  from keyhook.databases d
+  where d.org_id = b.org_id and d.id = b.database_id and d.status in ('deleted', 'failed')
+    and b.node = ${from} and b.status <> 'running'`
 
 export type MovingDatabase = {
   org_id: OrgId

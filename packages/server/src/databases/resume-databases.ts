@@ -6,8 +6,7 @@ import type { DatabaseId } from '../lib/ids.ts'
 import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { retryUntilAccepted } from '../lib/retry.ts'
 import { StepFailure } from '../lib/step-failure.ts'
-import type { DatabaseDriver } from './drivers/driver.ts'
-import type { LocalInstances } from './drivers/local-instances.ts'
+import type { DatabaseDriver, LocalInstances } from './drivers/driver.ts'
 import { correctDatabaseAddress, mayRunDatabase, organizationsOfNode } from './sql.ts'
 
 type Deps = {

@@ -1,4 +1,5 @@
 import type { Executor, Transaction } from '../db/database.ts'
+import { firstRow } from '../db/rows.ts'
 import type { DatabaseId, OrgId } from '../lib/ids.ts'
 import type { StorageState } from './storage-rules.ts'
 
@@ -82,38 +83,32 @@ export type ActivityRow = {
 }
 
 /** Into the rows that the storage monitor makes: a database without one is not available, or not measured yet. */
-export const recordActivity = async (
+export const recordActivity = (
   db: Executor,
   node: string,
   found: readonly { id: DatabaseId; sizeBytes: number; connections: number; connectionsMax: number }[],
-): Promise<void> => {
-  await db`
-    update keyhook.database_stats s
-    set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
-      activity_at = clock_timestamp()
-    from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
-      ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
-      as a (id, size_bytes, connections, connections_max)
-    join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
-    where s.org_id = d.org_id and s.database_id = d.id`
-}
+) => db`
+  update keyhook.database_stats s
+  set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
+    activity_at = clock_timestamp()
+  from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
+    ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
+    as a (id, size_bytes, connections, connections_max)
+  join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
+  where s.org_id = d.org_id and s.database_id = d.id`
 
 /** Statistics older than two minutes are not shown: the database or its node is down. Null if there is no such database. */
-export const findActivity = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<ActivityRow | null> => {
-  const [row] = await db<ActivityRow[]>`
+export const findActivity = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  firstRow(db<ActivityRow[]>`
     select s.size_bytes::float8, s.connections, s.connections_max, s.activity_at as at
     from keyhook.databases d
     left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
       and d.status = 'available' and s.activity_at > now() - interval '2 minutes'
-    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
-  return row ?? null
-}
+    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`)
 
-export const startUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await tx`
-    insert into keyhook.database_usage (org_id, database_id, started_at) values (${orgId}, ${id}, clock_timestamp())
-    on conflict do nothing`
-}
+export const startUsage = (tx: Transaction, orgId: OrgId, id: DatabaseId) => tx`
+  insert into keyhook.database_usage (org_id, database_id, started_at) values (${orgId}, ${id}, clock_timestamp())
+  on conflict do nothing`
 
 export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
   // Not before its start: a clock that was set back must not block a deletion.

@@ -148,7 +148,7 @@ const heartbeatSeconds = 10
 /** How often a job may fail. Attempts that ended with their process do not count, or a few restarts would fail the job. */
 export const failuresMax = 3
 const attempts = { retryLimit: 20, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
-/** For what we have promised: retried until it succeeds, at least once a minute. */
+/** For removals, and what a move has begun: retried until it succeeds, at least once a minute. */
 const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
 /** About half a minute: another database may be deleted, or a node that restarts may come back. */
@@ -160,33 +160,38 @@ const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelay
  */
 export const priorities = { backup: 0, restore: 1, short: 2 } as const
 
-const priorityOf = (kind: PlatformJob['kind']): number =>
-  kind === 'backup.take'
-    ? priorities.backup
-    : kind === 'restore.run' || kind === 'database.leave' || kind === 'database.arrive'
-      ? priorities.restore
-      : priorities.short
+type Policy = { priority: keyof typeof priorities; retries: typeof attempts }
 
-const isLong = (kind: PlatformJob['kind']): boolean => priorityOf(kind) < priorities.short
+const policies: Readonly<Record<PlatformJob['kind'], Policy>> = {
+  'database.place': { priority: 'short', retries: searching },
+  'database.provision': { priority: 'short', retries: attempts },
+  'database.remove': { priority: 'short', retries: always },
+  'database.discard': { priority: 'short', retries: always },
+  'database.leave': { priority: 'restore', retries: attempts },
+  'database.arrive': { priority: 'restore', retries: always },
+  'database.stay': { priority: 'short', retries: always },
+  'backup.take': { priority: 'backup', retries: attempts },
+  'backup.remove': { priority: 'short', retries: always },
+  'restore.run': { priority: 'restore', retries: attempts },
+}
 
-const isRemoval = (kind: PlatformJob['kind']): boolean =>
-  kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
+export const jobKinds = Object.keys(policies)
 
-/** Removals, and what a move has begun, are retried for ever. */
-const isPromised = (kind: PlatformJob['kind']): boolean =>
-  isRemoval(kind) || kind === 'database.arrive' || kind === 'database.stay'
-
-/** Placing is limited by `searching`. */
-export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => !isPromised(kind) && kind !== 'database.place'
+export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => policies[kind].retries === attempts
 
 function policyOf({ kind, orgId }: PlatformJob) {
-  // pg-boss deletes a job that has waited for so long. Some are promised, and a node may be down for months.
-  const retentionSeconds = (isPromised(kind) ? 3_650 : 30) * seconds.day
-  const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
-  const retries = isPromised(kind) ? always : hasFailureLimit(kind) ? attempts : searching
-  // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
-  const group = isLong(kind) ? { group: { id: orgId } } : {}
-  return { ...common, ...retries, ...group, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
+  const { priority, retries } = policies[kind]
+  return {
+    ...retries,
+    heartbeatSeconds,
+    expireInSeconds: seconds.day - 1,
+    // pg-boss deletes a job that has waited for so long. Some are promised, and a node may be down for months.
+    retentionSeconds: (retries === always ? 3_650 : 30) * seconds.day,
+    deleteAfterSeconds: seconds.hour,
+    priority: priorities[priority],
+    // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
+    ...(priority !== 'short' && { group: { id: orgId } }),
+  }
 }
 
 /**
@@ -209,17 +214,3 @@ export type PlatformJob =
   | { kind: 'backup.take'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'backup.remove'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'restore.run'; orgId: OrgId; restoreId: RestoreId; node: string }
-
-/** The keys of a record, so that a kind that is missing here is a type error. */
-export const jobKinds = Object.keys({
-  'database.place': null,
-  'database.provision': null,
-  'database.remove': null,
-  'database.discard': null,
-  'database.leave': null,
-  'database.arrive': null,
-  'database.stay': null,
-  'backup.take': null,
-  'backup.remove': null,
-  'restore.run': null,
-} satisfies Record<PlatformJob['kind'], null>)

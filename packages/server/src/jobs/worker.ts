@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel'
-import type { PgBoss } from 'pg-boss'
+import type { PgBoss, WorkOptions } from 'pg-boss'
 import type { Logger } from 'pino'
 import { type Database, isMissingTable } from '../db/database.ts'
 import type { PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
@@ -52,26 +52,21 @@ export type WorkDeps = {
 
 /** Works on a queue and on its dead letters. The long jobs of one organization never take all workers. */
 export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
-  const options = {
-    ...polling,
-    includeMetadata: true,
+  await take(boss, name, deps, {
     localConcurrency: concurrency,
     localGroupConcurrency: Math.max(1, concurrency - 1),
-  } as const
-  await boss.work(name, options, async ([job]: TakenJob[]) => attempt({ queue: name, job: job!, deps }))
+  })
   await boss.work(deadLetter(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
     settleFailure(deadLetter(name), job!, reasonFrom(job!.sourceOutput), deps),
   )
 }
 
 /** More workers, for short jobs only: the removal that aborts a backup cannot wait for that backup's worker. */
-export async function workOnShort(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
-  const options = {
-    ...polling,
-    includeMetadata: true,
-    localConcurrency: concurrency,
-    minPriority: priorities.short,
-  } as const
+export const workOnShort = (boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> =>
+  take(boss, name, deps, { localConcurrency: concurrency, minPriority: priorities.short })
+
+async function take(boss: PgBoss, name: string, deps: WorkDeps, more: WorkOptions): Promise<void> {
+  const options = { ...polling, ...more, includeMetadata: true } as const
   await boss.work(name, options, async ([job]: TakenJob[]) => attempt({ queue: name, job: job!, deps }))
 }
 
@@ -132,7 +127,7 @@ export const reasonFrom = (output: object | null): string => {
   return typeof reason === 'string' ? reason : 'The node that worked on it was stopped too often.'
 }
 
-export type JobMetrics = { queue: string; state: string; jobs: number; due_seconds: number }
+type JobMetrics = { queue: string; state: string; jobs: number; due_seconds: number }
 
 /**
  * Jobs without an outcome, and failed ones, by queue and state, and for how long the oldest has been due. Queues of nodes count as
@@ -216,20 +211,12 @@ export function traceStep(name: string, id: string): void {
 
 const writeMs = 500
 
-export type ProgressWriter = {
-  report(bytes: { bytesDone: number; bytesTotal: number }): void
-  /** Waits for a write in flight, so that the outcome is written after it. */
-  settle(): Promise<void>
-}
-
 /** Writes progress at most every half second. A failed write is ignored, because the next one replaces it. */
-export function createProgressWriter(
-  write: (bytes: { bytesDone: number; bytesTotal: number }) => Promise<void>,
-): ProgressWriter {
+export function createProgressWriter(write: (bytes: { bytesDone: number; bytesTotal: number }) => Promise<unknown>) {
   let last = 0
-  let writing: Promise<void> | undefined
+  let writing: Promise<unknown> | undefined
   return {
-    report(bytes) {
+    report(bytes: { bytesDone: number; bytesTotal: number }): void {
       if (writing !== undefined || Date.now() - last < writeMs) return
       last = Date.now()
       writing = write(bytes)
@@ -238,7 +225,8 @@ export function createProgressWriter(
           writing = undefined
         })
     },
-    async settle() {
+    /** Waits for a write in flight, so that the outcome is written after it. */
+    async settle(): Promise<void> {
       await writing
     },
   }

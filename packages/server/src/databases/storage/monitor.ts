@@ -4,7 +4,7 @@ import type { Database } from '../../db/database.ts'
 import type { DatabaseId } from '../../lib/ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import { StepFailure } from '../../lib/step-failure.ts'
-import type { LocalInstances } from '../drivers/local-instances.ts'
+import type { LocalInstances } from '../drivers/driver.ts'
 import { type DiskLevel, diskLevels, type StorageReport, thresholdsOf } from '../storage-rules.ts'
 import { recordStorageStats, type StorageStats, storageOfNode } from '../usage-sql.ts'
 import {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { DatabaseId } from '../../../lib/ids.ts'
 import { NotRunning } from '../../../lib/step-failure.ts'
 import type { Account } from '../../../postgres/account.ts'
 import { superuser } from '../../../postgres/cluster.ts'
@@ -8,10 +9,13 @@ import { type Postmaster, startPostmaster } from '../../../postgres/postmaster.t
 import type { RunAs } from '../../../postgres/start-program.ts'
 import { endProcessesOf } from '../../../postgres/uids.ts'
 import type { Certificate } from '../../certificates.ts'
+import type { InstanceLimits } from './cgroups.ts'
 import { extensionSettings } from './extensions.ts'
 import type { Home } from './home.ts'
 import { giveInstanceTo, type InstanceDirectory, runAsOf } from './instance-directory.ts'
 import { type InstanceTls, instanceSettings, writeCertificate, writeServerFiles } from './instance-files.ts'
+import type { LimitReport } from './limiter.ts'
+import type { PortRange } from './ports.ts'
 
 const backoffMsMin = 500
 const backoffMsMax = 60_000
@@ -67,6 +71,32 @@ export type InstanceEvent =
   | { kind: 'orphan'; note: string }
   | { kind: 'processes_left'; why: string }
   | { kind: 'pending_connections_ended'; count: number }
+
+export type LocalInstancesOptions = {
+  /** Called on first use, so that an installation without databases has no cost. */
+  home: () => Promise<Home>
+  host: string
+  /** The name under which clients find this node. */
+  publicHost: string
+  ports: PortRange
+  /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
+  storageLimitBytes: number
+  /** Memory, processes and processor time of each instance. */
+  limits: InstanceLimits
+  /** How they are enforced here. */
+  onLimits?: (report: LimitReport) => void
+  /** Whether clients may connect without TLS. Counts once there is a certificate. */
+  tlsAccept?: 'encrypted' | 'any'
+  onEvent: (id: DatabaseId, event: InstanceEvent) => void
+  onCertificateProblem?: (error: unknown) => void
+  certificateCheckMs?: number
+  /** Settings of PostgreSQL instead of the usual ones. */
+  settings?: Readonly<Record<string, string>>
+  /** False: `archiveWal` is never called. */
+  archivesWal?: boolean
+  /** Limit for each statement of a backup. */
+  backupStatementMsMax?: number
+}
 
 /**
  * Runs one server and restarts it with a growing backoff if it ends by itself. An orphan of a killed process is stopped

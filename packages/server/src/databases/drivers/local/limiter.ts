@@ -2,8 +2,6 @@ import { existsSync } from 'node:fs'
 import type { RunAs } from '../../../postgres/start-program.ts'
 import { type Group, type InstanceLimits, openCgroups } from './cgroups.ts'
 
-export type { InstanceLimits } from './cgroups.ts'
-
 const checkMs = 1_000
 const prlimit = '/usr/bin/prlimit'
 /** A session gets an error of PostgreSQL at this share, and the kernel need not end it. */

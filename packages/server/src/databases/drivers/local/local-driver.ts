@@ -6,8 +6,7 @@ import type { Database } from '../../../db/database.ts'
 import { traceStep } from '../../../jobs/worker.ts'
 import { StepFailure } from '../../../lib/step-failure.ts'
 import { walToReplay } from '../../wal-sql.ts'
-import type { DatabaseDriver } from '../driver.ts'
-import type { LocalInstances } from '../local-instances.ts'
+import type { DatabaseDriver, LocalInstances } from '../driver.ts'
 
 /** Databases on this machine, with backups and log in the archive store. A backup is an archive that was read back and verified. */
 export function createLocalDriver(deps: {
