@@ -184,30 +184,22 @@ export const deleteAuthorityUnder = async (db: Executor, keyId: string): Promise
  * The certificate and key, in PEM, that a database shows to clients from now on: the one that it has (`current`) for as long as that is
  * good. Every database asks for its own.
  */
-
 export type CertificateSource = (current?: Certificate) => Promise<Certificate>
 
 /** A renewed file of the operator is used within this time. Certificates that we issue have a month left by then. */
 const checkMs = 60_000
-
-export type Certificates = {
-  use(source: CertificateSource): void
-  /** Of one database; undefined while databases have no TLS. */
-  of(id: DatabaseId): Promise<Certificate | undefined>
-  forget(id: DatabaseId): void
-  close(): void
-}
 
 /** The certificates of this node's databases, which are in memory only. `onRenewal` hands a new one to a server that runs. */
 export function createCertificates(deps: {
   onRenewal: (id: DatabaseId, certificate: Certificate) => Promise<void>
   onProblem: (error: unknown) => void
   checkMs?: number | undefined
-}): Certificates {
+}) {
   const known = new Map<DatabaseId, Certificate>()
   let source: CertificateSource | undefined
   let timer: NodeJS.Timeout | undefined
 
+  /** Of one database; undefined while databases have no TLS. */
   async function of(id: DatabaseId): Promise<Certificate | undefined> {
     const before = known.get(id)
     try {
@@ -233,13 +225,13 @@ export function createCertificates(deps: {
   }
 
   return {
-    use(given) {
+    use(given: CertificateSource): void {
       source = given
       clearInterval(timer)
       timer = setInterval(() => void check().catch(deps.onProblem), deps.checkMs ?? checkMs).unref()
     },
     of,
-    forget: (id) => void known.delete(id),
+    forget: (id: DatabaseId) => void known.delete(id),
     close: () => clearInterval(timer),
   }
 }

@@ -82,7 +82,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
   }
 
   const pending = watchPending({
-    servers: () => running,
+    servers: running,
     onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
   })
 

@@ -1,4 +1,6 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import type { DatabaseId } from '../../../lib/ids.ts'
+import type { Instance } from './instance.ts'
 
 /** A connection whose client has not shown a password yet. `source`: the address of the client, null if it is unknown. */
 export type PendingConnection = { pid: number; source: string | null }
@@ -107,20 +109,19 @@ const calmMs = 200
 const pressedMs = 20
 const reportMs = 60_000
 
-type Watched<Id> = Iterable<readonly [Id, { pid(): number | undefined }]>
-
 /**
  * Ends connections that do not log in, where a server has too many: PostgreSQL limits them in time (`authentication_timeout`)
  * and not in number, and each takes one of its places. Linux only; elsewhere the limit in time has to do.
  */
-export function watchPending<Id>(deps: { servers: () => Watched<Id>; onEnded: (id: Id, count: number) => void }): {
-  close(): void
-} {
+export function watchPending(deps: {
+  servers: ReadonlyMap<DatabaseId, Instance>
+  onEnded: (id: DatabaseId, count: number) => void
+}): { close(): void } {
   type State = { pid: number; read: ReturnType<typeof createPendingReader>; ended: number; reportAt: number }
-  const states = new Map<Id, State>()
+  const states = new Map<DatabaseId, State>()
   let timer: NodeJS.Timeout | undefined
 
-  function check(id: Id, pid: number): boolean {
+  function check(id: DatabaseId, pid: number): boolean {
     let state = states.get(id)
     if (state?.pid !== pid) state = { pid, read: createPendingReader(pid), ended: 0, reportAt: 0 }
     states.set(id, state)
@@ -136,14 +137,12 @@ export function watchPending<Id>(deps: { servers: () => Watched<Id>; onEnded: (i
 
   function checkAll(): void {
     let isPressed = false
-    const present = new Set<Id>()
-    for (const [id, server] of deps.servers()) {
+    for (const [id, server] of deps.servers) {
       const pid = server.pid()
-      if (pid === undefined) continue
-      present.add(id)
-      if (check(id, pid)) isPressed = true
+      if (pid === undefined) states.delete(id)
+      else if (check(id, pid)) isPressed = true
     }
-    for (const id of states.keys()) if (!present.has(id)) states.delete(id)
+    for (const id of states.keys()) if (!deps.servers.has(id)) states.delete(id)
     timer = setTimeout(checkAll, isPressed ? pressedMs : calmMs).unref()
   }
 
