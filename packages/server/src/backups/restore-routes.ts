@@ -8,7 +8,7 @@ import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Created, type Route, route } from '../http/route.ts'
 import { invalid, notFound } from '../lib/faults.ts'
 import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
-import { type BegunRestore, restoreBackup, restoreToTime } from './restore-rules.ts'
+import { type BegunRestore, restoreBackup, restoreToTime } from './rules.ts'
 import { createdRestore, newRestore, newRestoreToTime, restoreRecord } from './schemas.ts'
 import { findRestore, listRestores, type RestoreRow } from './sql.ts'
 

@@ -6,17 +6,12 @@ import type { DatabaseId } from '../lib/ids.ts'
 import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { retryUntilAccepted } from '../lib/retry.ts'
 import { StepFailure } from '../lib/step-failure.ts'
-import type { DatabaseDriver, LocalInstances } from './drivers/driver.ts'
+import type { Activity, DatabaseDriver, LocalInstances } from './drivers/driver.ts'
 import { correctDatabaseAddress, mayRunDatabase, organizationsOfNode } from './sql.ts'
+import { recordActivity } from './usage-sql.ts'
 
-type Deps = {
-  db: Database
-  driver: DatabaseDriver
-  node: string
-  databaseWork: KeyedQueue
-  log: Logger
-  signal: AbortSignal
-}
+type WatchDeps = { db: Database; node: string; instances: LocalInstances; signal: AbortSignal; log: Logger }
+type Deps = Omit<WatchDeps, 'instances'> & { driver: DatabaseDriver; databaseWork: KeyedQueue }
 
 const startsMax = 4
 const backoffMs = { pauseMsMin: 1_000, pauseMsMax: 60_000 }
@@ -75,17 +70,16 @@ function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<vo
 const risk =
   'Whoever gets a shell in one database can take the port of another while its server restarts, and ask its clients for their passwords.'
 
-const everyMs = 60_000
+const warnMs = 60_000
 
 /** Warns once, when databases of several organizations are on this machine and nothing protects their ports from each other. */
-export async function warnOfNeighbours(deps: {
-  db: Database
-  node: string
-  instances: Pick<LocalInstances, 'portProblem'>
-  signal: AbortSignal
-  log: Logger
-}): Promise<void> {
-  const { db, node, instances, signal, log } = deps
+export async function warnOfNeighbours({
+  db,
+  node,
+  instances,
+  signal,
+  log,
+}: Omit<WatchDeps, 'instances'> & { instances: Pick<LocalInstances, 'portProblem'> }): Promise<void> {
   const warned = async (): Promise<boolean> => {
     const organizations = await organizationsOfNode(db, node)
     const why = organizations > 1 ? await instances.portProblem() : null
@@ -94,6 +88,42 @@ export async function warnOfNeighbours(deps: {
   }
   while (!signal.aborted) {
     if (await warned().catch(() => false)) return
-    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => {})
+    await sleep(warnMs, undefined, { signal, ref: false }).catch(() => {})
+  }
+}
+
+const activityMs = 10_000
+/** A database that is so busy that it does not answer in this time shows no statistics. */
+const readMsMax = 5_000
+
+/**
+ * Writes down how large the databases of this node are and how many connections they have, so that the server of another node can
+ * show it. One after the other: reading one takes about 10 ms.
+ */
+export async function watchActivity({ db, node, instances, signal, log }: WatchDeps): Promise<void> {
+  async function read(id: DatabaseId): Promise<(Activity & { id: DatabaseId }) | null> {
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(readMsMax)])
+    try {
+      return { id, ...(await instances.activity(id, { signal: limited })) }
+    } catch (err) {
+      // It may have been stopped meanwhile.
+      log.debug({ err, databaseId: id }, 'activity.not_read')
+      return null
+    }
+  }
+
+  async function readAll(): Promise<void> {
+    const found: (Activity & { id: DatabaseId })[] = []
+    for (const id of await instances.existing()) {
+      if (signal.aborted) return
+      const activity = instances.isRunning(id) ? await read(id) : null
+      if (activity !== null) found.push(activity)
+    }
+    if (found.length > 0) await recordActivity(db, node, found)
+  }
+
+  while (!signal.aborted) {
+    await readAll().catch((err) => log.warn({ err }, 'activity.not_recorded'))
+    await sleep(activityMs, undefined, { signal, ref: false }).catch(() => {})
   }
 }
