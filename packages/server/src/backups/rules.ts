@@ -28,10 +28,7 @@ import {
   setBackupStatus,
 } from './sql.ts'
 
-/*
- * Starts and removes backups, for a person or for the schedule. A request that is not possible now throws a fault, which a
- * person reads and the schedule skips.
- */
+/* A request that is not possible now throws a fault, which a person reads and the schedule skips. */
 type Deps = { db: Database; queue: Pick<JobQueue, 'enqueue'> }
 
 /** For the audit log. */
@@ -215,10 +212,7 @@ async function beginRestore(
   return { restore, database }
 }
 
-/*
- * Marks a backup or restore as failed and publishes its event in one transaction. One that has an outcome already stays as it
- * is, and nothing is published.
- */
+/* Marks it failed and publishes its event, in one transaction. One that has an outcome already stays as it is, without an event. */
 export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
   const backup = await lockBackup(tx, orgId, id)
   if (backup === null) return

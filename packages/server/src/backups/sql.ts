@@ -124,10 +124,7 @@ export const archivedBackups = async (
   return new Map(rows.map((row) => [row.id, { status: row.status, databaseId: row.database_id }]))
 }
 
-/**
- * Scheduled backups and starts of a log, each beyond the newest `keep` completed ones of their database, except those that a
- * restore reads. The WAL of a deleted database is removed, and so are all its bases.
- */
+/** Scheduled backups and bases beyond the newest `keep` of their database, except those that a restore reads. A deleted one keeps no base. */
 export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
   select ranked.org_id, ranked.id from (
     select b.org_id, b.id, b.database_id, b.origin,

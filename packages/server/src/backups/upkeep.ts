@@ -30,10 +30,7 @@ export async function watchBackupSchedule(
   }
 }
 
-/**
- * One pass over the databases of this node: starts the backups that are due and removes those beyond the number kept. A
- * failure does not stop the pass, and is thrown at the end.
- */
+/** One pass: starts the backups that are due and removes those beyond the number kept. A failure does not stop it, and is thrown at the end. */
 export async function runBackupSchedule(deps: Deps, { everyHours, keep }: BackupSchedule): Promise<void> {
   const failed: unknown[] = []
   const collect = (error: unknown) => {
@@ -91,10 +88,7 @@ export async function removeLeftoverFiles({ db, driver, node, databaseWork, log 
   }
 }
 
-/**
- * Again and again, where several processes act for the databases: one that was slower than its heartbeat can create what another one
- * has removed.
- */
+/** Where several processes act for the databases: one that was slower than its heartbeat can create what another one has removed. */
 export async function watchLeftoverFiles(deps: FileDeps & { signal: AbortSignal }): Promise<void> {
   const { signal, log } = deps
   while (!signal.aborted) {

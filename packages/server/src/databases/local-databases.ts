@@ -96,10 +96,7 @@ const activityMs = 10_000
 /** A database that is so busy that it does not answer in this time shows no statistics. */
 const readMsMax = 5_000
 
-/**
- * Writes down how large the databases of this node are and how many connections they have, so that the server of another node can
- * show it. One after the other: reading one takes about 10 ms.
- */
+/** So that the server of another node can show it. One database after the other: reading one takes about 10 ms. */
 export async function watchActivity({ db, node, instances, signal, log }: WatchDeps): Promise<void> {
   async function read(id: DatabaseId): Promise<(Activity & { id: DatabaseId }) | null> {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(readMsMax)])

@@ -12,7 +12,7 @@ import { isoTime } from '../lib/time.ts'
 import { connectionString, ownerDatabase, ownerRole } from './database.ts'
 import { type CreationDeps, createDatabase, deleteDatabase, newDatabaseSecret } from './rules.ts'
 import { createdDatabase, databaseRecord, newDatabase, orNull } from './schemas.ts'
-import { type DatabaseRow, type DatabaseStorage, findDatabase, listDatabases } from './sql.ts'
+import { type DatabaseRow, type DatabaseStorage, findDatabase, listDatabases, type ShownDatabase } from './sql.ts'
 import { findActivity } from './usage-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
@@ -70,11 +70,8 @@ export function databaseRoutes(
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
       async handler({ orgId }) {
         const problem = await deps.recoveryProblem(orgId)
-        return listById(
-          'db',
-          (row: DatabaseRow & DatabaseStorage) => databaseOf(row, problem),
-          (request) => listDatabases(deps.db, orgId, request),
-        )
+        const record = (row: ShownDatabase) => databaseOf(row, problem)
+        return listById('db', record, (request) => listDatabases(deps.db, orgId, request))
       },
     }),
     route({

@@ -78,10 +78,7 @@ export async function deleteDatabase(
   return { ...database, status: next }
 }
 
-/**
- * Marks a database as failed and publishes its event, in one transaction. One that has an outcome already stays as it is. The row
- * is locked by the caller, who has to check first that the database is still on its node.
- */
+/** One that has an outcome already stays as it is. The caller has locked the row and checked that the database is still on its node. */
 export async function failDatabase(
   tx: PublishingTransaction,
   orgId: OrgId,

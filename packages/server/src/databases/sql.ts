@@ -29,6 +29,8 @@ export type DatabaseStorage = {
   measured_at: Date | null
 }
 
+export type ShownDatabase = DatabaseRow & DatabaseStorage
+
 export type NewDatabase = {
   id: DatabaseId
   name: string
@@ -49,28 +51,22 @@ export const insertDatabase = (tx: Transaction, orgId: OrgId, database: NewDatab
     where (select count(*) from keyhook.databases where org_id = ${orgId} and status <> 'deleted') < ${databasesMax}
     returning id, name, status, node, host, port, failure, created_at`)
 
-export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<
-  (DatabaseRow & DatabaseStorage)[]
->`
-  select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-    s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
-    w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
-  from keyhook.databases d
-  left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
-  left join lateral (${recoveryWindow(db)}) w on true
+export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<ShownDatabase[]>`
+  ${shown(db)}
   where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
   order by d.id desc
   limit ${limit}`
 
 export const findDatabase = (db: Executor, orgId: OrgId, id: DatabaseId) =>
-  firstRow(db<(DatabaseRow & DatabaseStorage)[]>`
-    select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-      s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
-      w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
-    from keyhook.databases d
-    left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
-    left join lateral (${recoveryWindow(db)}) w on true
-    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`)
+  firstRow(db<ShownDatabase[]>`${shown(db)} where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`)
+
+const shown = (db: Executor) => db`
+  select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
+    s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
+    w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
+  from keyhook.databases d
+  left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
+  left join lateral (${recoveryWindow(db)}) w on true`
 
 /** Whether the node of the database `d` is seen, and its server runs there. A node without a host does not run servers itself. */
 const isReachable = (db: Executor) => db`

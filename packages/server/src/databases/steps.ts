@@ -21,12 +21,18 @@ import {
 import type { StorageMonitor } from './storage/monitor.ts'
 import { startUsage } from './usage-sql.ts'
 
-type Deps = { db: Database; driver: DatabaseDriver; queue: Pick<JobQueue, 'enqueue'>; databaseWork: KeyedQueue }
+/** What the steps of jobs about databases and backups need. */
+export type StepDeps = {
+  db: Database
+  driver: DatabaseDriver
+  node: string
+  queue: Pick<JobQueue, 'enqueue'>
+  databaseWork: KeyedQueue
+  storage: Pick<StorageMonitor, 'room'>
+}
 
 /** From a requested row to an instance that accepts connections, or to a failure with its reason. */
-export function createProvisioning(
-  deps: Deps & { storage: Pick<StorageMonitor, 'room'> },
-): Pick<Handlers, 'database.place' | 'database.provision'> {
+export function createProvisioning(deps: StepDeps): Pick<Handlers, 'database.place' | 'database.provision'> {
   const { db, driver } = deps
 
   return {
@@ -106,7 +112,7 @@ export const neverFails = async (_job: unknown, reason: string) => {
 
 /** Removes a database. A job that runs for the database is aborted, and its outcome is failure. */
 export function createRemoval(
-  deps: Deps & { node: string; failBackupsOf: FailBackupsOf },
+  deps: StepDeps & { failBackupsOf: FailBackupsOf },
 ): Pick<Handlers, 'database.remove' | 'database.discard'> {
   return {
     'database.remove': {

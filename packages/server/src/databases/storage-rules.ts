@@ -1,16 +1,10 @@
 import { inMegabytes } from '../lib/units.ts'
 
-/*
- * How much disk a database may use, and what happens as it nears the end of it. Sizes are bytes on disk of everything that belongs
- * to the instance: tables, WAL, temporary files and the server log.
- */
+/* Sizes are bytes on disk of everything that belongs to an instance: tables, WAL, temporary files and the server log. */
 export const storageStates = ['normal', 'read_only', 'stopped'] as const
 export type StorageState = (typeof storageStates)[number]
 
-/**
- * `low`: below the floor, so the databases that it is due to must not grow. `very_low`: below half of it, so none may. `critical`: below
- * a quarter, so none runs.
- */
+/** `low`: below the floor, those to blame must not grow. `very_low`: below half of it, none may. `critical`: below a quarter, none runs. */
 export const diskLevels = ['ok', 'low', 'very_low', 'critical'] as const
 export type DiskLevel = (typeof diskLevels)[number]
 

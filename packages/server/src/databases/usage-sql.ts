@@ -117,20 +117,14 @@ export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): P
     where org_id = ${orgId} and database_id = ${id} and ended_at is null`
 }
 
-export const usageOf = async (tx: Executor, orgId: OrgId, period: { from: Date; to: Date }): Promise<Usage[]> => {
-  const rows = await tx<{ database_id: DatabaseId; name: string; started_at: Date; ended_at: Date | null }[]>`
-    select u.database_id, d.name, u.started_at, u.ended_at
-    from keyhook.database_usage u
-    join keyhook.databases d on d.org_id = u.org_id and d.id = u.database_id
-    where u.org_id = ${orgId} and u.started_at < ${period.to} and (u.ended_at is null or u.ended_at > ${period.from})
-    order by u.database_id`
-  return rows.map((row) => ({
-    databaseId: row.database_id,
-    name: row.name,
-    from: row.started_at,
-    to: row.ended_at,
-  }))
-}
+export type Usage = { databaseId: string; name: string; from: Date; to: Date | null }
+
+export const usageOf = (tx: Executor, orgId: OrgId, period: { from: Date; to: Date }) => tx<Usage[]>`
+  select u.database_id as "databaseId", d.name, u.started_at as from, u.ended_at as to
+  from keyhook.database_usage u
+  join keyhook.databases d on d.org_id = u.org_id and d.id = u.database_id
+  where u.org_id = ${orgId} and u.started_at < ${period.to} and (u.ended_at is null or u.ended_at > ${period.from})
+  order by u.database_id`
 
 /** Every month that began before `until` with usage of an organization and without an invoice. */
 export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId; month: string }[]>`
@@ -146,5 +140,3 @@ export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId;
     select 1 from keyhook.invoices i where i.org_id = u.org_id and i.month = to_char(m.begins, 'YYYY-MM')
   )
   order by u.org_id, month`
-
-export type Usage = { databaseId: string; name: string; from: Date; to: Date | null }

@@ -68,10 +68,7 @@ export const findBaseBackup = (tx: Transaction, orgId: OrgId, id: DatabaseId, to
 /** `committed`: a replay of all of it ends there or later. What begins at `encryptedFrom` or later is encrypted. */
 type StoredWal = { from: Lsn; until: Lsn; committed: Lsn; encryptedFrom: Lsn | null }
 
-/**
- * The WAL that a restore of this backup to `to` needs: from the end of the backup to the end of the next one, or to the end of
- * the archive. Null if it is not there any more.
- */
+/** From the end of the backup to the end of the next one, or of the archive. Null if it is not there any more. */
 export const walToReplay = (db: Executor, orgId: OrgId, backupId: BackupId, to: Date) =>
   firstRow(db<StoredWal[]>`
     select b.stop_lsn::text as from, least(w.until_lsn, next.stop_lsn)::text as until,
@@ -150,10 +147,7 @@ export const findWalArchive = (db: Executor, orgId: OrgId, id: DatabaseId) =>
     select until_lsn::text as until_lsn, encrypted_from is not null as is_encrypted from keyhook.wal_archives
     where org_id = ${orgId} and database_id = ${id}`)
 
-/**
- * Moves the start of the archive to the oldest base that is kept, or the oldest backup that a restore reads, and returns it. Null if
- * nothing can be removed. The caller removes what is before it.
- */
+/** Moves the start to the oldest base that is kept or read by a restore, and returns it; null: nothing to remove. The caller removes files. */
 export const pruneWalArchive = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<Lsn | null> => {
   // Alone, so that the statement below sees restores that were created while it waited.
   await tx`select 1 from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for update`

@@ -119,10 +119,7 @@ export type LocalInstances = Pick<DatabaseDriver, 'remove' | 'existing' | 'resum
       id: DatabaseId,
       options: {
         archive: AsyncIterable<Uint8Array>
-        /**
-         * Replayed after the archive, up to the last commit that is not later than `to`; null: to the end. Fails if the replay ends
-         * before `committed` without having reached that time.
-         */
+        /** Replayed up to the last commit that is not later than `to`; null: to the end. Fails if it ends before `committed` and that time. */
         wal?: { files: readonly WalFile[]; to: Date | null; committed: string }
         /** Null: the password stays as it is in the archive. */
         passwordVerifier: string | null

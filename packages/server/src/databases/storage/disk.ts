@@ -8,10 +8,7 @@ import { type DiskLevel, diskLevel, diskLevels } from '../storage-rules.ts'
 /** What is free for ordinary users: blocks that are reserved for root do not count. */
 export type DiskSpace = { freeBytes: number; sizeBytes: number; freeFiles: number; files: number }
 
-/**
- * Synchronous: it takes microseconds on a local disk, and in the thread pool it would wait behind the reads of backups just when the disk
- * is busiest.
- */
+/** Synchronous: it takes microseconds, and in the thread pool it would wait behind the reads of backups just when the disk is busiest. */
 export function readDisk(path: string): DiskSpace {
   const { bavail, blocks, bsize, ffree, files } = statfsSync(path)
   return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize, freeFiles: ffree, files }

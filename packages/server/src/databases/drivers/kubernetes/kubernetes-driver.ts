@@ -50,10 +50,7 @@ export type KubernetesDriverOptions = {
   renewEveryMs?: number
 }
 
-/**
- * Databases as CloudNativePG clusters. Any process of Keyhook may act for any of them: every call states what should be, and waits until
- * CloudNativePG says that it is. See docs/deploying.md.
- */
+/** Any process may act for any database: every call states what should be, and waits until CloudNativePG says that it is (docs/deploying.md). */
 export function createKubernetesDriver(options: KubernetesDriverOptions): DatabaseDriver {
   const { api, settings, store } = options
   const hasOwnTls = settings.tls !== 'off'
@@ -213,10 +210,7 @@ const innerNames = (id: DatabaseId, namespace: string): string[] => {
   return [full, service, `${service}.${namespace}`, `${full}.cluster.local`]
 }
 
-/**
- * Keeps the certificate of a database in a secret, from which CloudNativePG loads it, also after a renewal. `host`: the address from
- * outside, once it is known.
- */
+/** In a secret, from which CloudNativePG loads it, also after a renewal. `host`: the address from outside, once it is known. */
 async function ensureCertificate(
   { api, issueCertificate }: Pick<KubernetesDriverOptions, 'api' | 'issueCertificate'>,
   id: DatabaseId,

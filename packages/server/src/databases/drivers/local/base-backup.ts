@@ -81,10 +81,7 @@ const entriesOf = (cluster: UntrustedTree, directory: string) =>
     throw error
   })
 
-/**
- * Exactly `size` bytes. A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the
- * WAL of the backup corrects both.
- */
+/** A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the WAL of the backup corrects both. */
 async function* readExactly(handle: FileHandle, size: number): AsyncGenerator<Buffer> {
   let done = 0
   while (done < size) {

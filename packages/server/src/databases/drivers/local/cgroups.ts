@@ -203,6 +203,7 @@ function findV2(mounts: readonly Mount[]): Hierarchy | undefined {
   const own = join(root, /^0::(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1] ?? '/')
   const parent = own !== root && isOurs(own) ? own : root
   const prepare = (path: string) => writeFileSync(join(path, 'cgroup.subtree_control'), enable)
+  // Its own processes have to leave it before its groups can have limits.
   if (parent === own) moveInto(own, join(own, 'keyhook-main'))
   prepare(parent)
   return { version: 'v2', parents: [parent], memoryEvents: 'memory.events', prepare }
@@ -211,10 +212,7 @@ function findV2(mounts: readonly Mount[]): Hierarchy | undefined {
 const has = (path: string, file: string, word: string): boolean =>
   readFileSync(join(path, file), 'utf8').trim().split(' ').includes(word)
 
-/**
- * Delegated to us, as by `Delegate=yes` of systemd: nothing runs in it except for us and what we started. Its own processes have to leave it before
- * its groups can have limits.
- */
+/** Delegated to us (`Delegate=yes` of systemd): nothing runs in it except for us and what we started. */
 function isOurs(path: string): boolean {
   try {
     return processesIn(path).every(isOurProcess)

@@ -84,10 +84,7 @@ export async function isolationOf(dataDir: string, wanted: UidRange | null): Pro
   return why === null ? { mode: 'namespaces' } : { mode: 'shared', why: `namespaces cannot be used: ${why}` }
 }
 
-/**
- * Gives each instance a uid of its own, kept in the file `uid` of its directory. They are given in turn, so one is used again
- * only when the whole range was given, and only if nothing of its former owner is left.
- */
+/** Uids are given in turn, so one is used again only after the whole range, and only if nothing of its former owner is left. */
 function createInstanceUids(deps: { home: string; seed: string; range: UidRange }) {
   const requests = createKeyedQueue()
   const size = deps.range.last - deps.range.first + 1

@@ -33,10 +33,7 @@ const exists = async (path: string): Promise<boolean> =>
     () => false,
   )
 
-/**
- * Creates the cluster if it does not exist. `fill` works on a staging directory, which is renamed at the end: a cluster under
- * its final name is complete, whenever a process was killed.
- */
+/** `fill` works on a staging directory, which is renamed at the end: a cluster under its final name is complete, whenever a process was killed. */
 export async function createCluster(
   home: Home,
   { path, cluster }: InstanceDirectory,

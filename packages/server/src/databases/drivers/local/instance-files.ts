@@ -11,10 +11,7 @@ import { ownerDatabase, ownerRole } from '../../database.ts'
 /** `encrypted`: only with TLS. `any`: with or without. Null: PostgreSQL has no certificate. */
 export type InstanceTls = { certificate: Certificate; accept: 'encrypted' | 'any' } | null
 
-/**
- * Files that a server reads at its start, beside its cluster: the cluster's own may come from an archive, and belong to the
- * account. Returns the settings that name them.
- */
+/** Beside the cluster, whose own may come from an archive, and belong to the account. Returns the settings that name them. */
 export async function writeServerFiles(
   directory: string,
   { account, tls }: { account: Account | undefined; tls: InstanceTls },
@@ -81,10 +78,7 @@ async function replaceFile(
   }
 }
 
-/**
- * Limits for an instance on a machine that many share: little memory when idle, bounded under load. Owners can still change
- * what PostgreSQL lets them change for a session or a role.
- */
+/** Little memory when idle, bounded under load. Owners can still change what PostgreSQL lets them change for a session or a role. */
 const shared: Readonly<Record<string, string>> = {
   // More than the customer's role may have (`ownerConnectionsMax`): a client that has not logged in takes one as well.
   max_connections: '200',

@@ -29,19 +29,7 @@ const orphanShutdownMsMax = 5_000
 /** Our own connection: through the socket, as superuser. */
 export type Control = { host: string; port: number; user: string; password: string; database: string }
 
-export type Instance = {
-  /** Resolves when it accepts connections; rejects if the first start fails. */
-  ready: Promise<void>
-  isUp(): boolean
-  /** Throws while it is not running. */
-  control(): Control
-  /** Of its server; undefined while it is not running. */
-  pid(): number | undefined
-  /** Shows another certificate from now on; sessions go on. */
-  renewCertificate(certificate: Certificate): Promise<void>
-  /** `immediate` does not wait for sessions. */
-  stop(options?: { immediate?: boolean }): Promise<void>
-}
+export type Instance = ReturnType<typeof runInstance>
 
 export type InstanceOptions = {
   home: Home
@@ -98,11 +86,8 @@ export type LocalInstancesOptions = {
   backupStatementMsMax?: number
 }
 
-/**
- * Runs one server and restarts it with a growing backoff if it ends by itself. An orphan of a killed process is stopped
- * first, so there are never two servers on one directory.
- */
-export function runInstance(options: InstanceOptions): Instance {
+/** Restarts a server that ends by itself. An orphan of a killed process is stopped first, so there are never two on one directory. */
+export function runInstance(options: InstanceOptions) {
   const stopping = new AbortController()
   const immediately = new AbortController()
   let current: Postmaster | undefined
@@ -180,20 +165,25 @@ export function runInstance(options: InstanceOptions): Instance {
   const running = keepRunning(readiness)
 
   return {
+    /** Resolves when it accepts connections; rejects if the first start fails. */
     ready: readiness.promise,
     isUp: () => current !== undefined,
-    control() {
+    /** Throws while it is not running. */
+    control(): Control {
       if (current === undefined) throw new NotRunning()
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
     },
+    /** Of its server; undefined while it is not running. */
     pid: () => current?.pid,
-    async renewCertificate(certificate) {
+    /** Shows another certificate from now on; sessions go on. */
+    async renewCertificate(certificate: Certificate): Promise<void> {
       const { account } = await runAsOf(options.home, options.directory)
       await writeCertificate(options.directory.path, { account, certificate })
       current?.reload()
     },
-    async stop({ immediate = false } = {}) {
+    /** `immediate` does not wait for sessions. */
+    async stop({ immediate = false } = {}): Promise<void> {
       stopping.abort()
       if (immediate) immediately.abort()
       await running

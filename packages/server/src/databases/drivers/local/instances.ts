@@ -23,7 +23,6 @@ import {
   readPort,
   removeDirectory,
 } from './instance-directory.ts'
-import type { InstanceTls } from './instance-files.ts'
 import { createLimiter, type Limiter } from './limiter.ts'
 import { watchPending } from './pending-connections.ts'
 import { createPortGuard, createPorts } from './ports.ts'
@@ -33,8 +32,6 @@ import { archiveWalOf, checkReplayed, forgetWal, prepareRecovery, recover } from
 
 /** A host of null: no TCP. */
 type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
-
-const listenersSpare = 20
 
 /** Databases as PostgreSQL servers of this machine, one each. */
 export function createLocalInstances(options: LocalInstancesOptions): LocalInstances {
@@ -76,15 +73,9 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     onProblem: options.onCertificateProblem ?? (() => {}),
     checkMs: options.certificateCheckMs,
   })
-  const tlsOf = async (id: DatabaseId): Promise<InstanceTls> => {
-    const certificate = await certificates.of(id)
-    return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
-  }
 
-  const pending = watchPending({
-    servers: running,
-    onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
-  })
+  const onEnded = (id: DatabaseId, count: number) => options.onEvent(id, { kind: 'pending_connections_ended', count })
+  const pending = watchPending({ servers: running, onEnded })
 
   function launch(home: Home, id: DatabaseId, { port, host = options.host, settings }: Listen): Instance {
     const instance = runInstance({
@@ -95,14 +86,17 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       port,
       storageLimitBytes: options.storageLimitBytes,
       limit: (runAs) => limiter?.limit(id, runAs) ?? runAs,
-      tls: () => tlsOf(id),
+      async tls() {
+        const certificate = await certificates.of(id)
+        return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
+      },
       protectPort: ({ uid }) => guard.protect(new Map([[port, uid]])),
       settings: { ...options.settings, ...settings },
       onEvent: (event) => options.onEvent(id, event),
     })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
-    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
+    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + 20))
     return instance
   }
 
@@ -131,6 +125,12 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     running.delete(id)
     await instance?.stop(how)
     if (!running.has(id)) limiter?.forget(id)
+  }
+
+  function serverOf(id: DatabaseId): Instance {
+    const instance = running.get(id)
+    if (instance === undefined) throw new NotRunning()
+    return instance
   }
 
   const treeOf = async (id: DatabaseId) => clusterTree((await parts()).home, id)
@@ -211,8 +211,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     },
 
     backup(id, { bytesMax, onProgress, signal }) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new NotRunning()
+      const instance = serverOf(id)
       return writeArchive(async (archive) => {
         const cluster = await treeOf(id)
         const control = instance.control()
@@ -229,9 +228,7 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     },
 
     async archiveWal(id, archiving) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new NotRunning()
-      return archiveWalOf(instance, await treeOf(id), archiving)
+      return archiveWalOf(serverOf(id), await treeOf(id), archiving)
     },
 
     async remove(id) {
@@ -244,7 +241,10 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       const port = await readPort(directory.path)
       if (await hasCluster(directory)) {
         const socket = socketNameOf(port ?? options.ports.first)
-        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
+        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch((error: unknown) => {
+          // A lock file that the account replaced by something else says nothing, and must not prevent the removal.
+          if (!(error instanceof NotAClusterFile)) throw error
+        })
       }
       // A program that somebody started in the account would go on, and could have the uid of a later instance.
       if (account) await endProcessesOf(account)
@@ -295,9 +295,4 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       limiter?.close()
     },
   }
-}
-
-/** A lock file that the account replaced by something else says nothing, and must not prevent the removal. */
-const unlessReplaced = (error: unknown): void => {
-  if (!(error instanceof NotAClusterFile)) throw error
 }

@@ -22,10 +22,7 @@ const contentsOf = ({ major }: Binaries): string =>
     `create database ${ownerDatabase} owner ${ownerRole}`,
   ].join('\n')
 
-/**
- * Clusters that no database has yet. Each comes from its own `initdb`, and so has its own system identifier: PostgreSQL does not
- * replay the WAL of another one. A copy would share it.
- */
+/** Each spare cluster comes from its own `initdb`: PostgreSQL does not replay the WAL of another system identifier, and a copy would share it. */
 export function createSpareClusters(home: Home, signal: AbortSignal) {
   let opening: Promise<void> | undefined
   /** Ready, or being made. Who takes it waits for it, and who comes next makes another. */

@@ -72,10 +72,7 @@ export function createStorageControl(deps: {
   }
 }
 
-/**
- * In the configuration and not for the role: it needs no room in a table, takes effect in open sessions, and is in no dump. A session may
- * still switch it off, which is how its owner makes room.
- */
+/** Not for the role: this needs no room in a table, takes effect in open sessions, and is in no dump. Owners switch it off to make room. */
 async function changeReadOnly(sql: Database, reason: string | null): Promise<void> {
   const [row] = await sql<[{ now: string }]>`select current_setting('default_transaction_read_only') as now`
   const isOn = row.now === 'on'
