@@ -142,12 +142,7 @@ export function createRestoring(
           const progress = createProgressWriter((bytes) => recordRestoreProgress(db, orgId, restoreId, bytes))
           const address = await driver.restore(databaseId, {
             orgId,
-            from: {
-              databaseId: backup.database_id,
-              backupId: backup.id,
-              sha256: backup.sha256,
-              keyId: backup.key_id,
-            },
+            from: { databaseId: backup.database_id, backupId: backup.id, sha256: backup.sha256, keyId: backup.key_id },
             to: restore.recover_to,
             passwordVerifier: database.password_verifier,
             bytesMax: thresholdsOf(database.storage_limit_bytes ?? deps.storageLimitBytes).stopBytes,

@@ -10,8 +10,9 @@ import type { Activity, DatabaseDriver, LocalInstances } from './drivers/driver.
 import { correctDatabaseAddress, mayRunDatabase, organizationsOfNode } from './sql.ts'
 import { recordActivity } from './usage-sql.ts'
 
-type WatchDeps = { db: Database; node: string; instances: LocalInstances; signal: AbortSignal; log: Logger }
-type Deps = Omit<WatchDeps, 'instances'> & { driver: DatabaseDriver; databaseWork: KeyedQueue }
+type Deps = { db: Database; node: string; signal: AbortSignal; log: Logger }
+type WatchDeps<Used extends keyof LocalInstances> = Deps & { instances: Pick<LocalInstances, Used> }
+type ResumeDeps = Deps & { driver: DatabaseDriver; databaseWork: KeyedQueue }
 
 const startsMax = 4
 const backoffMs = { pauseMsMin: 1_000, pauseMsMax: 60_000 }
@@ -19,11 +20,8 @@ const backoffMs = { pauseMsMin: 1_000, pauseMsMax: 60_000 }
 /** Most start in less than a second. One that has a long recovery does not keep the next one waiting. */
 const slowMs = 2_000
 
-/**
- * Starts the databases of this node again, a few at a time, and returns when each was tried once. Each one is in the queue
- * of its database from the beginning, so jobs about it wait until it runs, and jobs about others do not.
- */
-export async function resumeDatabases(deps: Deps, ids: readonly DatabaseId[]): Promise<void> {
+/** Returns when each was tried once. Each is in its queue from the beginning, so that only jobs about the same database wait until it runs. */
+export async function resumeDatabases(deps: ResumeDeps, ids: readonly DatabaseId[]): Promise<void> {
   const waiting = ids.map((id) => {
     const mayStart = Promise.withResolvers<void>()
     return { start: mayStart.resolve, tried: resume(deps, id, mayStart.promise) }
@@ -40,7 +38,7 @@ export async function resumeDatabases(deps: Deps, ids: readonly DatabaseId[]): P
 }
 
 /** Returns after the first attempt and retries in the background: one broken database must not delay the others. */
-function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<void> {
+function resume(deps: ResumeDeps, id: DatabaseId, mayStart: Promise<void>): Promise<void> {
   const tried = Promise.withResolvers<void>()
   const attempt = () =>
     deps.databaseWork.run(id, async (signal) => {
@@ -73,13 +71,8 @@ const risk =
 const warnMs = 60_000
 
 /** Warns once, when databases of several organizations are on this machine and nothing protects their ports from each other. */
-export async function warnOfNeighbours({
-  db,
-  node,
-  instances,
-  signal,
-  log,
-}: Omit<WatchDeps, 'instances'> & { instances: Pick<LocalInstances, 'portProblem'> }): Promise<void> {
+export async function warnOfNeighbours(deps: WatchDeps<'portProblem'>): Promise<void> {
+  const { db, node, instances, signal, log } = deps
   const warned = async (): Promise<boolean> => {
     const organizations = await organizationsOfNode(db, node)
     const why = organizations > 1 ? await instances.portProblem() : null
@@ -97,7 +90,8 @@ const activityMs = 10_000
 const readMsMax = 5_000
 
 /** So that the server of another node can show it. One database after the other: reading one takes about 10 ms. */
-export async function watchActivity({ db, node, instances, signal, log }: WatchDeps): Promise<void> {
+export async function watchActivity(deps: WatchDeps<'existing' | 'isRunning' | 'activity'>): Promise<void> {
+  const { db, node, instances, signal, log } = deps
   async function read(id: DatabaseId): Promise<(Activity & { id: DatabaseId }) | null> {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(readMsMax)])
     try {

@@ -29,10 +29,7 @@ const noTarget = 'No other node that can read its archives has room for it.'
 const isMoving = (database: LockedDatabase | null, node: string): database is LockedDatabase =>
   database !== null && database.node === node && database.moving_from !== null
 
-/**
- * Moves a database to another node, through the store: the old node closes it to clients and archives its WAL to the end, then the new node
- * restores it. The row names the one node that may run it, at every step. See docs/operating.md.
- */
+/** Through the store: closed and archived to the end here, restored there. The row names the one node that may run it, at every step. */
 export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 'database.arrive' | 'database.stay'> {
   const { db, driver, queue } = deps
   const lock = (orgId: OrgId, id: DatabaseId) => db.begin((tx) => lockDatabase(tx, orgId, id))

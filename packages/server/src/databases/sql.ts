@@ -190,10 +190,7 @@ export const availableDatabasesOfNode = async (db: Executor, node: string): Prom
   return rows.map((row) => row.id)
 }
 
-/**
- * Databases of this node that need a scheduled backup: the last one, whatever its result, started more than `hours` ago.
- * Two conditions, because each has an index that answers it from one row; as one, all backups of a database would be read.
- */
+/** Two conditions, because each has an index that answers it from one row; as one, all backups of a database would be read. */
 export const databasesDueForBackup = (db: Executor, node: string, hours: number | null) => db<
   { org_id: OrgId; id: DatabaseId }[]
 >`

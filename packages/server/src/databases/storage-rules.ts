@@ -29,9 +29,7 @@ const stopShare = 1.2
 /** Growth that counts as writing: two segments of WAL, because PostgreSQL may create one by itself. */
 const grownBytesMin = 32 * 1024 * 1024
 
-export type Thresholds = { readOnlyBytes: number; normalAgainBytes: number; stopBytes: number }
-
-export const thresholdsOf = (limitBytes: number): Thresholds => ({
+export const thresholdsOf = (limitBytes: number) => ({
   readOnlyBytes: Math.floor(limitBytes * readOnlyShare),
   normalAgainBytes: Math.floor(limitBytes * normalAgainShare),
   stopBytes: Math.floor(limitBytes * stopShare),

@@ -11,10 +11,7 @@ export type StorageStats = {
   message: string | null
 }
 
-/**
- * What a node measured of its databases. The size so far is added to the metered storage for the time since it was measured, two minutes
- * at most: a node that was away measured nothing. Returns those that are available, which are the only ones with a row.
- */
+/** Adds the size so far to the metered storage, for two minutes at most. Returns the available ones, which are the only ones with a row. */
 export const recordStorageStats = async (
   db: Executor,
   node: string,

@@ -1,3 +1,4 @@
+import type { WalRange } from '../archives/wal-archive.ts'
 import type { Executor, Transaction } from '../db/database.ts'
 import { firstRow, hasRows } from '../db/rows.ts'
 import type { BackupId, DatabaseId, OrgId } from '../lib/ids.ts'
@@ -65,12 +66,9 @@ export const findBaseBackup = (tx: Transaction, orgId: OrgId, id: DatabaseId, to
     order by b.stopped_at desc
     limit 1`)
 
-/** `committed`: a replay of all of it ends there or later. What begins at `encryptedFrom` or later is encrypted. */
-type StoredWal = { from: Lsn; until: Lsn; committed: Lsn; encryptedFrom: Lsn | null }
-
 /** From the end of the backup to the end of the next one, or of the archive. Null if it is not there any more. */
 export const walToReplay = (db: Executor, orgId: OrgId, backupId: BackupId, to: Date) =>
-  firstRow(db<StoredWal[]>`
+  firstRow(db<WalRange[]>`
     select b.stop_lsn::text as from, least(w.until_lsn, next.stop_lsn)::text as until,
       least(w.committed_lsn, next.stop_lsn)::text as committed, w.encrypted_from::text as "encryptedFrom"
     from keyhook.backups b

@@ -129,10 +129,7 @@ export const reasonFrom = (output: object | null): string => {
 
 type JobMetrics = { queue: string; state: string; jobs: number; due_seconds: number }
 
-/**
- * Jobs without an outcome, and failed ones, by queue and state, and for how long the oldest has been due. Queues of nodes count as
- * one, so that the number of labels does not grow with the nodes. pg-boss deletes finished jobs after an hour, so the table is small.
- */
+/** Queues of nodes count as one, so that labels do not grow with them. pg-boss deletes finished jobs after an hour, so the table is small. */
 export const readJobMetrics = async (db: Database): Promise<readonly JobMetrics[]> => {
   try {
     return await db<JobMetrics[]>`
@@ -156,10 +153,7 @@ type Attempt = { id: string; queue: string; retryCount: number }
 // By SQL through `getDb`, because `findJobs` cannot filter by state and would also return completed jobs.
 const active = `select id, name as queue, retry_count as "retryCount" from ${schema}.job where state = 'active'`
 
-/**
- * Retries jobs that were active when the previous process of this node ended, without waiting for their heartbeat to expire.
- * Only for queues that no other process works on, or whose jobs two processes may do at the same time.
- */
+/** Does not wait for heartbeats to expire: only for queues of one process, or whose jobs two processes may do at the same time. */
 export async function reclaimAll(boss: PgBoss, queues: readonly string[]): Promise<number> {
   const { rows } = await boss.getDb().executeSql(`${active} and name = any($1::text[])`, [queues])
   return retryNow(boss, rows)

@@ -18,10 +18,7 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
 export type DatabaseDriver = {
   /** Creates an empty database, and returns when it accepts connections with the password of the verifier. */
   provision(id: DatabaseId, options: NewDatabase): Promise<Address>
-  /**
-   * The same from a backup, with everything that was committed when that backup ended; with `to`, everything that was committed by
-   * then. Only the new password works. Throws a permanent `StepFailure` if the backup is damaged, gone or larger than `bytesMax`.
-   */
+  /** The same from a backup, or replayed until `to`. Throws a permanent `StepFailure` if it is damaged, gone or larger than `bytesMax`. */
   restore(
     id: DatabaseId,
     options: NewDatabase & {
@@ -42,10 +39,7 @@ export type DatabaseDriver = {
   removeBackup(of: BackupOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
   existingBackups(): Promise<BackupId[]>
-  /**
-   * Has the WAL of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store.
-   * `isEncrypted`: whether what was stored earlier is encrypted, and what this call has stored.
-   */
+  /** So that `restore` can replay it. `bytes`: what this call added. `isEncrypted`: what was stored earlier, and what this call has stored. */
   archiveWal(
     id: DatabaseId,
     options: { after: string | null; isEncrypted: boolean; signal: AbortSignal },
@@ -111,10 +105,7 @@ export type LocalInstances = Pick<DatabaseDriver, 'remove' | 'existing' | 'resum
     useCertificates(source: CertificateSource): void
     /** Creates an empty instance, and returns when it accepts connections with the password of the verifier. */
     provision(id: DatabaseId, options: { passwordVerifier: string; signal: AbortSignal }): Promise<Address>
-    /**
-     * The same from an archive of `backup`, with everything that was committed when that backup ended. Only the new password
-     * works, from the first connection on. Throws `DamagedArchive` if the archive does not match its checksums.
-     */
+    /** The same from an archive of `backup`. Only the new password works, from the first connection on. Throws `DamagedArchive`. */
     restore(
       id: DatabaseId,
       options: {

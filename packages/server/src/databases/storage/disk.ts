@@ -37,10 +37,7 @@ export function levelOf(before: DiskLevel, space: DiskSpace, floorBytes: number)
 const measureMsMax = 60_000
 const outputBytesMax = 16 * 1024 * 1024
 
-/**
- * Bytes on disk of each directory with everything in it. By `du`: an instance has 1,000 files and more, which takes `du` 3 ms and
- * our event loop 50. Files that disappear meanwhile make it report errors, and the sums are still good.
- */
+/** By `du`: 1,000 files take it 3 ms, and our event loop 50. Files that disappear make it report errors, and the sums are still good. */
 export function measureDirectories(paths: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
   if (paths.length === 0) return Promise.resolve(new Map())
   return new Promise((done, fail) => {

@@ -44,15 +44,7 @@ const databaseBytesMin = 64 * 1024 ** 2
 
 export type StorageSettings = { limitBytes: number; floorBytes: number; reserveBytes: number }
 
-export type StorageMonitor = {
-  /** Measures before anything runs, so that a database above its limit is not started. Then watches until `close`. */
-  start(): Promise<void>
-  report(): StorageReport
-  hasRoom(): boolean
-  /** Aborts when the disk gets low: for work that writes much, such as a restore. */
-  room(): AbortSignal
-  close(): Promise<void>
-}
+export type StorageMonitor = ReturnType<typeof createStorageMonitor>
 
 /** For databases whose storage others limit. */
 export function withoutStorageMonitor(): StorageMonitor {
@@ -80,7 +72,7 @@ export function createStorageMonitor(deps: {
   settings: StorageSettings
   dataDir: string
   log: Logger
-}): StorageMonitor {
+}) {
   const { db, node, instances, settings, log } = deps
   const closing = new AbortController()
   const { signal } = closing
@@ -216,7 +208,8 @@ export function createStorageMonitor(deps: {
   }
 
   return {
-    async start() {
+    /** Measures before anything runs, so that a database above its limit is not started. Then watches until `close`. */
+    async start(): Promise<void> {
       path = await instances.disk()
       space = readDisk(path)
       const reservePath = await placeForReserve(deps.dataDir, path)
@@ -235,7 +228,7 @@ export function createStorageMonitor(deps: {
         )
       watching = watch()
     },
-    report: () => ({
+    report: (): StorageReport => ({
       disk:
         space === undefined
           ? null
@@ -243,8 +236,9 @@ export function createStorageMonitor(deps: {
       ...enforcer.totals(),
     }),
     hasRoom: () => level === 'ok',
+    /** Aborts when the disk gets low: for work that writes much, such as a restore. */
     room: () => room.signal,
-    async close() {
+    async close(): Promise<void> {
       closing.abort()
       await watching
       await measuring

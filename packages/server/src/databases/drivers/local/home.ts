@@ -130,11 +130,14 @@ async function uidsIn(home: string): Promise<Set<number | null>> {
   return new Set(await Promise.all(names.map((name) => readUid(join(home, name, 'uid')))))
 }
 
-async function readUid(path: string): Promise<number | null> {
-  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+export const readIfThere = (path: string): Promise<string | null> =>
+  readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null
     throw error
   })
+
+async function readUid(path: string): Promise<number | null> {
+  const text = await readIfThere(path)
   if (text === null) return null
   const uid = Number(text)
   // 0 would be root.

@@ -41,11 +41,7 @@ export async function writeCertificate(
   await replaceFile(join(directory, 'server.crt'), certificate.certificate, { mode: 0o644, owner: undefined })
 }
 
-/**
- * The superuser connects only through the socket, and only from a process of the user that Keyhook runs as: the kernel tells
- * PostgreSQL who that is. The owner connects only over TCP, with the password, to the one database. PostgreSQL rejects
- * everything else.
- */
+/** The superuser connects only through the socket, as the user that Keyhook runs as; the owner only over TCP, with the password, to one database. */
 const accessRules = (tls: InstanceTls): string => `local all ${superuser} peer map=${superuser}
 ${tls?.accept === 'encrypted' ? 'hostssl' : 'host'} ${ownerDatabase} ${ownerRole} all scram-sha-256
 `

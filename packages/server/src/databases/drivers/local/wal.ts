@@ -43,10 +43,7 @@ export async function archiveWalOf(
   return archived
 }
 
-/**
- * Stores every finished WAL segment, and finishes the current one if a transaction has committed since the last time. A
- * replication slot keeps segments until they are stored, up to `max_slot_wal_keep_size`; what is lost beyond that is a gap.
- */
+/** Finishes the current segment only if a transaction has committed since. What the slot loses beyond `max_slot_wal_keep_size` is a gap. */
 async function archiveWal(
   sql: Database,
   cluster: UntrustedTree,
@@ -89,10 +86,7 @@ export const forgetWal = (instance: Instance, signal: AbortSignal) =>
       sql`select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = ${slot} and not active`,
   )
 
-/**
- * The slot, and the position from which on it has kept everything. It moves on to what the caller has recorded as archived, and
- * no further: a crash before the record must not cost a segment. `isNew`: a part before it is lost.
- */
+/** Moves on to what the caller has recorded, and no further: a crash before the record must not cost a segment. `isNew`: a part is lost. */
 async function openSlot(sql: Database, after: string | null): Promise<{ lsn: string; isNew: boolean }> {
   const [found] = await sql<{ lsn: string | null; usable: boolean }[]>`
     select restart_lsn::text as lsn, restart_lsn is not null and wal_status <> 'lost' as usable
@@ -146,10 +140,7 @@ const targetNotReached = 'recovery ended before configured recovery target was r
 /** All WAL is in pg_wal already. `false` is a command that finds nothing elsewhere; PostgreSQL wants one. */
 const everything = { restore_command: 'false', hot_standby: 'off' }
 
-/**
- * Starts the server with the settings of a recovery to `to`, or to the end of the WAL. PostgreSQL stops before the first commit that is later. If there is
- * none it refuses to start, and then the end of the WAL is the state at that time.
- */
+/** PostgreSQL stops before the first commit that is later. If there is none it refuses to start, and then the end of the WAL is that state. */
 export async function recover<T>(
   start: (settings: Readonly<Record<string, string>>) => Promise<T>,
   to: Date | null,
