@@ -1,5 +1,5 @@
 import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
-import { type CreationDeps, insertWithinLimit } from '../databases/rules.ts'
+import { type CreationDeps, type CreationRequest, insertWithinLimit } from '../databases/rules.ts'
 import { type DatabaseRow, findDatabase, lockDatabase } from '../databases/sql.ts'
 import { archivedBytes, findBaseBackup, findWalArchive, holdWalArchive } from '../databases/wal-sql.ts'
 import { type Database, type Executor, isUniqueViolation, type Transaction } from '../db/database.ts'
@@ -128,8 +128,6 @@ export async function removeBackup({ db, queue }: Deps, request: BackupRemoval):
   })
 }
 
-type RestoreRequest = { orgId: OrgId; userId: UserId; actor: Actor; name: string; passwordVerifier: string }
-
 /** A restore, and the new database that it fills. */
 export type BegunRestore = { restore: RestoreRow; database: DatabaseRow }
 
@@ -137,14 +135,13 @@ export type BegunRestore = { restore: RestoreRow; database: DatabaseRow }
 export async function restoreBackup(
   tx: Transaction,
   deps: CreationDeps,
-  request: RestoreRequest & { backupId: BackupId },
+  request: CreationRequest & { backupId: BackupId },
 ): Promise<BegunRestore> {
   const { orgId, backupId } = request
   const backup = await lockListed(tx, orgId, backupId)
   if (backup.status !== 'completed') {
-    throw new Fault('backup.not_completed', {
-      public: `The backup is ${backup.status}; only a completed one can be restored.`,
-    })
+    const text = `The backup is ${backup.status}; only a completed one can be restored.`
+    throw new Fault('backup.not_completed', { public: text })
   }
   return beginRestore(tx, deps, request, backup, null)
 }
@@ -152,7 +149,7 @@ export async function restoreBackup(
 export async function restoreToTime(
   tx: Transaction,
   deps: CreationDeps,
-  request: RestoreRequest & { databaseId: DatabaseId; to: Date },
+  request: CreationRequest & { databaseId: DatabaseId; to: Date },
 ): Promise<BegunRestore> {
   const backup = await baseBackupFor(tx, request.orgId, request.databaseId, request.to)
   return beginRestore(tx, deps, request, backup, request.to)
@@ -189,7 +186,7 @@ function outside(
 async function beginRestore(
   tx: Transaction,
   deps: CreationDeps,
-  { orgId, userId, actor, name, passwordVerifier }: RestoreRequest,
+  { orgId, userId, actor, name, passwordVerifier }: CreationRequest,
   backup: BackupRow,
   to: Date | null,
 ): Promise<BegunRestore> {
@@ -197,14 +194,8 @@ async function beginRestore(
   const wanted = { id: newId('db'), name, passwordVerifier, node, createdBy: userId, copyOf: backup.database_id }
   const database = await insertWithinLimit(tx, orgId, wanted, deps.databasesPerOrgMax)
   const id = newId('rst')
-  const restore = await insertRestore(tx, orgId, {
-    id,
-    backupId: backup.id,
-    databaseId: database.id,
-    to,
-    bytesTotal: backup.bytes_total,
-    createdBy: userId,
-  })
+  const source = { id, backupId: backup.id, bytesTotal: backup.bytes_total }
+  const restore = await insertRestore(tx, orgId, { ...source, databaseId: database.id, to, createdBy: userId })
   const details = { backup_id: backup.id, database_id: database.id, name, ...(to && { to: isoTime(to) }) }
   await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
   // To the node that has the archive.

@@ -27,11 +27,13 @@ export async function newDatabaseSecret(): Promise<{ password: string; passwordV
   return { password, passwordVerifier: await scramVerifier(password) }
 }
 
+export type CreationRequest = { orgId: OrgId; userId: UserId; actor: Actor; name: string; passwordVerifier: string }
+
 /** Call it with the organization locked. */
 export async function createDatabase(
   tx: Transaction,
   deps: CreationDeps,
-  request: { orgId: OrgId; userId: UserId; actor: Actor; name: string; passwordVerifier: string },
+  request: CreationRequest,
 ): Promise<DatabaseRow> {
   const { orgId, userId, actor, name, passwordVerifier } = request
   const wanted = { id: newId('db'), name, passwordVerifier, node: null, createdBy: userId }

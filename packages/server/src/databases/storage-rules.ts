@@ -63,10 +63,7 @@ export function storageState(view: StorageView): { state: StorageState; because:
 /** `grownBytes`: in the last minutes. */
 export type Usage = { usedBytes: number; limitBytes: number; grownBytes: number }
 
-/**
- * Which databases it is due to that their disk is short of space: those that grew most in the last minutes, and those that use most
- * beyond their share of the disk. Who has at least half as much as the first counts too. Shares are as their limits.
- */
+/** Those that grew most, and those most beyond their share of the disk, by their limits. At least half as much as the first counts too. */
 export function blame<T extends Usage>(databases: readonly T[], diskBytes: number): T[] {
   const limits = databases.reduce((sum, { limitBytes }) => sum + limitBytes, 0)
   const excess = ({ usedBytes, limitBytes }: T): number => usedBytes - (diskBytes * limitBytes) / limits

@@ -79,10 +79,7 @@ export const walToReplay = (db: Executor, orgId: OrgId, backupId: BackupId, to: 
     ) next
     where b.org_id = ${orgId} and b.id = ${backupId} and b.stop_lsn >= w.from_lsn and ${to} <= w.archived_until`)
 
-/**
- * Whether a new base is needed: there is none that archived WAL follows, the last one is older than `hours` and something was
- * committed since, or more than `bytesMax` of WAL were stored. Not while one is being taken, nor for ten minutes after one failed.
- */
+/** For no base, an old one with commits since, or too much WAL. Not while one is being taken, nor for ten minutes after one failed. */
 export const needsBase = (
   db: Executor,
   orgId: OrgId,

@@ -148,32 +148,20 @@ export const readJobMetrics = async (db: Database): Promise<readonly JobMetrics[
   }
 }
 
-type Attempt = { id: string; queue: string; retryCount: number }
-
-// By SQL through `getDb`, because `findJobs` cannot filter by state and would also return completed jobs.
-const active = `select id, name as queue, retry_count as "retryCount" from ${schema}.job where state = 'active'`
-
 /** Does not wait for heartbeats to expire: only for queues of one process, or whose jobs two processes may do at the same time. */
-export async function reclaimAll(boss: PgBoss, queues: readonly string[]): Promise<number> {
-  const { rows } = await boss.getDb().executeSql(`${active} and name = any($1::text[])`, [queues])
-  return retryNow(boss, rows)
-}
+export const reclaimAll = (boss: PgBoss, queues: readonly string[]): Promise<number> => retryActive(boss, '', [queues])
 
 /** Retries active jobs without a heartbeat. pg-boss does this too, but only ten seconds after the last heartbeat. */
-export async function reclaimWithoutHeartbeat(
-  boss: PgBoss,
-  queues: readonly string[],
-  silentSeconds: number,
-): Promise<number> {
-  const { rows } = await boss.getDb().executeSql(
-    `${active} and name = any($1::text[]) and heartbeat_seconds is not null
-       and heartbeat_on < clock_timestamp() - make_interval(secs => $2)`,
-    [queues, silentSeconds],
-  )
-  return retryNow(boss, rows)
+export function reclaimWithoutHeartbeat(boss: PgBoss, queues: readonly string[], silentSeconds: number) {
+  const isSilent = 'heartbeat_seconds is not null and heartbeat_on < clock_timestamp() - make_interval(secs => $2)'
+  return retryActive(boss, `and ${isSilent}`, [queues, silentSeconds])
 }
 
-async function retryNow(boss: PgBoss, attempts: readonly Attempt[]): Promise<number> {
+async function retryActive(boss: PgBoss, condition: string, values: readonly unknown[]): Promise<number> {
+  // By SQL through `getDb`, because `findJobs` cannot filter by state and would also return completed jobs.
+  const active = `select id, name as queue, retry_count as "retryCount" from ${schema}.job where state = 'active'`
+  const { rows } = await boss.getDb().executeSql(`${active} and name = any($1::text[]) ${condition}`, [...values])
+  const attempts: { id: string; queue: string; retryCount: number }[] = rows
   for (const { queue, ...attempt } of attempts) {
     // With the number of the attempt, so that a next attempt that has started in the meantime goes on.
     await boss.fail(queue, attempt, { message: 'its process was killed' })

@@ -18,7 +18,7 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
 export type DatabaseDriver = {
   /** Creates an empty database, and returns when it accepts connections with the password of the verifier. */
   provision(id: DatabaseId, options: NewDatabase): Promise<Address>
-  /** The same from a backup, or replayed until `to`. Throws a permanent `StepFailure` if it is damaged, gone or larger than `bytesMax`. */
+  /** From a backup, replayed until `to`. Only the new password works. A backup that is damaged, gone or too large is a permanent `StepFailure`. */
   restore(
     id: DatabaseId,
     options: NewDatabase & {

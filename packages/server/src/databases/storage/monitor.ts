@@ -60,10 +60,7 @@ export function withoutStorageMonitor(): StorageMonitor {
 
 const noRoom = 'The disk of its node is nearly full.'
 
-/**
- * Watches the disk that databases share, and how much of it each one uses. Free space is read up to 20 times a second. Sizes are measured when it shrinks,
- * and a database beyond its limit becomes read-only or is stopped. See docs/internals/isolation.md.
- */
+/** Free space is read up to 20 times a second, and sizes when it shrinks. See docs/internals/isolation.md. */
 export function createStorageMonitor(deps: {
   db: Database
   node: string

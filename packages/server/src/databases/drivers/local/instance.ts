@@ -50,7 +50,7 @@ export type InstanceOptions = {
   onEvent: (event: InstanceEvent) => void
 }
 
-export type InstanceEvent =
+type InstanceEvent =
   | { kind: 'stopped_by_itself'; why: string; restartInMs: number }
   | { kind: 'restart_failed'; why: string; restartInMs: number }
   | { kind: 'restarted' }

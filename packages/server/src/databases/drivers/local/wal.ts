@@ -72,9 +72,8 @@ async function archiveWal(
     const content = await cluster.read(`pg_wal/${name}`, archivedHistoryBytesMax)
     if (content !== undefined) await store(name, content)
   }
-  const { commit, position: committed } = last
   const from = kept.isNew ? lsnOf(first) : null
-  return { from, until: lsnOf(end), committed, at: seen.now, last: { commit, position: committed } }
+  return { from, until: lsnOf(end), committed: last.position, at: seen.now, last }
 }
 
 /** Nothing is archived any more, and an instance that was archived earlier must not retain its WAL for that. */
@@ -160,10 +159,7 @@ export async function recover<T>(
 /** A history is a line for each timeline. */
 const historyBytesMax = 64 * 1024
 
-/**
- * PostgreSQL takes a segment that it cannot read, or that belongs to another system, for the end of the WAL. Throws if it ended
- * so before `committed`. The history of the new timeline says where and why: "before …" is the time that was asked for.
- */
+/** An unreadable or foreign segment ends the WAL for PostgreSQL. The history says where: "before …" is the time that was asked for. */
 export async function checkReplayed(control: Control, committed: string, signal: AbortSignal): Promise<void> {
   const [ended] = await withControl(
     control,
