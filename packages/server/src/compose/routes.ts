@@ -1,6 +1,5 @@
 import type { Authenticate } from '../access/authenticate.ts'
-import { restoreRoutes } from '../backups/restore-routes.ts'
-import { backupRoutes, backupScheduleRoutes } from '../backups/routes.ts'
+import { backupRoutes, backupScheduleRoutes, restoreRoutes } from '../backups/routes.ts'
 import { archiveProblem } from '../backups/rules.ts'
 import { invoiceRoutes, operatorInvoiceRoutes } from '../billing/routes.ts'
 import { databaseRoutes, databaseStatsRoutes } from '../databases/routes.ts'
