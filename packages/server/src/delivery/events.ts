@@ -19,10 +19,6 @@ export type IntakeEvent = { orgId: OrgId; type: string; data: object; id: string
 const eventIdShape = new RegExp(eventIdPattern)
 export const isEventId = (text: string): boolean => eventIdShape.test(text)
 
-/** The signed bytes that every receiver gets. The order of the fields matters. */
-export const eventBody = (event: { id: string; type: string; at: Date; data: object }): string =>
-  JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
-
 /** Comparing much deeper events would overflow the stack. */
 export const levelsMax = 200
 

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Database } from '../db/database.ts'
-import { databaseNowMs } from '../db/database.ts'
+import { type Database, databaseNowMs } from '../db/database.ts'
 import { deleteOldIdempotencyKeys } from '../http/idempotency.ts'
 import type { OrgId } from '../lib/ids.ts'
 import { correctLanes, correctRetries, eraseOldSecrets } from './lane-sql.ts'
-import { stepRecovery } from './recovery-sql.ts'
+import { stepRecovery } from './redelivery-sql.ts'
 import {
   deleteEarlierUrls,
   deleteFinishedEvents,

@@ -4,7 +4,11 @@ import type { PublishingTransaction } from '../db/publishing-transaction.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import { activeTraceparent, inSpan } from '../lib/tracing.ts'
 import { type PublishedEvent, UnknownOrganization } from './event-log-sql.ts'
-import { eventBody, type NewEvent } from './events.ts'
+import type { NewEvent } from './events.ts'
+
+/** The signed bytes that every receiver gets. The order of the fields matters. */
+export const eventBody = (event: { id: string; type: string; at: Date; data: object }): string =>
+  JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
 
 /**
  * Writes the event and one delivery per subscribed webhook in the transaction that changes the state it reports. The next

@@ -6,7 +6,7 @@ import { isoTime } from '../lib/time.ts'
 import { shownEventType } from './event-type-schemas.ts'
 import { attemptsSummarizedMax, type HistoryRow, type OutcomeRow } from './history-sql.ts'
 import { sendErrorCodes } from './send-errors.ts'
-import { readHeaders } from './sender/exchange.ts'
+import { readHeaders } from './sender/senders.ts'
 
 const here = chosen(35)
 const headers = (description: string) =>

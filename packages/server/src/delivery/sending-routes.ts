@@ -1,7 +1,6 @@
 import Type from 'typebox'
 import { recordAudit } from '../access/audit.ts'
-import type { Database, Transaction } from '../db/database.ts'
-import { databaseNowMs } from '../db/database.ts'
+import { type Database, databaseNowMs, type Transaction } from '../db/database.ts'
 import type { HoldOrganization, PublishingTransaction, Transact } from '../db/publishing-transaction.ts'
 import { chosen } from '../http/basis.ts'
 import { unknownEventType } from '../http/problems.ts'
@@ -15,8 +14,14 @@ import { acceptedEventType } from './event-type-schemas.ts'
 import { findEventTypes } from './event-types.ts'
 import { isPublishedType, sampleData } from './events.ts'
 import { findLane } from './history-sql.ts'
-import { countRecoverable, findRecovery, insertRecovery, type RecoveryRow } from './recovery-sql.ts'
-import { lockWebhookRow, redeliver } from './redelivery-sql.ts'
+import {
+  countRecoverable,
+  findRecovery,
+  insertRecovery,
+  lockWebhookRow,
+  type RecoveryRow,
+  redeliver,
+} from './redelivery-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 

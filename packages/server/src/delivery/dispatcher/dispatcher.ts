@@ -1,20 +1,14 @@
 import { createBatcher } from '../../lib/batcher.ts'
 import { type Clock, createTimers, pause, within } from '../../lib/clock.ts'
+import { retryUntilAccepted } from '../../lib/retry.ts'
 import type { RetrySchedule } from '../retry-schedule.ts'
 import type { Exchange, OpenSender } from '../sender/port.ts'
 import type { NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery } from '../statements/fetch.ts'
 import { canRelease, change, extend, hasLingered, isWorthPolling, type Lane, settled } from './lane.ts'
 import { createHeldLanes, createLeases } from './leases.ts'
-import { afterAttempt, delayAfter, interrupted } from './outcome.ts'
-import {
-  createRetry,
-  type Dispatcher,
-  type DispatcherLimits,
-  type DispatchObserver,
-  type DispatchStore,
-} from './ports.ts'
-import { createSettler } from './settler.ts'
+import { afterAttempt, createSettler, delayAfter, interrupted } from './outcome.ts'
+import type { Dispatcher, DispatcherLimits, DispatchStore, Retry } from './ports.ts'
 import { beginsMax, createWork, type Starting } from './work.ts'
 
 /** How long a lane whose row is locked is left alone. */
@@ -30,6 +24,15 @@ const lookMsMin = 25
  */
 const sendMsMax = 450
 const answerMsMax = 350
+
+/** One attempt and what came of it. */
+export type Attempted = Starting & { exchange: Exchange; retryMs: number | null }
+
+export type DispatchObserver = {
+  attempted(one: Attempted): void
+  /** Sizes of the batches; `ours` counts the attempts that the lease still covered. */
+  batch(kind: 'begin' | 'settle', size: number, ours: number): void
+}
 
 /** When it stops: first nothing more begins, then nothing more is sent, and in the end nothing more is written. */
 type Mode = 'running' | 'draining' | 'interrupting' | 'over'
@@ -63,7 +66,21 @@ export function createDispatcher(deps: {
   let cancelLook: (() => void) | null = null
   let mode: Mode = 'running'
 
-  const retry = createRetry({ clock, isOver: () => mode === 'over', onError: deps.onError })
+  /** Every statement may be sent twice. Once the dispatcher is over, errors are thrown instead. */
+  const retry: Retry = (step, statement, repair) =>
+    retryUntilAccepted(
+      {
+        pause: (ms) => pause(clock, ms),
+        isTransient: () => mode !== 'over',
+        async onRetry(error) {
+          deps.onError(error, step)
+          await repair?.(error)
+        },
+        pauseMsMin: 50,
+        pauseMsMax: 1_000,
+      },
+      statement,
+    )
   const work = createWork({ ...deps, ...limits, retry })
   const leases = createLeases({ ...deps, ...limits, retry, held })
   const settler = createSettler({ ...deps, retry, observe: (size, ours) => observe.batch('settle', size, ours) })

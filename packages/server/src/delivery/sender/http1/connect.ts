@@ -1,7 +1,6 @@
 import { isIP } from 'node:net'
 import { type ConnectionOptions, type SecureContext, type TLSSocket, connect as tlsConnect } from 'node:tls'
-import type { SendErrorCode } from '../../send-errors.ts'
-import { classifyError, SendError, type Stage, startDeadline } from './send-error.ts'
+import { classifyError, SendError, type SendErrorCode, type Stage } from '../../send-errors.ts'
 
 export type Address = { address: string; family: 4 | 6 }
 /** Every address that a name has now. */
@@ -191,3 +190,26 @@ export function createTlsSessions(now: () => number): TlsSessions {
     },
   }
 }
+
+/** A timer that fires this much too late means that this process was paused. */
+const pausedMs = 1_000
+
+/**
+ * Calls `onLate` when the time is over; the returned function cancels it. After a pause of this process, Node runs timers before it
+ * reads what has arrived, so reading comes first. What is still open after a long pause is `interrupted`: we may have held it up.
+ */
+export function startDeadline(ms: number, onLate: (error: SendError) => void, timeout: () => SendError): () => void {
+  const dueMs = performance.now() + ms
+  let isCancelled = false
+  const timer = setTimeout(() => {
+    const wasPaused = performance.now() - dueMs > pausedMs
+    // Twice: the first round may read only the last bytes of a handshake, with the response behind it.
+    setImmediate(() => setImmediate(() => !isCancelled && onLate(wasPaused ? paused() : timeout())))
+  }, ms)
+  return () => {
+    isCancelled = true
+    clearTimeout(timer)
+  }
+}
+
+const paused = () => new SendError('interrupted', 'The dispatcher was paused while the attempt was in flight.')

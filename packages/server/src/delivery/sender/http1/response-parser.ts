@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { SendError } from './send-error.ts'
+import { SendError } from '../../send-errors.ts'
 
 /** Name, value, name, value. */
 export type RawHeaders = string[]
