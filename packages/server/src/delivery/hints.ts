@@ -17,18 +17,9 @@ type Listener = (orgIds: readonly OrgId[] | null) => void
  * "These organizations have something to deliver", given after a commit. Listeners of this process are called at once, other
  * processes get a NOTIFY. A lost or forged hint costs a poll or a read, never a delivery.
  */
-export type Hints = {
-  give(orgIds: readonly OrgId[] | null): void
-  /** Returns a function that removes the listener. */
-  onHint(listener: Listener): () => void
-  /**
-   * Passes on hints of other processes, on one connection however often it is called. Behind a transaction pooler none may arrive.
-   * Returns a function that ends it, once all who called have ended it.
-   */
-  listen(): Promise<() => Promise<void>>
-}
+export type Hints = ReturnType<typeof createHints>
 
-export function createHints({ db, onError }: { db: Database; onError(error: unknown): void }): Hints {
+export function createHints({ db, onError }: { db: Database; onError(error: unknown): void }) {
   const sender = randomBytes(8).toString('hex')
   const listeners = new Set<Listener>()
   /** What the next NOTIFY names. */
@@ -72,17 +63,22 @@ export function createHints({ db, onError }: { db: Database; onError(error: unkn
   }
 
   return {
-    give(orgIds) {
+    give(orgIds: readonly OrgId[] | null): void {
       callListeners(orgIds)
       if (orgIds === null) isAny = true
       else for (const orgId of orgIds) pending.add(orgId)
       if (!isNotifying) void notifyOthers()
     },
-    onHint(listener) {
+    /** Returns a function that removes the listener. */
+    onHint(listener: Listener): () => void {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
-    async listen() {
+    /**
+     * Passes on hints of other processes, on one connection however often it is called. Behind a transaction pooler none may arrive.
+     * Returns a function that ends it, once all who called have ended it.
+     */
+    async listen(): Promise<() => Promise<void>> {
       users += 1
       listening ??= db.listen(channel, onPayload)
       await listening.catch((error) => {
@@ -104,25 +100,8 @@ export function createHints({ db, onError }: { db: Database; onError(error: unkn
 /** How often all waiting readers together look for events whose hint was lost: one statement for each look. */
 const pollMs = 1_000
 
-type FeedLimits = { readersMax: number; readersPerOrgMax: number }
-
-/** One reader of an organization's events. It holds no connection while it waits. */
-export type FeedReader = {
-  read(after: number): Promise<EventBatch>
-  /** Resolves when there may be events after the position, when the time has passed, or when the reader or the feed is closed. */
-  wait(after: number, ms: number): Promise<void>
-  close(): void
-  /** False once the reader or the feed is closed. */
-  readonly isOpen: boolean
-}
-
-export type EventFeed = {
-  /** Null when there are too many readers, or the feed is closed. */
-  open(orgId: OrgId): FeedReader | null
-  /** Aborted when the process stops. */
-  readonly stopping: AbortSignal
-  close(): Promise<void>
-}
+export type EventFeed = ReturnType<typeof createEventFeed>
+export type FeedReader = NonNullable<ReturnType<EventFeed['open']>>
 
 type Waiting = { after: number; notice(): void }
 
@@ -133,9 +112,9 @@ type Waiting = { after: number; notice(): void }
 export function createEventFeed(deps: {
   db: Database
   hints: Hints
-  limits: FeedLimits
+  limits: { readersMax: number; readersPerOrgMax: number }
   onError(error: unknown): void
-}): EventFeed {
+}) {
   const { db, hints, limits } = deps
   const readers = new Map<OrgId, Set<Waiting>>()
   const starting = new Map<string, Promise<EventBatch>>()
@@ -185,7 +164,8 @@ export function createEventFeed(deps: {
     })
   }
 
-  function createReader(orgId: OrgId): FeedReader {
+  /** One reader of an organization's events. It holds no connection while it waits. */
+  function createReader(orgId: OrgId) {
     /** Something may have happened since the last read began. */
     let isNew = false
     let isClosed = false
@@ -201,11 +181,12 @@ export function createEventFeed(deps: {
     readers.set(orgId, ofOrg.add(waiting))
     count += 1
     return {
-      read(after) {
+      read(after: number): Promise<EventBatch> {
         isNew = false
         return readShared(orgId, after)
       },
-      wait(after, ms) {
+      /** Resolves when there may be events after the position, when the time has passed, or when the reader or the feed is closed. */
+      wait(after: number, ms: number): Promise<void> {
         waiting.after = after
         if (isNew || !this.isOpen) return Promise.resolve()
         return new Promise((done) => {
@@ -217,7 +198,7 @@ export function createEventFeed(deps: {
           }
         })
       },
-      close() {
+      close(): void {
         if (isClosed) return
         isClosed = true
         count -= 1
@@ -225,21 +206,24 @@ export function createEventFeed(deps: {
         if (ofOrg.size === 0) readers.delete(orgId)
         wake()
       },
-      get isOpen() {
+      /** False once the reader or the feed is closed. */
+      get isOpen(): boolean {
         return !isClosed && !stopping.signal.aborted
       },
     }
   }
 
   return {
-    open(orgId) {
+    /** Null when there are too many readers, or the feed is closed. */
+    open(orgId: OrgId) {
       const isFull = count >= limits.readersMax || (readers.get(orgId)?.size ?? 0) >= limits.readersPerOrgMax
       if (isFull || stopping.signal.aborted) return null
       listen()
       return createReader(orgId)
     },
+    /** Aborted when the process stops. */
     stopping: stopping.signal,
-    async close() {
+    async close(): Promise<void> {
       stopping.abort()
       clearInterval(timer)
       removeListener()

@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram as LibraryHistogram, Registry } from 'prom-client'
 import type { StorageReport } from '../databases/storage-rules.ts'
-import type { DispatchObserver } from '../delivery/dispatcher/dispatcher.ts'
+import type { DispatchObserver } from '../delivery/dispatcher/work.ts'
 import type { Answered } from '../http/request-log.ts'
 import { jobKinds } from '../jobs/queue.ts'
 import { type ClusterReading, createClusterGauges } from './cluster-metrics.ts'

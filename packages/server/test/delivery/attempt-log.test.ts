@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Attempted } from '../../src/delivery/dispatcher/dispatcher.ts'
+import type { Attempted } from '../../src/delivery/dispatcher/work.ts'
 import { interrupted } from '../../src/delivery/dispatcher/outcome.ts'
 import { createAttemptLog } from '../../src/delivery/engine.ts'
 import type { Exchange } from '../../src/delivery/sender/port.ts'

@@ -57,12 +57,6 @@ export const interrupted: Exchange = {
 const gatherMs = 25
 const batchMax = 256
 
-export type Settler = {
-  /** Resolves when the outcome is on disk, or belongs to the lane's next holder. */
-  settle(attempt: SettledAttempt): Promise<void>
-  idle(): Promise<void>
-}
-
 type Waiting = { attempt: SettledAttempt; done(): void }
 
 /** Records outcomes in batches, and retries until they are accepted. */
@@ -73,7 +67,7 @@ export function createSettler(deps: {
   isDataError(error: unknown): boolean
   ensurePartitions(): Promise<void>
   observe(size: number, recorded: number): void
-}): Settler {
+}) {
   /** Attempts that could not be stored even alone; retried beside the others, so that they block no other. */
   const setAside = new Set<Promise<void>>()
   const batches = createBatcher<Waiting>({
@@ -113,8 +107,9 @@ export function createSettler(deps: {
   }
 
   return {
-    settle: (attempt) => new Promise((done) => batches.add({ attempt, done })),
-    async idle() {
+    /** Resolves when the outcome is on disk, or belongs to the lane's next holder. */
+    settle: (attempt: SettledAttempt) => new Promise<void>((done) => batches.add({ attempt, done })),
+    async idle(): Promise<void> {
       await batches.idle()
       await Promise.all(setAside)
     },

@@ -1,20 +1,9 @@
-import type { OrgId } from '../../lib/ids.ts'
 import type { Begun, NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery, FetchRequest } from '../statements/fetch.ts'
 import type { ReleasedLane, RenewedLane } from '../statements/held-lanes.ts'
 import type { HeldLane, LeasedLane, LeaseRequest, UsedLane } from '../statements/lease.ts'
 import type { SettledAttempt } from '../statements/settle.ts'
 import type { WakeCursor, Woken } from '../statements/wake.ts'
-
-export type Dispatcher = {
-  start(): void
-  /** These organizations may have something to deliver; null: any may. Polling finds everything in any case. */
-  hint(orgIds: readonly OrgId[] | null): void
-  /** Begins nothing more, waits for what is in flight up to the limit, then interrupts it and gives every lane back. */
-  stop(): Promise<void>
-  readonly lanes: number
-  readonly inFlight: number
-}
 
 export type DispatcherLimits = {
   inFlightMax: number

@@ -36,6 +36,14 @@ const lanesForSecondBegin = 16
 
 /** An attempt that is about to begin. */
 export type Starting = { lane: Lane; delivery: DueDelivery; attempt: NewAttempt }
+/** One that has ended. */
+export type Attempted = Starting & { exchange: Exchange; retryMs: number | null }
+
+export type DispatchObserver = {
+  attempted(one: Attempted): void
+  /** Sizes of the batches; `ours` counts the attempts that the lease still covered. */
+  batch(kind: 'begin' | 'settle', size: number, ours: number): void
+}
 
 /**
  * What is to be done next: reads ahead for lanes that have room, and lets lanes begin in turns, organizations first. The dispatcher
@@ -175,7 +183,8 @@ export function createWork(deps: {
       schedule()
     },
     /** Tried again later, in the same order and with the same ids: an earlier begin whose answer was lost may have written them. */
-    postpone(lane: Lane, theirs: readonly Starting[], ms: number): void {
+    postpone(lane: Lane, batch: readonly Starting[], ms: number): void {
+      const theirs = batch.filter((one) => one.lane === lane)
       putBack(
         lane,
         theirs.map(({ delivery, attempt }) => ({ ...delivery, attemptId: attempt.attemptId })),
@@ -200,20 +209,12 @@ export function createWork(deps: {
 /**
  * Whose turn is it? Organizations take turns first, then the lanes of one: an organization with a thousand busy webhooks
  * gets no more turns than one with a single webhook. A lane that is taken goes to the back when it is added again.
+ * Whether it waits is a field of it, which `setQueued` writes.
  */
-export type FairQueue<L> = {
-  /** Does nothing for a lane that is already waiting. */
-  add(lane: L): void
-  remove(lane: L): void
-  next(): L | undefined
-  readonly size: number
-}
-
-/** Whether a lane waits is a field of it, which `setQueued` writes. */
 export function createFairQueue<L extends { readonly isQueued: boolean }>(
   organizationOf: (lane: L) => string,
   setQueued: (lane: L, isQueued: boolean) => void,
-): FairQueue<L> {
+) {
   /** The lanes of each organization, the longest-waiting first; none of them empty. */
   const waiting = new Map<string, L[]>()
   /** Organizations in the order of their turns. */
@@ -221,7 +222,8 @@ export function createFairQueue<L extends { readonly isQueued: boolean }>(
   let size = 0
 
   return {
-    add(lane) {
+    /** Does nothing for a lane that is already waiting. */
+    add(lane: L): void {
       if (lane.isQueued) return
       setQueued(lane, true)
       size += 1
@@ -234,7 +236,7 @@ export function createFairQueue<L extends { readonly isQueued: boolean }>(
       waiting.set(organization, [lane])
       turns.push(organization)
     },
-    remove(lane) {
+    remove(lane: L): void {
       if (!lane.isQueued) return
       setQueued(lane, false)
       size -= 1
@@ -245,7 +247,7 @@ export function createFairQueue<L extends { readonly isQueued: boolean }>(
       waiting.delete(organization)
       takeOut(turns, organization)
     },
-    next() {
+    next(): L | undefined {
       const organization = turns.shift()
       if (organization === undefined) return undefined
       const lanes = waiting.get(organization)!

@@ -20,10 +20,16 @@ import type { RawHeaders, ResponseHead } from './response-parser.ts'
 export type { Address, Resolve } from './connect.ts'
 export { headerValues, type RawHeaders } from './response-parser.ts'
 
-export type Http1Limits = PostLimits & {
+export type Http1Limits = {
+  /** One deadline for DNS, connection, request and the whole response. */
+  attemptMsMax: number
   /** Part of the one deadline: for DNS, TCP and TLS. */
   connectMsMax: number
   responseHeaderBytesMax: number
+  /** How much of a response's body is kept. */
+  responseKeptBytesMax: number
+  /** How much of it is read before the connection is closed and the attempt fails. */
+  responseBytesMax: number
   /** Connections that are kept open between requests, over all receivers. Each takes about 65 KB. */
   idleMax: number
 }
@@ -36,15 +42,7 @@ type PostRequest = {
 }
 
 /** One receiver, with its own connections and TLS sessions. A connection is reused as long as the receiver keeps it open. */
-export type Http1Client = {
-  /** `headers` are ours and contain no line break. Calls `done` exactly once, and never throws. */
-  post(headers: RawHeaders, request: PostRequest, done: (result: PostResult) => void): void
-  /** Ends every request in flight with the error `interrupted`. */
-  interrupt(): void
-  closeIdle(): void
-  /** Closes idle connections now, and those in flight after their response. */
-  close(): void
-}
+export type Http1Client = ReturnType<ReturnType<typeof createHttp1Clients>>
 
 export function createHttp1Clients(options: {
   resolve: Resolve
@@ -53,7 +51,7 @@ export function createHttp1Clients(options: {
   extraCa: string | null
   limits: Http1Limits
   now(): number
-}): (url: URL) => Http1Client {
+}) {
   const { limits, extraCa, now } = options
   const secureContext = createSecureContext({
     ca: [...getCACertificates('default'), ...(extraCa === null ? [] : [extraCa])],
@@ -69,7 +67,7 @@ export function createHttp1Clients(options: {
   /** Idle connections of all clients, least recently used first. */
   const allIdle = new Set<Connection>()
 
-  return (url) => {
+  return (url: URL) => {
     const target = { hostname: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) }
     const requestStart = requestStartOf(url)
     const sessions = createTlsSessions(now)
@@ -145,14 +143,16 @@ export function createHttp1Clients(options: {
     }
 
     return {
-      post(headers, given, done) {
+      /** `headers` are ours and contain no line break. Calls `done` exactly once, and never throws. */
+      post(headers: RawHeaders, given: PostRequest, done: (result: PostResult) => void): void {
         const reused = takeIdle()
         const post = new Post(factsOf(reused?.address ?? null), limits, (result) => {
           takeOut(inFlight, post)
           const { connection } = post
           post.connection = null
           // The receiver may have failed because of the resumed session, so the next connection starts without one.
-          if (result.connectUs !== null && result.response === null && isFailure(result.error)) sessions.discard()
+          const hasFailed = result.error !== null && result.error.code !== 'interrupted'
+          if (result.connectUs !== null && result.response === null && hasFailed) sessions.discard()
           if (connection?.isReusable) isClosed ? connection.close() : keepIdle(connection)
           done(result)
         })
@@ -161,11 +161,13 @@ export function createHttp1Clients(options: {
         if (reused === null) sendOnNew(post, request, given)
         else sendOnIdle(reused, post, request, given)
       },
-      interrupt() {
-        for (const post of [...inFlight]) post.onError(stopping())
+      /** Ends every request in flight with the error `interrupted`. */
+      interrupt(): void {
+        for (const post of [...inFlight]) post.onError(new SendError('interrupted', 'The dispatcher is stopping.'))
       },
       closeIdle,
-      close() {
+      /** Closes idle connections now, and those in flight after their response. */
+      close(): void {
         isClosed = true
         closeIdle()
       },
@@ -189,22 +191,10 @@ function requestBytes(start: string, headers: RawHeaders, body: Buffer): Buffer 
 
 const factsOf = (address: string | null): ConnectionFacts => ({ address, dnsUs: null, connectUs: null, tlsUs: null })
 
-const isFailure = (error: SendError | null): boolean => error !== null && error.code !== 'interrupted'
-
-const stopping = () => new SendError('interrupted', 'The dispatcher is stopping.')
 const sendByPassed = () =>
   new SendError('interrupted', 'Connecting took too long: the attempt may not be sent any more.')
 const closedBeforeRequest = () =>
   new SendError('connection_reset', 'The receiver closed the connection before it was sent anything.')
-
-export type PostLimits = {
-  /** One deadline for DNS, connection, request and the whole response. */
-  attemptMsMax: number
-  /** How much of a response's body is kept. */
-  responseKeptBytesMax: number
-  /** How much of it is read before the connection is closed and the attempt fails. */
-  responseBytesMax: number
-}
 
 /** `isTruncated`: the body was longer than what is kept. `isComplete`: the response was received to its end. */
 export type PostResponse = {
@@ -223,24 +213,22 @@ export type PostResult = ConnectionFacts & {
   error: SendError | null
 }
 
-const noBytes = Buffer.alloc(0)
-
 /** One POST until its end, which is reported exactly once. */
-export class Post implements ConnectionListener {
+class Post implements ConnectionListener {
   connection: Connection | null = null
   facts: ConnectionFacts
-  #limits: PostLimits
+  isDone = false
+  #limits: Http1Limits
   #done: (result: PostResult) => void
   #startedMs = performance.now()
   #cancelDeadline: () => void
-  #isDone = false
   #firstByteUs: number | null = null
   #head: ResponseHead | null = null
   #kept: Buffer[] = []
   #keptBytes = 0
   #bytes = 0
 
-  constructor(facts: ConnectionFacts, limits: PostLimits, done: (result: PostResult) => void) {
+  constructor(facts: ConnectionFacts, limits: Http1Limits, done: (result: PostResult) => void) {
     this.facts = facts
     this.#limits = limits
     this.#done = done
@@ -249,10 +237,6 @@ export class Post implements ConnectionListener {
       (error) => this.onError(error),
       () => new SendError('timeout', `Not finished within ${limits.attemptMsMax} ms.`),
     )
-  }
-
-  get isDone(): boolean {
-    return this.#isDone
   }
 
   onHead(head: ResponseHead): void {
@@ -288,8 +272,8 @@ export class Post implements ConnectionListener {
   }
 
   #finish(error: SendError | null): void {
-    if (this.#isDone) return
-    this.#isDone = true
+    if (this.isDone) return
+    this.isDone = true
     this.#cancelDeadline()
     if (error !== null) this.connection?.close()
     const { address, dnsUs, connectUs, tlsUs } = this.facts
@@ -303,16 +287,11 @@ export class Post implements ConnectionListener {
       response: this.#head && {
         status: this.#head.status,
         headers: this.#head.headers,
-        body: this.#body(),
+        body: this.#kept.length === 1 ? this.#kept[0]! : Buffer.concat(this.#kept),
         isTruncated: this.#bytes > this.#keptBytes,
         isComplete: error === null,
       },
       error,
     })
-  }
-
-  #body(): Buffer {
-    if (this.#kept.length === 0) return noBytes
-    return this.#kept.length === 1 ? this.#kept[0]! : Buffer.concat(this.#kept)
   }
 }

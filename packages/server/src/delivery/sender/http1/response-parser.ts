@@ -19,7 +19,7 @@ export type ResponseListener = {
 }
 
 /** Reads the responses of one connection, one after the other. */
-export class ResponseParser implements ParserCallbacks {
+export class ResponseParser {
   #llhttp = new LlhttpParser(this)
   #listener: ResponseListener | null = null
   #isComplete = false
@@ -73,6 +73,8 @@ export class ResponseParser implements ParserCallbacks {
     this.#error = error
     return stop
   }
+
+  /* llhttp calls these while it parses. Names and values may come in pieces. */
 
   onMessageBegin(): number {
     this.#status = 0
@@ -166,17 +168,6 @@ const proceed = 0
 const noBody = 1
 const stop = -1
 
-/** Called while bytes are parsed. Names and values may come in pieces. */
-type ParserCallbacks = {
-  onMessageBegin(): number
-  onHeaderName(piece: string): number
-  onHeaderValue(piece: string): number
-  onHeadersComplete(status: number): number
-  /** A view of the received bytes. */
-  onBody(bytes: Buffer): number
-  onMessageComplete(): number
-}
-
 const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
   env: {
     wasm_on_url: () => proceed,
@@ -196,7 +187,7 @@ const inputAt = llhttp.malloc(inputBytes)
 let input = Buffer.alloc(0)
 
 /** Of the parser that runs now, and what it parses. */
-let callbacks: ParserCallbacks | null = null
+let callbacks: ResponseParser | null = null
 let current: Buffer = input
 
 const textOf = (at: number, length: number): string => current.toString('latin1', at - inputAt, at - inputAt + length)
@@ -207,9 +198,9 @@ const responseType = 2
 /** A parser of the responses on one connection. An `errno` other than 0 means that parsing stopped. */
 class LlhttpParser {
   #parser = llhttp.llhttp_alloc(responseType)
-  #callbacks: ParserCallbacks
+  #callbacks: ResponseParser
 
-  constructor(callbacks: ParserCallbacks) {
+  constructor(callbacks: ResponseParser) {
     this.#callbacks = callbacks
   }
 
