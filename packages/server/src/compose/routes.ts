@@ -11,7 +11,6 @@ import { eventTypeRoutes, webhookEventRoutes } from '../delivery/event-routes.ts
 import type { EventFeed, Hints } from '../delivery/hints.ts'
 import { createIntake } from '../delivery/intake.ts'
 import { operatorEventRoutes } from '../delivery/intake-routes.ts'
-import { publishSample } from '../delivery/publish.ts'
 import { deliveryRoutes, organizationDeliveryRoutes } from '../delivery/routes.ts'
 import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
 import type { Route } from '../http/route.ts'
@@ -69,13 +68,13 @@ export function composeRoutes(
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db, transact, masterKeys }),
-    ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
+    ...webhookSendingRoutes({ db, holdOrganization, transact }),
     ...organizationDeliveryRoutes({ db }),
     ...eventLogRoutes({ db }),
     ...eventStreamRoutes({ db, feed }),
     ...webhookEventRoutes({ db }),
     ...eventTypeRoutes({ db }),
-    ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
+    ...operatorEventRoutes({ db, intake, eventBytesMax: config.eventBytesMax }),
     ...organizationSettingsRoutes({ holdOrganization }),
     ...memberRoutes({ db, holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),

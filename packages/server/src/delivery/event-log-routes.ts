@@ -36,7 +36,7 @@ const eventRecordOf = (row: LoggedEvent) => ({
 })
 
 const position = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }))
-const timestamp = (description: string) =>
+export const timestampQuery = (description: string) =>
   Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
 
 export const eventTypesQuery = Type.Optional(
@@ -53,8 +53,8 @@ const listQuery = Type.Object(
   {
     after: position('Events with a greater number.'),
     before: position('Events with a smaller number.'),
-    since: timestamp('Events from this time on (RFC 3339).'),
-    until: timestamp('Events before this time.'),
+    since: timestampQuery('Events from this time on (RFC 3339).'),
+    until: timestampQuery('Events before this time.'),
     event_types: eventTypesQuery,
     order: Type.Optional(
       Type.Enum(['asc', 'desc'], { description: '`desc`, newest first, unless `asc` is asked for.' }),

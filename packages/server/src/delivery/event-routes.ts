@@ -166,7 +166,7 @@ const eventType = Type.Object(
     custom: Type.Boolean({ description: 'Whether the operator has declared it, beside the six.' }),
     example: Type.Record(Type.String(), Type.Unknown(), {
       description: 'A body as it would be sent.',
-      examples: [body(eventTypes[0], sampleData(eventTypes[0]))],
+      examples: [body('database.created', sampleData('database.created'))],
     }),
   },
   { $id: 'EventType', additionalProperties: false, ...chosen(93) },

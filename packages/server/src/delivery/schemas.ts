@@ -99,7 +99,8 @@ export const deliveryRecord = Type.Object(
 
 const millis = (us: number | null): number | null => (us === null ? null : us / 1_000)
 
-export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
+/** `urlNow`: of the webhook; an earlier attempt may have gone to another. */
+export const deliveryRecordOf = (row: HistoryRow, urlNow: string) => ({
   id: attemptIdOf(row.id) satisfies AttemptId,
   event_id: row.event_id,
   event_type: row.event_type,
@@ -109,7 +110,8 @@ export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
   duration_ms: millis(row.duration_us),
   request: {
     method: 'POST',
-    url,
+    // As it was requested: the URL parser normalises the path.
+    url: new URL(row.earlier_url ?? urlNow).href,
     headers: row.request_headers === null ? null : readHeaders(row.request_headers),
     address: row.address,
     timings: {

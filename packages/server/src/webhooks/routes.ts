@@ -10,8 +10,8 @@ import { Fault, notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
-import { webhookPausingRoutes, webhookSecretRoutes } from './change-routes.ts'
-import { mintWebhookSecret, waitForInFlightDeliveries } from './rules.ts'
+import { webhookChangeRoutes } from './change-routes.ts'
+import { lockExisting, mintWebhookSecret, waitForInFlightDeliveries } from './rules.ts'
 import { createdWebhook, newWebhook, webhookList, webhookRecord, webhookRecordOf, webhookUpdate } from './schemas.ts'
 import {
   deleteWebhook,
@@ -19,7 +19,6 @@ import {
   insertWebhook,
   listWebhookRecords,
   listWebhooks,
-  lockWebhook,
   updateWebhook,
   type WebhookRecordRow,
   type WebhookRow,
@@ -151,8 +150,7 @@ export function webhookSettingsRoutes({
   }
 
   return [
-    ...webhookPausingRoutes({ db, transact, show }),
-    ...webhookSecretRoutes({ db, masterKeys, show }),
+    ...webhookChangeRoutes({ db, transact, masterKeys, show }),
     route({
       method: 'GET',
       path: platformPath,
@@ -206,8 +204,7 @@ export function webhookSettingsRoutes({
       success: { status: 200, description: 'The webhook with its changes.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
         const details = await db.begin(async (tx) => {
-          const before = await lockWebhook(tx, orgId, id)
-          if (before === null) throw notFound(`${id} is not in ${orgId}`)
+          const before = await lockExisting(tx, orgId, id)
           if (body.event_types !== undefined) await lockDeclaredTypes(tx, body.event_types)
           const changes = changesIn(before, body)
           if (Object.keys(changes).length === 0) return changes
