@@ -116,7 +116,6 @@ export async function startEngine(deps: {
   }
 }
 
-/** What is told of an attempt: metrics, a line of the log and a span. */
 export function createObserver(lines: LineLog, metrics: DispatchObserver): DispatchObserver {
   const line = createAttemptLog(lines)
   return {

@@ -225,7 +225,6 @@ export function mapSchemas(schema: unknown, change: (schema: Json) => Json): unk
   return Object.fromEntries(copy)
 }
 
-/** The keywords that a schema uses, at any depth, with their values. */
 function keywordsOf(schema: unknown): [string, unknown][] {
   const found: [string, unknown][] = []
   mapSchemas(schema, (one) => {

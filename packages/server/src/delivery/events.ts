@@ -68,7 +68,6 @@ function levelsOf(json: string): number {
 const six: ReadonlySet<string> = new Set(eventTypes)
 export const isPublishedType = (name: string): name is EventType => six.has(name)
 
-/** When each of them fires, as the published interface says. */
 export const firesWhen: Readonly<Record<EventType, string>> = {
   'database.created': 'A database finishes provisioning successfully.',
   'database.failed': 'A database provisioning job fails.',

@@ -22,7 +22,6 @@ export type Hints = ReturnType<typeof createHints>
 export function createHints({ db, onError }: { db: Database; onError(error: unknown): void }) {
   const sender = randomBytes(8).toString('hex')
   const listeners = new Set<Listener>()
-  /** What the next NOTIFY names. */
   let pending = new Set<OrgId>()
   let isAny = false
   let isNotifying = false

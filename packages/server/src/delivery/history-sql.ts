@@ -112,7 +112,6 @@ export type EventWebhookRow = {
   subscribed_later: boolean
   deleted: boolean
   addressed: boolean
-  /** Its first attempt was begun. */
   started: boolean
   waiting_until: Date | null
 }

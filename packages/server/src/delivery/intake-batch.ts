@@ -59,7 +59,6 @@ export const batchOfNew = (requests: readonly Request[]): IntakeBatch => ({
   entries: requests.map(({ actor, events }) => entryOf(actor, events)),
 })
 
-/** Of one organization. */
 const entryOf = (actor: Actor, [first, ...others]: readonly Event[]): AuditEntry => ({
   orgId: first!.orgId,
   action: 'event.reported',

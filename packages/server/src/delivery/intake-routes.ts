@@ -111,7 +111,6 @@ const sizeProblems = (data: object, bytesMax: number): FieldError[] => {
   return fault === null ? [] : [{ pointer: '/data', detail: fault }]
 }
 
-/** Throws all problems of the events together, up to the number that is shown for any body. */
 async function checkEvents(
   db: Database,
   list: readonly EventBody[],

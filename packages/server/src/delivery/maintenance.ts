@@ -23,7 +23,6 @@ export function createMaintenance(deps: {
   retentionDays: number | null
   leaseMs: number
   now(): number
-  /** The organization has deliveries that are due. */
   hint(orgId: OrgId): void
   /** PostgreSQL's clock was ahead: this many lanes would have waited until the wrong time. */
   onClockSetBack(lanes: number): void
@@ -87,7 +86,6 @@ export function createMaintenance(deps: {
     },
     /** Call it when an attempt cannot be stored: its week may have no partition, because a clock was wrong when it began. */
     ensurePartitions: () => ensurePartitions(db, deps.now()),
-    /** What runs once an hour, now. */
     hourly,
     async stop(): Promise<void> {
       stopping.abort()

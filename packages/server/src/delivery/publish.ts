@@ -44,7 +44,6 @@ export async function publishSample(
  * `keyhook.publish_where_free`: events, one delivery per subscribed webhook, and the wakes, without a round trip between them.
  */
 
-/** Publishes in the caller's transaction. Waits for the organization's other publishers. */
 export const publishEvents = async (tx: Executor, orgId: OrgId, events: readonly PublishedEvent[]): Promise<void> => {
   const [row] = await tx<{ taken: number[] | null }[]>`
     select keyhook.publish(${argumentsOf(tx, ofOne(orgId, events))}, '{}', null) as taken`
@@ -57,7 +56,6 @@ const ofOne = (orgId: OrgId, events: readonly PublishedEvent[]): BatchEvent[] =>
 /** `isNamed`: the caller chose the id. */
 export type BatchEvent = PublishedEvent & { orgId: OrgId; isNamed: boolean }
 
-/** `entries` are written to the audit log with the events. */
 export type IntakeBatch = { events: readonly BatchEvent[]; entries: readonly AuditEntry[] }
 
 /**

@@ -76,7 +76,6 @@ export const findRecovery = async (db: Database, orgId: OrgId, webhookId: Webhoo
   return row ?? null
 }
 
-/** How many deliveries a recovery would send again now. */
 export const countRecoverable = async (db: Database, range: TimeRange): Promise<number> => {
   const { afterSeq, lastSeq } = await findSequenceRange(db, range)
   const all = { afterSeq, lastSeq, deliveriesMax: null, passedOver: [] }

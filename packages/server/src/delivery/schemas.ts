@@ -177,7 +177,6 @@ const none = { succeeded: 0, failed: 0, p50_us: null, p95_us: null }
 
 type Asked = { sinceMs: number; untilMs: number; bucketSeconds: number }
 
-/** The rows of `summarizeAttempts` in one record. */
 export function deliverySummaryOf(rows: readonly OutcomeRow[], { sinceMs, untilMs, bucketSeconds }: Asked) {
   const webhooks = rows.filter(({ webhook_id }) => webhook_id !== null)
   const buckets = rows.filter(({ at }) => at !== null)

@@ -32,7 +32,6 @@ export class SendError extends Error {
   }
 }
 
-/** How far a request had come when it failed. */
 export type Stage = 'dns' | 'connect' | 'tls' | 'exchange'
 
 const certificateProblem = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|CRL/

@@ -219,7 +219,6 @@ export function webhookSettingsRoutes({
   ]
 }
 
-/** The fields whose value changes. */
 const changesIn = (before: object, given: object): NonNullable<AuditEntry['details']> =>
   Object.fromEntries(
     Object.entries(given).filter(

@@ -16,7 +16,6 @@ export const pauseMsDefault = 7 * 86_400_000
 export const overlapSecondsMax = 30 * 86_400
 export const afterSwitchSecondsDefault = 86_400
 
-/** Deliveries per second. */
 export const rateLimitMin = 0.1
 export const rateLimitMax = 1_000
 

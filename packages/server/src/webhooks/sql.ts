@@ -53,7 +53,6 @@ export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId
   return true
 }
 
-/** What can be changed in a webhook. */
 export type WebhookFields = {
   url: string
   event_types: string[]

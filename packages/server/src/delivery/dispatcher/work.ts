@@ -61,7 +61,6 @@ export function createWork(deps: {
   const { clock } = deps
   const queue = createFairQueue<Lane>((lane) => lane.lease.orgId, setQueued)
   const fetches = createBatcher<Lane>({ clock, sizeMax: lanesPerFetch, concurrencyMax: 2, run: fetch })
-  /** Who waits for a batch. */
   const waiters: ((batch: Starting[]) => void)[] = []
   let isScheduled = false
   let isStopped = false
@@ -171,7 +170,6 @@ export function createWork(deps: {
         waiters.push(take)
         schedule()
       }),
-    /** A request has ended. */
     ended(lane: Lane, exchange: Exchange): void {
       inFlight -= 1
       endRequest(lane, exchange, { max: deps.laneConcurrencyMax, inFlight })

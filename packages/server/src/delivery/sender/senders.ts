@@ -225,7 +225,6 @@ export function exchangeOf(result: PostResult, requestHeaders: string, nowMs: nu
 /** 304 is not one: it has no location. */
 const redirects = new Set([300, 301, 302, 303, 305, 307, 308])
 
-/** Whether a complete response accepts the delivery. */
 function responseError(response: PostResponse): SendError | null {
   const { status } = response
   if (status >= 200 && status < 300) return null
