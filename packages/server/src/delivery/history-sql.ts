@@ -26,11 +26,7 @@ type AttemptRow = {
 export type HistoryRow = AttemptRow & { event_id: string; event_type: string; earlier_url: string | null }
 
 /** Null for a webhook that does not exist or is deleted. */
-export const findLane = async (
-  db: Executor,
-  orgId: OrgId,
-  webhookId: WebhookId,
-): Promise<{ laneId: number; url: string } | null> => {
+export const findLane = async (db: Executor, orgId: OrgId, webhookId: WebhookId) => {
   const [row] = await db<{ lane_id: string; url: string }[]>`
     select lane_id, url from keyhook.webhooks where org_id = ${orgId} and id = ${webhookId} and deleted_at is null`
   return row === undefined ? null : { laneId: Number(row.lane_id), url: row.url }

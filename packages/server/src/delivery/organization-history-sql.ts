@@ -109,11 +109,7 @@ export const attemptsOfPage = (
 }
 
 /** One attempt, whichever webhook it was for. Null if it is not in the organization, or its webhook is deleted. */
-export const findOrganizationAttempt = async (
-  db: Database,
-  orgId: OrgId,
-  uuid: string,
-): Promise<OrganizationAttemptRow | null> => {
+export const findOrganizationAttempt = async (db: Database, orgId: OrgId, uuid: string) => {
   const [row] = await db<OrganizationAttemptRow[]>`
     with ended as (
       select a.* from keyhook.webhooks w join keyhook.attempts a on a.lane_id = w.lane_id and a.id = ${uuid}::uuid

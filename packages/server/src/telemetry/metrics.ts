@@ -231,7 +231,7 @@ export function createHistogram(about: {
  * A counter with labels that is cheap to increment: values are counted in a Map by one string, and copied into the Counter when
  * metrics are collected. `initial`: what is shown as 0 from the start, because Prometheus sees no increase in a first value of 1.
  */
-export function createTally(
+function createTally(
   registry: Registry,
   { name, help, labelNames, initial = [] }: { name: string; help: string; labelNames: string[]; initial?: string[] },
 ) {

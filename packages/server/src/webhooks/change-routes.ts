@@ -23,17 +23,13 @@ import { endRotation, lockRotation, rotateSecret, switchSecret } from './secrets
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 
 /** Pausing a webhook, and replacing its secret. */
-export function webhookChangeRoutes({
-  db,
-  transact,
-  masterKeys,
-  show,
-}: {
+export function webhookChangeRoutes(deps: {
   db: Database
   transact: Transact
   masterKeys: MasterKeys
   show(orgId: OrgId, id: WebhookId): Promise<object>
 }): Route[] {
+  const { db, transact, masterKeys, show } = deps
   return [
     route({
       method: 'POST',

@@ -134,15 +134,9 @@ const platformPath = '/platform/v1/organizations/:orgId/webhooks'
 const here = chosen(85)
 
 /** Webhooks with everything that can be said of them and changed in them. */
-export function webhookSettingsRoutes({
-  db,
-  transact,
-  masterKeys,
-}: {
-  db: Database
-  transact: Transact
-  masterKeys: MasterKeys
-}): Route[] {
+export function webhookSettingsRoutes(deps: { db: Database; transact: Transact; masterKeys: MasterKeys }): Route[] {
+  const { db } = deps
+
   async function show(orgId: OrgId, id: WebhookId): Promise<object> {
     const row = await findWebhookRecord(db, orgId, id, Date.now())
     if (row === null) throw notFound(`${id} is not in ${orgId}`)
@@ -150,7 +144,7 @@ export function webhookSettingsRoutes({
   }
 
   return [
-    ...webhookChangeRoutes({ db, transact, masterKeys, show }),
+    ...webhookChangeRoutes({ ...deps, show }),
     route({
       method: 'GET',
       path: platformPath,

@@ -17,8 +17,6 @@ import {
 } from './http1/client.ts'
 import type { Exchange, OpenSender, RecordedResponse, Sender, SendRequest, SentContent, WebhookTarget } from './port.ts'
 
-export type SendLimits = Http1Limits
-
 export type SenderSettings = {
   serviceName: string
   standardWebhooks: boolean
@@ -26,7 +24,7 @@ export type SenderSettings = {
   allowNetworks: readonly Network[]
   /** PEM of certificates that are trusted besides the usual ones. */
   extraCa: string | null
-  limits: SendLimits
+  limits: Http1Limits
 }
 
 type KeptSender = Sender & {
@@ -197,13 +195,13 @@ export function createSigner(secret: string): Signer {
 }
 
 /** While a secret is being replaced: Standard Webhooks has room for both signatures, the specified header for one. */
-export const createOverlappingSigner = (current: Signer, old: Signer, { switched }: { switched: boolean }): Signer => ({
+const createOverlappingSigner = (current: Signer, old: Signer, { switched }: { switched: boolean }): Signer => ({
   body: (switched ? current : old).body,
   standard: (id, seconds, body) => `${current.standard(id, seconds, body)} ${old.standard(id, seconds, body)}`,
 })
 
 /** Turns the result of a POST into what is recorded and what decides about a retry. */
-export function exchangeOf(result: PostResult, requestHeaders: string, nowMs: number): Exchange {
+function exchangeOf(result: PostResult, requestHeaders: string, nowMs: number): Exchange {
   const { response } = result
   const error = result.error ?? responseError(response!)
   return {
