@@ -15,8 +15,7 @@ import { beginsMax, createWork, type DispatchObserver, type Starting } from './w
 /** How long a lane whose row is locked is left alone. */
 const lockedMs = 25
 const releaseMs = 250
-/** Between two tries of a statement. */
-const pauses = { pauseMsMin: 50, pauseMsMax: 1_000 }
+const pausesOfRetry = { pauseMsMin: 50, pauseMsMax: 1_000 }
 /** A retry sooner than this finds its lane still held; for a later one the lane is due in the database. */
 const soonMs = 2_000
 /** Hints for organizations that have lanes here look for further, free lanes at most this often. */
@@ -68,7 +67,7 @@ export function createDispatcher(deps: {
       deps.onError(error, step)
       await repair?.(error)
     }
-    return retryUntilAccepted({ ...pauses, pause: (ms) => pause(clock, ms), isTransient, onRetry }, statement)
+    return retryUntilAccepted({ ...pausesOfRetry, pause: (ms) => pause(clock, ms), isTransient, onRetry }, statement)
   }
   const work = createWork({ ...deps, ...limits, retry })
   const leases = createLeases({ ...deps, ...limits, retry, held })
