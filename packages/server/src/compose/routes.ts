@@ -4,17 +4,13 @@ import { archiveProblem } from '../backups/rules.ts'
 import { invoiceRoutes, operatorInvoiceRoutes } from '../billing/routes.ts'
 import { databaseRoutes, databaseStatsRoutes } from '../databases/routes.ts'
 import { createTransact, type Database } from '../db/database.ts'
-import type { EventFeed } from '../delivery/event-feed.ts'
-import { eventLogRoutes } from '../delivery/event-log-routes.ts'
-import { eventStreamRoutes } from '../delivery/event-stream-route.ts'
-import { eventTypeRoutes } from '../delivery/event-type-routes.ts'
-import type { Hints } from '../delivery/hints.ts'
+import { eventLogRoutes, eventStreamRoutes } from '../delivery/event-log-routes.ts'
+import { eventTypeRoutes, webhookEventRoutes } from '../delivery/event-routes.ts'
+import type { EventFeed, Hints } from '../delivery/hints.ts'
 import { createIntake } from '../delivery/intake.ts'
 import { operatorEventRoutes } from '../delivery/intake-routes.ts'
-import { publishSample } from '../delivery/publish.ts'
 import { deliveryRoutes, organizationDeliveryRoutes } from '../delivery/routes.ts'
 import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
-import { webhookEventRoutes } from '../delivery/webhook-event-routes.ts'
 import type { Route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { apiKeyRoutes, keyRevocationRoutes } from '../keys/routes.ts'
@@ -67,13 +63,13 @@ export function composeRoutes(
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db, transact, masterKeys }),
-    ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
+    ...webhookSendingRoutes({ db, holdOrganization, transact }),
     ...organizationDeliveryRoutes({ db }),
     ...eventLogRoutes({ db }),
     ...eventStreamRoutes({ db, feed }),
     ...webhookEventRoutes({ db }),
     ...eventTypeRoutes({ db }),
-    ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
+    ...operatorEventRoutes({ db, intake, eventBytesMax: config.eventBytesMax }),
     ...organizationSettingsRoutes({ holdOrganization }),
     ...memberRoutes({ db, holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
