@@ -1,10 +1,13 @@
 import { permissionTable, roles } from '../../packages/server/src/access/roles.ts'
-import { createWholeProgram } from '../../packages/server/src/cli/command-line.ts'
-import { type audiences, commandTable } from '../../packages/server/src/cli/command-table.ts'
+import { type audiences, commandTable, createWholeProgram } from '../../packages/server/src/cli/command-line.ts'
+
 import { faultCatalogue } from '../../packages/server/src/lib/fault-catalogue.ts'
-import { archiveSettings } from '../../packages/server/src/settings/archive-settings.ts'
 import { deliverySettings } from '../../packages/server/src/settings/delivery-settings.ts'
-import { kubernetesSettings, platformSettings } from '../../packages/server/src/settings/platform-settings.ts'
+import {
+  archiveSettings,
+  kubernetesSettings,
+  platformSettings,
+} from '../../packages/server/src/settings/platform-settings.ts'
 import { serverSettings } from '../../packages/server/src/settings/server-settings.ts'
 import type { Setting } from '../../packages/server/src/settings/setting.ts'
 import { createMetrics } from '../../packages/server/src/telemetry/metrics.ts'

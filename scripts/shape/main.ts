@@ -10,6 +10,18 @@ import { type Executed, executedFiles } from './executed.ts'
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const source = `${root}packages/server/src/`
 
+/** Timers execute these files too, on a busy machine during any flow. */
+const alsoByTimers = [
+  'delivery/maintenance.ts',
+  'delivery/redelivery-sql.ts',
+  'http/connections.ts',
+  'keys/rules.ts',
+  'keys/sql.ts',
+  'keys/uses.ts',
+  'lib/log.ts',
+  'postgres/log-file.ts',
+]
+
 function check(executed: Executed): string[] {
   const text = readFileSync(`${root}ARCHITECTURE.md`, 'utf8')
   return Object.entries(executed).flatMap(([name, files]) => {
@@ -17,7 +29,9 @@ function check(executed: Executed): string[] {
     if (block === undefined) return []
     const listed = [...block.matchAll(/`([\w/-]+\.ts)`/g)].map(([, file]) => file!)
     return [
-      ...files.filter((file) => !listed.includes(file)).map((file) => `${name}: ${file} is executed and not listed`),
+      ...files
+        .filter((file) => !listed.includes(file) && !alsoByTimers.includes(file))
+        .map((file) => `${name}: ${file} is executed and not listed`),
       ...listed.filter((file) => !files.includes(file)).map((file) => `${name}: ${file} is listed and not executed`),
     ]
   })

@@ -1,81 +1,24 @@
-import type { Command } from 'commander'
-import { type CommandEntry, createPrograms, type Programs } from './program.ts'
+import { type CommandEntry, commandsFor, createPrograms, type Programs } from './program.ts'
 
-const lazy =
-  (load: () => Promise<(program: Command) => void>): CommandEntry['add'] =>
-  async (program) =>
-    (await load())(program)
-
-const login = lazy(async () => (await import('./commands/login.ts')).addLoginCommands)
-
-const audience = 'customers'
+const command = commandsFor('customers')
+const login = () => import('./commands/login.ts')
 
 /** The commands of a customer. They work over HTTP, with a token. */
 export const customerCommands: readonly CommandEntry[] = [
-  { name: 'login', audience, summary: 'Log in to a server and store the token', add: login },
-  { name: 'logout', audience, summary: 'Remove a stored token', add: login },
-  { name: 'whoami', audience, summary: 'Show the server, organization and token in use', add: login },
-  { name: 'profiles', audience, summary: 'List the servers you are logged in to, or choose one', add: login },
-  {
-    name: 'keys',
-    audience,
-    summary: 'Create, list and revoke API keys',
-    add: lazy(async () => (await import('./commands/keys.ts')).addKeysCommands),
-  },
-  {
-    name: 'webhooks',
-    audience,
-    summary: 'Manage webhooks, their deliveries and their secrets',
-    add: lazy(async () => (await import('./commands/webhooks.ts')).addWebhooksCommands),
-  },
-  {
-    name: 'databases',
-    audience,
-    summary: 'Create, connect to, restore and delete databases',
-    add: lazy(async () => (await import('./commands/databases.ts')).addDatabasesCommands),
-  },
-  {
-    name: 'backups',
-    audience,
-    summary: 'Create, list, restore, cancel and delete backups',
-    add: lazy(async () => (await import('./commands/backups.ts')).addBackupsCommands),
-  },
-  {
-    name: 'invoices',
-    audience,
-    summary: 'List and show the invoices of your organization',
-    add: lazy(async () => (await import('./commands/invoices.ts')).addInvoicesCommands),
-  },
-  {
-    name: 'events',
-    audience,
-    summary: 'List and show events, or print them as they happen',
-    add: lazy(async () => (await import('./commands/events.ts')).addEventsCommands),
-  },
-  {
-    name: 'listen',
-    audience,
-    summary: 'Forward events to a program on this machine, until Ctrl-C',
-    add: lazy(async () => (await import('./commands/listen.ts')).addListenCommand),
-  },
-  {
-    name: 'receive',
-    audience,
-    summary: 'Run an HTTPS receiver here, to see what Keyhook sends',
-    add: lazy(async () => (await import('./commands/receive.ts')).addReceiveCommand),
-  },
-  {
-    name: 'audit',
-    audience,
-    summary: 'Show who changed what, newest first',
-    add: lazy(async () => (await import('./commands/audit.ts')).addAuditCommand),
-  },
-  {
-    name: 'completion',
-    audience,
-    summary: 'Print a completion script for bash, zsh or fish',
-    add: async (program, whole) => (await import('./commands/completion.ts')).addCompletionCommand(program, whole),
-  },
+  command('login', 'Log in to a server and store the token', login),
+  command('logout', 'Remove a stored token', login),
+  command('whoami', 'Show the server, organization and token in use', login),
+  command('profiles', 'List the servers you are logged in to, or choose one', login),
+  command('keys', 'Create, list and revoke API keys', () => import('./commands/keys.ts')),
+  command('webhooks', 'Manage webhooks, their deliveries and their secrets', () => import('./commands/webhooks.ts')),
+  command('databases', 'Create, connect to, restore and delete databases', () => import('./commands/databases.ts')),
+  command('backups', 'Create, list, restore, cancel and delete backups', () => import('./commands/backups.ts')),
+  command('invoices', 'List and show the invoices of your organization', () => import('./commands/invoices.ts')),
+  command('events', 'List and show events, or print them as they happen', () => import('./commands/events.ts')),
+  command('listen', 'Forward events to a program on this machine, until Ctrl-C', () => import('./commands/listen.ts')),
+  command('receive', 'Run an HTTPS receiver here, to see what Keyhook sends', () => import('./commands/receive.ts')),
+  command('audit', 'Show who changed what, newest first', () => import('./commands/audit.ts')),
+  command('completion', 'Print a completion script for bash, zsh or fish', () => import('./commands/completion.ts')),
 ]
 
 /** The program of this package, where the server is not installed. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { runCommandLine, runProcess } from './command-line.ts'
 import { createCustomerPrograms } from './customer-commands.ts'
+import { runCommandLine, runProcess } from './program.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
 

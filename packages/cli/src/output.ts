@@ -16,7 +16,7 @@ export type Output = {
   note(text: string): void
 }
 
-export const createOutput = (json: boolean): Output => ({
+export const createOutput = ({ json }: { json?: boolean | undefined }): Output => ({
   result: (value, text) => process.stdout.write(`${json ? JSON.stringify(value) : text}\n`),
   async list(pages, lines) {
     let separator = '['
@@ -32,9 +32,5 @@ export const createOutput = (json: boolean): Output => ({
   },
 })
 
-/** The end of a help text, for `command.addHelpText`. */
-export const examples = (...lines: string[]) =>
-  [
-    'after',
-    `\n${lines.length === 1 ? 'Example' : 'Examples'}:\n${lines.map((line) => `  ${line}`).join('\n')}`,
-  ] as const
+/** On standard error also with --json: people need it to go on, and a secret is printed nowhere else. */
+export const note = (text: string): void => void process.stderr.write(`${text}\n`)

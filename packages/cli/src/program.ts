@@ -1,15 +1,40 @@
 import { styleText } from 'node:util'
-import { Command } from 'commander'
-import { UsageError } from './output.ts'
+import { Command, CommanderError } from 'commander'
+import type { Explained } from './explain-error.ts'
+import { NotLoggedIn, UsageError } from './output.ts'
+
+/** A command whose help ends with examples. Its subcommands are such commands too. */
+export class KeyhookCommand extends Command {
+  override createCommand(name?: string): KeyhookCommand {
+    return new KeyhookCommand(name)
+  }
+
+  examples(...lines: string[]): this {
+    const title = lines.length === 1 ? 'Example' : 'Examples'
+    return this.addHelpText('after', `\n${title}:\n${lines.map((line) => `  ${line}`).join('\n')}`)
+  }
+}
 
 export type CommandEntry = {
   name: string
   /** For whom it is: the help lists the commands of each audience under a heading. */
   audience: string
   summary: string
-  /** Adds the command to the program, and possibly others of the same module. `whole` is the program with every command. */
-  add(program: Command, whole: () => Promise<Command>): Promise<void>
+  load(): Promise<CommandModule>
 }
+
+/** Adds its command to the program, and possibly others. `whole` is the program with every command. */
+type CommandModule = { addCommands(program: KeyhookCommand, whole: () => Promise<Command>): void }
+
+/** The rows of a table of commands. */
+export const commandsFor =
+  (audience: string) =>
+  (name: string, summary: string, load: () => Promise<CommandModule>): CommandEntry => ({
+    name,
+    audience,
+    summary,
+    load,
+  })
 
 export type Programs = {
   /** The program for one command line: only the command that is called is loaded, which keeps the help fast. */
@@ -32,14 +57,14 @@ export function createPrograms(parts: {
   footer: string
 }): Programs {
   async function build(loaded: readonly CommandEntry[]): Promise<Command> {
-    const program = new Command(name)
+    const program = new KeyhookCommand(name)
       .description(parts.description)
       .usage('<command> [options]')
       .version(parts.version, '--version', 'Show the version')
       .helpOption('-h, --help', 'Show this help')
       .addHelpText('after', `\n${parts.footer}`)
-    const adders = new Set(loaded.map((entry) => entry.add))
-    for (const add of adders) await add(program, whole)
+    const modules = await Promise.all(loaded.map((entry) => entry.load()))
+    for (const { addCommands } of new Set(modules)) addCommands(program, whole)
     for (const { name, summary, audience } of parts.commands) {
       const command = program.commands.find((one) => one.name() === name) ?? program.command(name)
       command.description(summary).helpGroup(parts.headings[audience]!)
@@ -96,4 +121,73 @@ function sentenceOf(message: string): string {
   const text = message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')
   const [form, sentence] = sentences.find(([one]) => one.test(text)) ?? [/$/, '.']
   return text.replace(form, sentence)
+}
+
+/** Runs one command. Returns the exit code; docs/terminal.md lists them. `explainOther` is for errors that are not the client's. */
+export async function runCommandLine(
+  programs: Programs,
+  args: string[],
+  explainOther: (error: unknown) => Promise<Explained> = explainUnexpected,
+): Promise<number> {
+  try {
+    const program = await programs.forArguments(args)
+    await program.parseAsync(helpAtTheEnd(program, args), { from: 'user' })
+    return 0
+  } catch (error) {
+    // Only --help and --version get here, and they have been printed.
+    if (error instanceof CommanderError) return error.exitCode
+    if (error instanceof UsageError) return fail(error.message, 2)
+    if (error instanceof NotLoggedIn) return fail(error.message, 3)
+    // Loaded here, because the help does without the client.
+    const { explainClientError } = await import('./explain-error.ts')
+    const { text, code } = explainClientError(error) ?? (await explainOther(error))
+    return fail(text, code)
+  }
+}
+
+/** Commander's own help command takes one word only, and shows the whole help for a word that it does not know. */
+function helpAtTheEnd(program: Command, args: string[]): string[] {
+  const known: string[] = []
+  let command = program
+  let isAsked = false
+  for (const word of args) {
+    if (command.commands.length === 0 || word.startsWith('-')) break
+    if (word === 'help') {
+      isAsked = true
+      continue
+    }
+    const next = command.commands.find((one) => one.name() === word)
+    // Without --help Commander reports the unknown command and suggests a similar one.
+    if (next === undefined) return isAsked ? [...known, word] : args
+    known.push(word)
+    command = next
+  }
+  return isAsked ? [...known, '--help'] : args
+}
+
+/** A bug, or a fault of the machine: the stack is what a report needs. */
+const explainUnexpected = async (error: unknown): Promise<Explained> => ({
+  text: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  code: 1,
+})
+
+function fail(text: string, code: number): number {
+  process.stderr.write(`${text}\n`)
+  return code
+}
+
+/** Runs the command line of this process and ends the process. */
+export async function runProcess(run: (args: string[]) => Promise<number>): Promise<void> {
+  // The reader of a pipe may stop reading ("keyhook … | head"): the command still does its work.
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') return
+      // Standard error may be full too: the exit code reports it in any case.
+      process.stderr.write(`The output cannot be written: ${error.message}\n`)
+      process.exit(1)
+    })
+  }
+  process.exitCode = await run(process.argv.slice(2))
+  // The work is done. A connection to a database that does not answer must not keep the process alive.
+  setTimeout(() => process.exit(), 1_000).unref()
 }

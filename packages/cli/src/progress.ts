@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
+import { OperationFailed } from './output.ts'
 import { styled } from './style.ts'
 
 type Progress = {
@@ -32,6 +33,19 @@ export async function waitFor<Record>(
     if (isShown) process.stderr.write(`\r\x1b[K${progressText(show(record), performance.now() - startedAt)}`)
     await setTimeout(pollMs)
   }
+}
+
+type Operation = { id: string; status: string; failure: string | null }
+
+/** Waits for the end of an operation. Throws if it failed. */
+export async function untilEnded<Record extends Operation>(
+  what: string,
+  read: () => Promise<Record>,
+  show: (record: Record) => Progress,
+): Promise<Record> {
+  const record = await waitFor(read, ({ status }) => ['available', 'completed', 'failed'].includes(status), show)
+  if (record.status === 'failed') throw new OperationFailed(`The ${what} ${record.id} failed: ${record.failure}`)
+  return record
 }
 
 function progressText({ label, done = 0, total = null, amount = bytesText }: Progress, elapsedMs: number): string {

@@ -1,7 +1,9 @@
-import { type Client, createClient } from '@keyhook/client'
+import { type Client, createClient, type List } from '@keyhook/client'
 import type { Command } from 'commander'
 import { checkIds } from './arguments.ts'
-import { createOutput, examples, NotLoggedIn, type Output, UsageError } from './output.ts'
+import { createOutput, NotLoggedIn, type Output, UsageError } from './output.ts'
+import { KeyhookCommand } from './program.ts'
+import { type Column, type ListOptions, limitOption, pageSize, printList } from './table.ts'
 import { profileName, readProfiles } from './user-files.ts'
 
 /** Options of every customer command. */
@@ -11,26 +13,49 @@ export type Session = { client: Client; url: string; token: string; profile: str
 
 type Credentials = { url: string; token: string; profile: string; organization: string | null }
 
-/** A command over HTTP, with the options that all of them have. `name` includes its arguments: `revoke <key>`. */
-export const customerCommand = (parent: Command, name: string, summary: string, ...lines: string[]): Command =>
-  sessionOptions(parent.command(name).description(summary)).addHelpText(...examples(...lines))
+/**
+ * A command over HTTP, with the options that all of them have. `usage` includes its arguments: `revoke <key>`. Without a summary it
+ * has the one of the table of commands.
+ */
+export function customerCommand(parent: Command, usage: string, summary = ''): CustomerCommand {
+  const [name, ...args] = usage.split(' ')
+  const command = sessionOptions(new CustomerCommand(name)).copyInheritedSettings(parent)
+  for (const one of args) command.argument(one)
+  parent.addCommand(command.description(summary))
+  return command
+}
 
-export const sessionOptions = (command: Command): Command =>
+export const sessionOptions = <C extends Command>(command: C): C =>
   command
     .option('--org <org>', 'Use this organization (org_…); needed if you are in several')
     .option('--profile <name>', 'Use this profile of "keyhook login"')
     .option('--json', 'Print the records of the API as JSON')
 
-/** Commander passes the arguments, then the options, then the command. */
-export const inSession =
-  <Options extends SessionOptions, Args extends (string | undefined)[]>(
+class CustomerCommand extends KeyhookCommand {
+  /** Commander passes the arguments, then the options, then the command. */
+  run<Options extends object, Args extends (string | undefined)[]>(
     work: (session: Session, options: Options, ...args: Args) => Promise<void>,
-  ) =>
-  async (...given: unknown[]): Promise<void> => {
-    const options = given.at(-2) as Options
-    checkIds(given.at(-1) as Command)
-    await work(await openSession(options), options, ...(given.slice(0, -2) as Args))
+  ): this {
+    return this.action(async (...given: unknown[]) => {
+      const options = given.at(-2) as Options
+      checkIds(this)
+      await work(await openSession(options), options, ...(given.slice(0, -2) as Args))
+    })
   }
+
+  /** Prints a list, with the option --limit. `read` gets the size of a page. */
+  list<Row extends object, Options extends object, Args extends string[]>(
+    records: string,
+    columns: readonly Column<Row>[],
+    empty: string,
+    read: (client: Client, limit: number, options: Options, ...args: Args) => List<Row> | Promise<List<Row>>,
+  ): this {
+    return this.option(...limitOption(records)).run<Options & ListOptions, Args>(
+      async ({ client, output }, options, ...args) =>
+        printList(output, options, await read(client, pageSize(options.limit), options, ...args), columns, empty),
+    )
+  }
+}
 
 /** From the environment, then from the profile. A token never goes to another server than the one that it was stored for. */
 export async function readCredentials(options: SessionOptions): Promise<Credentials> {
@@ -71,7 +96,7 @@ export async function openSession(options: SessionOptions): Promise<Session> {
   const { url, token, profile } = credentials
   const orgId = credentials.organization ?? (await onlyOrganization(createClient({ url, token })))
   const client = createClient({ url, token, organization: orgId })
-  return { client, url, token, profile, orgId, output: createOutput(options.json ?? false) }
+  return { client, url, token, profile, orgId, output: createOutput(options) }
 }
 
 /** With one organization there is nothing to choose. */

@@ -73,7 +73,7 @@ export const timeText = (time: string | null): string | null => time && `${time.
 /** Newest first, as the API lists them. A history can have millions of records, so the terminal shows some. */
 const limitDefault = 50
 
-type ListOptions = { limit: string; json?: boolean }
+export type ListOptions = { limit: string; json?: boolean }
 
 /** The option --limit of a list of these records. */
 export const limitOption = (records: string) =>

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { runCommandLine } from '../src/command-line.ts'
 import { createCustomerPrograms, customerCommands } from '../src/customer-commands.ts'
+import { runCommandLine } from '../src/program.ts'
 
 /** One command of the program of this package, without the server. */
 async function run(args: string[], environment: Record<string, string> = {}) {

@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import type { ReceiverOptions } from '@keyhook/client/express'
-import { webhookHandler as forExpress } from '@keyhook/client/express'
+import { webhookHandler as forExpress, type ReceiverOptions } from '@keyhook/client/express'
 import { webhookPlugin } from '@keyhook/client/fastify'
 import { webhookHandler as forHono } from '@keyhook/client/hono'
 import { webhookHandler as forNext } from '@keyhook/client/next'
@@ -10,7 +9,7 @@ import express from 'express'
 import fastify from 'fastify'
 import { Hono } from 'hono'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { createSigner } from '../../server/src/delivery/sender/request.ts'
+import { createSigner } from '../../server/src/delivery/sender/senders.ts'
 import { mintWebhookSecret } from '../../server/src/webhooks/rules.ts'
 
 const secret = mintWebhookSecret()

@@ -1,6 +1,6 @@
 import { readSequence, type VerifyOptions, verifyWebhook, WebhookVerificationError } from '@keyhook/client'
 import { expect, test } from 'vitest'
-import { createSigner } from '../../server/src/delivery/sender/request.ts'
+import { createSigner } from '../../server/src/delivery/sender/senders.ts'
 import { bodyOf, vectorNamed, vectors } from './support/vectors.ts'
 
 const plain = vectorNamed('plain')

@@ -133,7 +133,8 @@ inBrowser('webhooks', () => {
     await page.getByRole('button', { name: 'Change the end' }).click()
     await dialog.getByLabel('The old secret ends').selectOption('At once')
     await dialog.getByRole('button', { name: 'Change the end' }).click()
+    // The note is hidden while the dialog is open, before anything was sent.
+    await expect.poll(async () => (await client.webhooks.get(id)).secret_rotation).toBeNull()
     await page.getByRole('note').waitFor({ state: 'detached' })
-    expect((await client.webhooks.get(id)).secret_rotation).toBeNull()
   })
 })

@@ -1,25 +1,24 @@
 import { Argument, type Command } from 'commander'
-import { createOutput, examples } from '../output.ts'
+import { createOutput } from '../output.ts'
+import type { KeyhookCommand } from '../program.ts'
 
 const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript }
 type Shell = keyof typeof scripts
 
 /** The script holds the whole command tree, so that a completion starts no process. */
-export function addCompletionCommand(program: Command, whole: () => Promise<Command>): void {
+export function addCommands(program: KeyhookCommand, whole: () => Promise<Command>): void {
   program
     .command('completion')
-    .addHelpText(
-      ...examples(
-        'source <(npx keyhook completion bash)',
-        'npx keyhook completion zsh > ~/.zfunc/_keyhook',
-        'npx keyhook completion fish > ~/.config/fish/completions/keyhook.fish',
-      ),
+    .examples(
+      'source <(npx keyhook completion bash)',
+      'npx keyhook completion zsh > ~/.zfunc/_keyhook',
+      'npx keyhook completion fish > ~/.config/fish/completions/keyhook.fish',
     )
     .addArgument(new Argument('<shell>', 'The shell that loads the script').choices(Object.keys(scripts)))
     .option('--json', 'Print the script as one line of JSON')
     .action(async (shell: Shell, options: { json?: boolean }) => {
       const script = scripts[shell](placesOf(await whole()))
-      createOutput(options.json ?? false).result({ shell, script }, script.trimEnd())
+      createOutput(options).result({ shell, script }, script.trimEnd())
     })
 }
 
@@ -50,14 +49,20 @@ function placesOf(command: Command, path: string[] = []): Place[] {
   return [here, ...command.commands.flatMap((child) => placesOf(child, [...path, child.name()]))]
 }
 
+const pathsOf = (places: readonly Place[], quoted: (path: string) => string): string[] =>
+  places.filter(({ path }) => path !== '').map(({ path }) => quoted(path))
+
+/** The options with fixed values, after the path of their command. */
+const choicesOf = (places: readonly Place[]): { at: string; choices: string[] }[] =>
+  places.flatMap(({ path, options }) =>
+    options
+      .map(({ word, choices }) => ({ at: `${path} ${word}`, choices }))
+      .filter(({ choices }) => choices.length > 0),
+  )
+
 /** Works with the bash 3.2 of macOS, and needs no bash-completion. */
 function bashScript(places: readonly Place[]): string {
-  const paths = places.filter(({ path }) => path !== '').map(({ path }) => `"${path}"`)
-  const choices = places.flatMap(({ path, options }) =>
-    options
-      .filter((option) => option.choices.length > 0)
-      .map(({ word, choices }) => `    "${path} ${word}") words="${choices.join(' ')}" ;;`),
-  )
+  const choices = choicesOf(places).map(({ at, choices }) => `    "${at}") words="${choices.join(' ')}" ;;`)
   const words = places.map(
     ({ path, commands, options }) =>
       `    "${path}") words="${[...commands, ...options].map(({ word }) => word).join(' ')}" ;;`,
@@ -69,7 +74,7 @@ _keyhook() {
     word="\${COMP_WORDS[i]}"
     next="\${path:+$path }$word"
     case "$next" in
-    ${paths.join('|')}) path="$next" ;;
+    ${pathsOf(places, (path) => `"${path}"`).join('|')}) path="$next" ;;
     esac
   done
   case "$path $previous" in
@@ -90,14 +95,8 @@ const shQuoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 const zshEntry = (word: string, summary: string): string => shQuoted(`${word.replaceAll(':', '\\:')}:${summary}`)
 
 function zshScript(places: readonly Place[]): string {
-  const paths = places.filter(({ path }) => path !== '').map(({ path }) => shQuoted(path))
-  const choices = places.flatMap(({ path, options }) =>
-    options
-      .filter((option) => option.choices.length > 0)
-      .map(
-        ({ word, choices }) =>
-          `    ${shQuoted(`${path} ${word}`)}) compadd -- ${choices.map(shQuoted).join(' ')}; return ;;`,
-      ),
+  const choices = choicesOf(places).map(
+    ({ at, choices }) => `    ${shQuoted(at)}) compadd -- ${choices.map(shQuoted).join(' ')}; return ;;`,
   )
   const words = places.map(({ path, commands, options }) => {
     const entries = [...commands, ...options].map(({ word, summary }) => zshEntry(word, summary))
@@ -111,7 +110,7 @@ _keyhook() {
   for word in "\${words[@]:1:$((CURRENT-2))}"; do
     next="\${command_path:+$command_path }$word"
     case "$next" in
-    ${paths.join('|')}) command_path="$next" ;;
+    ${pathsOf(places, shQuoted).join('|')}) command_path="$next" ;;
     esac
   done
   case "$command_path $previous" in
@@ -141,13 +140,12 @@ function fishScript(places: readonly Place[]): string {
       }),
     ]
   })
-  const paths = places.filter(({ path }) => path !== '').map(({ path }) => fishQuoted(path))
   return `# fish completion for keyhook. Load it with: keyhook completion fish | source
 function __keyhook_at
   set -l at ''
   for word in (commandline -opc)[2..-1]
     set -l next (string trim -- "$at $word")
-    if contains -- "$next" ${paths.join(' ')}
+    if contains -- "$next" ${pathsOf(places, fishQuoted).join(' ')}
       set at $next
     end
   end

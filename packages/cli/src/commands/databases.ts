@@ -1,13 +1,25 @@
-import type { Backup, Client, CreatedRestore, Database, DatabaseStorage, Restore } from '@keyhook/client'
-import type { Command } from 'commander'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import {
+  type Backup,
+  type Client,
+  type CreatedRestore,
+  type Database,
+  type DatabaseStorage,
+  KeyhookError,
+  type Restore,
+} from '@keyhook/client'
 import { databaseIdOf } from '../arguments.ts'
-import { OperationFailed, type Output } from '../output.ts'
-import { bytesText, waitFor } from '../progress.ts'
-import { confirm } from '../prompt.ts'
-import { customerCommand, inSession, type SessionOptions } from '../session.ts'
+import { OperationFailed, type Output, UsageError } from '../output.ts'
+import type { KeyhookCommand } from '../program.ts'
+import { bytesText, untilEnded } from '../progress.ts'
+import { confirm, readInput } from '../prompt.ts'
+import { customerCommand, type Session, type SessionOptions } from '../session.ts'
 import { statusText, styled } from '../style.ts'
-import { type Column, limitOption, pageSize, printList, recordLines, timeText } from '../table.ts'
-import { connectToDatabase } from './connect-database.ts'
+import { type Column, recordLines, timeText } from '../table.ts'
 
 const columns: Column<Database>[] = [
   { title: 'ID', of: ({ id }) => id },
@@ -18,101 +30,67 @@ const columns: Column<Database>[] = [
 
 type RestoreOptions = SessionOptions & { name: string; to: string; wait?: true }
 
-export function addDatabasesCommands(program: Command): void {
+export function addCommands(program: KeyhookCommand): void {
   const databases = program.command('databases')
-  customerCommand(
-    databases,
-    'create',
-    'Create a PostgreSQL database; its password is shown once',
-    'npx keyhook databases create --name orders --wait',
-  )
+  customerCommand(databases, 'create', 'Create a PostgreSQL database; its password is shown once')
+    .examples('npx keyhook databases create --name orders --wait')
     .requiredOption('--name <name>', 'Give the new database this name')
     .option('--wait', 'Wait until the new database accepts connections')
-    .action(
-      inSession(async ({ client, output }, options: SessionOptions & { name: string; wait?: true }) => {
-        const { password, ...created } = await client.databases.create({ name: options.name })
-        const database = options.wait ? await untilAvailable(client, created) : created
-        output.result({ ...database, password }, createdText(database, password))
-      }),
+    .run(async ({ client, output }, options: { name: string; wait?: true }) => {
+      const { password, ...created } = await client.databases.create({ name: options.name })
+      const database = options.wait ? await untilAvailable(client, created) : created
+      output.result({ ...database, password }, createdText(database, password))
+    })
+  customerCommand(databases, 'list', 'List databases, newest first')
+    .examples('npx keyhook databases list')
+    .list(
+      'databases',
+      columns,
+      'The organization has no databases. Create a database: npx keyhook databases create --name orders',
+      (client, limit) => client.databases.list({ limit }),
     )
-  customerCommand(databases, 'list', 'List databases, newest first', 'npx keyhook databases list')
-    .option(...limitOption('databases'))
-    .action(
-      inSession(async ({ client, output }, options: SessionOptions & { limit: string }) => {
-        const list = client.databases.list({ limit: pageSize(options.limit) })
-        await printList(
-          output,
-          options,
-          list,
-          columns,
-          'The organization has no databases. Create a database: npx keyhook databases create --name orders',
-        )
-      }),
-    )
-  customerCommand(
-    databases,
-    'show <database>',
-    'Show a database, its address and its storage',
-    'npx keyhook databases show orders',
-  ).action(
-    inSession(async ({ client, output }, _options: SessionOptions, name: string) => {
+  customerCommand(databases, 'show <database>', 'Show a database, its address and its storage')
+    .examples('npx keyhook databases show orders')
+    .run(async ({ client, output }, _options: object, name: string) => {
       const database = await client.databases.get(await databaseIdOf(client, name))
       output.result(database, details(database))
-    }),
-  )
-  customerCommand(
-    databases,
-    'connect <database>',
-    'Open psql on a database, or print how to connect',
-    'npx keyhook databases connect orders',
-    "npx keyhook databases connect orders --command 'select 1'",
-    'npx keyhook databases connect orders --password-stdin < password.txt',
-  )
+    })
+  customerCommand(databases, 'connect <database>', 'Open psql on a database, or print how to connect')
+    .examples(
+      'npx keyhook databases connect orders',
+      "npx keyhook databases connect orders --command 'select 1'",
+      'npx keyhook databases connect orders --password-stdin < password.txt',
+    )
     .option('--command <sql>', 'Run this SQL and exit, instead of opening a prompt')
     .option('--password-stdin', 'Read the password from standard input; by default psql asks for it')
     .option('--print', 'Print the connection string instead of opening psql')
-    .action(inSession(connectToDatabase))
-  customerCommand(
-    databases,
-    'restore <database>',
-    'Restore the data of a database at a timestamp into a new database',
-    'npx keyhook databases restore db_… --to 2026-01-31T12:00:00Z --name before --wait',
-  )
+    .run(connectToDatabase)
+  customerCommand(databases, 'restore <database>', 'Restore the data of a database at a timestamp into a new database')
+    .examples('npx keyhook databases restore db_… --to 2026-01-31T12:00:00Z --name before --wait')
     .requiredOption('--to <time>', 'Restore the data of this timestamp; "databases show" prints the range')
     .requiredOption('--name <name>', 'Give the new database this name')
     .option('--wait', 'Wait until the new database accepts connections')
-    .action(
-      inSession(async ({ client, output }, options: RestoreOptions, name: string) => {
-        const id = await databaseIdOf(client, name)
-        const created = await client.databases.restore(id, { name: options.name, to: options.to })
-        await showRestore(client, output, created, options)
-      }),
-    )
-  customerCommand(
-    databases,
-    'delete <database>',
-    'Delete a database with all its data; its backups are kept',
-    'npx keyhook databases delete db_… --yes',
-  )
+    .run(async ({ client, output }, options: RestoreOptions, name: string) => {
+      const id = await databaseIdOf(client, name)
+      const created = await client.databases.restore(id, { name: options.name, to: options.to })
+      await showRestore(client, output, created, options)
+    })
+  customerCommand(databases, 'delete <database>', 'Delete a database with all its data; its backups are kept')
+    .examples('npx keyhook databases delete db_… --yes')
     .option('--yes', 'Delete without asking for confirmation')
-    .action(
-      inSession(async ({ client, output }, options: SessionOptions & { yes?: boolean }, name: string) => {
-        const id = await databaseIdOf(client, name)
-        await confirm(`This deletes the database ${id} with all its data. Its backups are kept.`, options)
-        output.result(await client.databases.delete(id), `The database ${id} is being deleted.`)
-      }),
-    )
+    .run(async ({ client, output }, options: { yes?: boolean }, name: string) => {
+      const id = await databaseIdOf(client, name)
+      await confirm(`This deletes the database ${id} with all its data. Its backups are kept.`, options)
+      output.result(await client.databases.delete(id), `The database ${id} is being deleted.`)
+    })
 }
 
-async function untilAvailable(client: Client, created: Database): Promise<Database> {
-  const database = await waitFor(
-    () => client.databases.get(created.id),
-    ({ status }) => status === 'available' || status === 'failed',
-    ({ status }) => ({ label: `Database ${created.name}: ${status}` }),
+const untilAvailable = (client: Client, { id, name }: Database): Promise<Database> =>
+  untilEnded(
+    'database',
+    () => client.databases.get(id),
+    ({ status }) => ({ label: `Database ${name}: ${status}` }),
   )
-  if (database.status === 'failed') throw new OperationFailed(`The database ${database.id} failed: ${database.failure}`)
-  return database
-}
 
 const details = (database: Database): string =>
   recordLines({
@@ -149,8 +127,6 @@ const createdText = (database: Database, password: string): string =>
     `Connect: npx keyhook databases connect ${database.id}`,
   ].join('\n')
 
-export const isOver = ({ status }: { status: string }): boolean => status === 'completed' || status === 'failed'
-
 export const bytesOf = (label: string, { bytes_done, bytes_total }: Backup | Restore) => ({
   label,
   done: bytes_done,
@@ -165,17 +141,74 @@ export async function showRestore(
   options: { wait?: true },
 ): Promise<void> {
   if (!options.wait) return output.result(created, createdText(created.database, created.database.password))
-  const restore = await untilRestored(client, created.restore)
+  const restore = await untilEnded(
+    'restore',
+    () => client.restores.get(created.restore.id),
+    (one) => bytesOf('Restore', one),
+  )
   const database = { ...(await client.databases.get(restore.database_id)), password: created.database.password }
   output.result({ restore, database }, createdText(database, database.password))
 }
 
-async function untilRestored(client: Client, created: Restore): Promise<Restore> {
-  const restore = await waitFor(
-    () => client.restores.get(created.id),
-    isOver,
-    (one: Restore) => bytesOf('Restore', one),
-  )
-  if (restore.status === 'failed') throw new OperationFailed(`The restore ${restore.id} failed: ${restore.failure}`)
-  return restore
+type ConnectOptions = SessionOptions & { command?: string; passwordStdin?: true; print?: true }
+
+/**
+ * Runs psql, which asks for the password itself. A password from standard input goes through the environment: arguments are
+ * visible to every user of the machine.
+ */
+async function connectToDatabase({ client, output }: Session, options: ConnectOptions, name: string): Promise<void> {
+  const id = await databaseIdOf(client, name)
+  const database = await client.databases.get(id)
+  const address = database.connection_string
+  if (address === null)
+    throw new UsageError(`The database ${id} accepts no connections yet: its status is ${database.status}.`)
+  if (options.json) return output.result(database, '')
+  if (options.print) return output.result(database, address)
+  const env = { ...process.env }
+  if (options.passwordStdin) env.PGPASSWORD = await readInput()
+  // A server that asks for the password itself is not ours. libpq before 16 does not know this.
+  env.PGREQUIREAUTH ??= 'scram-sha-256'
+  const authority = env.PGSSLROOTCERT === undefined ? await authorityOf(client) : null
+  if (authority === null) return runPsql(database, address, options, env, output)
+  const folder = await mkdtemp(join(tmpdir(), 'keyhook-'))
+  try {
+    env.PGSSLROOTCERT = join(folder, 'database-ca.pem')
+    await writeFile(env.PGSSLROOTCERT, authority)
+    await runPsql(database, address, options, env, output)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
 }
+
+async function runPsql(
+  database: Database,
+  address: string,
+  options: ConnectOptions,
+  env: NodeJS.ProcessEnv,
+  output: Output,
+): Promise<void> {
+  const args = [...(options.command === undefined ? [] : ['--command', options.command]), address]
+  const psql = spawn('psql', args, { stdio: options.passwordStdin ? ['ignore', 'inherit', 'inherit'] : 'inherit', env })
+  // Ctrl-C is for the query that runs in psql.
+  const ignore = () => {}
+  process.on('SIGINT', ignore)
+  try {
+    const [code] = await once(psql, 'exit')
+    if (code !== 0) throw new OperationFailed(`psql ended with ${code === null ? 'a signal' : `exit code ${code}`}.`)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    output.note(
+      'psql is not installed (Debian: apt-get install postgresql-client, macOS: brew install libpq). The connection string is:',
+    )
+    output.result(database, address)
+  } finally {
+    process.off('SIGINT', ignore)
+  }
+}
+
+/** The certificate of the authority that signs for databases; null if that is a public authority. */
+const authorityOf = (client: Client): Promise<string | null> =>
+  client.databases.certificateAuthority().catch((error: unknown) => {
+    if (error instanceof KeyhookError && error.code === 'not_found') return null
+    throw error
+  })

@@ -1,9 +1,9 @@
 import type { EventAttempt, EventRecord } from '@keyhook/client'
-import type { Command } from 'commander'
 import { eventIdOf, sequenceOption, timestampOption, typesOf } from '../arguments.ts'
-import { customerCommand, inSession, type SessionOptions } from '../session.ts'
+import type { KeyhookCommand } from '../program.ts'
+import { customerCommand } from '../session.ts'
 import { printable, styled } from '../style.ts'
-import { type Column, limitOption, pageSize, printList, recordLines, timeText } from '../table.ts'
+import { type Column, recordLines, timeText } from '../table.ts'
 
 const columns: Column<EventRecord>[] = [
   { title: 'SEQ', of: ({ sequence }) => sequence },
@@ -12,40 +12,33 @@ const columns: Column<EventRecord>[] = [
   { title: 'ID', of: ({ id }) => id },
 ]
 
-type ListOptions = SessionOptions & { limit: string; events?: string; since?: string; after?: string }
+type Selection = { events?: string; after?: string }
 
-export function addEventsCommands(program: Command): void {
+const selected = ({ events, after }: Selection) => ({
+  ...(events && { eventTypes: typesOf(events) }),
+  ...(after && { after: sequenceOption('--after', after) }),
+})
+
+export function addCommands(program: KeyhookCommand): void {
   const events = program.command('events')
-  customerCommand(
-    events,
-    'list',
-    'List events, newest first',
-    'npx keyhook events list --events backup.failed --since 24h',
-    'npx keyhook events list --after 120 --json',
-  )
+  customerCommand(events, 'list', 'List events, newest first')
+    .examples(
+      'npx keyhook events list --events backup.failed --since 24h',
+      'npx keyhook events list --after 120 --json',
+    )
     .option('--events <types>', 'List only events of these types, separated by commas')
     .option('--since <time>', 'List only events since a timestamp, or since a duration before now such as 2h')
     .option('--after <sequence>', 'List only events after this sequence number')
-    .option(...limitOption('events'))
-    .action(
-      inSession(async ({ client, output }, options: ListOptions) => {
-        const list = client.events.list({
-          limit: pageSize(options.limit),
-          ...(options.events && { eventTypes: typesOf(options.events) }),
-          ...(options.since && { since: timestampOption('--since', options.since) }),
-          ...(options.after && { after: sequenceOption('--after', options.after) }),
-        })
-        await printList(output, options, list, columns, 'There are no such events.')
+    .list('events', columns, 'There are no such events.', (client, limit, options: Selection & { since?: string }) =>
+      client.events.list({
+        limit,
+        ...selected(options),
+        ...(options.since && { since: timestampOption('--since', options.since) }),
       }),
     )
-  customerCommand(
-    events,
-    'show <event>',
-    'Show an event: its body, and the webhooks it was delivered to',
-    'npx keyhook events show 3',
-    'npx keyhook events show evt_…',
-  ).action(
-    inSession(async ({ client, output }, _options: SessionOptions, text: string) => {
+  customerCommand(events, 'show <event>', 'Show an event: its body, and the webhooks it was delivered to')
+    .examples('npx keyhook events show 3', 'npx keyhook events show evt_…')
+    .run(async ({ client, output }, _options: object, text: string) => {
       const event = await client.events.get(await eventIdOf(client, text))
       const webhooks = [
         ...event.delivered_to.map((one) => `  ${one.webhook_id}  ${one.status}, ${attemptsText(one.attempts)}`),
@@ -62,27 +55,16 @@ export function addEventsCommands(program: Command): void {
         event,
         [...lines, '', ...(webhooks.length === 0 ? ['The organization has no webhooks.'] : webhooks)].join('\n'),
       )
-    }),
-  )
-  customerCommand(
-    events,
-    'tail',
-    'Print events as they happen, until Ctrl-C',
-    'npx keyhook events tail',
-    'npx keyhook events tail --after 0 --events database.created --json',
-  )
+    })
+  customerCommand(events, 'tail', 'Print events as they happen, until Ctrl-C')
+    .examples('npx keyhook events tail', 'npx keyhook events tail --after 0 --events database.created --json')
     .option('--events <types>', 'Print only events of these types, separated by commas')
     .option('--after <sequence>', 'Start after this sequence number; by default with the next new event')
-    .action(
-      inSession(async ({ client, output }, options: SessionOptions & { events?: string; after?: string }) => {
-        const stream = client.events.stream({
-          ...(options.events && { eventTypes: typesOf(options.events) }),
-          ...(options.after && { after: sequenceOption('--after', options.after) }),
-        })
-        output.note('Waiting for events. Ctrl-C stops this command.')
-        for await (const event of stream) output.result(event, eventLine(event))
-      }),
-    )
+    .run(async ({ client, output }, options: Selection) => {
+      const stream = client.events.stream(selected(options))
+      output.note('Waiting for events. Ctrl-C stops this command.')
+      for await (const event of stream) output.result(event, eventLine(event))
+    })
 }
 
 function attemptsText(attempts: readonly EventAttempt[]): string {

@@ -1,8 +1,8 @@
 import type { Invoice, InvoiceSummary } from '@keyhook/client'
-import type { Command } from 'commander'
-import { customerCommand, inSession, type SessionOptions } from '../session.ts'
+import type { KeyhookCommand } from '../program.ts'
+import { customerCommand } from '../session.ts'
 import { statusText } from '../style.ts'
-import { type Column, limitOption, pageSize, printList, recordLines, tableLines, timeText } from '../table.ts'
+import { type Column, recordLines, tableLines, timeText } from '../table.ts'
 
 const columns: Column<InvoiceSummary>[] = [
   { title: 'ID', of: ({ id }) => id },
@@ -11,27 +11,19 @@ const columns: Column<InvoiceSummary>[] = [
   { title: 'TOTAL', of: ({ total_minor, currency }) => money(total_minor, currency) },
 ]
 
-export function addInvoicesCommands(program: Command): void {
+export function addCommands(program: KeyhookCommand): void {
   const invoices = program.command('invoices')
-  customerCommand(invoices, 'list', 'List invoices, newest first', 'npx keyhook invoices list')
-    .option(...limitOption('invoices'))
-    .action(
-      inSession(async ({ client, output }, options: SessionOptions & { limit: string }) => {
-        const list = client.invoices.list({ limit: pageSize(options.limit) })
-        await printList(output, options, list, columns, 'The organization has no invoices yet.')
-      }),
+  customerCommand(invoices, 'list', 'List invoices, newest first')
+    .examples('npx keyhook invoices list')
+    .list('invoices', columns, 'The organization has no invoices yet.', (client, limit) =>
+      client.invoices.list({ limit }),
     )
-  customerCommand(
-    invoices,
-    'show <invoice>',
-    'Show an invoice and the amount of each database',
-    'npx keyhook invoices show inv_…',
-  ).action(
-    inSession(async ({ client, output }, _options: SessionOptions, id: string) => {
+  customerCommand(invoices, 'show <invoice>', 'Show an invoice and the amount of each database')
+    .examples('npx keyhook invoices show inv_…')
+    .run(async ({ client, output }, _options: object, id: string) => {
       const invoice = await client.invoices.get(id)
       output.result(invoice, details(invoice))
-    }),
-  )
+    })
 }
 
 function details(invoice: Invoice): string {

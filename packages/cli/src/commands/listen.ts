@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { type Client, KeyhookError } from '@keyhook/client'
-import type { Command } from 'commander'
 import { integerBetween, sequenceOption, typesOf } from '../arguments.ts'
-import { UsageError } from '../output.ts'
-import { customerCommand, httpUrl, inSession, type Session, type SessionOptions } from '../session.ts'
+import { note, UsageError } from '../output.ts'
+import type { KeyhookCommand } from '../program.ts'
+import { customerCommand, httpUrl, type Session, type SessionOptions } from '../session.ts'
 import { printable, styled } from '../style.ts'
 import { createPositionFile, type Position, type PositionFile } from '../user-files.ts'
 import { type Attempt, createForwarder, readServiceName } from './forwarder.ts'
@@ -21,14 +21,12 @@ type Options = SessionOptions & {
 }
 
 /** Events come over a connection that we open, so that the program needs no public address, certificate or open port. */
-export function addListenCommand(program: Command): void {
-  customerCommand(
-    program,
-    'listen',
-    'Forward events to a program on this machine, until Ctrl-C',
-    'npx keyhook listen --forward-to http://localhost:3000/hooks',
-    'npx keyhook listen --forward-to http://localhost:3000/hooks --events backup.failed',
-  )
+export function addCommands(program: KeyhookCommand): void {
+  customerCommand(program, 'listen')
+    .examples(
+      'npx keyhook listen --forward-to http://localhost:3000/hooks',
+      'npx keyhook listen --forward-to http://localhost:3000/hooks --events backup.failed',
+    )
     .requiredOption('--forward-to <url>', 'Post events to your program at this http:// or https:// address')
     .option('--events <types>', 'Forward only events of these types, separated by commas')
     .option(
@@ -38,7 +36,7 @@ export function addListenCommand(program: Command): void {
     .option('--after <sequence>', 'Start after this sequence number; 0 forwards every stored event')
     .option('--from-now', 'Skip the events that happened since this command last ran')
     .option('--attempts <n>', 'Give up on an event after <n> attempts', integerBetween(1, 9_999), 5)
-    .action(inSession(listen))
+    .run(listen)
 }
 
 async function listen(session: Session, options: Options): Promise<void> {
@@ -88,9 +86,6 @@ async function listen(session: Session, options: Options): Promise<void> {
     }
   }
 }
-
-/** On standard error also with --json: the secret is printed nowhere else. */
-const note = (text: string): void => void process.stderr.write(`${text}\n`)
 
 async function startAt(client: Client, file: PositionFile, options: Options): Promise<Position> {
   if (options.after !== undefined) return { sequence: sequenceOption('--after', options.after), previous: null }

@@ -1,6 +1,6 @@
 import { createClient, KeyhookError, type Organization } from '@keyhook/client'
-import type { Command } from 'commander'
-import { createOutput, examples, UsageError } from '../output.ts'
+import { createOutput, UsageError } from '../output.ts'
+import type { KeyhookCommand } from '../program.ts'
 import { askSecret, canAsk, readInput } from '../prompt.ts'
 import { checkUrl, readCredentials, type SessionOptions } from '../session.ts'
 import { recordLines, tableLines } from '../table.ts'
@@ -12,16 +12,14 @@ const defaultUrl = 'http://127.0.0.1:8080'
 
 type LoginOptions = { url?: string; org?: string; profile?: string; tokenStdin?: true; browser?: true; json?: boolean }
 
-export function addLoginCommands(program: Command): void {
+export function addCommands(program: KeyhookCommand): void {
   program
     .command('login')
-    .addHelpText(
-      ...examples(
-        'npx keyhook login --url https://keyhook.example.com',
-        'npx keyhook login --browser --url https://keyhook.example.com',
-        'npx keyhook token issue --user usr_… | npx keyhook login --token-stdin',
-        'npx keyhook login --profile staging --url https://staging.example.com',
-      ),
+    .examples(
+      'npx keyhook login --url https://keyhook.example.com',
+      'npx keyhook login --browser --url https://keyhook.example.com',
+      'npx keyhook token issue --user usr_… | npx keyhook login --token-stdin',
+      'npx keyhook login --profile staging --url https://staging.example.com',
     )
     .option('--url <url>', `Log in to the server at this address (default: KEYHOOK_URL, or ${defaultUrl})`)
     .option('--org <org>', 'Use this organization (org_…) with the stored token')
@@ -32,13 +30,13 @@ export function addLoginCommands(program: Command): void {
     .action(login)
   program
     .command('logout')
-    .addHelpText(...examples('npx keyhook logout', 'npx keyhook logout --profile staging'))
+    .examples('npx keyhook logout', 'npx keyhook logout --profile staging')
     .option('--profile <name>', 'Remove the token of this profile (default: the current profile)')
     .option('--json', 'Print the result as one line of JSON')
     .action(logout)
   program
     .command('whoami')
-    .addHelpText(...examples('npx keyhook whoami', 'npx keyhook whoami --json'))
+    .examples('npx keyhook whoami', 'npx keyhook whoami --json')
     .option('--profile <name>', 'Show this profile (default: the current profile)')
     .option('--json', 'Print the result as one line of JSON')
     .action(whoami)
@@ -46,13 +44,13 @@ export function addLoginCommands(program: Command): void {
   profiles
     .command('list', { isDefault: true })
     .description('List the servers and organizations that you are logged in to')
-    .addHelpText(...examples('npx keyhook profiles', 'npx keyhook profiles list --json'))
+    .examples('npx keyhook profiles', 'npx keyhook profiles list --json')
     .option('--json', 'Print the result as one line of JSON')
     .action(listProfiles)
   profiles
     .command('use <name>')
     .description('Make a profile the current one, which commands use by default')
-    .addHelpText(...examples('npx keyhook profiles use staging'))
+    .examples('npx keyhook profiles use staging')
     .option('--json', 'Print the result as one line of JSON')
     .action(useProfile)
 }
@@ -86,10 +84,7 @@ async function login(options: LoginOptions): Promise<void> {
     lines.push(
       `You are in ${organizations.length} organizations. Choose one for each command with --org, or log in again with --org.`,
     )
-  createOutput(options.json ?? false).result(
-    { profile: name, url, organization_id: chosen?.id ?? null },
-    lines.join('\n'),
-  )
+  createOutput(options).result({ profile: name, url, organization_id: chosen?.id ?? null }, lines.join('\n'))
 }
 
 function choose(organizations: readonly Organization[], wanted: string | undefined): Organization | null {
@@ -138,7 +133,7 @@ async function logout(options: { profile?: string; json?: boolean }): Promise<vo
     ? 'The API key is still valid until you revoke the key with "keyhook keys revoke".'
     : 'The login token is still valid until it expires, or until you sign out in the browser that confirmed it.'
   const text = `Logged out of ${removed!.url}. ${end}`
-  createOutput(options.json ?? false).result({ profile: name, url: removed!.url }, text)
+  createOutput(options).result({ profile: name, url: removed!.url }, text)
 }
 
 async function whoami(options: SessionOptions): Promise<void> {
@@ -156,7 +151,7 @@ async function whoami(options: SessionOptions): Promise<void> {
     User: facts.user_id ?? undefined,
     Expires: facts.expires_at ?? undefined,
   })
-  createOutput(options.json ?? false).result(record, lines.join('\n'))
+  createOutput(options).result(record, lines.join('\n'))
 }
 
 async function listProfiles(options: { json?: boolean }): Promise<void> {
@@ -175,7 +170,7 @@ async function listProfiles(options: { json?: boolean }): Promise<void> {
     rows,
   )
   const text = rows.length === 0 ? 'You are not logged in to any server. Run: npx keyhook login' : lines.join('\n')
-  createOutput(options.json ?? false).result(rows, text)
+  createOutput(options).result(rows, text)
 }
 
 async function useProfile(name: string, options: { json?: boolean }): Promise<void> {
@@ -183,7 +178,7 @@ async function useProfile(name: string, options: { json?: boolean }): Promise<vo
   const profile = profiles[profileName(name)]
   if (profile === undefined) throw new UsageError(`There is no profile "${name}" in ${configFile()}.`)
   await writeProfiles({ current: name, profiles })
-  createOutput(options.json ?? false).result(
+  createOutput(options).result(
     { profile: name, url: profile.url },
     `Commands use the profile "${name}" (${profile.url}) from now on.`,
   )

@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { CreatedWebhook, StandardEventType } from '@keyhook/client'
-import type { Command } from 'commander'
 import { durationMs, integerBetween, typesOf } from '../arguments.ts'
-import { createOutput, examples, UsageError } from '../output.ts'
+import { createOutput, note, UsageError } from '../output.ts'
+import type { KeyhookCommand } from '../program.ts'
 import { type Certificate, createReceiver, localCertificate, type Received, type Secret } from '../receiver.ts'
 import { openSession, type Session, type SessionOptions, sessionOptions } from '../session.ts'
 import { stopSignal } from '../stop-signal.ts'
@@ -33,15 +33,13 @@ type Options = SessionOptions & {
 }
 
 /** A webhook receiver on this machine. `listen` needs no certificate; this one shows what Keyhook itself sends. */
-export function addReceiveCommand(program: Command): void {
+export function addCommands(program: KeyhookCommand): void {
   sessionOptions(program.command('receive'))
-    .addHelpText(
-      ...examples(
-        'npx keyhook receive',
-        'npx keyhook receive --events backup.completed --respond 500',
-        'npx keyhook receive --delay 5s',
-        'npx keyhook receive --hang',
-      ),
+    .examples(
+      'npx keyhook receive',
+      'npx keyhook receive --events backup.completed --respond 500',
+      'npx keyhook receive --delay 5s',
+      'npx keyhook receive --hang',
     )
     .option('--port <port>', 'Listen on this port; 0 chooses a free port', integerBetween(0, 65_535), 9443)
     .option('--events <types>', 'Receive these event types, separated by commas; by default the six standard types')
@@ -60,7 +58,7 @@ export function addReceiveCommand(program: Command): void {
 }
 
 async function receive(options: Options): Promise<void> {
-  const output = createOutput(options.json ?? false)
+  const output = createOutput(options)
   const certificate = await certificateHere()
   const path = certificate.certificatePath
   if (options.printCertificate) return output.result({ certificate: path }, path)
@@ -117,9 +115,6 @@ async function withWebhook(
     note(`Deleted the webhook ${webhook.id}.`)
   }
 }
-
-/** On standard error also with --json: people need it to go on. */
-const note = (text: string): void => void process.stderr.write(`${text}\n`)
 
 function serverHint(path: string): void {
   note('Keyhook delivers to this receiver only if the server was started with:')

@@ -6,7 +6,7 @@ import { type ArchiveStore, MissingObject, type StoredObject } from './archive-s
 import { type Encryption, encryptedSuffix } from './encryption.ts'
 
 /** `keyId`: the master key that it is encrypted under, or null. The checksum and length are of the stored bytes. */
-export type StoredArchive = StoredObject & { keyId: string | null }
+type StoredArchive = StoredObject & { keyId: string | null }
 
 type Options = { signal?: AbortSignal }
 

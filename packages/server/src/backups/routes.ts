@@ -1,19 +1,38 @@
 import Type, { type Static } from 'typebox'
 import { recordAudit } from '../access/audit.ts'
+import { createDatabaseOf } from '../databases/routes.ts'
+import { type CreationDeps, newDatabaseSecret } from '../databases/rules.ts'
 import { findBackupSchedule, setBackupSchedule } from '../databases/sql.ts'
-import type { Database, Transact } from '../db/database.ts'
+import type { Database, HoldOrganization, Transact, Transaction } from '../db/database.ts'
 import { choice, chosen } from '../http/basis.ts'
-import { listById } from '../http/lists.ts'
-import { type Route, route } from '../http/route.ts'
-import { nullable } from '../http/schemas.ts'
+import { listById, onlyPageQuery } from '../http/lists.ts'
+import { type Call, type Route, route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
-import { notFound } from '../lib/faults.ts'
+import { invalid, notFound } from '../lib/faults.ts'
 import { isId } from '../lib/ids.ts'
-import { isoTime } from '../lib/time.ts'
+import { parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { isListed } from './backup.ts'
-import { beginBackupWithin, cancelBackup, checkArchiveQuota, removeBackup } from './rules.ts'
-import { backupQuery, backupRecord } from './schemas.ts'
-import { type BackupRow, findBackup, listBackups } from './sql.ts'
+import {
+  type BegunRestore,
+  beginBackupWithin,
+  cancelBackup,
+  checkArchiveQuota,
+  removeBackup,
+  restoreBackup,
+  restoreToTime,
+} from './rules.ts'
+import {
+  backupOf,
+  backupQuery,
+  backupRecord,
+  backupSchedule,
+  createdRestore,
+  newRestore,
+  newRestoreToTime,
+  restoreOf,
+  restoreRecord,
+} from './schemas.ts'
+import { findBackup, findRestore, listBackups, listRestores } from './sql.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
@@ -120,44 +139,7 @@ export function backupRoutes(deps: {
   ]
 }
 
-const backupOf = (row: BackupRow) => ({
-  id: row.id,
-  database_id: row.database_id,
-  status: row.status,
-  origin: row.origin,
-  bytes_done: row.bytes_done,
-  bytes_total: row.bytes_total,
-  size_bytes: row.size_bytes,
-  sha256: row.sha256,
-  failure: row.failure,
-  created_at: isoTime(row.created_at),
-  finished_at: row.finished_at && isoTime(row.finished_at),
-})
-
-const here = chosen(105)
-const schedulePath = '/platform/v1/organizations/:orgId/databases/:databaseId/backup-schedule'
-
-const schedule = Type.Object(
-  {
-    every_hours: nullable(
-      Type.Integer({
-        minimum: 1,
-        maximum: 8_760,
-        examples: [24],
-        description: "Hours between backups; null: the operator's setting.",
-      }),
-    ),
-    keep: nullable(
-      Type.Integer({
-        minimum: 1,
-        maximum: 1_000,
-        examples: [7],
-        description: "How many scheduled backups are kept; null: the operator's setting.",
-      }),
-    ),
-  },
-  { $id: 'DatabaseBackupSchedule', additionalProperties: false, ...here },
-)
+const schedulePath = `${organization}/databases/:databaseId/backup-schedule` as const
 
 /** When a database is backed up, if not by the operator's setting. */
 export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
@@ -167,11 +149,11 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       path: schedulePath,
       needs: 'backups:read',
       audit: null,
-      basis: here,
+      basis: chosen(105),
       tag: 'Backups',
       summary: 'Read the backup schedule of a database',
       description: 'Null where the database has no setting of its own.',
-      success: { status: 200, description: 'The schedule.', schema: schedule },
+      success: { status: 200, description: 'The schedule.', schema: backupSchedule },
       async handler({ orgId, params: { databaseId: id } }) {
         const row = await findBackupSchedule(db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
@@ -183,14 +165,14 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       path: schedulePath,
       needs: 'backups:create',
       audit: 'database.schedule_changed',
-      basis: here,
+      basis: chosen(105),
       tag: 'Backups',
       summary: 'Set the backup schedule of a database',
       description: 'It counts from the next minute on. Requested backups are not touched by it.',
-      body: schedule,
-      success: { status: 200, description: 'The schedule.', schema: schedule },
+      body: backupSchedule,
+      success: { status: 200, description: 'The schedule.', schema: backupSchedule },
       async handler({ orgId, params: { databaseId: id }, actor, body }) {
-        const { every_hours, keep } = body as Static<typeof schedule>
+        const { every_hours, keep } = body as Static<typeof backupSchedule>
         await db.begin(async (tx) => {
           const row = { backup_every_hours: every_hours, backups_kept: keep }
           if (!(await setBackupSchedule(tx, orgId, id, row))) throw notFound(`${id} is not in ${orgId}`)
@@ -198,6 +180,108 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
           await recordAudit(tx, { orgId, action: 'database.schedule_changed', actor, targetId: id, details })
         })
         return { status: 200, body: { every_hours, keep } }
+      },
+    }),
+  ]
+}
+
+export function restoreRoutes(
+  deps: CreationDeps & { db: Database; holdOrganization: HoldOrganization; hasTls: boolean },
+): Route[] {
+  const databaseOf = createDatabaseOf(deps)
+  const restoring = {
+    method: 'POST',
+    audit: 'restore.created',
+    tag: 'Restores',
+    success: {
+      status: 202,
+      description: 'The restore and the new database. Keep `database.password`.',
+      schema: createdRestore,
+    },
+  } as const
+  const restore = async (
+    { orgId, once }: Pick<Call, 'orgId' | 'once'>,
+    begin: (tx: Transaction, passwordVerifier: string) => Promise<BegunRestore>,
+  ) => {
+    const { password, passwordVerifier } = await newDatabaseSecret()
+    return deps.holdOrganization(orgId, (tx) =>
+      once(tx, async () => {
+        const begun = await begin(tx, passwordVerifier)
+        const withoutSecrets = { restore: restoreOf(begun.restore), database: databaseOf(begun.database) }
+        const body = { ...withoutSecrets, database: { ...withoutSecrets.database, password } }
+        return { status: 202, body, withoutSecrets }
+      }),
+    )
+  }
+  return [
+    route({
+      ...restoring,
+      path: `${organization}/databases/:databaseId/restore`,
+      needs: 'backups:restore',
+      basis: chosen(141),
+      summary: 'Restore a database to a time',
+      description:
+        'Begins to make a new database that has exactly what was committed in this one by that time, with a password of its own; this one is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
+      body: newRestoreToTime,
+      faults: ['limit.reached', 'restore.outside_window'],
+      async decode(body) {
+        const to = parseTimestamp(body.to)
+        if (to === null) throw invalid([{ pointer: '/to', detail: timestampDetail }])
+        return { name: body.name, to }
+      },
+      handler({ orgId, userId, actor, params: { databaseId }, body: { name, to }, once }) {
+        const request = { orgId, userId, actor, name, databaseId, to }
+        return restore({ orgId, once }, (tx, passwordVerifier) =>
+          restoreToTime(tx, deps, { ...request, passwordVerifier }),
+        )
+      },
+    }),
+    route({
+      ...restoring,
+      path: `${organization}/backups/:backupId/restore`,
+      needs: 'backups:restore',
+      basis: chosen(59),
+      summary: 'Restore a backup',
+      description:
+        'Begins to make a new database from the backup, with a password of its own; the source is not touched. `restore.completed` follows when the new database accepts connections. If it never will, its `database.failed` says so.',
+      body: newRestore,
+      faults: ['limit.reached', 'backup.not_completed'],
+      handler({ orgId, userId, actor, params: { backupId }, body: { name }, once }) {
+        const request = { orgId, userId, actor, name, backupId }
+        return restore({ orgId, once }, (tx, passwordVerifier) =>
+          restoreBackup(tx, deps, { ...request, passwordVerifier }),
+        )
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${organization}/restores`,
+      needs: 'backups:read',
+      audit: null,
+      basis: chosen(59),
+      tag: 'Restores',
+      summary: 'List restores',
+      description: 'The restores of the organization, newest first.',
+      query: onlyPageQuery,
+      success: { status: 200, description: 'The restores.', schema: Type.Array(restoreRecord) },
+      async handler({ orgId }) {
+        return listById('rst', restoreOf, (request) => listRestores(deps.db, orgId, request))
+      },
+    }),
+    route({
+      method: 'GET',
+      path: `${organization}/restores/:restoreId`,
+      needs: 'backups:read',
+      audit: null,
+      basis: chosen(59),
+      tag: 'Restores',
+      summary: 'Read a restore',
+      description: 'How far it is, or how it ended.',
+      success: { status: 200, description: 'The restore.', schema: restoreRecord },
+      async handler({ orgId, params: { restoreId: id } }) {
+        const row = await findRestore(deps.db, orgId, id)
+        if (row === null) throw notFound(`${id} is not in ${orgId}`)
+        return { status: 200, body: restoreOf(row) }
       },
     }),
   ]

@@ -1,6 +1,7 @@
 import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
-import { lockDatabase } from '../databases/sql.ts'
-import { archivedBytes } from '../databases/wal-sql.ts'
+import { type CreationDeps, type CreationRequest, insertWithinLimit } from '../databases/rules.ts'
+import { type DatabaseRow, findDatabase, lockDatabase } from '../databases/sql.ts'
+import { archivedBytes, findBaseBackup, findWalArchive, holdWalArchive } from '../databases/wal-sql.ts'
 import {
   type Database,
   type Executor,
@@ -14,26 +15,26 @@ import type { JobQueue } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { type BackupId, type DatabaseId, newId, type OrgId, type RestoreId, type UserId } from '../lib/ids.ts'
 import { StepFailure } from '../lib/step-failure.ts'
+import { isoTime } from '../lib/time.ts'
 import { inMegabytes } from '../lib/units.ts'
 import { type BackupOrigin, isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
 import {
   type BackupRow,
   insertBackup,
+  insertRestore,
   lockBackup,
   lockRestore,
   markBackupGivenUp,
   markRestoreGivenUp,
   oneBackupAtATime,
+  type RestoreRow,
   restoresReading,
   runningBackupsOf,
   runningRestoreInto,
   setBackupStatus,
 } from './sql.ts'
 
-/*
- * Starts and removes backups, for a person or for the schedule. A request that is not possible now throws a fault, which a
- * person reads and the schedule skips.
- */
+/* A request that is not possible now throws a fault, which a person reads and the schedule skips. */
 type Deps = { db: Database; queue: Pick<JobQueue, 'enqueue'> }
 
 /** For the audit log. */
@@ -83,15 +84,25 @@ export async function beginBackupWithin<T>(
     })
 }
 
+/** `base`: it may also be the base of a WAL archive. */
+async function lockListed(
+  tx: Transaction,
+  orgId: OrgId,
+  id: BackupId,
+  { base = false }: { base?: boolean } = {},
+): Promise<BackupRow> {
+  const backup = await lockBackup(tx, orgId, id)
+  if (backup !== null && backup.status !== 'deleted' && (base || isListed(backup))) return backup
+  throw notFound(`${id} is not in ${orgId}`)
+}
+
 /** It is failed when this returns; the node that takes it notices within a second, and removes what it has stored. */
 export const cancelBackup = (
   transact: Transact,
   { orgId, backupId, actor }: { orgId: OrgId; backupId: BackupId; actor: Actor },
 ): Promise<BackupRow> =>
   transact(async (tx) => {
-    const backup = await lockBackup(tx, orgId, backupId)
-    if (backup === null || !isListed(backup) || backup.status === 'deleted')
-      throw notFound(`${backupId} is not in ${orgId}`)
+    const backup = await lockListed(tx, orgId, backupId)
     if (backup.status !== 'running')
       throw new Fault('backup.not_running', {
         public: `The backup is ${backup.status}; only one that is running can be cancelled.`,
@@ -108,9 +119,7 @@ type BackupRemoval = { orgId: OrgId; backupId: BackupId; actor: Actor; details?:
 export async function removeBackup({ db, queue }: Deps, request: BackupRemoval): Promise<BackupRow> {
   const { orgId, backupId, actor, details = {} } = request
   return db.begin(async (tx) => {
-    const backup = await lockBackup(tx, orgId, backupId)
-    const isKnown = backup !== null && (isListed(backup) || request.base === true)
-    if (!isKnown || backup.status === 'deleted') throw notFound(`${backupId} is not in ${orgId}`)
+    const backup = await lockListed(tx, orgId, backupId, request)
     if (backup.status === 'deleting') return backup
     const next = moveBackup(backup.status, 'remove')
     if (next === null)
@@ -125,10 +134,82 @@ export async function removeBackup({ db, queue }: Deps, request: BackupRemoval):
   })
 }
 
-/*
- * Marks a backup or restore as failed and publishes its event in one transaction. One that has an outcome already stays as it
- * is, and nothing is published.
- */
+/** A restore, and the new database that it fills. */
+export type BegunRestore = { restore: RestoreRow; database: DatabaseRow }
+
+/** Call it, like the next one, with the organization locked. */
+export async function restoreBackup(
+  tx: Transaction,
+  deps: CreationDeps,
+  request: CreationRequest & { backupId: BackupId },
+): Promise<BegunRestore> {
+  const { orgId, backupId } = request
+  const backup = await lockListed(tx, orgId, backupId)
+  if (backup.status !== 'completed') {
+    const text = `The backup is ${backup.status}; only a completed one can be restored.`
+    throw new Fault('backup.not_completed', { public: text })
+  }
+  return beginRestore(tx, deps, request, backup, null)
+}
+
+export async function restoreToTime(
+  tx: Transaction,
+  deps: CreationDeps,
+  request: CreationRequest & { databaseId: DatabaseId; to: Date },
+): Promise<BegunRestore> {
+  const backup = await baseBackupFor(tx, request.orgId, request.databaseId, request.to)
+  return beginRestore(tx, deps, request, backup, request.to)
+}
+
+async function baseBackupFor(tx: Transaction, orgId: OrgId, id: DatabaseId, to: Date): Promise<BackupRow> {
+  const database = await findDatabase(tx, orgId, id)
+  if (database === null) throw notFound(`${id} is not in ${orgId}`)
+  await holdWalArchive(tx, orgId, id)
+  const base = await findBaseBackup(tx, orgId, id, to)
+  const backup = base && (await lockBackup(tx, orgId, base.id))
+  if (backup?.status === 'completed') return backup
+  const isArchived = (await findWalArchive(tx, orgId, id)) !== null
+  throw new Fault('restore.outside_window', { public: outside(database, { to, isArchived }) })
+}
+
+/** Why this time cannot be restored, and which ones can. */
+function outside(
+  { recovery_from: from, recovery_to: until }: DatabaseRow,
+  { to, isArchived }: { to: Date; isArchived: boolean },
+): string {
+  if (!from || !until) {
+    return isArchived
+      ? 'This database cannot be restored to a time yet: its write-ahead log is stored from its first backup on, and that backup has to end first. Try again in a minute.'
+      : 'This database cannot be restored to a time: none of its write-ahead log is stored.'
+  }
+  const range = `It can be restored to times from ${isoTime(from)} to ${isoTime(until)}.`
+  if (to.getTime() > Date.now()) return `\`to\` lies in the future. ${range}`
+  if (to > until) return `The write-ahead log of that time is not stored yet. ${range} Try again in a minute.`
+  return `\`to\` is before the first time that is kept. ${range}`
+}
+
+/** Creates the new database and its restore, from a backup that the caller has locked. `to`: replays the log up to then. */
+async function beginRestore(
+  tx: Transaction,
+  deps: CreationDeps,
+  { orgId, userId, actor, name, passwordVerifier }: CreationRequest,
+  backup: BackupRow,
+  to: Date | null,
+): Promise<BegunRestore> {
+  const { node } = backup
+  const wanted = { id: newId('db'), name, passwordVerifier, node, createdBy: userId, copyOf: backup.database_id }
+  const database = await insertWithinLimit(tx, orgId, wanted, deps.databasesPerOrgMax)
+  const id = newId('rst')
+  const source = { id, backupId: backup.id, bytesTotal: backup.bytes_total }
+  const restore = await insertRestore(tx, orgId, { ...source, databaseId: database.id, to, createdBy: userId })
+  const details = { backup_id: backup.id, database_id: database.id, name, ...(to && { to: isoTime(to) }) }
+  await recordAudit(tx, { orgId, action: 'restore.created', actor, targetId: id, details })
+  // To the node that has the archive.
+  await deps.enqueue(tx, { kind: 'restore.run', orgId, restoreId: id, node })
+  return { restore, database }
+}
+
+/* Marks it failed and publishes its event, in one transaction. One that has an outcome already stays as it is, without an event. */
 export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: BackupId, reason: string): Promise<void> {
   const backup = await lockBackup(tx, orgId, id)
   if (backup === null) return
@@ -141,12 +222,7 @@ export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: Ba
 }
 
 /** A failed restore has no event of its own: `database.failed` of its new database reports it. */
-export async function failRestore(
-  tx: PublishingTransaction,
-  orgId: OrgId,
-  id: RestoreId,
-  reason: string,
-): Promise<void> {
+export async function failRestore(tx: Transaction, orgId: OrgId, id: RestoreId, reason: string): Promise<void> {
   const restore = await lockRestore(tx, orgId, id)
   const next = restore && moveRestore(restore.status, 'give_up')
   if (next !== null) await markRestoreGivenUp(tx, orgId, id, next, reason)

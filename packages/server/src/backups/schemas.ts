@@ -1,9 +1,11 @@
 import Type from 'typebox'
-import { createdDatabase } from '../databases/schemas.ts'
-import { type Choice, choice, chosen, mark, withChoices } from '../http/basis.ts'
+import { createdDatabase, orNull } from '../databases/schemas.ts'
+import { choice, chosen, mark, withChoices } from '../http/basis.ts'
 import { pageQuery } from '../http/lists.ts'
-import { createdAt, id, label, timestamp } from '../http/schemas.ts'
+import { createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
+import { isoTime } from '../lib/time.ts'
 import { backupStatuses, restoreStatuses } from './backup.ts'
+import type { BackupRow, RestoreRow } from './sql.ts'
 
 const restore = chosen(59)
 
@@ -11,10 +13,8 @@ const givesUp = choice(65, '`failed` after the last of several tries.')
 const worded = choice(68, 'Worded by us: nothing of the inside shows.')
 
 const bytes = (description: string) => Type.Integer({ minimum: 0, description })
-const maybeBytes = (description: string) => Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], { description })
-const maybeText = (description: string, ...choices: Choice[]) =>
-  withChoices(Type.Union([Type.String(), Type.Null()], { description }), ...choices)
-const nullableTimestamp = (description: string) => Type.Union([timestamp(''), Type.Null()], { description })
+const maybeBytes = (description: string) => orNull(Type.Integer({ minimum: 0 }), description)
+const maybeTime = (description: string) => orNull(timestamp(''), description)
 
 export const backupRecord = Type.Object(
   {
@@ -31,13 +31,27 @@ export const backupRecord = Type.Object(
     bytes_done: bytes('Bytes of the database read so far.'),
     bytes_total: maybeBytes('Bytes known so far; grows with the WAL that is written meanwhile.'),
     size_bytes: maybeBytes('The size of the archive.'),
-    sha256: maybeText('The SHA-256 of the archive.', choice(58, 'A ustar archive in zstd.')),
-    failure: maybeText('Why there is none, when it failed.', worded),
+    sha256: orNull(Type.String(), 'The SHA-256 of the archive.', choice(58, 'A ustar archive in zstd.')),
+    failure: orNull(Type.String(), 'Why there is none, when it failed.', worded),
     created_at: createdAt(),
-    finished_at: nullableTimestamp('When it completed or failed.'),
+    finished_at: maybeTime('When it completed or failed.'),
   },
   { $id: 'Backup', additionalProperties: false, ...chosen(56) },
 )
+
+export const backupOf = (row: BackupRow) => ({
+  id: row.id,
+  database_id: row.database_id,
+  status: row.status,
+  origin: row.origin,
+  bytes_done: row.bytes_done,
+  bytes_total: row.bytes_total,
+  size_bytes: row.size_bytes,
+  sha256: row.sha256,
+  failure: row.failure,
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
+})
 
 export const backupQuery = Type.Object(
   {
@@ -58,16 +72,29 @@ export const restoreRecord = Type.Object(
       ),
     ),
     database_id: id('db', 'The new database.'),
-    to: mark(chosen(141), nullableTimestamp('The time that it has the state of; null: that of the backup.')),
+    to: mark(chosen(141), maybeTime('The time that it has the state of; null: that of the backup.')),
     status: withChoices(Type.Enum([...restoreStatuses], { description: 'How it stands.' }), givesUp),
     bytes_done: bytes('Bytes unpacked so far.'),
     bytes_total: maybeBytes('Bytes in the archive, unpacked.'),
-    failure: maybeText('Why it failed, when it did.', worded),
+    failure: orNull(Type.String(), 'Why it failed, when it did.', worded),
     created_at: createdAt(),
-    finished_at: nullableTimestamp('When it completed or failed.'),
+    finished_at: maybeTime('When it completed or failed.'),
   },
   { $id: 'Restore', additionalProperties: false, ...restore },
 )
+
+export const restoreOf = (row: RestoreRow) => ({
+  id: row.id,
+  backup_id: row.backup_id,
+  database_id: row.database_id,
+  to: row.recover_to && isoTime(row.recover_to),
+  status: row.status,
+  bytes_done: row.bytes_done,
+  bytes_total: row.bytes_total,
+  failure: row.failure,
+  created_at: isoTime(row.created_at),
+  finished_at: row.finished_at && isoTime(row.finished_at),
+})
 
 export const newRestore = Type.Object(
   {
@@ -92,4 +119,27 @@ export const newRestoreToTime = Type.Object(
 export const createdRestore = Type.Object(
   { restore: restoreRecord, database: createdDatabase },
   { $id: 'CreatedRestore', additionalProperties: false, ...restore },
+)
+
+/** Null: the operator's setting. */
+export const backupSchedule = Type.Object(
+  {
+    every_hours: nullable(
+      Type.Integer({
+        minimum: 1,
+        maximum: 8_760,
+        examples: [24],
+        description: "Hours between backups; null: the operator's setting.",
+      }),
+    ),
+    keep: nullable(
+      Type.Integer({
+        minimum: 1,
+        maximum: 1_000,
+        examples: [7],
+        description: "How many scheduled backups are kept; null: the operator's setting.",
+      }),
+    ),
+  },
+  { $id: 'DatabaseBackupSchedule', additionalProperties: false, ...chosen(105) },
 )

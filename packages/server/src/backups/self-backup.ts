@@ -26,10 +26,7 @@ export class SelfBackupProblem extends Error {
   override readonly name = 'SelfBackupProblem'
 }
 
-/**
- * Backs up the embedded cluster into a new file while everything goes on, and reads the file back. It is encrypted under the master
- * key, which is not in the cluster, and so not in the file.
- */
+/** Writes a new file while everything goes on, and reads it back. The master key that encrypts it is not in the cluster, and so not in the file. */
 export async function backUpSelf(
   { dataDir, target, encryption }: { dataDir: string; target: ConnectionTarget; encryption: Encryption },
   to: string,

@@ -56,30 +56,24 @@ export const listBackups = (
   order by id desc
   limit ${limit}`
 
-export const findBackup = async (db: Executor, orgId: OrgId, id: BackupId): Promise<BackupRow | null> => {
-  const [row] = await db<BackupRow[]>`
-    select ${backupColumns(db)} from keyhook.backups where org_id = ${orgId} and id = ${id} and status <> 'deleted'`
-  return row ?? null
-}
+export const findBackup = (db: Executor, orgId: OrgId, id: BackupId) =>
+  db<BackupRow[]>`
+    select ${backupColumns(db)} from keyhook.backups where org_id = ${orgId} and id = ${id} and status <> 'deleted'`.first()
 
-export const lockBackup = async (tx: Transaction, orgId: OrgId, id: BackupId): Promise<BackupRow | null> => {
-  const [row] = await tx<BackupRow[]>`
-    select ${backupColumns(tx)} from keyhook.backups where org_id = ${orgId} and id = ${id} for update`
-  return row ?? null
-}
+export const lockBackup = (tx: Transaction, orgId: OrgId, id: BackupId) =>
+  tx<BackupRow[]>`
+    select ${backupColumns(tx)} from keyhook.backups where org_id = ${orgId} and id = ${id} for update`.first()
 
-export const recordBackupProgress = async (
+export const recordBackupProgress = (
   db: Executor,
   orgId: OrgId,
   id: BackupId,
   progress: { bytesDone: number; bytesTotal: number },
-): Promise<void> => {
-  await db`
-    update keyhook.backups set bytes_done = ${progress.bytesDone}, bytes_total = ${progress.bytesTotal}
-    where org_id = ${orgId} and id = ${id} and status = 'running'`
-}
+) => db`
+  update keyhook.backups set bytes_done = ${progress.bytesDone}, bytes_total = ${progress.bytesTotal}
+  where org_id = ${orgId} and id = ${id} and status = 'running'`
 
-export const markBackupCompleted = async (
+export const markBackupCompleted = (
   tx: Transaction,
   orgId: OrgId,
   id: BackupId,
@@ -91,37 +85,27 @@ export const markBackupCompleted = async (
     contentBytes: number
     wal: { start_lsn: string; stop_lsn: string; stopped_at: string | null }
   },
-): Promise<void> => {
-  await tx`
-    update keyhook.backups
-    set status = ${status}, size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
-      key_id = ${archive.keyId},
-      bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp(),
-      start_lsn = ${archive.wal.start_lsn}, stop_lsn = ${archive.wal.stop_lsn}, stopped_at = ${archive.wal.stopped_at}
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.backups
+  set status = ${status}, size_bytes = ${archive.bytes}, sha256 = ${archive.sha256},
+    key_id = ${archive.keyId},
+    bytes_done = ${archive.contentBytes}, bytes_total = ${archive.contentBytes}, finished_at = clock_timestamp(),
+    start_lsn = ${archive.wal.start_lsn}, stop_lsn = ${archive.wal.stop_lsn}, stopped_at = ${archive.wal.stopped_at}
+  where org_id = ${orgId} and id = ${id}`
 
-export const markBackupGivenUp = async (
+export const markBackupGivenUp = (
   tx: Transaction,
   orgId: OrgId,
   id: BackupId,
   status: BackupStatus,
   failure: string,
-): Promise<void> => {
-  await tx`
-    update keyhook.backups set status = ${status}, failure = ${failure}, finished_at = clock_timestamp()
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.backups set status = ${status}, failure = ${failure}, finished_at = clock_timestamp()
+  where org_id = ${orgId} and id = ${id}`
 
 /** For transitions that change nothing but the status. */
-export const setBackupStatus = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: BackupId,
-  status: BackupStatus,
-): Promise<void> => {
-  await tx`update keyhook.backups set status = ${status} where org_id = ${orgId} and id = ${id}`
-}
+export const setBackupStatus = (tx: Transaction, orgId: OrgId, id: BackupId, status: BackupStatus) => tx`
+  update keyhook.backups set status = ${status} where org_id = ${orgId} and id = ${id}`
 
 export const runningBackupsOf = async (tx: Transaction, orgId: OrgId, databaseId: DatabaseId): Promise<BackupId[]> => {
   const rows = await tx<{ id: BackupId }[]>`
@@ -139,10 +123,7 @@ export const archivedBackups = async (
   return new Map(rows.map((row) => [row.id, { status: row.status, databaseId: row.database_id }]))
 }
 
-/**
- * Scheduled backups and starts of a log, each beyond the newest `keep` completed ones of their database, except those that a
- * restore reads. The WAL of a deleted database is removed, and so are all its bases.
- */
+/** Scheduled backups and bases beyond the newest `keep` of their database, except those that a restore reads. A deleted one keeps no base. */
 export const expiredBackups = (db: Executor, node: string, keep: number) => db<{ org_id: OrgId; id: BackupId }[]>`
   select ranked.org_id, ranked.id from (
     select b.org_id, b.id, b.database_id, b.origin,
@@ -216,17 +197,13 @@ export const listRestores = (db: Executor, orgId: OrgId, { before, limit }: Page
   order by id desc
   limit ${limit}`
 
-export const findRestore = async (db: Executor, orgId: OrgId, id: RestoreId): Promise<RestoreRow | null> => {
-  const [row] = await db<RestoreRow[]>`
-    select ${restoreColumns(db)} from keyhook.restores where org_id = ${orgId} and id = ${id}`
-  return row ?? null
-}
+export const findRestore = (db: Executor, orgId: OrgId, id: RestoreId) =>
+  db<RestoreRow[]>`
+    select ${restoreColumns(db)} from keyhook.restores where org_id = ${orgId} and id = ${id}`.first()
 
-export const lockRestore = async (tx: Transaction, orgId: OrgId, id: RestoreId): Promise<RestoreRow | null> => {
-  const [row] = await tx<RestoreRow[]>`
-    select ${restoreColumns(tx)} from keyhook.restores where org_id = ${orgId} and id = ${id} for update`
-  return row ?? null
-}
+export const lockRestore = (tx: Transaction, orgId: OrgId, id: RestoreId) =>
+  tx<RestoreRow[]>`
+    select ${restoreColumns(tx)} from keyhook.restores where org_id = ${orgId} and id = ${id} for update`.first()
 
 /** The restore that a database comes from, while it runs. */
 export const runningRestoreInto = async (
@@ -246,37 +223,26 @@ export const restoresReading = async (tx: Transaction, orgId: OrgId, backupId: B
   return row?.count ?? 0
 }
 
-export const recordRestoreProgress = async (
+export const recordRestoreProgress = (
   db: Executor,
   orgId: OrgId,
   id: RestoreId,
   progress: { bytesDone: number; bytesTotal: number },
-): Promise<void> => {
-  await db`
-    update keyhook.restores set bytes_done = ${progress.bytesDone}, bytes_total = ${progress.bytesTotal}
-    where org_id = ${orgId} and id = ${id} and status = 'running'`
-}
+) => db`
+  update keyhook.restores set bytes_done = ${progress.bytesDone}, bytes_total = ${progress.bytesTotal}
+  where org_id = ${orgId} and id = ${id} and status = 'running'`
 
-export const markRestoreCompleted = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: RestoreId,
-  status: RestoreStatus,
-): Promise<void> => {
-  await tx`
-    update keyhook.restores
-    set status = ${status}, bytes_done = coalesce(bytes_total, bytes_done), finished_at = clock_timestamp()
-    where org_id = ${orgId} and id = ${id}`
-}
+export const markRestoreCompleted = (tx: Transaction, orgId: OrgId, id: RestoreId, status: RestoreStatus) => tx`
+  update keyhook.restores
+  set status = ${status}, bytes_done = coalesce(bytes_total, bytes_done), finished_at = clock_timestamp()
+  where org_id = ${orgId} and id = ${id}`
 
-export const markRestoreGivenUp = async (
+export const markRestoreGivenUp = (
   tx: Transaction,
   orgId: OrgId,
   id: RestoreId,
   status: RestoreStatus,
   failure: string,
-): Promise<void> => {
-  await tx`
-    update keyhook.restores set status = ${status}, failure = ${failure}, finished_at = clock_timestamp()
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.restores set status = ${status}, failure = ${failure}, finished_at = clock_timestamp()
+  where org_id = ${orgId} and id = ${id}`

@@ -1,15 +1,11 @@
 import { moveDatabase } from '../databases/database.ts'
-import type { DatabaseDriver } from '../databases/drivers/driver.ts'
-import { neverFails } from '../databases/removal.ts'
 import { failDatabase } from '../databases/rules.ts'
 import { countDatabasesOfNode, findDatabase, lockDatabase, markDatabaseServing } from '../databases/sql.ts'
-import type { StorageMonitor } from '../databases/storage/monitor.ts'
+import { neverFails, type StepDeps } from '../databases/steps.ts'
 import { thresholdsOf } from '../databases/storage-rules.ts'
 import { startUsage } from '../databases/usage-sql.ts'
-import type { Database } from '../db/database.ts'
 import { publish } from '../delivery/publish.ts'
 import { createProgressWriter, type Handlers, traceStep } from '../jobs/worker.ts'
-import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
 import { failBackup, failRestore, requireArchiveQuota } from './rules.ts'
@@ -25,19 +21,12 @@ import {
   setBackupStatus,
 } from './sql.ts'
 
-type BackupDeps = {
-  db: Database
-  driver: DatabaseDriver
-  databaseWork: KeyedQueue
-  storage: Pick<StorageMonitor, 'room'>
-  storageLimitBytes: number
-  archivesPerOrgMax: number
-}
-
 const cancelledCheckMs = 1_000
 
 /** From a running database to a stored backup, and the removal of one. */
-export function createBackingUp(deps: BackupDeps): Pick<Handlers, 'backup.take' | 'backup.remove'> {
+export function createBackingUp(
+  deps: StepDeps & { storageLimitBytes: number; archivesPerOrgMax: number },
+): Pick<Handlers, 'backup.take' | 'backup.remove'> {
   const { db, driver } = deps
 
   return {
@@ -126,18 +115,10 @@ function watchCancelled(isRunning: () => Promise<boolean>) {
   return { signal: controller.signal, stop: () => clearInterval(timer) }
 }
 
-type RestoreDeps = {
-  db: Database
-  driver: DatabaseDriver
-  node: string
-  databasesPerNodeMax: number
-  storageLimitBytes: number
-  databaseWork: KeyedQueue
-  storage: Pick<StorageMonitor, 'room'>
-}
-
 /** From a backup to a new database. The restore and its database get their outcome in the same transaction. */
-export function createRestoring(deps: RestoreDeps): Pick<Handlers, 'restore.run'> {
+export function createRestoring(
+  deps: StepDeps & { storageLimitBytes: number; databasesPerNodeMax: number },
+): Pick<Handlers, 'restore.run'> {
   const { db, driver } = deps
 
   return {
@@ -161,12 +142,7 @@ export function createRestoring(deps: RestoreDeps): Pick<Handlers, 'restore.run'
           const progress = createProgressWriter((bytes) => recordRestoreProgress(db, orgId, restoreId, bytes))
           const address = await driver.restore(databaseId, {
             orgId,
-            from: {
-              databaseId: backup.database_id,
-              backupId: backup.id,
-              sha256: backup.sha256,
-              keyId: backup.key_id,
-            },
+            from: { databaseId: backup.database_id, backupId: backup.id, sha256: backup.sha256, keyId: backup.key_id },
             to: restore.recover_to,
             passwordVerifier: database.password_verifier,
             bytesMax: thresholdsOf(database.storage_limit_bytes ?? deps.storageLimitBytes).stopBytes,

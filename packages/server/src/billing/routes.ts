@@ -94,16 +94,7 @@ const invoiceOf = (row: InvoiceRow) => ({
   paid_at: row.paid_at && isoTime(row.paid_at),
 })
 
-const invoiceWithLines = (row: InvoiceRow, lines: readonly InvoiceLineRow[]) => ({
-  ...invoiceOf(row),
-  lines: lines.map(({ database_id, name, seconds, hour_price_minor, amount_minor }) => ({
-    database_id,
-    name,
-    seconds,
-    hour_price_minor,
-    amount_minor,
-  })),
-})
+const invoiceWithLines = (row: InvoiceRow, lines: readonly InvoiceLineRow[]) => ({ ...invoiceOf(row), lines })
 
 export function operatorInvoiceRoutes({ db, transact }: { db: Database; transact: Transact }): Route[] {
   return [

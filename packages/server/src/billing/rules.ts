@@ -52,10 +52,7 @@ export async function issueInvoice(
   })
 }
 
-/**
- * The scheduled job: an invoice for every month that is over and has none, however long no node was running. One that fails
- * does not keep the others from being issued, and fails the job at the end.
- */
+/** For every month that is over, however long no node was running. One that fails does not keep the others from being issued. */
 export async function issueInvoicesDue(deps: { db: Database; prices: Prices }): Promise<InvoiceId[]> {
   const thisMonth = monthPeriod(monthOf(new Date(await databaseNowMs(deps.db))))!
   const issued: InvoiceId[] = []

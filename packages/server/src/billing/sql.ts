@@ -25,49 +25,36 @@ const columns = (db: Executor) =>
   db`org_id, id, month, status, currency, total_minor::float8 as total_minor, issued_at, paid_at`
 
 /** Null when the month has an invoice already. */
-export const insertInvoice = async (
+export const insertInvoice = (
   tx: Transaction,
   orgId: OrgId,
   invoice: { id: InvoiceId; month: string; currency: string; totalMinor: number },
-): Promise<InvoiceRow | null> => {
-  const [row] = await tx<InvoiceRow[]>`
+) =>
+  tx<InvoiceRow[]>`
     insert into keyhook.invoices (org_id, id, month, status, currency, total_minor)
     values (${orgId}, ${invoice.id}, ${invoice.month}, ${firstInvoiceStatus}, ${invoice.currency},
       ${invoice.totalMinor})
     on conflict (org_id, month) do nothing
-    returning ${columns(tx)}`
-  return row ?? null
-}
+    returning ${columns(tx)}`.first()
 
-export const insertInvoiceLines = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: InvoiceId,
-  lines: readonly InvoiceLine[],
-): Promise<void> => {
-  await tx`
-    insert into keyhook.invoice_lines (org_id, invoice_id, database_id, name, seconds, hour_price_minor, amount_minor)
-    select ${orgId}, ${id}, l.database_id, l.name, l.seconds, l.hour_price_minor, l.amount_minor
-    from unnest(
-      ${lines.map((line) => line.databaseId)}::text[],
-      ${lines.map((line) => line.name)}::text[],
-      ${lines.map((line) => line.seconds)}::bigint[],
-      ${lines.map((line) => line.hourPriceMinor)}::bigint[],
-      ${lines.map((line) => line.amountMinor)}::bigint[]
-    ) as l (database_id, name, seconds, hour_price_minor, amount_minor)`
-}
+export const insertInvoiceLines = (tx: Transaction, orgId: OrgId, id: InvoiceId, lines: readonly InvoiceLine[]) => tx`
+  insert into keyhook.invoice_lines (org_id, invoice_id, database_id, name, seconds, hour_price_minor, amount_minor)
+  select ${orgId}, ${id}, l.database_id, l.name, l.seconds, l.hour_price_minor, l.amount_minor
+  from unnest(
+    ${lines.map((line) => line.databaseId)}::text[],
+    ${lines.map((line) => line.name)}::text[],
+    ${lines.map((line) => line.seconds)}::bigint[],
+    ${lines.map((line) => line.hourPriceMinor)}::bigint[],
+    ${lines.map((line) => line.amountMinor)}::bigint[]
+  ) as l (database_id, name, seconds, hour_price_minor, amount_minor)`
 
-export const findInvoiceOfMonth = async (db: Executor, orgId: OrgId, month: string): Promise<InvoiceRow | null> => {
-  const [row] = await db<InvoiceRow[]>`
-    select ${columns(db)} from keyhook.invoices where org_id = ${orgId} and month = ${month}`
-  return row ?? null
-}
+export const findInvoiceOfMonth = (db: Executor, orgId: OrgId, month: string) =>
+  db<InvoiceRow[]>`
+    select ${columns(db)} from keyhook.invoices where org_id = ${orgId} and month = ${month}`.first()
 
-export const findInvoice = async (db: Executor, orgId: OrgId, id: InvoiceId): Promise<InvoiceRow | null> => {
-  const [row] = await db<InvoiceRow[]>`
-    select ${columns(db)} from keyhook.invoices where org_id = ${orgId} and id = ${id}`
-  return row ?? null
-}
+export const findInvoice = (db: Executor, orgId: OrgId, id: InvoiceId) =>
+  db<InvoiceRow[]>`
+    select ${columns(db)} from keyhook.invoices where org_id = ${orgId} and id = ${id}`.first()
 
 export const listInvoices = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<InvoiceRow[]>`
   select ${columns(db)} from keyhook.invoices
@@ -83,10 +70,8 @@ export const linesOfInvoice = (db: Executor, orgId: OrgId, id: InvoiceId) => db<
   order by database_id`
 
 /** For the operator, who has the id alone. Locked: the second of two concurrent payments sees it paid. */
-export const lockInvoiceById = async (tx: Transaction, id: InvoiceId): Promise<InvoiceRow | null> => {
-  const [row] = await tx<InvoiceRow[]>`select ${columns(tx)} from keyhook.invoices where id = ${id} for update`
-  return row ?? null
-}
+export const lockInvoiceById = (tx: Transaction, id: InvoiceId) =>
+  tx<InvoiceRow[]>`select ${columns(tx)} from keyhook.invoices where id = ${id} for update`.first()
 
 export const markInvoicePaid = async (
   tx: Transaction,

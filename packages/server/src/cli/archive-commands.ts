@@ -1,31 +1,31 @@
 import { randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { access, constants, link, open, rm } from 'node:fs/promises'
-import { createOutput, examples, exitOnSignal, UsageError } from '@keyhook/cli'
-import type { Command } from 'commander'
+import { createOutput, exitOnSignal, type KeyhookCommand, UsageError } from '@keyhook/cli'
 import { createEncryption, type Encryption, readLabel } from '../archives/encryption.ts'
 import { backUpSelf, ourOwn, restoreSelf, SelfBackupProblem } from '../backups/self-backup.ts'
 import { isId } from '../lib/ids.ts'
 import { createMasterKeys } from '../lib/master-keys.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { ClusterExists } from '../postgres/cluster.ts'
+import { readConfig } from '../settings/config.ts'
 import { explainError } from '../startup/explain-error.ts'
 import { masterKeyPath, readMasterKey } from '../startup/master-keys.ts'
-import { type Environment, withInstallation } from './installation.ts'
+import { withInstallation } from './installation.ts'
 
 /** Archives by hand. They need the master key and no running server: the database of Keyhook may be lost. */
-export function addArchiveCommands(backup: Command, environment: Environment): void {
+function addArchiveCommands(backup: KeyhookCommand): void {
   backup
     .command('decrypt')
     .description('Decrypt an archive that was copied out of the store')
     .argument('<file>', 'Decrypt this archive, whose name ends with .age')
-    .addHelpText(...examples('npx keyhook backup decrypt bak_….tar.zst.age --to orders.tar.zst'))
+    .examples('npx keyhook backup decrypt bak_….tar.zst.age --to orders.tar.zst')
     .requiredOption('--to <file>', 'Write the decrypted archive to this new file; protect the file like the database')
     .option('--json', 'Print one line of JSON')
     .action((file: string, options: { to: string; json?: boolean }) =>
       exitOnSignal(async () => {
-        const output = createOutput(options.json ?? false)
-        const encryption = await openEncryption(environment)
+        const output = createOutput(options)
+        const encryption = await openEncryption()
         await access(file, constants.R_OK).catch(explainArchive)
         const label = await readLabel(createReadStream(file))
         if (label === null) throw new UsageError(`${file} is not an archive that Keyhook has encrypted.`)
@@ -45,19 +45,19 @@ export function addArchiveCommands(backup: Command, environment: Environment): v
       '<database id>',
       `Print the secret of this database; "${ourOwn}" prints the one for files of "backup self"`,
     )
-    .addHelpText(...examples('npx keyhook backup identity db_… > identity.txt'))
+    .examples('npx keyhook backup identity db_… > identity.txt')
     .option('--json', 'Print one line of JSON')
     .action(async (databaseId: string, options: { json?: boolean }) => {
       if (!isId('db', databaseId) && databaseId !== ourOwn)
         throw new UsageError(`${databaseId} is not the id of a database.`)
-      const identities = (await openEncryption(environment)).identitiesOf(databaseId)
-      createOutput(options.json ?? false).result({ database_id: databaseId, identities }, identities.join('\n'))
+      const identities = (await openEncryption()).identitiesOf(databaseId)
+      createOutput(options).result({ database_id: databaseId, identities }, identities.join('\n'))
     })
 }
 
 /** With the keys of the settings, or of the data directory. */
-export async function openEncryption(environment: Environment): Promise<Encryption> {
-  const config = environment()
+async function openEncryption(): Promise<Encryption> {
+  const config = readConfig(process.env)
   const file = config.masterKeys === null ? await readMasterKey(config.dataDir) : null
   const keys = config.masterKeys ?? (file === null ? null : ([file] as const))
   if (keys !== null) return createEncryption(createMasterKeys(keys))
@@ -95,23 +95,21 @@ export function explainArchive(error: unknown): never {
 const notEmbedded =
   "DATABASE_URL names a PostgreSQL of your own: back it up and restore it with that server's tools, such as pg_dump or pg_basebackup."
 
-export function addSelfBackupCommands(program: Command, environment: Environment): void {
-  const backup = program
-    .command('backup')
-    .description("Back up and restore Keyhook's own database, and decrypt archives")
-  addArchiveCommands(backup, environment)
+export function addCommands(program: KeyhookCommand): void {
+  const backup = program.command('backup')
+  addArchiveCommands(backup)
   backup
     .command('self')
     .description("Back up Keyhook's own database into a file, while the server runs or not")
-    .addHelpText(...examples('npx keyhook backup self --to keyhook-monday.tar.zst.age'))
+    .examples('npx keyhook backup self --to keyhook-monday.tar.zst.age')
     .requiredOption(
       '--to <file>',
       'Write to this new file, encrypted under the master key; store the master key separately',
     )
     .option('--json', 'Print one line of JSON')
     .action(async (options: { to: string; json?: boolean }) => {
-      if (environment().database !== null) throw new UsageError(notEmbedded)
-      await withInstallation(environment, options, async ({ target, masterKeys, config: { dataDir } }, output) => {
+      if (readConfig(process.env).database !== null) throw new UsageError(notEmbedded)
+      await withInstallation(options, async ({ target, masterKeys, config: { dataDir } }, output) => {
         const place = { dataDir, target, encryption: createEncryption(masterKeys) }
         const { file, bytes, files } = await backUpSelf(place, options.to).catch(explain)
         const keyId = masterKeys.currentKeyId
@@ -124,18 +122,18 @@ export function addSelfBackupCommands(program: Command, environment: Environment
   backup
     .command('restore-self')
     .description('Restore a file of "backup self" into a data directory without a database')
-    .addHelpText(...examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst.age'))
+    .examples('npx keyhook backup restore-self --from keyhook-monday.tar.zst.age')
     .requiredOption('--from <file>', 'Restore this file, which "backup self" has written')
     .option('--json', 'Print one line of JSON')
-    .action((options: { from: string; json?: boolean }) => restore(environment, options))
+    .action((options: { from: string; json?: boolean }) => restore(options))
 }
 
-async function restore(environment: Environment, options: { from: string; json?: boolean }): Promise<void> {
-  const config = environment()
+async function restore(options: { from: string; json?: boolean }): Promise<void> {
+  const config = readConfig(process.env)
   if (config.database !== null) throw new UsageError(notEmbedded)
-  const output = createOutput(options.json ?? false)
+  const output = createOutput(options)
   await exitOnSignal(async () => {
-    const encryption = await openEncryption(environment)
+    const encryption = await openEncryption()
     const dataDir = await restoreSelf({ ...config, encryption }, options.from, output.note).catch(
       async (error: unknown) => {
         throw await explainError(config, await explain(error).catch((explained: unknown) => explained))

@@ -1,8 +1,6 @@
-import { examples, UsageError } from '@keyhook/cli'
-import type { Command } from 'commander'
+import { type KeyhookCommand, UsageError } from '@keyhook/cli'
 import { operator } from '../access/audit.ts'
 import { signOperatorTokens } from '../compose/routes.ts'
-import type { Database } from '../db/database.ts'
 import { isId, type UserId } from '../lib/ids.ts'
 import { durationSeconds } from '../lib/units.ts'
 import { createSignInLink, linkMinutes } from '../login/console-sessions.ts'
@@ -14,35 +12,28 @@ import { findUserByEmail, userExists } from '../organizations/users.ts'
 import { readServerAddress } from '../postgres/data-directory.ts'
 import type { Installation } from '../startup/open.ts'
 import { idOption } from './directory-commands.ts'
-import { type Environment, withInstallation } from './installation.ts'
+import { operatorCommand } from './installation.ts'
 
-type Options = { user?: string; operator?: true; url?: string; json?: boolean }
+type Options = { user?: string; operator?: true; url?: string }
 
-export function addConsoleCommands(program: Command, environment: Environment): void {
-  program
-    .command('console')
-    .description('Print a link that signs in to the web console')
-    .command('link')
-    .description('Print a link that signs in to the console once')
-    .addHelpText(...examples('npx keyhook console link --user you@example.com', 'npx keyhook console link --operator'))
+export function addCommands(program: KeyhookCommand): void {
+  operatorCommand(program.command('console'), 'link', 'Print a link that signs in to the console once')
+    .examples('npx keyhook console link --user you@example.com', 'npx keyhook console link --operator')
     .option('--user <usr>', 'Sign in this user, given by e-mail address or id')
     .option('--operator', 'Sign in as the operator')
     .option(
       '--url <url>',
       'Use this server address in the link (default: KEYHOOK_PUBLIC_URL, or the server that runs here)',
     )
-    .option('--json', 'Print one line of JSON')
-    .action((options: Options) =>
-      withInstallation(environment, options, async (installation, output) => {
-        const userId = await whoSignsIn(installation, options)
-        const { publicUrl, port, dataDir } = installation.config
-        const running = installation.isShared ? await readServerAddress(dataDir) : undefined
-        const address = options.url ?? publicUrl ?? running ?? `http://127.0.0.1:${port}`
-        const url = address.replace(/\/+$/, '') + (await createSignInLink(installation.db, userId))
-        output.result({ url }, url)
-        output.note(`The link works once, for ${linkMinutes} minutes.`)
-      }),
-    )
+    .run(async (installation, output, options: Options) => {
+      const userId = await whoSignsIn(installation, options)
+      const { publicUrl, port, dataDir } = installation.config
+      const running = installation.isShared ? await readServerAddress(dataDir) : undefined
+      const address = options.url ?? publicUrl ?? running ?? `http://127.0.0.1:${port}`
+      const url = address.replace(/\/+$/, '') + (await createSignInLink(installation.db, userId))
+      output.result({ url }, url)
+      output.note(`The link works once, for ${linkMinutes} minutes.`)
+    })
 }
 
 /** Null for the operator. */
@@ -62,55 +53,38 @@ async function whoSignsIn({ db }: Installation, { user, operator }: Options): Pr
   return user
 }
 
-const json = ['--json', 'Print one line of JSON'] as const
-const pageRows = 500
+type Issue = { user?: string; operator?: true; name?: string; ttl: string }
 
-type Issue = { user?: string; operator?: true; name?: string; ttl: string; json?: boolean }
-
-export function addTokenCommands(program: Command, environment: Environment): void {
-  const token = program.command('token').description('Issue login tokens, and issue, list and revoke operator tokens')
-  token
-    .command('issue')
-    .description('Issue a login token or an operator token, and print it')
-    .addHelpText(
-      ...examples(
-        'TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)',
-        'npx keyhook token issue --operator --name gateway --ttl 90d',
-      ),
+export function addTokenCommands(program: KeyhookCommand): void {
+  const token = program.command('token')
+  operatorCommand(token, 'issue', 'Issue a login token or an operator token, and print it')
+    .examples(
+      'TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)',
+      'npx keyhook token issue --operator --name gateway --ttl 90d',
     )
     .option('--user <usr>', 'Issue a login token for this user (usr_…)')
     .option('--operator', 'Issue an operator token, which is for the paths below /operator/v1')
     .option('--name <name>', 'Give the operator token this name, which "token list" shows')
     .option('--ttl <duration>', 'Let the token expire after this time, such as 90s, 15m, 12h or 7d', '12h')
-    .option(...json)
-    .action((options: Issue) =>
-      withInstallation(environment, options, async (installation, output) => {
-        const token = await issue(installation, options)
-        // Prints only the token, so that TOKEN=$(npx keyhook token issue …) works.
-        output.result({ token }, token)
-      }),
+    .run(async (installation, output, options: Issue) => {
+      const token = await issue(installation, options)
+      // Prints only the token, so that TOKEN=$(npx keyhook token issue …) works.
+      output.result({ token }, token)
+    })
+  operatorCommand(token, 'list', 'List all operator tokens, the newest first')
+    .examples('npx keyhook token list')
+    .list(
+      (db, last, limit) => listOperatorTokens(db, { before: last || null, limit }),
+      (page) => page.map(lineOf),
     )
-  token
-    .command('list')
-    .description('List all operator tokens, the newest first')
-    .addHelpText(...examples('npx keyhook token list'))
-    .option('--json', 'Print a JSON array on one line')
-    .action((options: { json?: boolean }) =>
-      withInstallation(environment, options, ({ db }, output) => output.list(pagesOf(db), (page) => page.map(lineOf))),
-    )
-  token
-    .command('revoke')
-    .description('Revoke an operator token; the next request with this token is refused')
-    .addHelpText(...examples('npx keyhook token revoke --token tok_…'))
+  operatorCommand(token, 'revoke', 'Revoke an operator token; the next request with this token is refused')
+    .examples('npx keyhook token revoke --token tok_…')
     .requiredOption('--token <tok>', 'Revoke the token with this id (tok_…), which "token list" shows')
-    .option(...json)
-    .action((options: { token: string; json?: boolean }) =>
-      withInstallation(environment, options, async ({ db }, output) => {
-        const id = idOption('tok', '--token', options.token)
-        if (!(await revokeOperatorToken(db, id, null))) throw noSuch('operator token', id)
-        output.result({ revoked: id }, `Revoked the operator token ${id}.`)
-      }),
-    )
+    .run(async ({ db }, output, options: { token: string }) => {
+      const id = idOption('tok', '--token', options.token)
+      if (!(await revokeOperatorToken(db, id, null))) throw noSuch('operator token', id)
+      output.result({ revoked: id }, `Revoked the operator token ${id}.`)
+    })
 }
 
 async function issue({ db, masterKeys }: Installation, options: Issue): Promise<string> {
@@ -136,16 +110,6 @@ function ttlOption(text: string): number {
     )
   }
   return seconds
-}
-
-async function* pagesOf(db: Database): AsyncGenerator<OperatorTokenRow[]> {
-  let before: string | null = null
-  for (;;) {
-    const page: OperatorTokenRow[] = await listOperatorTokens(db, { before, limit: pageRows })
-    if (page.length > 0) yield [...page]
-    if (page.length < pageRows) return
-    before = page.at(-1)!.id
-  }
 }
 
 function lineOf({ id, name, created_at, expires_at, revoked_at }: OperatorTokenRow): string {

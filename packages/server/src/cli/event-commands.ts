@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { examples, UsageError } from '@keyhook/cli'
-import type { Command } from 'commander'
+import { type KeyhookCommand, UsageError } from '@keyhook/cli'
 import { operator } from '../access/audit.ts'
 import type { Database } from '../db/database.ts'
 import { readDeclarations } from '../delivery/event-declarations.ts'
@@ -14,35 +13,29 @@ import { invalid } from '../lib/faults.ts'
 import { isRawNumber, parseExactly } from '../lib/json.ts'
 import { noSuch } from '../organizations/rules.ts'
 import { idOption } from './directory-commands.ts'
-import { type Environment, withInstallation } from './installation.ts'
+import { operatorCommand, withInstallation } from './installation.ts'
 
-type Options = { org: string; type: string; data: string; id?: string; json?: boolean }
+type Options = { org: string; type: string; data: string; id?: string }
 
-export function addEventCommands(program: Command, environment: Environment): void {
-  program
-    .command('event')
-    .description('Publish an event of your platform')
-    .command('publish')
-    .description('Publish an event to the webhooks of an organization that are subscribed to its type')
-    .addHelpText(
-      ...examples('npx keyhook event publish --org org_… --type invoice.paid --data \'{"invoice_id":"42"}\''),
-    )
+export function addCommands(program: KeyhookCommand): void {
+  operatorCommand(
+    program.command('event'),
+    'publish',
+    'Publish an event to the webhooks of an organization that are subscribed to its type',
+  )
+    .examples('npx keyhook event publish --org org_… --type invoice.paid --data \'{"invoice_id":"42"}\'')
     .requiredOption('--org <org>', 'Publish to this organization (org_…)')
     .requiredOption('--type <type>', `Publish an event of this type: ${eventTypes.join(', ')}, or a declared type`)
     .requiredOption('--data <json>', 'Publish this JSON object as the data of the event')
     .option('--id <id>', 'Give the event this id; publishing it again with this id has no effect')
-    .option('--json', 'Print one line of JSON')
-    .action((options: Options) =>
-      withInstallation(environment, options, async ({ db, config }, output) => {
-        const event = eventOf(options, config.eventBytesMax)
-        await checkType(db, event)
-        if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId))
-          throw noSuch('organization', event.orgId)
-        const { give } = createHints({ db, onError() {} })
-        const [id] = await createIntake({ db, hint: give }).accept({ actor: operator, events: [event] })
-        output.result({ id }, `Published ${id}.`)
-      }),
-    )
+    .run(async ({ db, config }, output, options: Options) => {
+      const event = eventOf(options, config.eventBytesMax)
+      await checkType(db, event)
+      if (!(await existingOrganizations(db, [event.orgId])).has(event.orgId)) throw noSuch('organization', event.orgId)
+      const { give } = createHints({ db, onError() {} })
+      const [id] = await createIntake({ db, hint: give }).accept({ actor: operator, events: [event] })
+      output.result({ id }, `Published ${id}.`)
+    })
 }
 
 function eventOf({ org, type, data, id }: Options, bytesMax: number) {
@@ -78,18 +71,18 @@ function dataOf(text: string, bytesMax: number): object {
   return data
 }
 
-type ApplyOptions = { file: string; dryRun?: boolean; force?: boolean; json?: boolean }
+type ApplyOptions = { file: string; dryRun?: boolean; force?: boolean }
 
-export function addEventTypeCommands(program: Command, environment: Environment): void {
-  const types = program.command('event-types').description('Declare and list the event types of your platform')
-  types
-    .command('apply')
-    .description('Declare the event types of a file, and remove declared types that are not in the file')
-    .addHelpText(
-      ...examples(
-        'npx keyhook event-types apply --file event-types.json --dry-run',
-        'npx keyhook event-types apply --file event-types.json',
-      ),
+export function addEventTypeCommands(program: KeyhookCommand): void {
+  const types = program.command('event-types')
+  operatorCommand(
+    types,
+    'apply',
+    'Declare the event types of a file, and remove declared types that are not in the file',
+  )
+    .examples(
+      'npx keyhook event-types apply --file event-types.json --dry-run',
+      'npx keyhook event-types apply --file event-types.json',
     )
     .requiredOption(
       '--file <file>',
@@ -97,25 +90,22 @@ export function addEventTypeCommands(program: Command, environment: Environment)
     )
     .option('--dry-run', 'Show what would change, and change nothing')
     .option('--force', 'Remove types even if webhooks are subscribed to them')
-    .option('--json', 'Print one line of JSON')
-    .action((options: ApplyOptions) =>
-      withInstallation(environment, options, async ({ db, config }, output) => {
-        const { types: declared, problems } = readDeclarations(readFile(options.file), config)
-        if (problems.length > 0) {
-          throw new UsageError(problems.map((problem) => `${options.file}: ${problem}`).join('\n'))
-        }
-        const dryRun = options.dryRun ?? false
-        const diff = await applyEventTypes(db, declared, { dryRun, force: options.force ?? false })
-        output.result({ ...diff, applied: !dryRun }, describe(diff, dryRun))
-      }),
-    )
+    .run(async ({ db, config }, output, options: ApplyOptions) => {
+      const { types: declared, problems } = readDeclarations(readFile(options.file), config)
+      if (problems.length > 0) {
+        throw new UsageError(problems.map((problem) => `${options.file}: ${problem}`).join('\n'))
+      }
+      const dryRun = options.dryRun ?? false
+      const diff = await applyEventTypes(db, declared, { dryRun, force: options.force ?? false })
+      output.result({ ...diff, applied: !dryRun }, describe(diff, dryRun))
+    })
   types
     .command('list')
     .description('List the event types that are declared')
-    .addHelpText(...examples('npx keyhook event-types list', 'npx keyhook event-types list --json > event-types.json'))
+    .examples('npx keyhook event-types list', 'npx keyhook event-types list --json > event-types.json')
     .option('--json', 'Print a JSON array, which is a file for "event-types apply"')
     .action((options: { json?: boolean }) =>
-      withInstallation(environment, options, async ({ db }, output) => {
+      withInstallation(options, async ({ db }, output) => {
         const rows = (await listEventTypes(db)).map((type) => ({
           ...type,
           schema: parseExactly(type.schema),

@@ -1,5 +1,4 @@
-import { examples, UsageError } from '@keyhook/cli'
-import type { Command } from 'commander'
+import { type KeyhookCommand, UsageError } from '@keyhook/cli'
 import { operator } from '../access/audit.ts'
 import { type Month, monthPeriod } from '../billing/invoice.ts'
 import { issueInvoice, payInvoice } from '../billing/rules.ts'
@@ -8,48 +7,36 @@ import { type Prices, pricesInUse } from '../databases/node-sql.ts'
 import { createTransact } from '../db/database.ts'
 import { createHints } from '../delivery/hints.ts'
 import { idOption } from './directory-commands.ts'
-import { type Environment, withInstallation } from './installation.ts'
+import { operatorCommand } from './installation.ts'
 
-const json = ['--json', 'Print one line of JSON'] as const
-
-export function addInvoiceCommands(program: Command, environment: Environment): void {
-  const invoice = program.command('invoice').description('Issue invoices and mark them paid')
-  invoice
-    .command('issue')
-    .description('Create the invoice of a past month, or show the invoice that exists already')
-    .addHelpText(...examples('npx keyhook invoice issue --org org_… --month 2026-10'))
+export function addCommands(program: KeyhookCommand): void {
+  const invoice = program.command('invoice')
+  operatorCommand(invoice, 'issue', 'Create the invoice of a past month, or show the invoice that exists already')
+    .examples('npx keyhook invoice issue --org org_… --month 2026-10')
     .requiredOption('--org <org>', 'Issue the invoice of this organization (org_…)')
     .requiredOption('--month <month>', 'Issue the invoice of this month, such as 2026-10')
-    .option(...json)
-    .action((options: { org: string; month: string; json?: boolean }) =>
-      withInstallation(environment, options, async ({ db, config }, output) => {
-        const orgId = idOption('org', '--org', options.org)
-        const month = monthOption(options.month)
-        const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
-        checkPrices(prices, await pricesInUse(db))
-        const issued = await issueInvoice({ db, prices }, operator, { orgId, month })
-        if (issued === null)
-          return output.result(
-            { invoice: null },
-            `No invoice was created: the organization used no database in ${month}.`,
-          )
-        const start = issued.isNew ? 'Created' : 'There is already'
-        output.result(facts(issued.invoice), `${start} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
-      }),
-    )
-  invoice
-    .command('pay')
-    .description('Mark an invoice as paid')
-    .addHelpText(...examples('npx keyhook invoice pay --invoice inv_…'))
+    .run(async ({ db, config }, output, options: { org: string; month: string }) => {
+      const orgId = idOption('org', '--org', options.org)
+      const month = monthOption(options.month)
+      const prices = { currency: config.currency, hourPriceMinor: config.databaseHourPriceMinor }
+      checkPrices(prices, await pricesInUse(db))
+      const issued = await issueInvoice({ db, prices }, operator, { orgId, month })
+      if (issued === null)
+        return output.result(
+          { invoice: null },
+          `No invoice was created: the organization used no database in ${month}.`,
+        )
+      const start = issued.isNew ? 'Created' : 'There is already'
+      output.result(facts(issued.invoice), `${start} the invoice ${issued.invoice.id}: ${sum(issued.invoice)}.`)
+    })
+  operatorCommand(invoice, 'pay', 'Mark an invoice as paid')
+    .examples('npx keyhook invoice pay --invoice inv_…')
     .requiredOption('--invoice <inv>', 'Mark this invoice (inv_…) as paid')
-    .option(...json)
-    .action((options: { invoice: string; json?: boolean }) =>
-      withInstallation(environment, options, async ({ db }, output) => {
-        const transact = createTransact(db, createHints({ db, onError() {} }).give)
-        const paid = await payInvoice(transact, operator, idOption('inv', '--invoice', options.invoice))
-        output.result(facts(paid), `${paid.id} is paid (${paid.paid_at?.toISOString()}).`)
-      }),
-    )
+    .run(async ({ db }, output, options: { invoice: string }) => {
+      const transact = createTransact(db, createHints({ db, onError() {} }).give)
+      const paid = await payInvoice(transact, operator, idOption('inv', '--invoice', options.invoice))
+      output.result(facts(paid), `${paid.id} is paid (${paid.paid_at?.toISOString()}).`)
+    })
 }
 
 /** The terminal often has other settings than the server, and an invoice cannot be changed. */

@@ -1,69 +1,51 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Column, examples, OperationFailed, type Output, tableLines, UsageError } from '@keyhook/cli'
-import type { Command } from 'commander'
+import { type Column, type KeyhookCommand, OperationFailed, type Output, tableLines, UsageError } from '@keyhook/cli'
 import { pino } from 'pino'
 import { composeJobQueue } from '../compose/platform.ts'
-import { handOverRest, remainingOn, requestLeaving, rescue } from '../databases/moving.ts'
-import { deadAfterSeconds, listNodes, type NodeRow, setNodeState } from '../databases/node-sql.ts'
+import { handOverRest, requestLeaving, rescue } from '../databases/moving.ts'
+import { deadAfterSeconds, listNodes, type NodeRow, remainingOn, setNodeState } from '../databases/node-sql.ts'
 import { createTransact } from '../db/database.ts'
 import { createHints } from '../delivery/hints.ts'
 import type { Installation } from '../startup/open.ts'
-import { type Environment, withInstallation } from './installation.ts'
+import { operatorCommand } from './installation.ts'
 
-const json = ['--json', 'Print one line of JSON'] as const
 const checkMs = 1_000
 /** A node that is only restarting is back by then. */
 const lostAfterSeconds = 60
 
-export function addNodeCommands(program: Command, environment: Environment): void {
-  const node = program.command('node').description('List, drain, activate and forget nodes, which run databases')
-  node
-    .command('list')
-    .description('List all nodes with their state, number of databases and store of archives')
-    .addHelpText(...examples('npx keyhook node list'))
-    .option(...json)
-    .action((options: { json?: boolean }) =>
-      withInstallation(environment, options, async ({ db }, output) => {
-        const nodes = await listNodes(db)
-        output.result(
-          nodes.map(facts),
-          nodes.length === 0 ? 'There are no nodes.' : tableLines(columns, nodes).join('\n'),
-        )
-      }),
-    )
-  node
-    .command('drain')
-    .description('Move all databases of a running node to other nodes; the node gets no new databases')
-    .addHelpText(...examples('npx keyhook node drain node-1a2b3c'))
+export function addCommands(program: KeyhookCommand): void {
+  const node = program.command('node')
+  operatorCommand(node, 'list', 'List all nodes with their state, number of databases and store of archives')
+    .examples('npx keyhook node list')
+    .run(async ({ db }, output) => {
+      const nodes = await listNodes(db)
+      output.result(
+        nodes.map(facts),
+        nodes.length === 0 ? 'There are no nodes.' : tableLines(columns, nodes).join('\n'),
+      )
+    })
+  operatorCommand(node, 'drain', 'Move all databases of a running node to other nodes; the node gets no new databases')
+    .examples('npx keyhook node drain node-1a2b3c')
     .argument('<node>', 'The id of the node, which "node list" shows')
-    .option(...json)
-    .action((id: string, options: { json?: boolean }) =>
-      withInstallation(environment, options, (installation, output) => drain(installation, id, output)),
-    )
-  node
-    .command('activate')
-    .description('Let a drained node get databases again')
-    .addHelpText(...examples('npx keyhook node activate node-1a2b3c'))
+    .run((installation, output, _options: object, id: string) => drain(installation, id, output))
+  operatorCommand(node, 'activate', 'Let a drained node get databases again')
+    .examples('npx keyhook node activate node-1a2b3c')
     .argument('<node>', 'The id of the node, which "node list" shows')
-    .option(...json)
-    .action((id: string, options: { json?: boolean }) =>
-      withInstallation(environment, options, async ({ db }, output) => {
-        checkKnown(id, await findNode(db, id))
-        if (!(await setNodeState(db, id, 'active')))
-          throw new UsageError(`${id} was forgotten and cannot be activated again. Start a node with a new id.`)
-        output.result({ node: id, state: 'active' }, `${id} gets databases again.`)
-      }),
-    )
-  node
-    .command('forget')
-    .description('Remove a lost node for good, and restore its databases on other nodes from their backups')
-    .addHelpText(...examples('npx keyhook node forget node-1a2b3c'))
+    .run(async ({ db }, output, _options: object, id: string) => {
+      checkKnown(id, await findNode(db, id))
+      if (!(await setNodeState(db, id, 'active')))
+        throw new UsageError(`${id} was forgotten and cannot be activated again. Start a node with a new id.`)
+      output.result({ node: id, state: 'active' }, `${id} gets databases again.`)
+    })
+  operatorCommand(
+    node,
+    'forget',
+    'Remove a lost node for good, and restore its databases on other nodes from their backups',
+  )
+    .examples('npx keyhook node forget node-1a2b3c')
     .argument('<node>', 'The id of the node, which "node list" shows')
     .option('--force', 'Forget the node even if its last heartbeat is less than a minute old; its newest data is lost')
-    .option(...json)
-    .action((id: string, options: { force?: true; json?: boolean }) =>
-      withInstallation(environment, options, (installation, output) => forget(installation, id, options, output)),
-    )
+    .run((installation, output, options: { force?: true }, id: string) => forget(installation, id, options, output))
 }
 
 async function drain(installation: Installation, id: string, output: Output): Promise<void> {

@@ -1,20 +1,18 @@
-import { createOutput, examples, exitOnSignal, OperationFailed, stopSignal, UsageError } from '@keyhook/cli'
-import { type Command, Option } from 'commander'
-import { type Api, composeApi } from '../compose/api.ts'
+import { createOutput, exitOnSignal, type KeyhookCommand, OperationFailed, stopSignal, UsageError } from '@keyhook/cli'
+import { Option } from 'commander'
+import { type Api, composeApi, composeProbes, type ReadStorage } from '../compose/api.ts'
 import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
 import { composeInstances, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
-import { composeProbes, type ReadStorage } from '../compose/probes.ts'
 import type { Database } from '../db/database.ts'
 import { createLog } from '../lib/log.ts'
 import { createSignInLink } from '../login/console-sessions.ts'
-import type { Config } from '../settings/config.ts'
+import { type Config, readConfig } from '../settings/config.ts'
 import { explainError } from '../startup/explain-error.ts'
 import { type Installation, openInstallation } from '../startup/open.ts'
 import { consoleDirectory, limitHeapGrowth, version } from '../startup/process.ts'
 import { ensureFirstOrganization, type FirstOrganization, welcome } from '../startup/welcome.ts'
 import { createMetrics } from '../telemetry/metrics.ts'
 import { startTracing } from '../telemetry/tracing.ts'
-import type { Environment } from './installation.ts'
 
 /** After this, the connections of unfinished requests are closed. */
 const drainMsMax = 15_000
@@ -25,11 +23,10 @@ const embeddedStopMsMax = 60_000
 type Role = 'all' | 'api' | 'dispatcher' | 'jobs'
 type Options = { role: Role; firstOrganization?: true; json?: boolean }
 
-export function addServeCommand(program: Command, environment: Environment): void {
+export function addCommands(program: KeyhookCommand): void {
   program
     .command('serve')
-    .description('Run the Keyhook server until Ctrl-C')
-    .addHelpText(...examples('npx keyhook serve', 'PORT=8090 npx keyhook serve --role api'))
+    .examples('npx keyhook serve', 'PORT=8090 npx keyhook serve --role api')
     .addOption(
       new Option('--role <role>', 'Run only this part of the server in this process')
         .choices(['all', 'api', 'dispatcher', 'jobs'])
@@ -37,13 +34,13 @@ export function addServeCommand(program: Command, environment: Environment): voi
     )
     .option('--first-organization', 'Create an organization and its owner if there is none (for DATABASE_URL)')
     .option('--json', 'Print one line of JSON when the server is ready')
-    .action((options: Options) => serve(environment, options))
+    .action(serve)
 }
 
-async function serve(environment: Environment, options: Options): Promise<void> {
+async function serve(options: Options): Promise<void> {
   limitHeapGrowth()
-  const config = environment()
-  const output = createOutput(options.json ?? false)
+  const config = readConfig(process.env)
+  const output = createOutput(options)
   const { log, lines } = await createLog(config)
   const stopped = stopSignal()
   // Closed in reverse order: each part after those that need it.

@@ -5,15 +5,18 @@ import type { Logger } from 'pino'
 import { createAccessLookup } from '../access/access.ts'
 import { type Authenticate, createAuthenticate } from '../access/authenticate.ts'
 import { findAuthority } from '../databases/certificates.ts'
+import { deadAfterSeconds } from '../databases/node-sql.ts'
 import { addDatabaseCa } from '../databases/routes.ts'
+import type { StorageReport } from '../databases/storage-rules.ts'
 import { connect, type Database } from '../db/database.ts'
-import { createEventFeed } from '../delivery/event-feed.ts'
 import { createEventTypeCheck } from '../delivery/event-type-schemas.ts'
 import { listEventTypes, listEveryTypeName } from '../delivery/event-types.ts'
-import type { Hints } from '../delivery/hints.ts'
+import { createEventFeed, type Hints } from '../delivery/hints.ts'
+import { createApp } from '../http/app.ts'
 import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
 import type { JobQueue } from '../jobs/queue.ts'
+import { readJobMetrics } from '../jobs/worker.ts'
 import { createKeyUses } from '../keys/uses.ts'
 import { isTracing } from '../lib/tracing.ts'
 import { addConsole } from '../login/console.ts'
@@ -31,10 +34,11 @@ import { findOrganization } from '../organizations/sql.ts'
 import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { openFilesMax } from '../startup/process.ts'
+import { type ClusterReading, readClusterMetrics } from '../telemetry/cluster-metrics.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { addHealthRoutes, addMetricsRoute } from '../telemetry/probes.ts'
 import { addRequestTracing } from '../telemetry/tracing.ts'
 import { createServedDocument } from './openapi.ts'
-import { addProbes, type ReadStorage } from './probes.ts'
 import { composeRoutes } from './routes.ts'
 
 /** Connections that only authentication uses: a slow list on the shared pool must not hold up who may come in. */
@@ -187,4 +191,47 @@ function openIdLogin({ oidcIssuer: issuer, oidcClientId: clientId, ...config }: 
     emailVerifiedClaim: config.oidcEmailVerifiedClaim,
   })
   return { client, userOf: (who: OpenIdPerson, address: string) => person({ issuer, ...who }, address) }
+}
+
+/** In a process that runs databases. */
+export type ReadStorage = () => StorageReport
+
+/** What a process without the API answers: whether it lives, whether it can work, and how it does. */
+export function composeProbes(
+  { db, config }: Installation,
+  { log, ...parts }: { log: Logger; metrics: Metrics; pools: readonly Database[]; storage?: ReadStorage },
+): FastifyInstance {
+  const limits = { requestBytesMax: config.requestBytesMax }
+  const { app } = createApp({ limits, trustedProxies: config.trustedProxies, log })
+  addProbes(app, { config, db, log, ...parts, pools: [db, ...parts.pools] })
+  return app
+}
+
+async function readCluster({ db, log }: { db: Database; log: Logger }): Promise<ClusterReading> {
+  try {
+    const metrics = await readClusterMetrics(db, { deadAfterSeconds })
+    return { ...metrics, jobs: await readJobMetrics(db) }
+  } catch (err) {
+    log.warn({ err }, 'metrics.cluster_not_read')
+    throw err
+  }
+}
+
+function addProbes(
+  app: FastifyInstance,
+  parts: {
+    config: Config
+    db: Database
+    log: Logger
+    metrics: Metrics
+    pools: readonly Database[]
+    storage?: ReadStorage | undefined
+    draining?: AbortSignal
+  },
+): void {
+  const { config, pools, storage, draining, metrics } = parts
+  addHealthRoutes(app, { pools, storage, draining })
+  metrics.watchPools(pools)
+  metrics.watchCluster(() => readCluster(parts))
+  addMetricsRoute(app, { metrics: metrics.text, contentType: metrics.contentType, token: config.metricsToken })
 }

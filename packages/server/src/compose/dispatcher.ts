@@ -1,13 +1,12 @@
 import type { Logger } from 'pino'
 import { connect, type Database } from '../db/database.ts'
-import { createAttemptLog, type DeliverySettings, type Engine, startEngine } from '../delivery/engine.ts'
+import { createObserver, type DeliverySettings, type Engine, startEngine } from '../delivery/engine.ts'
 import { createHints, type Hints } from '../delivery/hints.ts'
 import type { LineLog } from '../lib/log.ts'
 import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
 import { openFilesMax } from '../startup/process.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { traceAttempt } from '../telemetry/tracing.ts'
 
 /** Connections that only the dispatcher uses: to wake, lease, fetch, begin and settle. One more listens for hints. */
 const dispatcherConnections = 6
@@ -32,22 +31,13 @@ export async function composeDispatcher(
     const wanted = config.deliveryInFlightMax
     log.warn({ inFlightMax, wanted, openFilesMax: openFilesMax() }, 'dispatcher.few_open_files')
   }
-  const line = createAttemptLog(lines)
-  const { observer } = metrics
   const engine = await startEngine({
     db,
     masterKeys,
     settings,
     hints,
     log,
-    observe: {
-      attempted(one) {
-        observer.attempted(one)
-        line.attempted(one)
-        traceAttempt(one)
-      },
-      batch: observer.batch,
-    },
+    observe: createObserver(lines, metrics.observer),
   })
   metrics.watch(engine)
   const { stop } = engine

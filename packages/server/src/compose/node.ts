@@ -1,23 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import { removeLeftoverFiles, watchLeftoverFiles } from '../backups/leftover-files.ts'
 import { failBackupsOf } from '../backups/rules.ts'
-import { type BackupSchedule, watchBackupSchedule } from '../backups/scheduled.ts'
 import { createBackingUp, createRestoring } from '../backups/steps.ts'
+import { type BackupSchedule, removeLeftoverFiles, watchBackupSchedule, watchLeftoverFiles } from '../backups/upkeep.ts'
 import { runWalArchiving } from '../backups/wal-archiving.ts'
 import { issueInvoicesDue } from '../billing/rules.ts'
-import { watchActivity } from '../databases/activity.ts'
 import type { CertificateSource } from '../databases/certificates.ts'
 import { createHeartbeat, forgottenAfterSeconds, watchDeadNodes } from '../databases/dead-nodes.ts'
-import type { DatabaseDriver } from '../databases/drivers/driver.ts'
-import type { LocalInstances } from '../databases/drivers/local-instances.ts'
+import type { DatabaseDriver, LocalInstances } from '../databases/drivers/driver.ts'
+import { resumeDatabases, warnOfNeighbours, watchActivity } from '../databases/local-databases.ts'
 import { createMoving } from '../databases/moving.ts'
 import { forgetNodes, type Prices } from '../databases/node-sql.ts'
-import { createProvisioning } from '../databases/provisioning.ts'
-import { createRemoval } from '../databases/removal.ts'
-import { resumeDatabases, warnOfNeighbours } from '../databases/resume-databases.ts'
 import { availableDatabasesOfNode } from '../databases/sql.ts'
+import { createProvisioning, createRemoval } from '../databases/steps.ts'
 import { createStorageMonitor, type StorageSettings, withoutStorageMonitor } from '../databases/storage/monitor.ts'
 import type { StorageReport } from '../databases/storage-rules.ts'
 import { type Database, isUnavailable, type Transact } from '../db/database.ts'
@@ -153,12 +149,8 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       statement,
     )
   let resuming: Promise<void> | undefined
-  let watching: Promise<void> | undefined
-  let scheduling: Promise<void> | undefined
-  let activity: Promise<void> | undefined
-  let archiving: Promise<void> | undefined
-  let warning: Promise<void> | undefined
-  let cleaning: Promise<void> | undefined
+  /** Ends when the node is closed. */
+  const background: Promise<void>[] = []
 
   async function start(): Promise<void> {
     void local?.instances.prepare().catch((err) => log.debug({ err }, 'platform.not_prepared'))
@@ -192,19 +184,17 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await whenReachable(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
-    scheduling = watchBackupSchedule(common, backupSchedule)
-    if (local !== null) {
-      activity = watchActivity({ ...common, ...local })
-      warning = warnOfNeighbours({ ...common, ...local })
-    }
+    background.push(watchBackupSchedule(common, backupSchedule))
+    if (local !== null)
+      background.push(watchActivity({ ...common, ...local }), warnOfNeighbours({ ...common, ...local }))
     const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options
     const room = options.archivesAreLocal ? storage.room : () => signal
     const bytesPerBaseMax = options.walBytesPerBaseMax
     if (everySeconds !== null)
-      archiving = runWalArchiving({ ...common, everySeconds, bytesPerBaseMax, room, onArchived })
+      background.push(runWalArchiving({ ...common, everySeconds, bytesPerBaseMax, room, onArchived }))
     const shared = isShared ? own : []
-    watching = watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal })
-    if (isShared) cleaning = watchLeftoverFiles(common)
+    background.push(watchDeadNodes({ ...work, db, boss, node, shared, heartbeat, patienceSeconds, signal }))
+    if (isShared) background.push(watchLeftoverFiles(common))
     await resuming
     await whenReachable(heartbeat.now)
     log.info({ node }, 'platform.ready')
@@ -223,12 +213,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
       await ready.catch(() => {})
       await resuming
       await heartbeat.stop().catch((err) => log.warn({ err }, 'node.not_withdrawn'))
-      await watching
-      await scheduling
-      await activity
-      await archiving
-      await warning
-      await cleaning
+      await Promise.all(background)
       await queue.close()
       await storage.close()
       await driver.close()

@@ -7,11 +7,11 @@ import {
   openAuthority,
 } from '../databases/certificates.ts'
 import { NodeForgotten } from '../databases/dead-nodes.ts'
+import type { LocalInstances } from '../databases/drivers/driver.ts'
 import { type Isolation, isolationOf, nodeOf, openHome } from '../databases/drivers/local/home.ts'
 import { createLocalInstances } from '../databases/drivers/local/instances.ts'
 import type { LimitReport } from '../databases/drivers/local/limiter.ts'
 import { createLocalDriver } from '../databases/drivers/local/local-driver.ts'
-import type { LocalInstances } from '../databases/drivers/local-instances.ts'
 import { listNodes } from '../databases/node-sql.ts'
 import { createTransact, isUnavailable } from '../db/database.ts'
 import type { Hints } from '../delivery/hints.ts'

@@ -1,21 +1,16 @@
 import type { Authenticate } from '../access/authenticate.ts'
-import { restoreRoutes } from '../backups/restore-routes.ts'
-import { backupRoutes, backupScheduleRoutes } from '../backups/routes.ts'
+import { backupRoutes, backupScheduleRoutes, restoreRoutes } from '../backups/routes.ts'
 import { archiveProblem } from '../backups/rules.ts'
 import { invoiceRoutes, operatorInvoiceRoutes } from '../billing/routes.ts'
 import { databaseRoutes, databaseStatsRoutes } from '../databases/routes.ts'
 import { createTransact, type Database } from '../db/database.ts'
-import type { EventFeed } from '../delivery/event-feed.ts'
-import { eventLogRoutes } from '../delivery/event-log-routes.ts'
-import { eventStreamRoutes } from '../delivery/event-stream-route.ts'
-import { eventTypeRoutes } from '../delivery/event-type-routes.ts'
-import type { Hints } from '../delivery/hints.ts'
+import { eventLogRoutes, eventStreamRoutes } from '../delivery/event-log-routes.ts'
+import { eventTypeRoutes, webhookEventRoutes } from '../delivery/event-routes.ts'
+import type { EventFeed, Hints } from '../delivery/hints.ts'
 import { createIntake } from '../delivery/intake.ts'
 import { operatorEventRoutes } from '../delivery/intake-routes.ts'
-import { publishSample } from '../delivery/publish.ts'
 import { deliveryRoutes, organizationDeliveryRoutes } from '../delivery/routes.ts'
 import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
-import { webhookEventRoutes } from '../delivery/webhook-event-routes.ts'
 import type { Route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { restrictedKeyRoutes } from '../keys/restricted-routes.ts'
@@ -36,24 +31,19 @@ import { createHoldOrganization } from '../organizations/rules.ts'
 import type { Installation } from '../startup/open.ts'
 import { webhookRoutes, webhookSettingsRoutes } from '../webhooks/routes.ts'
 
+type Parts = {
+  queue: JobQueue
+  hints: Hints
+  intakeDb: Database
+  authenticate: Authenticate
+  keyUses: KeyUses
+  feed: EventFeed
+}
+
 /** The route table, each row with what its handler works on. */
 export function composeRoutes(
   { db, masterKeys, config }: Installation,
-  {
-    queue,
-    hints,
-    intakeDb,
-    authenticate,
-    keyUses,
-    feed,
-  }: {
-    queue: JobQueue
-    hints: Hints
-    intakeDb: Database
-    authenticate: Authenticate
-    keyUses: KeyUses
-    feed: EventFeed
-  },
+  { queue, hints, intakeDb, authenticate, keyUses, feed }: Parts,
 ): Route[] {
   const { enqueue } = queue
   const { databasesPerOrgMax } = config
@@ -63,6 +53,7 @@ export function composeRoutes(
   const holdOrganization = createHoldOrganization(transact)
   const { keyTag, keysPerOrgMax, keyDaysMax } = config
   const keyDeps = { db, holdOrganization, keyTag, keysPerOrgMax, keyDaysMax }
+  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   return [
     ...organizationRoutes({ db }),
     ...apiKeyRoutes(keyDeps),
@@ -71,13 +62,13 @@ export function composeRoutes(
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db, transact, masterKeys }),
-    ...webhookSendingRoutes({ db, holdOrganization, transact, publishSample }),
+    ...webhookSendingRoutes({ db, holdOrganization, transact }),
     ...organizationDeliveryRoutes({ db }),
     ...eventLogRoutes({ db }),
     ...eventStreamRoutes({ db, feed }),
     ...webhookEventRoutes({ db }),
     ...eventTypeRoutes({ db }),
-    ...operatorEventRoutes({ db, ...intake, eventBytesMax: config.eventBytesMax }),
+    ...operatorEventRoutes({ db, intake, eventBytesMax: config.eventBytesMax }),
     ...organizationSettingsRoutes({ holdOrganization }),
     ...memberRoutes({ db, holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
@@ -97,18 +88,7 @@ export function composeRoutes(
     ...backupScheduleRoutes({ db }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, hasTls }),
     ...invoiceRoutes({ db }),
-    ...composeOperatorRoutes({ db, masterKeys, config }, { authenticate, keyUses }),
-    ...operatorInvoiceRoutes({ db, transact }),
-  ]
-}
-
-/** What operators do over HTTP besides events and invoices. The commands use the same functions. */
-function composeOperatorRoutes(
-  { db, masterKeys, config }: Pick<Installation, 'db' | 'masterKeys' | 'config'>,
-  { authenticate, keyUses }: { authenticate: Authenticate; keyUses: KeyUses },
-): Route[] {
-  const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
-  return [
+    // What operators do over HTTP besides events. The commands use the same functions.
     ...introspectionRoutes({
       db,
       identify: authenticate.identify,
@@ -133,6 +113,7 @@ function composeOperatorRoutes(
     ...operatorUserRoutes({ db }),
     ...operatorMemberRoutes({ db }),
     ...operatorTokenRoutes({ db, sign: signOperatorTokens(masterKeys) }),
+    ...operatorInvoiceRoutes({ db, transact }),
   ]
 }
 

@@ -49,27 +49,30 @@ async function loadLibrary() {
 
 const generateKeys = () => webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])
 
-const period = (now: Date, days: number) => ({
+const validFor = (now: Date, days: number) => ({
+  // Positive, without leading zeros, 120 random bits (CA/Browser Forum: at least 64).
+  serialNumber: `01${randomBytes(15).toString('hex')}`,
   notBefore: new Date(now.getTime() - clockSkewMs),
   notAfter: new Date(now.getTime() + days * dayMs),
+  signingAlgorithm: algorithm,
 })
 
-/** Positive, without leading zeros, 120 random bits (CA/Browser Forum: at least 64). */
-const newSerialNumber = (): string => `01${randomBytes(15).toString('hex')}`
-
-const pemOf = (key: webcrypto.CryptoKey): string => String(KeyObject.from(key).export({ format: 'pem', type: 'pkcs8' }))
+const inPem = (
+  certificate: { toString(format: 'pem'): string },
+  { privateKey }: webcrypto.CryptoKeyPair,
+): Certificate => ({
+  certificate: `${certificate.toString('pem')}\n`,
+  key: String(KeyObject.from(privateKey).export({ format: 'pem', type: 'pkcs8' })),
+})
 
 /** A certificate authority that may sign servers, and no other authorities. */
 export async function createAuthority(now: Date): Promise<Certificate> {
   const x509 = await loadLibrary()
   const keys = await generateKeys()
-  const id = randomBytes(4).toString('hex')
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
-    serialNumber: newSerialNumber(),
+    ...validFor(now, authorityDays),
     // The id tells installations apart: clients that trust several look an authority up by its name.
-    name: `CN=Keyhook databases ${id}`,
-    ...period(now, authorityDays),
-    signingAlgorithm: algorithm,
+    name: `CN=Keyhook databases ${randomBytes(4).toString('hex')}`,
     keys,
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
@@ -77,7 +80,7 @@ export async function createAuthority(now: Date): Promise<Certificate> {
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
     ],
   })
-  return { certificate: `${certificate.toString('pem')}\n`, key: pemOf(keys.privateKey) }
+  return inPem(certificate, keys)
 }
 
 /** A certificate for a server that clients reach under these names or addresses; the first is the main one. */
@@ -88,17 +91,14 @@ export async function issueCertificate(
 ): Promise<Certificate> {
   const x509 = await loadLibrary()
   const issuer = new x509.X509Certificate(authority.certificate)
-  const signingKey = createPrivateKey(authority.key).toCryptoKey(algorithm, false, ['sign'])
   const keys = await generateKeys()
   const certificate = await x509.X509CertificateGenerator.create({
-    serialNumber: newSerialNumber(),
+    ...validFor(now, serverDays),
     // libpq before 15 compares an IP address with the common name only, which has at most 64 characters.
     subject: [{ CN: [names.find((name) => name.length <= 64) ?? 'Keyhook database'] }],
     issuer: issuer.subject,
-    ...period(now, serverDays),
-    signingAlgorithm: algorithm,
     publicKey: keys.publicKey,
-    signingKey,
+    signingKey: createPrivateKey(authority.key).toCryptoKey(algorithm, false, ['sign']),
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
@@ -110,7 +110,7 @@ export async function issueCertificate(
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
     ],
   })
-  return { certificate: `${certificate.toString('pem')}\n`, key: pemOf(keys.privateKey) }
+  return inPem(certificate, keys)
 }
 
 /** Issued by the authority of the installation, with a key of its own, and replaced when two thirds of its time have passed. */
@@ -163,11 +163,9 @@ export const findAuthority = async (db: Executor): Promise<AuthorityRow | null> 
 }
 
 /** Keeps an authority that exists: of two nodes that start at once the first wins. */
-export const insertAuthority = async (db: Executor, { certificate, key }: AuthorityRow): Promise<void> => {
-  await db`
-    insert into keyhook.certificate_authority (certificate, key_id, key_box)
-    values (${certificate}, ${key.keyId}, ${key.box}) on conflict do nothing`
-}
+export const insertAuthority = (db: Executor, { certificate, key }: AuthorityRow) => db`
+  insert into keyhook.certificate_authority (certificate, key_id, key_box)
+  values (${certificate}, ${key.keyId}, ${key.box}) on conflict do nothing`
 
 /** Only if it was not replaced in between. */
 export const resealAuthority = async (db: Executor, from: Sealed, to: Sealed): Promise<boolean> => {
@@ -182,34 +180,23 @@ export const deleteAuthorityUnder = async (db: Executor, keyId: string): Promise
   return rows.count > 0
 }
 
-/**
- * The certificate and key, in PEM, that a database shows to clients from now on: the one that it has (`current`) for as long as that is
- * good. Every database asks for its own.
- */
-
+/** What one database shows to clients from now on: the certificate that it has (`current`) for as long as that is good. */
 export type CertificateSource = (current?: Certificate) => Promise<Certificate>
 
 /** A renewed file of the operator is used within this time. Certificates that we issue have a month left by then. */
 const checkMs = 60_000
-
-export type Certificates = {
-  use(source: CertificateSource): void
-  /** Of one database; undefined while databases have no TLS. */
-  of(id: DatabaseId): Promise<Certificate | undefined>
-  forget(id: DatabaseId): void
-  close(): void
-}
 
 /** The certificates of this node's databases, which are in memory only. `onRenewal` hands a new one to a server that runs. */
 export function createCertificates(deps: {
   onRenewal: (id: DatabaseId, certificate: Certificate) => Promise<void>
   onProblem: (error: unknown) => void
   checkMs?: number | undefined
-}): Certificates {
+}) {
   const known = new Map<DatabaseId, Certificate>()
   let source: CertificateSource | undefined
   let timer: NodeJS.Timeout | undefined
 
+  /** Of one database; undefined while databases have no TLS. */
   async function of(id: DatabaseId): Promise<Certificate | undefined> {
     const before = known.get(id)
     try {
@@ -235,13 +222,13 @@ export function createCertificates(deps: {
   }
 
   return {
-    use(given) {
+    use(given: CertificateSource): void {
       source = given
       clearInterval(timer)
       timer = setInterval(() => void check().catch(deps.onProblem), deps.checkMs ?? checkMs).unref()
     },
     of,
-    forget: (id) => void known.delete(id),
+    forget: (id: DatabaseId) => void known.delete(id),
     close: () => clearInterval(timer),
   }
 }

@@ -2,10 +2,7 @@ import { createHash, createHmac, pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { randomBase62 } from '../lib/secrets.ts'
 
-/*
- * States of a database. Every pair of status and move has a result: the next status, or null if the move does not apply. A step that
- * runs twice gets null the second time.
- */
+/* Null: the move does not apply. A step that runs twice gets null the second time. */
 export const databaseStatuses = ['provisioning', 'available', 'failed', 'deleting', 'deleted'] as const
 export type DatabaseStatus = (typeof databaseStatuses)[number]
 /** `unreachable` is not stored: it is available, and its node is silent or says that its server does not run. */
@@ -43,10 +40,7 @@ export const ownerConnectionsMax = 55
 /** 190 random bits. */
 export const mintDatabasePassword = (): string => randomBase62(32)
 
-/**
- * All that a client needs except the password. IPv6 addresses are in brackets (RFC 3986). `verify-full` is the one mode that
- * means the same to every client: checked, or refused.
- */
+/** IPv6 addresses are in brackets (RFC 3986). `verify-full` is the one mode that means the same to every client: checked, or refused. */
 export const connectionString = (host: string, port: number, { hasTls }: { hasTls: boolean }): string =>
   `postgres://${ownerRole}@${host.includes(':') ? `[${host}]` : host}:${port}/${ownerDatabase}${hasTls ? '?sslmode=verify-full' : ''}`
 
@@ -55,10 +49,7 @@ const saltBytes = 16
 
 const hmac = (key: Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest()
 
-/**
- * A SCRAM verifier (RFC 5803), which PostgreSQL accepts instead of the password. So the password is in the response to its owner and
- * is stored nowhere. For ASCII passwords only, which SASLprep does not change.
- */
+/** A SCRAM verifier (RFC 5803), so that the password is stored nowhere. For ASCII passwords only, which SASLprep does not change. */
 export async function scramVerifier(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string> {
   const salted = await promisify(pbkdf2)(password, salt, iterations, 32, 'sha256')
   const storedKey = createHash('sha256').update(hmac(salted, 'Client Key')).digest('base64')

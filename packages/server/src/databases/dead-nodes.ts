@@ -33,7 +33,7 @@ type Deps = WorkDeps & {
   node: string
   /** Queues of its own that other processes work on as well. */
   shared: readonly string[]
-  heartbeat: Pick<Heartbeat, 'steadySeconds'>
+  heartbeat: Pick<ReturnType<typeof createHeartbeat>, 'steadySeconds'>
   /** How long a job that only one node can do waits for that node. */
   patienceSeconds: number
   signal: AbortSignal
@@ -176,17 +176,6 @@ const forgottenNode =
 /** A node without a heartbeat for a day is forgotten, if it has no files. */
 export const forgottenAfterSeconds = 86_400
 
-export type Heartbeat = {
-  /** Sends the first heartbeat and repeats it. Call it once the node's queue exists: jobs are placed here from then on. */
-  start(): Promise<void>
-  /** Another one at once, because what it says has changed. */
-  now(): Promise<void>
-  /** For how long the heartbeat had no gap. A node that was itself unreachable cannot tell which others are dead. */
-  steadySeconds(): number
-  /** The node keeps its databases and gets no new ones. */
-  stop(): Promise<void>
-}
-
 /** `onReturn`: the gap was so long that other nodes may have taken over jobs of this one. */
 export function createHeartbeat(deps: {
   db: Database
@@ -197,7 +186,7 @@ export function createHeartbeat(deps: {
   /** It was given up while it was away, and its databases are elsewhere: nothing of it may run. */
   onForgotten(): void
   log: Logger
-}): Heartbeat {
+}) {
   let lastSentMs: number | undefined
   let steadySinceMs = 0
 
@@ -227,16 +216,20 @@ export function createHeartbeat(deps: {
 
   let repeating: Promise<void> | undefined
   return {
-    async start() {
+    /** Sends the first heartbeat and repeats it. Call it once the node's queue exists: jobs are placed here from then on. */
+    async start(): Promise<void> {
       await send()
       repeating = repeat()
     },
+    /** Another one at once, because what it says has changed. */
     now: send,
-    steadySeconds() {
+    /** For how long the heartbeat had no gap. A node that was itself unreachable cannot tell which others are dead. */
+    steadySeconds(): number {
       const isRecent = lastSentMs !== undefined && Date.now() - lastSentMs < deadAfterSeconds * 1_000
       return isRecent ? (Date.now() - steadySinceMs) / 1_000 : 0
     },
-    async stop() {
+    /** The node keeps its databases and gets no new ones. */
+    async stop(): Promise<void> {
       await repeating
       if (repeating !== undefined) await withdrawNode(deps.db, deps.node)
     },

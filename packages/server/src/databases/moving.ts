@@ -3,19 +3,16 @@ import type { Database, Transact, Transaction } from '../db/database.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { type Handlers, traceStep } from '../jobs/worker.ts'
 import type { DatabaseId, OrgId } from '../lib/ids.ts'
-import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { StepFailure } from '../lib/step-failure.ts'
 import { moveDatabase, movingStatus } from './database.ts'
-import type { DatabaseDriver, Moving } from './drivers/driver.ts'
+import type { Moving } from './drivers/driver.ts'
 import {
-  databasesOn,
   deadAfterSeconds,
   findStoredState,
   handOverBackups,
   handOverDatabase,
   handOverOtherBackups,
   isForgotten,
-  type MovingDatabase,
   markDatabaseMoved,
   markDatabaseMoving,
   nodesToMoveTo,
@@ -23,26 +20,15 @@ import {
 } from './node-sql.ts'
 import { failDatabase } from './rules.ts'
 import { countDatabasesOfNode, type LockedDatabase, lockDatabase, lockNode, markDatabaseCleared } from './sql.ts'
-import type { StorageMonitor } from './storage/monitor.ts'
+import type { StepDeps } from './steps.ts'
 import { findWalArchive, recordArchivedWal } from './wal-sql.ts'
-
-type StepDeps = {
-  db: Database
-  driver: DatabaseDriver
-  queue: JobQueue
-  databaseWork: KeyedQueue
-  storage: Pick<StorageMonitor, 'room'>
-}
 
 const noTarget = 'No other node that can read its archives has room for it.'
 
 const isMoving = (database: LockedDatabase | null, node: string): database is LockedDatabase =>
   database !== null && database.node === node && database.moving_from !== null
 
-/**
- * Moves a database to another node, through the store: the old node closes it to clients and archives its WAL to the end, then the new node
- * restores it. The row names the one node that may run it, at every step. See docs/operating.md.
- */
+/** Through the store: closed and archived to the end here, restored there. The row names the one node that may run it, at every step. */
 export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 'database.arrive' | 'database.stay'> {
   const { db, driver, queue } = deps
   const lock = (orgId: OrgId, id: DatabaseId) => db.begin((tx) => lockDatabase(tx, orgId, id))
@@ -58,6 +44,10 @@ export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 
     const after = earlier?.until_lsn ?? null
     const archived = await driver.archiveWal(id, { after, isEncrypted: earlier?.is_encrypted ?? false, signal })
     await db.begin((tx) => recordArchivedWal(tx, orgId, id, { ...archived, node }))
+    await requireStored(orgId, id)
+  }
+
+  async function requireStored(orgId: OrgId, id: DatabaseId): Promise<void> {
     if ((await findStoredState(db, orgId, id)) !== null) return
     throw new StepFailure('The database has no backup yet that its write-ahead log follows.')
   }
@@ -65,8 +55,7 @@ export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 
   async function beginMove(orgId: OrgId, id: DatabaseId, node: string): Promise<void> {
     // Checked before clients are interrupted.
     if ((await nodesToMoveTo(db, node, deadAfterSeconds)).length === 0) throw new StepFailure(noTarget)
-    if ((await findStoredState(db, orgId, id)) === null)
-      throw new StepFailure('The database has no backup yet that its write-ahead log follows.')
+    await requireStored(orgId, id)
     await db.begin(async (tx) => {
       const current = await lockDatabase(tx, orgId, id)
       if (isMoving(current, node) && current.status === 'available')
@@ -124,13 +113,8 @@ export function createMoving(deps: StepDeps): Pick<Handlers, 'database.leave' | 
           await driver.remove(databaseId)
           traceStep('arrive.restoring', databaseId)
           const address = await moving().restoreAll(databaseId, {
-            from: { databaseId, backupId: stored.backup_id, sha256: stored.sha256, keyId: stored.key_id },
-            wal: {
-              from: stored.stop_lsn,
-              until: stored.until_lsn,
-              committed: stored.committed_lsn,
-              encryptedFrom: stored.encrypted_from,
-            },
+            from: { databaseId, backupId: stored.backupId, sha256: stored.sha256, keyId: stored.keyId },
+            wal: stored,
             signal: AbortSignal.any([signal, deps.storage.room()]),
           })
           traceStep('arrive.settling', databaseId)
@@ -235,11 +219,8 @@ export const rescue = ({ transact, queue }: Deps, node: string, orgId: OrgId, id
     if (to === null) return { kind: 'no_room' }
     await handOverDatabase(tx, orgId, id, to)
     await queue.enqueue(tx, { kind: 'database.arrive', orgId, databaseId: id, node: to })
-    return { kind: 'restoring', to, archivedUntil: stored.archived_until }
+    return { kind: 'restoring', to, archivedUntil: stored.archivedUntil }
   })
-
-/** What is left of a node: databases on it or leaving it. */
-export const remainingOn = (db: Database, node: string): Promise<MovingDatabase[]> => databasesOn(db, node)
 
 /** Backups of databases that are gone do not move with one. Returns false while no other node has their store. */
 export const handOverRest = (db: Database, node: string): Promise<boolean> =>

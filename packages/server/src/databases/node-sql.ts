@@ -1,3 +1,4 @@
+import type { WalRange } from '../archives/wal-archive.ts'
 import type { Executor, Transaction } from '../db/database.ts'
 import type { BackupId, DatabaseId, OrgId } from '../lib/ids.ts'
 import type { DatabaseStatus } from './database.ts'
@@ -16,16 +17,10 @@ export type Announcement = {
   up: readonly DatabaseId[] | null
 }
 
-/**
- * After this many seconds without a heartbeat a node counts as dead. It may only be slow, so nothing that it does later
- * counts for jobs that others have taken over.
- */
+/** A node that counts as dead may only be slow, so nothing that it does later counts for jobs that others have taken over. */
 export const deadAfterSeconds = 5
 
-/**
- * Every node does this every second. It does not wait for the disk: losing one in a power failure costs nothing. False for a node that was
- * forgotten: it must not run anything.
- */
+/** Does not wait for the disk: a heartbeat that is lost costs nothing. False for a node that was forgotten: it must not run anything. */
 export const announceNode = async (db: Executor, id: string, node: Announcement): Promise<boolean> => {
   const { databasesMax, prices, host, store, up } = node
   const rows = await db`
@@ -64,44 +59,46 @@ export const listNodes = (db: Executor) => db<NodeRow[]>`
   order by n.id`
 
 /** False if it was forgotten, which is final, or does not exist. */
-export const setNodeState = async (db: Executor, id: string, state: NodeState): Promise<boolean> => {
-  const rows = await db`
+export const setNodeState = (db: Executor, id: string, state: NodeState) =>
+  db`
     update keyhook.nodes set state = ${state}
     where id = ${id} and (state <> 'forgotten' or ${state} = 'forgotten')
-    returning 1`
-  return rows.length > 0
-}
+    returning 1`.exists()
 
-export const isForgotten = async (db: Executor, id: string): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.nodes where id = ${id} and state = 'forgotten'`
-  return rows.length > 0
-}
+export const isForgotten = (db: Executor, id: string) =>
+  db`select 1 from keyhook.nodes where id = ${id} and state = 'forgotten'`.exists()
 
 /** The prices of the node that was seen last; null if there was none. */
-export const pricesInUse = async (db: Executor): Promise<Prices | null> => {
-  const [row] = await db<Prices[]>`
+export const pricesInUse = (db: Executor) =>
+  db<Prices[]>`
     select currency, hour_price_minor::float8 as "hourPriceMinor" from keyhook.nodes
     where currency is not null
     order by seen_at desc
-    limit 1`
-  return row ?? null
-}
+    limit 1`.first()
 
 /** It keeps its databases, but takes no new ones. */
-export const withdrawNode = async (db: Executor, id: string): Promise<void> => {
-  await db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
-}
+export const withdrawNode = (db: Executor, id: string) =>
+  db`update keyhook.nodes set databases_max = 0, seen_at = clock_timestamp() where id = ${id}`
+
+type NodeWithRoom = { id: string; databases_max: number }
 
 /** The emptiest first. Read without a lock: count again with the node locked before placing a database. */
-export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<{ id: string; databases_max: number }[]>`
-  select n.id, n.databases_max
+export const nodesWithRoom = (tx: Transaction, silentSecondsMax: number) => tx<NodeWithRoom[]>`
+  select n.id, n.databases_max ${withRoom(tx, silentSecondsMax)} order by d.taken, n.id`
+
+/** Those that have the same store as `from`. */
+export const nodesToMoveTo = (db: Executor, from: string, silentSecondsMax: number) => db<NodeWithRoom[]>`
+  select n.id, n.databases_max ${withRoom(db, silentSecondsMax)}
+    and n.id <> ${from} and n.store = (select f.store from keyhook.nodes f where f.id = ${from})
+  order by d.taken, n.id`
+
+const withRoom = (db: Executor, silentSecondsMax: number) => db`
   from keyhook.nodes n
   cross join lateral (
     select count(*) as taken from keyhook.databases d where d.node = n.id and d.status not in ('failed', 'deleted')
   ) d
   where n.seen_at > clock_timestamp() - make_interval(secs => ${silentSecondsMax}) and d.taken < n.databases_max
-    and n.state = 'active'
-  order by d.taken, n.id`
+    and n.state = 'active'`
 
 /** The other nodes that were not seen for longer than that, by the database's clock. */
 export const silentNodes = (db: Executor, self: string, silentSeconds: number) => db<
@@ -126,10 +123,7 @@ export const forgetNodes = async (db: Executor, silentSeconds: number): Promise<
   return rows.map((row) => row.id)
 }
 
-/*
- * A database that moves from one node to another. `moving_from` names the node that it leaves, from the request to the time
- * when it is served again. `node` is always the one node that may run it.
- */
+/* `moving_from` is the node that a database leaves, from the request until it is served again. `node` is always the one that may run it. */
 
 /** Requests that the other databases that run on this node leave it, and returns those that were not leaving already. */
 export const requestMoves = (tx: Transaction, node: string, except: readonly string[]) => tx<
@@ -140,95 +134,59 @@ export const requestMoves = (tx: Transaction, node: string, except: readonly str
   returning org_id, id`
 
 /** Clients cannot reach it from now on, until it is served again. */
-export const markDatabaseMoving = async (
+export const markDatabaseMoving = (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
   { status, from }: { status: DatabaseStatus; from: string },
-): Promise<void> => {
-  await tx`
-    update keyhook.databases set status = ${status}, moving_from = ${from}
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.databases set status = ${status}, moving_from = ${from}
+  where org_id = ${orgId} and id = ${id}`
 
 /** Only this node may run it from now on. */
-export const handOverDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string): Promise<void> => {
-  await tx`
-    update keyhook.databases set node = ${to}
-    where org_id = ${orgId} and id = ${id} and status = 'provisioning' and moving_from is not null`
-}
+export const handOverDatabase = (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string) => tx`
+  update keyhook.databases set node = ${to}
+  where org_id = ${orgId} and id = ${id} and status = 'provisioning' and moving_from is not null`
 
 /** It is served by its node, and the move is over. Without an address it is the old one. */
-export const markDatabaseMoved = async (
+export const markDatabaseMoved = (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
   status: DatabaseStatus,
   address: { host: string; port: number } | null,
-): Promise<void> => {
-  await tx`
-    update keyhook.databases
-    set status = ${status}, moving_from = null, host = coalesce(${address?.host ?? null}, host),
-      port = coalesce(${address?.port ?? null}, port)
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.databases
+  set status = ${status}, moving_from = null, host = coalesce(${address?.host ?? null}, host),
+    port = coalesce(${address?.port ?? null}, port)
+  where org_id = ${orgId} and id = ${id}`
 
-/** Nodes with room that have the same store as `from`, the emptiest first. Count again with the node locked. */
-export const nodesToMoveTo = (db: Executor, from: string, silentSecondsMax: number) => db<
-  { id: string; databases_max: number }[]
->`
-  select n.id, n.databases_max
-  from keyhook.nodes n
-  join keyhook.nodes f on f.id = ${from} and f.store = n.store
-  cross join lateral (
-    select count(*) as taken from keyhook.databases d where d.node = n.id and d.status not in ('failed', 'deleted')
-  ) d
-  where n.id <> ${from} and n.state = 'active' and d.taken < n.databases_max
-    and n.seen_at > clock_timestamp() - make_interval(secs => ${silentSecondsMax})
-  order by d.taken, n.id`
+export type StoredState = WalRange & { backupId: BackupId; sha256: string; keyId: string | null; archivedUntil: Date }
 
-export type StoredState = {
-  backup_id: BackupId
-  sha256: string
-  key_id: string | null
-  /** The WAL between these two is replayed after the backup. */
-  stop_lsn: string
-  until_lsn: string
-  committed_lsn: string
-  encrypted_from: string | null
-  archived_until: Date
-}
-
-/** What the store has of a database: its newest backup that archived WAL follows. Null if there is none. */
-export const findStoredState = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<StoredState | null> => {
-  const [row] = await db<StoredState[]>`
-    select b.id as backup_id, b.sha256, b.key_id, b.stop_lsn::text as stop_lsn, w.until_lsn::text as until_lsn,
-      w.committed_lsn::text as committed_lsn, w.encrypted_from::text as encrypted_from, w.archived_until
+/** What the store has of a database: its newest backup, and the WAL that is replayed after it. Null if there is none. */
+export const findStoredState = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  db<StoredState[]>`
+    select b.id as "backupId", b.sha256, b.key_id as "keyId", b.stop_lsn::text as from, w.until_lsn::text as until,
+      w.committed_lsn::text as committed, w.encrypted_from::text as "encryptedFrom", w.archived_until as "archivedUntil"
     from keyhook.wal_archives w
     join keyhook.backups b on b.org_id = w.org_id and b.database_id = w.database_id
     where w.org_id = ${orgId} and w.database_id = ${id} and b.status = 'completed' and b.stop_lsn >= w.from_lsn
     order by b.stop_lsn desc
-    limit 1`
-  return row ?? null
-}
+    limit 1`.first()
 
 /** Its backups are in a store that all these nodes have. Jobs about them go to this node from now on. */
-export const handOverBackups = async (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string): Promise<void> => {
-  await tx`
-    update keyhook.backups set node = ${to}
-    where org_id = ${orgId} and database_id = ${id} and node <> ${to} and status <> 'running'`
-}
+export const handOverBackups = (tx: Transaction, orgId: OrgId, id: DatabaseId, to: string) => tx`
+  update keyhook.backups set node = ${to}
+  where org_id = ${orgId} and database_id = ${id} and node <> ${to} and status <> 'running'`
 
 /** The backups of databases that are deleted or failed, which do not move. */
-export const handOverOtherBackups = async (tx: Transaction, from: string, to: string): Promise<void> => {
-  await tx`
-    update keyhook.backups b set node = ${to}
-    from keyhook.databases d
-    where d.org_id = b.org_id and d.id = b.database_id and d.status in ('deleted', 'failed')
-      and b.node = ${from} and b.status <> 'running'`
-}
+export const handOverOtherBackups = (tx: Transaction, from: string, to: string) => tx`
+  update keyhook.backups b set node = ${to}
+  from keyhook.databases d
+  where d.org_id = b.org_id and d.id = b.database_id and d.status in ('deleted', 'failed')
+    and b.node = ${from} and b.status <> 'running'`
 
-export type MovingDatabase = {
+type MovingDatabase = {
   org_id: OrgId
   id: DatabaseId
   name: string
@@ -238,7 +196,7 @@ export type MovingDatabase = {
 }
 
 /** Every database that is on this node, or is leaving it. */
-export const databasesOn = (db: Executor, node: string) => db<MovingDatabase[]>`
+export const remainingOn = (db: Executor, node: string) => db<MovingDatabase[]>`
   select org_id, id, name, status, node, moving_from
   from keyhook.databases
   where (node = ${node} or moving_from = ${node}) and status not in ('failed', 'deleted')

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import Type, { type TSchema } from 'typebox'
+import Type from 'typebox'
 import type { Database, HoldOrganization, Transact, Transaction } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
@@ -10,8 +10,8 @@ import type { OrgId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { connectionString, ownerDatabase, ownerRole } from './database.ts'
 import { type CreationDeps, createDatabase, deleteDatabase, newDatabaseSecret } from './rules.ts'
-import { createdDatabase, databaseRecord, newDatabase } from './schemas.ts'
-import { type DatabaseRow, type DatabaseStorage, findDatabase, listDatabases } from './sql.ts'
+import { createdDatabase, databaseRecord, newDatabase, orNull } from './schemas.ts'
+import { type DatabaseRow, type DatabaseStorage, findDatabase, listDatabases, type ShownDatabase } from './sql.ts'
 import { findActivity } from './usage-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
@@ -69,11 +69,8 @@ export function databaseRoutes(
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
       async handler({ orgId }) {
         const problem = await deps.recoveryProblem(orgId)
-        return listById(
-          'db',
-          (row: DatabaseRow & DatabaseStorage) => databaseOf(row, problem),
-          (request) => listDatabases(deps.db, orgId, request),
-        )
+        const record = (row: ShownDatabase) => databaseOf(row, problem)
+        return listById('db', record, (request) => listDatabases(deps.db, orgId, request))
       },
     }),
     route({
@@ -148,14 +145,13 @@ function storageOf(row: Partial<DatabaseStorage>) {
 }
 
 const here = chosen(112)
-const nullable = (schema: TSchema, description: string) => Type.Union([schema, Type.Null()], { description })
 
 const databaseStats = Type.Object(
   {
-    size_bytes: nullable(Type.Integer(), 'Tables and indexes, without WAL: what `pg_database_size` says.'),
-    connections: nullable(Type.Integer(), 'Open connections of its user.'),
-    connections_max: nullable(Type.Integer(), 'The most connections that its user may have.'),
-    at: nullable(timestamp('When its node looked.'), 'When its node looked, about every ten seconds.'),
+    size_bytes: orNull(Type.Integer(), 'Tables and indexes, without WAL: what `pg_database_size` says.'),
+    connections: orNull(Type.Integer(), 'Open connections of its user.'),
+    connections_max: orNull(Type.Integer(), 'The most connections that its user may have.'),
+    at: orNull(timestamp('When its node looked.'), 'When its node looked, about every ten seconds.'),
   },
   {
     $id: 'DatabaseStats',

@@ -26,11 +26,13 @@ export async function newDatabaseSecret(): Promise<{ password: string; passwordV
   return { password, passwordVerifier: await scramVerifier(password) }
 }
 
+export type CreationRequest = { orgId: OrgId; userId: UserId; actor: Actor; name: string; passwordVerifier: string }
+
 /** Call it with the organization locked. */
 export async function createDatabase(
   tx: Transaction,
   deps: CreationDeps,
-  request: { orgId: OrgId; userId: UserId; actor: Actor; name: string; passwordVerifier: string },
+  request: CreationRequest,
 ): Promise<DatabaseRow> {
   const { orgId, userId, actor, name, passwordVerifier } = request
   const wanted = { id: newId('db'), name, passwordVerifier, node: null, createdBy: userId }
@@ -77,10 +79,7 @@ export async function deleteDatabase(
   return { ...database, status: next }
 }
 
-/**
- * Marks a database as failed and publishes its event, in one transaction. One that has an outcome already stays as it is. The row
- * is locked by the caller, who has to check first that the database is still on its node.
- */
+/** One that has an outcome already stays as it is. The caller has locked the row and checked that the database is still on its node. */
 export async function failDatabase(
   tx: PublishingTransaction,
   orgId: OrgId,

@@ -6,7 +6,7 @@ import { storageStates } from './storage-rules.ts'
 
 const here = chosen(51)
 
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(
+export const orNull = <T extends Parameters<typeof Type.Union>[0][number]>(
   schema: T,
   description: string,
   ...choices: Choice[]
@@ -18,8 +18,6 @@ export const newDatabase = Type.Object(
   { name: label('A label for people.', 'orders') },
   { $id: 'NewDatabase', additionalProperties: false, ...here },
 )
-
-const stored = chosen(125)
 
 const storage = () =>
   Type.Object(
@@ -34,7 +32,7 @@ const storage = () =>
         }),
         choice(126, 'A session can switch `read_only` off to make room.'),
       ),
-      message: Type.Union([Type.String(), Type.Null()], { description: 'Why it is not `normal`, and what to do.' }),
+      message: orNull(Type.String(), 'Why it is not `normal`, and what to do.'),
       measured_at: timestamp('When it was measured.'),
     },
     { additionalProperties: false },
@@ -51,18 +49,14 @@ const shown = () => ({
     }),
     choice(65, '`failed` after the last of several tries.'),
   ),
-  host: nullable(
-    Type.String(),
-    'Where it accepts connections; null until it does.',
-    choice(67, 'On the emptiest node.'),
-  ),
-  port: nullable(Type.Integer(), 'The port there.'),
+  host: orNull(Type.String(), 'Where it accepts connections; null until it does.', choice(67, 'On the emptiest node.')),
+  port: orNull(Type.Integer(), 'The port there.'),
   user: withChoices(Type.String({ description: 'The role that owns everything in it.', examples: ['app'] }), inside),
   database: withChoices(
     Type.String({ description: 'The name that clients connect to.', examples: ['app'] }),
     choice(54, 'Always `app`.'),
   ),
-  connection_string: nullable(
+  connection_string: orNull(
     Type.String(),
     'All of the above in one line, without the password.',
     choice(
@@ -70,36 +64,28 @@ const shown = () => ({
       'With `sslmode=verify-full` unless the operator has switched TLS off. `/database-ca.pem` has the authority to trust.',
     ),
   ),
-  storage: mark(
-    stored,
-    Type.Union([storage(), Type.Null()], { description: 'Its disk; null until that was measured.' }),
-  ),
-  failure: nullable(
+  storage: mark(chosen(125), orNull(storage(), 'Its disk; null until that was measured.')),
+  failure: orNull(
     Type.String(),
     'Why there is none, when it failed.',
     choice(68, 'Worded by us: nothing of the inside shows.'),
   ),
   recovery_window: mark(
     chosen(141),
-    Type.Union(
-      [
-        Type.Object(
-          {
-            from: timestamp('The first of these times.'),
-            to: timestamp('The last of them; it moves on all the time.'),
-          },
-          { additionalProperties: false },
-        ),
-        Type.Null(),
-      ],
-      { description: 'The times that it can be restored to; null if there are none.' },
+    orNull(
+      Type.Object(
+        {
+          from: timestamp('The first of these times.'),
+          to: timestamp('The last of them; it moves on all the time.'),
+        },
+        { additionalProperties: false },
+      ),
+      'The times that it can be restored to; null if there are none.',
     ),
   ),
   recovery_problem: mark(
     chosen(165),
-    Type.Union([Type.String(), Type.Null()], {
-      description: 'Why `recovery_window` does not move on, and what to do; null while it does.',
-    }),
+    orNull(Type.String(), 'Why `recovery_window` does not move on, and what to do; null while it does.'),
   ),
   created_at: createdAt(),
 })

@@ -28,6 +28,8 @@ export type DatabaseStorage = {
   measured_at: Date | null
 }
 
+export type ShownDatabase = DatabaseRow & DatabaseStorage
+
 export type NewDatabase = {
   id: DatabaseId
   name: string
@@ -39,50 +41,31 @@ export type NewDatabase = {
 }
 
 /** Inserts unless the organization already has `databasesMax`, failed ones included. Call it with the organization locked. */
-export const insertDatabase = async (
-  tx: Transaction,
-  orgId: OrgId,
-  database: NewDatabase,
-  databasesMax: number,
-): Promise<DatabaseRow | null> => {
-  const [row] = await tx<DatabaseRow[]>`
+export const insertDatabase = (tx: Transaction, orgId: OrgId, database: NewDatabase, databasesMax: number) =>
+  tx<DatabaseRow[]>`
     insert into keyhook.databases (org_id, id, name, status, node, password_verifier, created_by, storage_limit_bytes)
     select ${orgId}, ${database.id}, ${database.name}, ${firstDatabaseStatus}, ${database.node},
       ${database.passwordVerifier}, ${database.createdBy},
       (select storage_limit_bytes from keyhook.databases where org_id = ${orgId} and id = ${database.copyOf ?? null})
     where (select count(*) from keyhook.databases where org_id = ${orgId} and status <> 'deleted') < ${databasesMax}
-    returning id, name, status, node, host, port, failure, created_at`
-  return row ?? null
-}
+    returning id, name, status, node, host, port, failure, created_at`.first()
 
-export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<
-  (DatabaseRow & DatabaseStorage)[]
->`
+export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<ShownDatabase[]>`
+  ${shown(db)}
+  where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
+  order by d.id desc
+  limit ${limit}`
+
+export const findDatabase = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  db<ShownDatabase[]>`${shown(db)} where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`.first()
+
+const shown = (db: Executor) => db`
   select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
     s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
     w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
   from keyhook.databases d
   left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
-  left join lateral (${recoveryWindow(db)}) w on true
-  where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
-  order by d.id desc
-  limit ${limit}`
-
-export const findDatabase = async (
-  db: Executor,
-  orgId: OrgId,
-  id: DatabaseId,
-): Promise<(DatabaseRow & DatabaseStorage) | null> => {
-  const [row] = await db<(DatabaseRow & DatabaseStorage)[]>`
-    select d.id, d.name, d.status, d.node, d.host, d.port, d.failure, d.created_at,
-      s.storage_used_bytes::float8, s.storage_limit_bytes::float8, s.storage_state, s.storage_message, s.measured_at,
-      w.recovery_from, w.recovery_to, ${isReachable(db)} as is_reachable
-    from keyhook.databases d
-    left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
-    left join lateral (${recoveryWindow(db)}) w on true
-    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
-  return row ?? null
-}
+  left join lateral (${recoveryWindow(db)}) w on true`
 
 /** Whether the node of the database `d` is seen, and its server runs there. A node without a host does not run servers itself. */
 const isReachable = (db: Executor) => db`
@@ -111,33 +94,26 @@ export type LockedDatabase = DatabaseRow & {
 }
 
 /** Deleted ones too: a step that runs twice has to see the current state of its row. */
-export const lockDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<LockedDatabase | null> => {
-  const [row] = await tx<LockedDatabase[]>`
+export const lockDatabase = (tx: Transaction, orgId: OrgId, id: DatabaseId) =>
+  tx<LockedDatabase[]>`
     select id, name, status, node, host, port, failure, created_at, password_verifier, moving_from,
       storage_limit_bytes::float8
     from keyhook.databases
     where org_id = ${orgId} and id = ${id}
-    for update`
-  return row ?? null
-}
+    for update`.first()
 
-export const placeDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId, node: string): Promise<void> => {
-  await tx`
-    update keyhook.databases set node = ${node}
-    where org_id = ${orgId} and id = ${id} and status = 'provisioning' and node is null`
-}
+export const placeDatabase = (tx: Transaction, orgId: OrgId, id: DatabaseId, node: string) => tx`
+  update keyhook.databases set node = ${node}
+  where org_id = ${orgId} and id = ${id} and status = 'provisioning' and node is null`
 
 /** The node that was to create it cannot be reached: it is free for another one. */
-export const unplaceDatabase = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await tx`
-    update keyhook.databases set node = null
-    where org_id = ${orgId} and id = ${id} and status = 'provisioning'`
-}
+export const unplaceDatabase = (tx: Transaction, orgId: OrgId, id: DatabaseId) => tx`
+  update keyhook.databases set node = null
+  where org_id = ${orgId} and id = ${id} and status = 'provisioning'`
 
 /** Serializes the placements of one node, which count before they insert. */
-export const lockNode = async (tx: Transaction, node: string): Promise<void> => {
-  await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.node.' || ${node}, 0))`
-}
+export const lockNode = (tx: Transaction, node: string) =>
+  tx`select pg_advisory_xact_lock(hashtextextended('keyhook.node.' || ${node}, 0))`
 
 /** The databases that use space on a node: not failed ones, whose files are gone, nor deleted ones. */
 export const countDatabasesOfNode = async (tx: Transaction, node: string): Promise<number> => {
@@ -155,69 +131,47 @@ export const organizationsOfNode = async (db: Executor, node: string): Promise<n
 }
 
 /** From now on only the instance has the password verifier. */
-export const markDatabaseServing = async (
+export const markDatabaseServing = (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
   status: DatabaseStatus,
   address: { host: string; port: number },
-): Promise<void> => {
-  await tx`
-    update keyhook.databases
-    set status = ${status}, host = ${address.host}, port = ${address.port}, password_verifier = null
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.databases
+  set status = ${status}, host = ${address.host}, port = ${address.port}, password_verifier = null
+  where org_id = ${orgId} and id = ${id}`
 
 /** An address may change with the settings of a node. A row that is right already is not written. */
-export const correctDatabaseAddress = async (
+export const correctDatabaseAddress = (
   db: Executor,
   id: DatabaseId,
   { host, port }: { host: string; port: number },
-): Promise<void> => {
-  await db`
-    update keyhook.databases set host = ${host}, port = ${port}
-    where id = ${id} and status = 'available' and (host is distinct from ${host} or port is distinct from ${port})`
-}
+) => db`
+  update keyhook.databases set host = ${host}, port = ${port}
+  where id = ${id} and status = 'available' and (host is distinct from ${host} or port is distinct from ${port})`
 
-export const markDatabaseGivenUp = async (
+export const markDatabaseGivenUp = (
   tx: Transaction,
   orgId: OrgId,
   id: DatabaseId,
   status: DatabaseStatus,
   failure: string,
-): Promise<void> => {
-  await tx`
-    update keyhook.databases set status = ${status}, failure = ${failure}, password_verifier = null
-    where org_id = ${orgId} and id = ${id}`
-}
+) => tx`
+  update keyhook.databases set status = ${status}, failure = ${failure}, password_verifier = null
+  where org_id = ${orgId} and id = ${id}`
 
-export const markDatabaseRemoving = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: DatabaseId,
-  status: DatabaseStatus,
-): Promise<void> => {
-  await tx`
-    update keyhook.databases set status = ${status}, password_verifier = null
-    where org_id = ${orgId} and id = ${id}`
-}
+export const markDatabaseRemoving = (tx: Transaction, orgId: OrgId, id: DatabaseId, status: DatabaseStatus) => tx`
+  update keyhook.databases set status = ${status}, password_verifier = null
+  where org_id = ${orgId} and id = ${id}`
 
-export const markDatabaseCleared = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: DatabaseId,
-  status: DatabaseStatus,
-): Promise<void> => {
-  await tx`
-    update keyhook.databases set status = ${status}, deleted_at = clock_timestamp(), host = null, port = null
-    where org_id = ${orgId} and id = ${id}`
-}
+export const markDatabaseCleared = (tx: Transaction, orgId: OrgId, id: DatabaseId, status: DatabaseStatus) => tx`
+  update keyhook.databases set status = ${status}, deleted_at = clock_timestamp(), host = null, port = null
+  where org_id = ${orgId} and id = ${id}`
 
 /** Whether this node may run it. Another one has it, if it moved while this one was away. */
-export const mayRunDatabase = async (db: Executor, node: string, id: DatabaseId): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.databases where node = ${node} and id = ${id} and status = 'available'`
-  return rows.length > 0
-}
+export const mayRunDatabase = (db: Executor, node: string, id: DatabaseId) =>
+  db`select 1 from keyhook.databases where node = ${node} and id = ${id} and status = 'available'`.exists()
 
 /** The status of databases whose files were found on a node. */
 export const databaseStatuses = async (
@@ -235,10 +189,7 @@ export const availableDatabasesOfNode = async (db: Executor, node: string): Prom
   return rows.map((row) => row.id)
 }
 
-/**
- * Databases of this node that need a scheduled backup: the last one, whatever its result, started more than `hours` ago.
- * Two conditions, because each has an index that answers it from one row; as one, all backups of a database would be read.
- */
+/** Two conditions, because each has an index that answers it from one row; as one, all backups of a database would be read. */
 export const databasesDueForBackup = (db: Executor, node: string, hours: number | null) => db<
   { org_id: OrgId; id: DatabaseId }[]
 >`
@@ -255,31 +206,20 @@ export const databasesDueForBackup = (db: Executor, node: string, hours: number 
   order by d.id`
 
 /** False on a node that never had a database, and need not look for any. */
-export const nodeWasUsed = async (db: Executor, node: string): Promise<boolean> => {
-  const rows = await db`select 1 from keyhook.databases where node = ${node} limit 1`
-  return rows.length > 0
-}
+export const nodeWasUsed = (db: Executor, node: string) =>
+  db`select 1 from keyhook.databases where node = ${node} limit 1`.exists()
 
 export type ScheduleRow = { backup_every_hours: number | null; backups_kept: number | null }
 
 /** Null for a database that does not exist or is deleted. */
-export const findBackupSchedule = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<ScheduleRow | null> => {
-  const [row] = await db<ScheduleRow[]>`
+export const findBackupSchedule = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  db<ScheduleRow[]>`
     select backup_every_hours, backups_kept from keyhook.databases
-    where org_id = ${orgId} and id = ${id} and status not in ('deleting', 'deleted')`
-  return row ?? null
-}
+    where org_id = ${orgId} and id = ${id} and status not in ('deleting', 'deleted')`.first()
 
-export const setBackupSchedule = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: DatabaseId,
-  schedule: ScheduleRow,
-): Promise<boolean> => {
-  const rows = await tx`
+export const setBackupSchedule = (tx: Transaction, orgId: OrgId, id: DatabaseId, schedule: ScheduleRow) =>
+  tx`
     update keyhook.databases
     set backup_every_hours = ${schedule.backup_every_hours}, backups_kept = ${schedule.backups_kept}
     where org_id = ${orgId} and id = ${id} and status not in ('deleting', 'deleted')
-    returning id`
-  return rows.length > 0
-}
+    returning id`.exists()

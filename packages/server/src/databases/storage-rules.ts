@@ -1,16 +1,10 @@
 import { inMegabytes } from '../lib/units.ts'
 
-/*
- * How much disk a database may use, and what happens as it nears the end of it. Sizes are bytes on disk of everything that belongs
- * to the instance: tables, WAL, temporary files and the server log.
- */
+/* Sizes are bytes on disk of everything that belongs to an instance: tables, WAL, temporary files and the server log. */
 export const storageStates = ['normal', 'read_only', 'stopped'] as const
 export type StorageState = (typeof storageStates)[number]
 
-/**
- * `low`: below the floor, so the databases that it is due to must not grow. `very_low`: below half of it, so none may. `critical`: below
- * a quarter, so none runs.
- */
+/** `low`: below the floor, those to blame must not grow. `very_low`: below half of it, none may. `critical`: below a quarter, none runs. */
 export const diskLevels = ['ok', 'low', 'very_low', 'critical'] as const
 export type DiskLevel = (typeof diskLevels)[number]
 
@@ -35,9 +29,7 @@ const stopShare = 1.2
 /** Growth that counts as writing: two segments of WAL, because PostgreSQL may create one by itself. */
 const grownBytesMin = 32 * 1024 * 1024
 
-export type Thresholds = { readOnlyBytes: number; normalAgainBytes: number; stopBytes: number }
-
-export const thresholdsOf = (limitBytes: number): Thresholds => ({
+export const thresholdsOf = (limitBytes: number) => ({
   readOnlyBytes: Math.floor(limitBytes * readOnlyShare),
   normalAgainBytes: Math.floor(limitBytes * normalAgainShare),
   stopBytes: Math.floor(limitBytes * stopShare),
@@ -71,10 +63,7 @@ export function storageState(view: StorageView): { state: StorageState; because:
 /** `grownBytes`: in the last minutes. */
 export type Usage = { usedBytes: number; limitBytes: number; grownBytes: number }
 
-/**
- * Which databases it is due to that their disk is short of space: those that grew most in the last minutes, and those that use most
- * beyond their share of the disk. Who has at least half as much as the first counts too. Shares are as their limits.
- */
+/** Those that grew most, and those most beyond their share of the disk, by their limits. At least half as much as the first counts too. */
 export function blame<T extends Usage>(databases: readonly T[], diskBytes: number): T[] {
   const limits = databases.reduce((sum, { limitBytes }) => sum + limitBytes, 0)
   const excess = ({ usedBytes, limitBytes }: T): number => usedBytes - (diskBytes * limitBytes) / limits

@@ -10,10 +10,7 @@ export type StorageStats = {
   message: string | null
 }
 
-/**
- * What a node measured of its databases. The size so far is added to the metered storage for the time since it was measured, two minutes
- * at most: a node that was away measured nothing. Returns those that are available, which are the only ones with a row.
- */
+/** Adds the size so far to the metered storage, for two minutes at most. Returns the available ones, which are the only ones with a row. */
 export const recordStorageStats = async (
   db: Executor,
   node: string,
@@ -82,38 +79,32 @@ export type ActivityRow = {
 }
 
 /** Into the rows that the storage monitor makes: a database without one is not available, or not measured yet. */
-export const recordActivity = async (
+export const recordActivity = (
   db: Executor,
   node: string,
   found: readonly { id: DatabaseId; sizeBytes: number; connections: number; connectionsMax: number }[],
-): Promise<void> => {
-  await db`
-    update keyhook.database_stats s
-    set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
-      activity_at = clock_timestamp()
-    from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
-      ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
-      as a (id, size_bytes, connections, connections_max)
-    join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
-    where s.org_id = d.org_id and s.database_id = d.id`
-}
+) => db`
+  update keyhook.database_stats s
+  set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
+    activity_at = clock_timestamp()
+  from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
+    ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
+    as a (id, size_bytes, connections, connections_max)
+  join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
+  where s.org_id = d.org_id and s.database_id = d.id`
 
 /** Statistics older than two minutes are not shown: the database or its node is down. Null if there is no such database. */
-export const findActivity = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<ActivityRow | null> => {
-  const [row] = await db<ActivityRow[]>`
+export const findActivity = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  db<ActivityRow[]>`
     select s.size_bytes::float8, s.connections, s.connections_max, s.activity_at as at
     from keyhook.databases d
     left join keyhook.database_stats s on s.org_id = d.org_id and s.database_id = d.id
       and d.status = 'available' and s.activity_at > now() - interval '2 minutes'
-    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`
-  return row ?? null
-}
+    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'`.first()
 
-export const startUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await tx`
-    insert into keyhook.database_usage (org_id, database_id, started_at) values (${orgId}, ${id}, clock_timestamp())
-    on conflict do nothing`
-}
+export const startUsage = (tx: Transaction, orgId: OrgId, id: DatabaseId) => tx`
+  insert into keyhook.database_usage (org_id, database_id, started_at) values (${orgId}, ${id}, clock_timestamp())
+  on conflict do nothing`
 
 export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
   // Not before its start: a clock that was set back must not block a deletion.
@@ -122,20 +113,14 @@ export const endUsage = async (tx: Transaction, orgId: OrgId, id: DatabaseId): P
     where org_id = ${orgId} and database_id = ${id} and ended_at is null`
 }
 
-export const usageOf = async (tx: Executor, orgId: OrgId, period: { from: Date; to: Date }): Promise<Usage[]> => {
-  const rows = await tx<{ database_id: DatabaseId; name: string; started_at: Date; ended_at: Date | null }[]>`
-    select u.database_id, d.name, u.started_at, u.ended_at
-    from keyhook.database_usage u
-    join keyhook.databases d on d.org_id = u.org_id and d.id = u.database_id
-    where u.org_id = ${orgId} and u.started_at < ${period.to} and (u.ended_at is null or u.ended_at > ${period.from})
-    order by u.database_id`
-  return rows.map((row) => ({
-    databaseId: row.database_id,
-    name: row.name,
-    from: row.started_at,
-    to: row.ended_at,
-  }))
-}
+export type Usage = { databaseId: string; name: string; from: Date; to: Date | null }
+
+export const usageOf = (tx: Executor, orgId: OrgId, period: { from: Date; to: Date }) => tx<Usage[]>`
+  select u.database_id as "databaseId", d.name, u.started_at as from, u.ended_at as to
+  from keyhook.database_usage u
+  join keyhook.databases d on d.org_id = u.org_id and d.id = u.database_id
+  where u.org_id = ${orgId} and u.started_at < ${period.to} and (u.ended_at is null or u.ended_at > ${period.from})
+  order by u.database_id`
 
 /** Every month that began before `until` with usage of an organization and without an invoice. */
 export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId; month: string }[]>`
@@ -151,5 +136,3 @@ export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId;
     select 1 from keyhook.invoices i where i.org_id = u.org_id and i.month = to_char(m.begins, 'YYYY-MM')
   )
   order by u.org_id, month`
-
-export type Usage = { databaseId: string; name: string; from: Date; to: Date | null }

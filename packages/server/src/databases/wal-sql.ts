@@ -1,3 +1,4 @@
+import type { WalRange } from '../archives/wal-archive.ts'
 import type { Executor, Transaction } from '../db/database.ts'
 import type { BackupId, DatabaseId, OrgId } from '../lib/ids.ts'
 
@@ -50,42 +51,23 @@ export const recordArchivedWal = async (
 }
 
 /** Keeps the WAL from being pruned until the transaction ends. */
-export const holdWalArchive = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await tx`select 1 from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for share`
-}
+export const holdWalArchive = (tx: Transaction, orgId: OrgId, id: DatabaseId) =>
+  tx`select 1 from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for share`
 
 /** The newest backup that ended before `to` and that archived WAL follows. */
-export const findBaseBackup = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: DatabaseId,
-  to: Date,
-): Promise<{ id: BackupId } | null> => {
-  const [row] = await tx<{ id: BackupId }[]>`
+export const findBaseBackup = (tx: Transaction, orgId: OrgId, id: DatabaseId, to: Date) =>
+  tx<{ id: BackupId }[]>`
     select b.id
     from keyhook.wal_archives w
     join keyhook.backups b on b.org_id = w.org_id and b.database_id = w.database_id
     where w.org_id = ${orgId} and w.database_id = ${id} and b.status = 'completed'
       and b.stop_lsn >= w.from_lsn and b.stopped_at <= ${to} and ${to} <= w.archived_until
     order by b.stopped_at desc
-    limit 1`
-  return row ?? null
-}
+    limit 1`.first()
 
-/** `committed`: a replay of all of it ends there or later. What begins at `encryptedFrom` or later is encrypted. */
-type StoredWal = { from: Lsn; until: Lsn; committed: Lsn; encryptedFrom: Lsn | null }
-
-/**
- * The WAL that a restore of this backup to `to` needs: from the end of the backup to the end of the next one, or to the end of
- * the archive. Null if it is not there any more.
- */
-export const walToReplay = async (
-  db: Executor,
-  orgId: OrgId,
-  backupId: BackupId,
-  to: Date,
-): Promise<StoredWal | null> => {
-  const [row] = await db<StoredWal[]>`
+/** From the end of the backup to the end of the next one, or of the archive. Null if it is not there any more. */
+export const walToReplay = (db: Executor, orgId: OrgId, backupId: BackupId, to: Date) =>
+  db<WalRange[]>`
     select b.stop_lsn::text as from, least(w.until_lsn, next.stop_lsn)::text as until,
       least(w.committed_lsn, next.stop_lsn)::text as committed, w.encrypted_from::text as "encryptedFrom"
     from keyhook.backups b
@@ -94,21 +76,16 @@ export const walToReplay = async (
       select min(n.stop_lsn) as stop_lsn from keyhook.backups n
       where n.org_id = b.org_id and n.database_id = b.database_id and n.stop_lsn > b.stop_lsn and n.stopped_at > ${to}
     ) next
-    where b.org_id = ${orgId} and b.id = ${backupId} and b.stop_lsn >= w.from_lsn and ${to} <= w.archived_until`
-  return row ?? null
-}
+    where b.org_id = ${orgId} and b.id = ${backupId} and b.stop_lsn >= w.from_lsn and ${to} <= w.archived_until`.first()
 
-/**
- * Whether a new base is needed: there is none that archived WAL follows, the last one is older than `hours` and something was
- * committed since, or more than `bytesMax` of WAL were stored. Not while one is being taken, nor for ten minutes after one failed.
- */
-export const needsBase = async (
+/** For no base, an old one with commits since, or too much WAL. Not while one is being taken, nor for ten minutes after one failed. */
+export const needsBase = (
   db: Executor,
   orgId: OrgId,
   id: DatabaseId,
   { hours, bytesMax }: { hours: number; bytesMax: number },
-): Promise<boolean> => {
-  const rows = await db`
+) =>
+  db`
     select 1
     from keyhook.wal_archives w
     left join lateral (
@@ -129,27 +106,23 @@ export const needsBase = async (
         where b.org_id = w.org_id and b.database_id = w.database_id and b.origin = 'base' and (
           b.status = 'running' or (b.status = 'failed' and b.created_at > clock_timestamp() - interval '10 minutes')
         )
-      )`
-  return rows.length > 0
-}
+      )`.exists()
 
 /** Counts again from here, because a base was begun. What was stored is counted with the base before, and removed with it. */
-export const resetStoredBytes = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await db`
-    with stored as (
-      select stored_bytes from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for update
-    ), counted as (
-      update keyhook.backups b set wal_bytes = b.wal_bytes + stored.stored_bytes
-      from stored
-      where b.org_id = ${orgId} and b.id = (
-        select max(last.id) from keyhook.backups last
-        where last.org_id = ${orgId} and last.database_id = ${id} and last.origin = 'base' and last.status = 'completed'
-      )
-    )
-    update keyhook.wal_archives w set stored_bytes = w.stored_bytes - stored.stored_bytes
+export const resetStoredBytes = (db: Executor, orgId: OrgId, id: DatabaseId) => db`
+  with stored as (
+    select stored_bytes from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for update
+  ), counted as (
+    update keyhook.backups b set wal_bytes = b.wal_bytes + stored.stored_bytes
     from stored
-    where w.org_id = ${orgId} and w.database_id = ${id}`
-}
+    where b.org_id = ${orgId} and b.id = (
+      select max(last.id) from keyhook.backups last
+      where last.org_id = ${orgId} and last.database_id = ${id} and last.origin = 'base' and last.status = 'completed'
+    )
+  )
+  update keyhook.wal_archives w set stored_bytes = w.stored_bytes - stored.stored_bytes
+  from stored
+  where w.org_id = ${orgId} and w.database_id = ${id}`
 
 /** What the backups and WAL of the organization take in the store. */
 export const archivedBytes = async (db: Executor, orgId: OrgId): Promise<number> => {
@@ -163,21 +136,12 @@ export const archivedBytes = async (db: Executor, orgId: OrgId): Promise<number>
 }
 
 /** How far the WAL is stored; null: not at all. */
-export const findWalArchive = async (
-  db: Executor,
-  orgId: OrgId,
-  id: DatabaseId,
-): Promise<{ until_lsn: Lsn; is_encrypted: boolean } | null> => {
-  const [row] = await db<{ until_lsn: Lsn; is_encrypted: boolean }[]>`
+export const findWalArchive = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  db<{ until_lsn: Lsn; is_encrypted: boolean }[]>`
     select until_lsn::text as until_lsn, encrypted_from is not null as is_encrypted from keyhook.wal_archives
-    where org_id = ${orgId} and database_id = ${id}`
-  return row ?? null
-}
+    where org_id = ${orgId} and database_id = ${id}`.first()
 
-/**
- * Moves the start of the archive to the oldest base that is kept, or the oldest backup that a restore reads, and returns it. Null if
- * nothing can be removed. The caller removes what is before it.
- */
+/** Moves the start to the oldest base that is kept or read by a restore, and returns it; null: nothing to remove. The caller removes files. */
 export const pruneWalArchive = async (tx: Transaction, orgId: OrgId, id: DatabaseId): Promise<Lsn | null> => {
   // Alone, so that the statement below sees restores that were created while it waited.
   await tx`select 1 from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id} for update`
@@ -203,6 +167,5 @@ export const archivesOfDeleted = (db: Executor, node: string) => db<{ org_id: Or
   join keyhook.databases d on d.org_id = w.org_id and d.id = w.database_id
   where d.node = ${node} and d.status = 'deleted'`
 
-export const deleteWalArchive = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<void> => {
-  await db`delete from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id}`
-}
+export const deleteWalArchive = (db: Executor, orgId: OrgId, id: DatabaseId) =>
+  db`delete from keyhook.wal_archives where org_id = ${orgId} and database_id = ${id}`

@@ -1,23 +1,41 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
+import { SpanKind, SpanStatusCode } from '@opentelemetry/api'
 import type { Logger } from 'pino'
 import { type Database, isDataError } from '../db/database.ts'
 import { systemClock, within } from '../lib/clock.ts'
 import { attemptIdOf, uuid7 } from '../lib/ids.ts'
 import type { LineLog } from '../lib/log.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
+import { contextOf, isTracing, tracer } from '../lib/tracing.ts'
 import { createDispatcher } from './dispatcher/dispatcher.ts'
 import type { Lane } from './dispatcher/lane.ts'
-import {
-  type Attempted,
-  createDispatchStore,
-  type DispatcherLimits,
-  type DispatchObserver,
-} from './dispatcher/ports.ts'
+import type { DispatcherLimits, DispatchStore } from './dispatcher/ports.ts'
+import type { Attempted, DispatchObserver } from './dispatcher/work.ts'
 import type { Hints } from './hints.ts'
 import { createMaintenance } from './maintenance.ts'
 import type { RetrySchedule } from './retry-schedule.ts'
 import { createSenders, type SenderSettings } from './sender/senders.ts'
+import { beginAttempts } from './statements/begin.ts'
+import { fetchDue } from './statements/fetch.ts'
+import { isLaneHeld, releaseLanes, renewLanes } from './statements/held-lanes.ts'
+import { leaseLanes } from './statements/lease.ts'
+import { interruptAttempts, settleAttempts } from './statements/settle.ts'
+import { wakeLanes } from './statements/wake.ts'
+
+const wakesPerCall = 1_000
+
+export const createDispatchStore = (db: Database, leaseMs: number): DispatchStore => ({
+  wake: (after) => wakeLanes(db, after, wakesPerCall),
+  lease: (request) => leaseLanes(db, request),
+  interrupt: (held) => interruptAttempts(db, held),
+  renew: (held) => renewLanes(db, held, leaseMs),
+  release: (held) => releaseLanes(db, held),
+  isHeld: (held) => isLaneHeld(db, held),
+  fetch: (requests) => fetchDue(db, requests),
+  begin: (attempts) => beginAttempts(db, attempts, leaseMs),
+  settle: (attempts) => settleAttempts(db, attempts),
+})
 
 export type DeliverySettings = {
   sender: SenderSettings
@@ -98,6 +116,18 @@ export async function startEngine(deps: {
   }
 }
 
+export function createObserver(lines: LineLog, metrics: DispatchObserver): DispatchObserver {
+  const line = createAttemptLog(lines)
+  return {
+    attempted(one) {
+      metrics.attempted(one)
+      line.attempted(one)
+      traceAttempt(one)
+    },
+    batch: metrics.batch,
+  }
+}
+
 /**
  * One line an attempt. Never the URL's query, a header or a body: any of them may hold a secret of the receiver's. Put together
  * here, of ids, codes and numbers, none of which needs to be escaped: field by field it cost a dispatcher a twentieth of its time.
@@ -130,3 +160,38 @@ export function createAttemptLog(log: LineLog): Pick<DispatchObserver, 'attempte
     },
   }
 }
+
+/** A span for an attempt that has ended, in the trace of what published its event. */
+function traceAttempt({ lane, delivery, attempt, exchange, retryMs }: Attempted): void {
+  const { traceparent, eventType } = delivery
+  if (traceparent === null || !isTracing()) return
+  const { response, error, address } = exchange
+  const host = hostOf(lane, attempt.version)
+  const span = tracer.startSpan(
+    `deliver ${eventType}`,
+    {
+      kind: SpanKind.CLIENT,
+      startTime: attempt.startedAtMs,
+      attributes: {
+        'http.request.method': 'POST',
+        ...(host !== null && { 'server.address': host }),
+        ...(address !== null && { 'network.peer.address': address }),
+        ...(response !== null && { 'http.response.status_code': response.status }),
+        ...(error !== null && { 'error.type': error.code }),
+        'keyhook.organization.id': lane.lease.orgId,
+        'keyhook.webhook.id': lane.lease.webhookId,
+        'keyhook.event.id': delivery.eventId,
+        'keyhook.delivery.id': attemptIdOf(attempt.attemptId),
+        'keyhook.delivery.attempt': attempt.attempt,
+        'keyhook.delivery.finished': retryMs === null,
+      },
+    },
+    contextOf(traceparent),
+  )
+  if (exchange.status !== 'succeeded') span.setStatus({ code: SpanStatusCode.ERROR, message: error?.code ?? '' })
+  span.end()
+}
+
+/** The host only: path and query of a receiver's URL may hold a secret. Null if the settings have changed since the lease. */
+const hostOf = ({ lease }: Lane, version: number): string | null =>
+  lease.webhook === null || lease.version !== version ? null : new URL(lease.webhook.url).hostname

@@ -1,6 +1,5 @@
 import type { ErrorObject, ValidateFunction } from 'ajv'
-import type { FastifyRequest } from 'fastify'
-import Type, { type TSchema } from 'typebox'
+import Type from 'typebox'
 import { createValidatorCompiler, fieldErrors } from '../http/decode.ts'
 import type { RecheckBody } from '../http/server.ts'
 import { type FieldError, invalid } from '../lib/faults.ts'
@@ -54,35 +53,30 @@ function isAboutEventTypes({ parentSchema }: ErrorObject): boolean {
  */
 export const createEventTypeCheck =
   (declaredNames: () => Promise<readonly string[]>): RecheckBody =>
-  (schema) =>
-    hasEventTypes(schema) ? checkOf(schema, declaredNames) : null
+  (schema) => {
+    if (!hasEventTypes(schema)) return null
+    let compiled: { names: string; validate: ValidateFunction } | null = null
 
-function checkOf(
-  schema: TSchema,
-  declaredNames: () => Promise<readonly string[]>,
-): (request: FastifyRequest) => Promise<void> {
-  let compiled: { names: string; validate: ValidateFunction } | null = null
-
-  function validatorFor(accepted: readonly string[]): ValidateFunction {
-    const names = accepted.join()
-    if (compiled?.names !== names) {
-      const extended = withEventTypes(schema, { accepted, shown: [] }) as object
-      const validate = createValidatorCompiler()({ schema: extended, method: '', url: '', httpPart: 'body' })
-      compiled = { names, validate: validate as ValidateFunction }
+    function validatorFor(accepted: readonly string[]): ValidateFunction {
+      const names = accepted.join()
+      if (compiled?.names !== names) {
+        const extended = withEventTypes(schema, { accepted, shown: [] }) as object
+        const validate = createValidatorCompiler()({ schema: extended, method: '', url: '', httpPart: 'body' })
+        compiled = { names, validate: validate as ValidateFunction }
+      }
+      return compiled.validate
     }
-    return compiled.validate
-  }
 
-  return async ({ body, validationError }) => {
-    if (validationError === undefined) return
-    const errors = validationError.validation as ErrorObject[] | undefined
-    if (validationError.validationContext !== 'body' || !errors?.some(isAboutEventTypes)) throw validationError
-    const names = await declaredNames()
-    if (names.length === 0) throw validationError
-    const validate = validatorFor(names)
-    if (!validate(body)) throw invalid(fieldErrors(validate.errors!, 'body') as [FieldError, ...FieldError[]])
+    return async ({ body, validationError }) => {
+      if (validationError === undefined) return
+      const errors = validationError.validation as ErrorObject[] | undefined
+      if (validationError.validationContext !== 'body' || !errors?.some(isAboutEventTypes)) throw validationError
+      const names = await declaredNames()
+      if (names.length === 0) throw validationError
+      const validate = validatorFor(names)
+      if (!validate(body)) throw invalid(fieldErrors(validate.errors!, 'body') as [FieldError, ...FieldError[]])
+    }
   }
-}
 
 const hasEventTypes = (schema: unknown): boolean => {
   if (typeof schema !== 'object' || schema === null) return false

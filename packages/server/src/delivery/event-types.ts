@@ -3,7 +3,6 @@ import { unknownEventType } from '../http/problems.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { type CustomEventType, eventTypes, isPublishedType } from './events.ts'
 
-/** All that are declared, by name. */
 export const listEventTypes = (db: Executor) => db<CustomEventType[]>`
   select name, description, schema, example from keyhook.event_types where removed_at is null order by name`
 

@@ -1,14 +1,31 @@
 import { eventIdPattern, type OrgId } from '../lib/ids.ts'
 
-/** The data of each event: ids and a few facts. A receiver reads more through the API, with its own permissions. */
-export type EventData = {
-  'database.created': { database_id: string; name: string }
-  'database.failed': { database_id: string; name: string; reason: string }
-  'backup.completed': { backup_id: string; database_id: string; size_bytes: number }
-  'backup.failed': { backup_id: string; database_id: string; reason: string }
-  'restore.completed': { restore_id: string; backup_id: string; database_id: string }
-  'invoice.paid': { invoice_id: string; month: string; currency: string; total_minor: number; paid_at: string }
+const database_id = 'db_00000000000000000000000000'
+const backup_id = 'bak_00000000000000000000000000'
+
+/**
+ * The six event types of the published interface, in its order, with the data of test events: ids that do not exist, and a few facts.
+ * A receiver reads more through the API, with its own permissions.
+ */
+const samples = {
+  'database.created': { database_id, name: 'sample' },
+  'database.failed': { database_id, name: 'sample', reason: 'This is a sample.' },
+  'backup.completed': { backup_id, database_id, size_bytes: 1_048_576 },
+  'backup.failed': { backup_id, database_id, reason: 'This is a sample.' },
+  'restore.completed': { restore_id: 'rst_00000000000000000000000000', backup_id, database_id },
+  'invoice.paid': {
+    invoice_id: 'inv_00000000000000000000000000',
+    month: '2026-01',
+    currency: 'EUR',
+    total_minor: 1_000,
+    paid_at: '2026-02-01T00:00:00.000Z',
+  },
 }
+
+export type EventData = typeof samples
+export type EventType = keyof EventData
+export const eventTypes = Object.keys(samples) as EventType[]
+export const sampleData = (type: EventType): object => samples[type]
 
 /** An event of this platform. An unknown type or wrong data does not compile. */
 export type NewEvent = { [T in EventType]: { orgId: OrgId; type: T; data: EventData[T] } }[EventType]
@@ -18,10 +35,6 @@ export type IntakeEvent = { orgId: OrgId; type: string; data: object; id: string
 
 const eventIdShape = new RegExp(eventIdPattern)
 export const isEventId = (text: string): boolean => eventIdShape.test(text)
-
-/** The signed bytes that every receiver gets. The order of the fields matters. */
-export const eventBody = (event: { id: string; type: string; at: Date; data: object }): string =>
-  JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
 
 /** Comparing much deeper events would overflow the stack. */
 export const levelsMax = 200
@@ -52,22 +65,9 @@ function levelsOf(json: string): number {
   return deepest
 }
 
-/** The six event types of the published interface, in its order. */
-export const eventTypes = [
-  'database.created',
-  'database.failed',
-  'backup.completed',
-  'backup.failed',
-  'restore.completed',
-  'invoice.paid',
-] as const
-
-export type EventType = (typeof eventTypes)[number]
-
 const six: ReadonlySet<string> = new Set(eventTypes)
 export const isPublishedType = (name: string): name is EventType => six.has(name)
 
-/** When each of them fires, as the published interface says. */
 export const firesWhen: Readonly<Record<EventType, string>> = {
   'database.created': 'A database finishes provisioning successfully.',
   'database.failed': 'A database provisioning job fails.',
@@ -79,24 +79,3 @@ export const firesWhen: Readonly<Record<EventType, string>> = {
 
 /** A type that the operator has declared beside the six. `schema` and `example` are JSON texts, of the event's data. */
 export type CustomEventType = { name: string; description: string; schema: string; example: string }
-
-const database_id = 'db_00000000000000000000000000'
-const backup_id = 'bak_00000000000000000000000000'
-
-/** Data of test events: the real shape, with ids that do not exist. */
-const samples: EventData = {
-  'database.created': { database_id, name: 'sample' },
-  'database.failed': { database_id, name: 'sample', reason: 'This is a sample.' },
-  'backup.completed': { backup_id, database_id, size_bytes: 1_048_576 },
-  'backup.failed': { backup_id, database_id, reason: 'This is a sample.' },
-  'restore.completed': { restore_id: 'rst_00000000000000000000000000', backup_id, database_id },
-  'invoice.paid': {
-    invoice_id: 'inv_00000000000000000000000000',
-    month: '2026-01',
-    currency: 'EUR',
-    total_minor: 1_000,
-    paid_at: '2026-02-01T00:00:00.000Z',
-  },
-}
-
-export const sampleData = (type: EventType): object => samples[type]

@@ -26,11 +26,7 @@ type AttemptRow = {
 export type HistoryRow = AttemptRow & { event_id: string; event_type: string; earlier_url: string | null }
 
 /** Null for a webhook that does not exist or is deleted. */
-export const findLane = async (
-  db: Executor,
-  orgId: OrgId,
-  webhookId: WebhookId,
-): Promise<{ laneId: number; url: string } | null> => {
+export const findLane = async (db: Executor, orgId: OrgId, webhookId: WebhookId) => {
   const [row] = await db<{ lane_id: string; url: string }[]>`
     select lane_id, url from keyhook.webhooks where org_id = ${orgId} and id = ${webhookId} and deleted_at is null`
   return row === undefined ? null : { laneId: Number(row.lane_id), url: row.url }
@@ -48,6 +44,14 @@ export const hasAttemptInFlight = async (db: Database, orgId: OrgId, webhookId: 
 /** Sorts after every id. Always a bound, so that every page is one descent of the index. */
 const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
+/** The columns of an attempt that has ended, and the same of one that is in flight. */
+export const columnsOfEnded = (db: Executor) => db`
+  id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, address, request_headers,
+  response_status, response_headers, response_body, response_complete, error_code, error_detail, next_attempt_at`
+export const columnsInFlight = (db: Executor) => db`
+  id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null, null,
+  null, null, null, null, null, null, null`
+
 /** Attempts newest first, ended ones and those in flight. Settling moves a row from one table to the other in one statement. */
 export const listAttempts = (
   db: Database,
@@ -60,18 +64,13 @@ export const listAttempts = (
     ) as earlier_url
   from (
     (
-      select id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, address,
-        request_headers, response_status, response_headers, response_body, response_complete, error_code, error_detail,
-        next_attempt_at
-      from keyhook.attempts
+      select ${columnsOfEnded(db)} from keyhook.attempts
       where lane_id = ${laneId} and id < ${before ?? afterAllIds}
       order by id desc limit ${limit}
     )
     union all
     (
-      select id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null,
-        null, null, null, null, null, null, null, null
-      from keyhook.in_flight
+      select ${columnsInFlight(db)} from keyhook.in_flight
       where lane_id = ${laneId} and id < ${before ?? afterAllIds}
       order by id desc limit ${limit}
     )
@@ -109,7 +108,6 @@ export type EventWebhookRow = {
   subscribed_later: boolean
   deleted: boolean
   addressed: boolean
-  /** Its first attempt was begun. */
   started: boolean
   waiting_until: Date | null
 }

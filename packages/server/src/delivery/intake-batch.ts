@@ -5,8 +5,8 @@ import { newId, type OrgId } from '../lib/ids.ts'
 import { parseExactly } from '../lib/json.ts'
 import { activeTraceparent } from '../lib/tracing.ts'
 import type { StoredEvent } from './event-log-sql.ts'
-import { eventBody, type IntakeEvent } from './events.ts'
-import type { BatchEvent, IntakeBatch } from './publish.ts'
+import type { IntakeEvent } from './events.ts'
+import { type BatchEvent, eventBody, type IntakeBatch } from './publish.ts'
 
 type Content = { type: string; data: unknown }
 type Event = BatchEvent & Content
@@ -59,7 +59,6 @@ export const batchOfNew = (requests: readonly Request[]): IntakeBatch => ({
   entries: requests.map(({ actor, events }) => entryOf(actor, events)),
 })
 
-/** Of one organization. */
 const entryOf = (actor: Actor, [first, ...others]: readonly Event[]): AuditEntry => ({
   orgId: first!.orgId,
   action: 'event.reported',

@@ -1,19 +1,18 @@
 import type { ErrorObject } from 'ajv'
 import Type from 'typebox'
-import type { Actor } from '../access/audit.ts'
-import type { Database, Transaction } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { errorsShownMax, fieldErrors } from '../http/decode.ts'
 import { type Created, operatorRoute, type Route } from '../http/route.ts'
 import { exampleId, id } from '../http/schemas.ts'
 import { type FieldError, invalid } from '../lib/faults.ts'
-import type { OrgId } from '../lib/ids.ts'
-import { eventIdPattern } from '../lib/ids.ts'
+import { eventIdPattern, type OrgId } from '../lib/ids.ts'
 import { checkData, createSchemaCache } from './event-declarations.ts'
 import { existingOrganizations, UnknownOrganization } from './event-log-sql.ts'
 import { acceptedEventType } from './event-type-schemas.ts'
 import { findEventTypes } from './event-types.ts'
-import { type IntakeEvent, isPublishedType, levelsMax, measureData } from './events.ts'
+import { isPublishedType, levelsMax, measureData } from './events.ts'
+import type { Intake } from './intake.ts'
 
 const here = chosen(41)
 const eventsMax = 1_000
@@ -52,15 +51,7 @@ const body = Type.Unsafe<EventBody | EventBody[]>({
   else: newEvent,
 })
 
-export function operatorEventRoutes(deps: {
-  db: Database
-  eventBytesMax: number
-  accept(request: { actor: Actor; events: readonly IntakeEvent[] }): Promise<string[]>
-  acceptWithin<T>(
-    request: { actor: Actor; events: readonly IntakeEvent[] },
-    within: (tx: Transaction, publish: () => Promise<string[]>) => Promise<T>,
-  ): Promise<T>
-}): Route[] {
+export function operatorEventRoutes(deps: { db: Database; eventBytesMax: number; intake: Intake }): Route[] {
   const checkDeclared = createDeclaredCheck(deps.db)
   return [
     operatorRoute({
@@ -97,8 +88,8 @@ export function operatorEventRoutes(deps: {
         // Without a key, requests that arrive together share a commit.
         const accepted =
           headers['idempotency-key'] === undefined
-            ? deps.accept(request).then(answerOf)
-            : deps.acceptWithin(request, (tx, publish) => once(tx, async () => answerOf(await publish())))
+            ? deps.intake.accept(request).then(answerOf)
+            : deps.intake.acceptWithin(request, (tx, publish) => once(tx, async () => answerOf(await publish())))
         return accepted.catch(async (error) => {
           if (error instanceof UnknownOrganization) await check()
           throw error
@@ -120,7 +111,6 @@ const sizeProblems = (data: object, bytesMax: number): FieldError[] => {
   return fault === null ? [] : [{ pointer: '/data', detail: fault }]
 }
 
-/** Throws all problems of the events together, up to the number that is shown for any body. */
 async function checkEvents(
   db: Database,
   list: readonly EventBody[],

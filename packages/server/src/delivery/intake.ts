@@ -48,15 +48,7 @@ const lockMsMax = 500
 /** Events of one or several organizations: all of them are accepted or none. */
 type IntakeRequest = { actor: Actor; events: readonly IntakeEvent[] }
 
-export type Intake = {
-  /** Resolves with the events' ids once they are on disk. */
-  accept(request: IntakeRequest): Promise<string[]>
-  /** The same in a transaction of its own. `within` runs in it, and decides whether to publish. */
-  acceptWithin<T>(
-    request: IntakeRequest,
-    within: (tx: PublishingTransaction, publish: () => Promise<string[]>) => Promise<T>,
-  ): Promise<T>
-}
+export type Intake = ReturnType<typeof createIntake>
 
 type Waiting = Request & { resolve(): void; reject(error: unknown): void }
 
@@ -71,7 +63,7 @@ type Waiting = Request & { resolve(): void; reject(error: unknown): void }
  * An organization has at most one of its queued requests' batches in progress, so they are written in order of arrival. That is why
  * this is no batcher of `lib`: what may go into a statement depends on the organizations that others are writing for.
  */
-export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]): void }): Intake {
+export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]): void }) {
   const { db, hint } = deps
   const transact = createTransact(db, hint)
   /** For requests outside of the queues: many that wait for one counter would take all connections. */
@@ -245,7 +237,8 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
     )
 
   return {
-    accept: (given) =>
+    /** Resolves with the events' ids once they are on disk. */
+    accept: (given: IntakeRequest): Promise<string[]> =>
       traced(given, async (request) => {
         const orgIds = orgsOf(request)
         if (orgIds.length > 1) {
@@ -256,7 +249,11 @@ export function createIntake(deps: { db: Database; hint(orgIds: readonly OrgId[]
         }
         return request.events.map(({ id }) => id)
       }),
-    acceptWithin: (given, within) =>
+    /** The same in a transaction of its own. `within` runs in it, and decides whether to publish. */
+    acceptWithin: <T>(
+      given: IntakeRequest,
+      within: (tx: PublishingTransaction, publish: () => Promise<string[]>) => Promise<T>,
+    ): Promise<T> =>
       traced(given, async (request) => {
         const publish = async (tx: PublishingTransaction, lockMs: number): Promise<string[]> => {
           const [conflict] = await publishInTransaction(tx, [request], lockMs)

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Database } from '../db/database.ts'
-import { databaseNowMs } from '../db/database.ts'
+import { type Database, databaseNowMs } from '../db/database.ts'
 import { deleteOldIdempotencyKeys } from '../http/idempotency.ts'
 import type { OrgId } from '../lib/ids.ts'
 import { correctLanes, correctRetries, eraseOldSecrets } from './lane-sql.ts'
-import { stepRecovery } from './recovery-sql.ts'
+import { stepRecovery } from './redelivery-sql.ts'
 import {
   deleteEarlierUrls,
   deleteFinishedEvents,
@@ -24,7 +23,6 @@ export function createMaintenance(deps: {
   retentionDays: number | null
   leaseMs: number
   now(): number
-  /** The organization has deliveries that are due. */
   hint(orgId: OrgId): void
   /** PostgreSQL's clock was ahead: this many lanes would have waited until the wrong time. */
   onClockSetBack(lanes: number): void
@@ -88,7 +86,6 @@ export function createMaintenance(deps: {
     },
     /** Call it when an attempt cannot be stored: its week may have no partition, because a clock was wrong when it began. */
     ensurePartitions: () => ensurePartitions(db, deps.now()),
-    /** What runs once an hour, now. */
     hourly,
     async stop(): Promise<void> {
       stopping.abort()

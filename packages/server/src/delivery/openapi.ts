@@ -170,7 +170,6 @@ const reason = {
 
 type Fields = { [T in EventType]: { [F in keyof EventData[T]]: Json } }
 
-/** The fields of the data of each event. */
 const fields: Fields = {
   'database.created': { database_id: databaseId, name: text('Its name.') },
   'database.failed': { database_id: databaseId, name: text('Its name.'), reason },
@@ -194,7 +193,6 @@ const fields: Fields = {
 const inPascalCase = (name: string): string =>
   name.replace(/(?:^|\.)(\w)/g, (_, letter: string) => letter.toUpperCase())
 
-/** The component that holds the schema of a declared type's data. */
 const dataComponent = (name: string): string => `${inPascalCase(name)}Data`
 
 /** The schemas that the operator wrote, as components. References within them have to start at the document. */

@@ -1,7 +1,6 @@
 import type { Database } from '../db/database.ts'
-import type { OrgId, WebhookId } from '../lib/ids.ts'
-import { uuid7Floor } from '../lib/ids.ts'
-import type { HistoryRow } from './history-sql.ts'
+import { type OrgId, uuid7Floor, type WebhookId } from '../lib/ids.ts'
+import { columnsInFlight, columnsOfEnded, type HistoryRow } from './history-sql.ts'
 
 /** Attempts of each webhook that a search looks at, in the order of an index. */
 export const attemptsSearchedMax = 100_000
@@ -110,11 +109,7 @@ export const attemptsOfPage = (
 }
 
 /** One attempt, whichever webhook it was for. Null if it is not in the organization, or its webhook is deleted. */
-export const findOrganizationAttempt = async (
-  db: Database,
-  orgId: OrgId,
-  uuid: string,
-): Promise<OrganizationAttemptRow | null> => {
+export const findOrganizationAttempt = async (db: Database, orgId: OrgId, uuid: string) => {
   const [row] = await db<OrganizationAttemptRow[]>`
     with ended as (
       select a.* from keyhook.webhooks w join keyhook.attempts a on a.lane_id = w.lane_id and a.id = ${uuid}::uuid
@@ -123,14 +118,9 @@ export const findOrganizationAttempt = async (
       select f.* from keyhook.webhooks w join keyhook.in_flight f on f.lane_id = w.lane_id
       where w.org_id = ${orgId} and w.deleted_at is null and f.id = ${uuid}::uuid
     ), one as (
-      select lane_id, event_seq, id, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
-        address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
-        error_detail, next_attempt_at
-      from ended
+      select lane_id, ${columnsOfEnded(db)} from ended
       union all
-      select lane_id, event_seq, id, attempt, 'sending', started_at, null, null, null, null, null,
-        null, null, null, null, null, null, null, null, null
-      from flying
+      select lane_id, ${columnsInFlight(db)} from flying
     )
     select o.*, w.id as webhook_id, w.url, e.id as event_id, e.type as event_type, (
         select u.url from keyhook.earlier_urls u where u.lane_id = o.lane_id and u.until > o.started_at order by u.until limit 1

@@ -3,7 +3,11 @@ import type { Executor, PublishingTransaction } from '../db/database.ts'
 import { type Id, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import { activeTraceparent, inSpan } from '../lib/tracing.ts'
 import { type PublishedEvent, UnknownOrganization } from './event-log-sql.ts'
-import { eventBody, type NewEvent } from './events.ts'
+import type { NewEvent } from './events.ts'
+
+/** The signed bytes that every receiver gets. The order of the fields matters. */
+export const eventBody = (event: { id: string; type: string; at: Date; data: object }): string =>
+  JSON.stringify({ id: event.id, type: event.type, timestamp: event.at.toISOString(), data: event.data })
 
 /**
  * Writes the event and one delivery per subscribed webhook in the transaction that changes the state it reports. The next
@@ -39,7 +43,6 @@ export async function publishSample(
  * `keyhook.publish_where_free`: events, one delivery per subscribed webhook, and the wakes, without a round trip between them.
  */
 
-/** Publishes in the caller's transaction. Waits for the organization's other publishers. */
 export const publishEvents = async (tx: Executor, orgId: OrgId, events: readonly PublishedEvent[]): Promise<void> => {
   const [row] = await tx<{ taken: number[] | null }[]>`
     select keyhook.publish(${argumentsOf(tx, ofOne(orgId, events))}, '{}', null) as taken`
@@ -52,7 +55,6 @@ const ofOne = (orgId: OrgId, events: readonly PublishedEvent[]): BatchEvent[] =>
 /** `isNamed`: the caller chose the id. */
 export type BatchEvent = PublishedEvent & { orgId: OrgId; isNamed: boolean }
 
-/** `entries` are written to the audit log with the events. */
 export type IntakeBatch = { events: readonly BatchEvent[]; entries: readonly AuditEntry[] }
 
 /**

@@ -1,13 +1,13 @@
 import Type from 'typebox'
-import { type Database, databaseNowMs } from '../db/database.ts'
+import { type Database, databaseNowMs, type PageRequest } from '../db/database.ts'
 import { choice, chosen, mark, specified } from '../http/basis.ts'
 import { onlyWholeListQuery, pageQuery } from '../http/lists.ts'
-import { type Route, route } from '../http/route.ts'
+import { type Answer, type Listing, type Route, route } from '../http/route.ts'
 import { id } from '../http/schemas.ts'
 import { invalid, notFound } from '../lib/faults.ts'
-import { attemptIdOf, attemptUuid, idPattern, isId, type WebhookId } from '../lib/ids.ts'
+import { type AttemptId, attemptIdOf, attemptUuid, idPattern, isId, type WebhookId } from '../lib/ids.ts'
 import { timestampParameter } from '../lib/time.ts'
-import { eventTypesQuery } from './event-log-routes.ts'
+import { eventTypesQuery, timestampQuery } from './event-log-routes.ts'
 import { readTypeFilter } from './event-types.ts'
 import { findLane, type HistoryRow, listAttempts, summarizeAttempts } from './history-sql.ts'
 import {
@@ -39,20 +39,10 @@ export function deliveryRoutes(deps: { db: Database }): Route[] {
       async handler({ orgId, params: { webhookId: id } }) {
         const lane = await findLane(deps.db, orgId, id)
         if (lane === null) throw notFound(`${id} is not in ${orgId}`)
-        return {
-          status: 200,
-          list: {
-            page: ({ before, limit }) => {
-              const uuid = before !== null && isId('dlv', before) ? attemptUuid(before) : null
-              return listAttempts(deps.db, orgId, lane.laneId, { before: uuid, limit })
-            },
-            keyOf: (row: HistoryRow) => attemptIdOf(row.id),
-            // As it was requested: the URL parser normalises the path.
-            record: (row: HistoryRow) => deliveryRecordOf(row, new URL(row.earlier_url ?? lane.url).href),
-            isKey: (text) => isId('dlv', text),
-            rowsAtOnce: 50,
-          },
-        }
+        return listOf(
+          (request) => listAttempts(deps.db, orgId, lane.laneId, request),
+          (row) => deliveryRecordOf(row, lane.url),
+        )
       },
     }),
   ]
@@ -63,9 +53,6 @@ const here = chosen(110)
 const dayMs = 24 * 3_600_000
 const intervalsMax = 1_000
 
-const timestamp = (description: string) =>
-  Type.Optional(Type.String({ maxLength: 40, format: 'date-time', description, examples: ['2026-01-31T12:00:00Z'] }))
-
 const webhookQuery = Type.Optional(
   Type.String({ pattern: idPattern('wh'), description: 'Only attempts to this webhook.' }),
 )
@@ -75,8 +62,8 @@ const listQuery = Type.Object(
     webhook_id: webhookQuery,
     status: Type.Optional(Type.Enum([...attemptStatuses], { description: 'Only these.' })),
     event_types: eventTypesQuery,
-    since: timestamp('Attempts that started from this time on (RFC 3339).'),
-    until: timestamp('Attempts that started before this time.'),
+    since: timestampQuery('Attempts that started from this time on (RFC 3339).'),
+    until: timestampQuery('Attempts that started before this time.'),
     ...pageQuery,
   },
   { additionalProperties: false },
@@ -85,8 +72,8 @@ const listQuery = Type.Object(
 const summaryQuery = Type.Object(
   {
     webhook_id: webhookQuery,
-    since: timestamp('From this time on (RFC 3339); a day ago unless given.'),
-    until: timestamp('Before this time; now unless given.'),
+    since: timestampQuery('From this time on (RFC 3339); a day ago unless given.'),
+    until: timestampQuery('Before this time; now unless given.'),
     bucket_seconds: Type.Optional(
       Type.Integer({ minimum: 60, maximum: 86_400, description: 'The length of an interval; an hour unless given.' }),
     ),
@@ -106,11 +93,21 @@ const record = Type.Object(
   { $id: 'OrganizationDelivery', additionalProperties: false, ...chosen(18) },
 )
 
-// As it was requested: the URL parser normalises the path.
-const recordOf = (row: OrganizationAttemptRow) => ({
-  webhook_id: row.webhook_id,
-  ...deliveryRecordOf(row, new URL(row.earlier_url ?? row.url).href),
-})
+const recordOf = (row: OrganizationAttemptRow) => ({ webhook_id: row.webhook_id, ...deliveryRecordOf(row, row.url) })
+
+function listOf<Row extends HistoryRow>(
+  page: (request: PageRequest) => PromiseLike<readonly Row[]>,
+  record: (row: Row) => object,
+): Answer {
+  const list: Listing<Row> = {
+    page: async ({ before, limit }) => page({ before: before && attemptUuid(before as AttemptId), limit }),
+    keyOf: (row) => attemptIdOf(row.id),
+    record,
+    isKey: (text) => isId('dlv', text),
+    rowsAtOnce: 50,
+  }
+  return { status: 200, list }
+}
 
 /** Attempts to all webhooks of an organization: a list with filters, one of them, and numbers for charts. */
 export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
@@ -134,19 +131,7 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
           sinceMs: timestampParameter('since', query.since)?.getTime() ?? null,
           untilMs: timestampParameter('until', query.until)?.getTime() ?? null,
         }
-        return {
-          status: 200,
-          list: {
-            page: ({ before, limit }) => {
-              const uuid = before !== null && isId('dlv', before) ? attemptUuid(before) : null
-              return listOrganizationAttempts(db, orgId, filter, { before: uuid, limit })
-            },
-            keyOf: (row: OrganizationAttemptRow) => attemptIdOf(row.id),
-            record: recordOf,
-            isKey: (text) => isId('dlv', text),
-            rowsAtOnce: 50,
-          },
-        }
+        return listOf((request) => listOrganizationAttempts(db, orgId, filter, request), recordOf)
       },
     }),
     route({

@@ -6,7 +6,7 @@ import { isoTime } from '../lib/time.ts'
 import { shownEventType } from './event-type-schemas.ts'
 import { attemptsSummarizedMax, type HistoryRow, type OutcomeRow } from './history-sql.ts'
 import { sendErrorCodes } from './send-errors.ts'
-import { readHeaders } from './sender/exchange.ts'
+import { readHeaders } from './sender/senders.ts'
 
 const here = chosen(35)
 const headers = (description: string) =>
@@ -99,7 +99,8 @@ export const deliveryRecord = Type.Object(
 
 const millis = (us: number | null): number | null => (us === null ? null : us / 1_000)
 
-export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
+/** `urlNow`: of the webhook; an earlier attempt may have gone to another. */
+export const deliveryRecordOf = (row: HistoryRow, urlNow: string) => ({
   id: attemptIdOf(row.id) satisfies AttemptId,
   event_id: row.event_id,
   event_type: row.event_type,
@@ -109,7 +110,8 @@ export const deliveryRecordOf = (row: HistoryRow, url: string) => ({
   duration_ms: millis(row.duration_us),
   request: {
     method: 'POST',
-    url,
+    // As it was requested: the URL parser normalises the path.
+    url: new URL(row.earlier_url ?? urlNow).href,
     headers: row.request_headers === null ? null : readHeaders(row.request_headers),
     address: row.address,
     timings: {
@@ -175,7 +177,6 @@ const none = { succeeded: 0, failed: 0, p50_us: null, p95_us: null }
 
 type Asked = { sinceMs: number; untilMs: number; bucketSeconds: number }
 
-/** The rows of `summarizeAttempts` in one record. */
 export function deliverySummaryOf(rows: readonly OutcomeRow[], { sinceMs, untilMs, bucketSeconds }: Asked) {
   const webhooks = rows.filter(({ webhook_id }) => webhook_id !== null)
   const buckets = rows.filter(({ at }) => at !== null)

@@ -13,15 +13,22 @@ import { unknownEventType } from '../http/problems.ts'
 import { type Created, type Route, route } from '../http/route.ts'
 import { createdAt, id, timestamp } from '../http/schemas.ts'
 import { Fault, invalid, notFound } from '../lib/faults.ts'
-import { attemptUuid, type Id, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
+import { attemptUuid, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import { parseExactly } from '../lib/json.ts'
 import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
 import { acceptedEventType } from './event-type-schemas.ts'
 import { findEventTypes } from './event-types.ts'
 import { isPublishedType, sampleData } from './events.ts'
 import { findLane } from './history-sql.ts'
-import { countRecoverable, findRecovery, insertRecovery, type RecoveryRow } from './recovery-sql.ts'
-import { lockWebhookRow, redeliver } from './redelivery-sql.ts'
+import { publishSample } from './publish.ts'
+import {
+  countRecoverable,
+  findRecovery,
+  insertRecovery,
+  lockWebhookRow,
+  type RecoveryRow,
+  redeliver,
+} from './redelivery-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 
@@ -45,11 +52,6 @@ export function webhookSendingRoutes(deps: {
   db: Database
   holdOrganization: HoldOrganization
   transact: Transact
-  publishSample(
-    tx: PublishingTransaction,
-    webhook: { orgId: OrgId; webhookId: WebhookId },
-    sample: { type: string; data: object },
-  ): Promise<Id<'evt'>>
 }): Route[] {
   const { db } = deps
 
@@ -92,7 +94,7 @@ export function webhookSendingRoutes(deps: {
           const sample = await sampleOf(tx, body.event_type)
           const details = { event_type: body.event_type }
           await recordAudit(tx, { orgId, action: 'webhook.tested', actor, targetId: hook, details })
-          const eventId = await deps.publishSample(tx, { orgId, webhookId: hook }, sample)
+          const eventId = await publishSample(tx, { orgId, webhookId: hook }, sample)
           return { status: 202, body: { event_id: eventId } }
         }
         return deps.holdOrganization(orgId, (tx) => once(tx, () => create(tx)))

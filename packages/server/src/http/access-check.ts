@@ -18,7 +18,7 @@ import { noAccess } from './problems.ts'
 import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
 
 /** Remembers that a key was used, or refused because of the address, without a query. */
-export type NotesKeyUses = {
+type NotesKeyUses = {
   note(orgId: OrgId, keyId: KeyId): void
   noteRefusal(orgId: OrgId, keyId: KeyId, address: string): void
 }

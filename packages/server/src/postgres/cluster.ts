@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { chown, lstat, mkdir, readdir, realpath, rename, rm, rmdir, stat, symlink, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { type Account, accountFor, firstClosedDirectory, MachineUnfit } from './account.ts'
-import { type Binaries, clustersHome, findPostgres, systemClusters } from './binaries.ts'
+import { type Binaries, clustersHome, type FindBinaries, findPostgres, systemClusters } from './binaries.ts'
 import {
   directoryId,
   nameFrom,
@@ -11,7 +11,7 @@ import {
   syncDirectory,
   writeSecret,
 } from './data-directory.ts'
-import { acquireLock, DataDirectoryInUse } from './data-directory-lock.ts'
+import { acquireLock, DataDirectoryInUse, type Purpose } from './data-directory-lock.ts'
 import { checkOwnership } from './ownership.ts'
 import { runTool, type ToolOptions } from './start-program.ts'
 
@@ -28,11 +28,7 @@ export async function clusterOwner(dataDir: string): Promise<Account | undefined
 }
 
 /** Where the cluster is, or will be: in the data directory, unless the account that runs it cannot enter that. */
-export async function locateCluster(
-  dataDir: string,
-  account: Account | undefined,
-  ownName: string,
-): Promise<ClusterLocation> {
+async function locateCluster(dataDir: string, account: Account | undefined, ownName: string): Promise<ClusterLocation> {
   const home = join(dataDir, 'postgres')
   const found = await lstat(home).catch(() => undefined)
   if (found?.isSymbolicLink()) return { path: await followLink(home, ownName), link: undefined, initialised: true }
@@ -170,6 +166,29 @@ export async function removeStaging(location: ClusterLocation): Promise<void> {
   }
 }
 
+/** Locks a data directory, which is created if there is none; or finds that it can be shared with a running server. */
+export async function lockDataDirectory(
+  options: { dataDir: string; postgresBin?: string | null | undefined },
+  { purpose, note }: { purpose: Purpose; note: (text: string) => void },
+) {
+  // First, so that an unsupported platform is reported before anything is written.
+  const findBinaries = await findPostgres(options.postgresBin)
+  const dataDir = await prepareDataDirectory(options.dataDir)
+  const id = await directoryId(dataDir)
+  await checkOwnership(dataDir)
+  const acquired = await acquireLock({ dataDir, name: nameFrom(id, 'lock'), purpose, note })
+  return { acquired, dataDir, find: () => findCluster(dataDir, id, findBinaries) }
+}
+
+/** Where the cluster of a locked data directory is or will be, who runs it, and with which programs. */
+async function findCluster(dataDir: string, id: string, findBinaries: FindBinaries) {
+  const account = await accountFor(await clusterOwner(dataDir))
+  const binaries = await findBinaries(dataDir, account)
+  return { account, binaries, location: await locateCluster(dataDir, account, nameFrom(id, 'cluster')) }
+}
+
+export type FoundCluster = Awaited<ReturnType<typeof findCluster>>
+
 /** The data directory has a database already, which a restore never replaces. */
 export class ClusterExists extends Error {
   override readonly name = 'ClusterExists'
@@ -187,19 +206,13 @@ type RestoreOptions = {
  * Puts a cluster into a data directory that has none. PostgreSQL recovers it in a staging directory first, so a cluster under
  * its final name has been opened once, whenever a process was killed.
  */
-export async function restoreCluster({ dataDir: given, postgresBin, note, fill }: RestoreOptions): Promise<string> {
-  const findBinaries = await findPostgres(postgresBin)
-  const dataDir = await prepareDataDirectory(given)
-  const id = await directoryId(dataDir)
-  await checkOwnership(dataDir)
-  const acquired = await acquireLock({ dataDir, name: nameFrom(id, 'lock'), purpose: 'command', note })
+export async function restoreCluster({ note, fill, ...options }: RestoreOptions): Promise<string> {
+  const { acquired, dataDir, find } = await lockDataDirectory(options, { purpose: 'command', note })
   if (acquired.kind === 'shared') {
     throw new DataDirectoryInUse(`A Keyhook server runs on the data directory ${dataDir}: stop it first.`)
   }
   try {
-    const account = await accountFor(await clusterOwner(dataDir))
-    const binaries = await findBinaries(dataDir, account)
-    const location = await locateCluster(dataDir, account, nameFrom(id, 'cluster'))
+    const { account, binaries, location } = await find()
     if (location.initialised) {
       throw new ClusterExists(
         `${location.path} has a database already. Restore into an empty data directory, or move that one away first.`,

@@ -1,34 +1,23 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { accountFor } from './account.ts'
-import { type FindBinaries, findPostgres } from './binaries.ts'
 import {
-  clusterOwner,
   database,
+  type FoundCluster,
   initialise,
   linkCluster,
-  locateCluster,
+  lockDataDirectory,
   removeStaging,
   singleUser,
   superuser,
 } from './cluster.ts'
-import {
-  directoryId,
-  nameFrom,
-  passwordPath,
-  prepareDataDirectory,
-  readSecret,
-  removeServerAddress,
-  writeSecret,
-  writeServerAddress,
-} from './data-directory.ts'
+import { passwordPath, readSecret, removeServerAddress, writeSecret, writeServerAddress } from './data-directory.ts'
 import type { DirectoryLock, Purpose } from './data-directory-lock.ts'
-import { acquireLock, DataDirectoryInUse } from './data-directory-lock.ts'
+import { DataDirectoryInUse } from './data-directory-lock.ts'
 import { port, readLockFile } from './lock-file.ts'
-import { whyNoNamespaces } from './namespaces.ts'
 import { removeDeadSegments, stopOrphan } from './orphan.ts'
-import { checkOwnership, giveClusterTo } from './ownership.ts'
+import { giveClusterTo } from './ownership.ts'
 import { type Postmaster, startPostmaster } from './postmaster.ts'
+import { whyNoNamespaces } from './start-program.ts'
 
 export { DataDirectoryInUse } from './data-directory-lock.ts'
 
@@ -61,12 +50,7 @@ export type EmbeddedOptions = {
 /** The PostgreSQL of a data directory: a new one, or for a command that of a running `keyhook serve`. */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const note = options.note ?? (() => {})
-  // First, so that an unsupported platform is reported before anything is written.
-  const findBinaries = await findPostgres(options.postgresBin)
-  const dataDir = await prepareDataDirectory(options.dataDir)
-  const id = await directoryId(dataDir)
-  await checkOwnership(dataDir)
-  const acquired = await acquireLock({ dataDir, name: nameFrom(id, 'lock'), purpose: options.purpose, note })
+  const { acquired, dataDir, find } = await lockDataDirectory(options, { purpose: options.purpose, note })
   if (acquired.kind === 'shared') return await share(dataDir)
 
   const { lock } = acquired
@@ -77,7 +61,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
       options.onExit?.(why)
     }
     const settings = options.settings ?? {}
-    const { postmaster, password } = await startServer({ findBinaries, dataDir, id, settings, note, onExit })
+    const { postmaster, password } = await startServer({ dataDir, find, settings, note, onExit })
     lock.update({ ready: true, socketDirectory: postmaster.socketDirectory })
     return own(lock, dataDir, postmaster, password)
   } catch (error) {
@@ -88,17 +72,14 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
 
 /** Needs the lock. Starts the server from whatever state an earlier process left the directory in. */
 async function startServer(request: {
-  findBinaries: FindBinaries
   dataDir: string
-  id: string
+  find: () => Promise<FoundCluster>
   settings: Readonly<Record<string, string>>
   note: (text: string) => void
   onExit: (why: string) => void
 }): Promise<{ postmaster: Postmaster; password: string }> {
-  const { findBinaries, dataDir, id, settings, note, onExit } = request
-  const account = await accountFor(await clusterOwner(dataDir))
-  const binaries = await findBinaries(dataDir, account)
-  const location = await locateCluster(dataDir, account, nameFrom(id, 'cluster'))
+  const { dataDir, find, settings, note, onExit } = request
+  const { account, binaries, location } = await find()
   const cluster = location.path
   await removeStaging(location)
   await removeDeadSegments(account?.uid ?? process.getuid!())

@@ -4,8 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Binaries } from './binaries.ts'
 import { openSocketDirectory, port, readLockFile } from './lock-file.ts'
 import { type LogFile, openLog } from './log-file.ts'
-import { inNamespaces, pidBehind, type View } from './namespaces.ts'
-import { type RunAs, startProgram } from './start-program.ts'
+import { inNamespaces, pidBehind, type RunAs, signalProcess, startProgram, type View } from './start-program.ts'
 
 const recoveryMsMax = 10 * 60_000
 const noteAfterMs = 5_000
@@ -109,14 +108,6 @@ function viewOf({ view, cluster, binaries }: StartOptions & Required<Pick<RunAs,
     readable: [programs, ...(view?.readable ?? [])],
     writable: [...new Set([cluster, sockets])],
     hidden: view?.hidden ?? '',
-  }
-}
-
-function signalProcess(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name)
-  } catch {
-    // It has ended already.
   }
 }
 

@@ -1,6 +1,5 @@
-import { archiveSettings } from './archive-settings.ts'
 import { deliverySettings } from './delivery-settings.ts'
-import { kubernetesSettings, platformSettings } from './platform-settings.ts'
+import { archiveSettings, kubernetesSettings, platformSettings } from './platform-settings.ts'
 import { serverSettings } from './server-settings.ts'
 import { InvalidValue, readSecretFiles, type Setting } from './setting.ts'
 
@@ -45,6 +44,19 @@ export function readConfig(given: Record<string, string | undefined>): Config {
   return Object.freeze(values) as Config
 }
 
+/** A setting, and one that is required with it. */
+const needs = [
+  [settings.oidcIssuer, settings.oidcAudience],
+  [settings.oidcClientId, settings.oidcIssuer],
+  [settings.oidcClientId, settings.publicUrl],
+  [settings.oidcAudience, settings.oidcIssuer],
+  [settings.s3AccessKeyId, settings.s3SecretAccessKey],
+  [settings.s3SecretAccessKey, settings.s3AccessKeyId],
+  [settings.s3Endpoint, settings.s3Bucket],
+  [settings.s3Prefix, settings.s3Bucket],
+  [settings.s3AccessKeyId, settings.s3Bucket],
+] as const
+
 /** Settings that depend on each other. A second node with a master key of its own could read no secret. */
 function crossCheck(environment: Readonly<Record<string, string | undefined>>): string[] {
   const has = (setting: Setting<unknown>) => (environment[setting.variable] ?? '').trim() !== ''
@@ -60,26 +72,8 @@ function crossCheck(environment: Readonly<Record<string, string | undefined>>): 
       problems.push('KEYHOOK_DATABASES_CERTIFICATE_FILE: cannot be used with KEYHOOK_DATABASE_DRIVER=cloudnativepg')
     }
   }
-  if (has(settings.oidcIssuer) && !has(settings.oidcAudience)) {
-    problems.push('KEYHOOK_OIDC_AUDIENCE: is required with KEYHOOK_OIDC_ISSUER')
-  }
-  if (has(settings.oidcClientId)) {
-    for (const needed of [settings.oidcIssuer, settings.publicUrl]) {
-      if (!has(needed)) problems.push(`${needed.variable}: is required with KEYHOOK_OIDC_CLIENT_ID`)
-    }
-  }
-  if (has(settings.oidcAudience) && !has(settings.oidcIssuer)) {
-    problems.push('KEYHOOK_OIDC_ISSUER: is required with KEYHOOK_OIDC_AUDIENCE')
-  }
-  for (const [one, other] of [
-    [settings.s3AccessKeyId, settings.s3SecretAccessKey],
-    [settings.s3SecretAccessKey, settings.s3AccessKeyId],
-  ] as const) {
-    if (has(one) && !has(other)) problems.push(`${other.variable}: is required with ${one.variable}`)
-  }
-  for (const needless of [settings.s3Endpoint, settings.s3Prefix, settings.s3AccessKeyId]) {
-    if (has(needless) && !has(settings.s3Bucket))
-      problems.push(`KEYHOOK_S3_BUCKET: is required with ${needless.variable}`)
+  for (const [given, needed] of needs) {
+    if (has(given) && !has(needed)) problems.push(`${needed.variable}: is required with ${given.variable}`)
   }
   if (
     /^(0\.0\.0\.0|[0:]+)$/.test(environment[settings.databasesHost.variable]?.trim() ?? '') &&

@@ -16,19 +16,18 @@ type Parse<T> = ((text: string, environment: Readonly<Record<string, string | un
 /** Thrown by a parser; the message continues the sentence `NAME: "value" …`. */
 export class InvalidValue extends Error {}
 
-export const setting = <T>(
-  variable: string,
-  fallback: string,
-  parse: Parse<T>,
-  about: string,
-): Setting<T> & { fallback: string } => ({ variable, fallback, parse, about })
+/** A setting with a default. `about` adds the text for people. */
+export const setting = <T>(variable: string, fallback: string, parse: Parse<T>) => ({
+  about: (about: string): Setting<T> & { fallback: string } => ({ variable, fallback, parse, about }),
+})
 
-export const optional = <T>(
-  variable: string,
-  parse: Parse<T>,
-  about: string,
-  secret?: true,
-): Setting<T> & { fallback: null } => ({ variable, fallback: null, parse, about, ...(secret && { secret }) })
+export const optional = <T>(variable: string, parse: Parse<T>) => ({
+  about: (about: string): Setting<T> & { fallback: null } => ({ variable, fallback: null, parse, about }),
+})
+
+export const secret = <T>(variable: string, parse: Parse<T>) => ({
+  about: (about: string) => ({ ...optional(variable, parse).about(about), secret: true as const }),
+})
 
 export const integer = (min: number, max: number, what: string): Parse<number> => {
   const parse = (text: string): number => {
@@ -38,6 +37,8 @@ export const integer = (min: number, max: number, what: string): Parse<number> =
   }
   return Object.assign(parse, { takes: `${min} to ${max}` })
 }
+
+export const count = (min: number, max: number, of: string): Parse<number> => integer(min, max, `a number of ${of}`)
 
 const units: Readonly<Record<string, number>> = { '': 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 }
 

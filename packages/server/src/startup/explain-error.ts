@@ -1,9 +1,16 @@
 import { statfs } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import { NodeForgotten } from '../databases/dead-nodes.ts'
+import { isLoginRejected, isUnavailable, UnsuitableDatabase } from '../db/database.ts'
+import { isTlsFailure, tlsFailureText } from '../db/errors.ts'
+import { SchemaMismatch } from '../db/migrate.ts'
+import { Fault } from '../lib/faults.ts'
 import { inMegabytes } from '../lib/units.ts'
 import { MachineUnfit, machineProblem, pathsFromRoot } from '../postgres/account.ts'
-import { unusable } from '../postgres/ownership.ts'
-import type { Config } from '../settings/config.ts'
+import { DataDirectoryInUse } from '../postgres/data-directory-lock.ts'
+import { DirectoryUnusable, unusable } from '../postgres/ownership.ts'
+import { type Config, ConfigProblems } from '../settings/config.ts'
+import { MasterKeyDamaged, MasterKeyMissing } from './master-keys.ts'
 import { openFilesMax } from './process.ts'
 
 /** Replaces an error that the machine causes, such as a full disk, by one whose message says in one line what to do. */
@@ -73,4 +80,33 @@ export function diskFull({ bytes, files }: Free): string {
     return `too few inodes are left on the disk. Remove files (a new installation takes ${filesNeeded}) and start again`
   const needed = `${inMegabytes(bytesNeeded)}${lacksFiles ? ` and ${filesNeeded} inodes` : ''}`
   return `there is no room left on the disk. Make some (a new installation takes ${needed}) and start again`
+}
+
+/** Errors that the operator can fix; the message says how. */
+const userErrors = [
+  DataDirectoryInUse,
+  DirectoryUnusable,
+  MachineUnfit,
+  MasterKeyDamaged,
+  MasterKeyMissing,
+  NodeForgotten,
+  SchemaMismatch,
+  UnsuitableDatabase,
+]
+
+/** What to tell an operator about an error of the installation. */
+export function explainInstallationError(error: unknown): { text: string; code: number } {
+  if (error instanceof ConfigProblems) return { text: error.problems.join('\n'), code: 2 }
+  if (error instanceof Fault) return { text: error.public, code: 2 }
+  if (userErrors.some((kind) => error instanceof kind)) return { text: (error as Error).message, code: 2 }
+  const hasUrl = Boolean(process.env.DATABASE_URL || process.env.DATABASE_URL_FILE)
+  const server = hasUrl ? 'DATABASE_URL' : 'The embedded PostgreSQL'
+  if (isLoginRejected(error)) return { text: `${server}: ${error.message}`, code: 2 }
+  if (isTlsFailure(error)) return { text: `${server}: ${tlsFailureText(error)}`, code: 2 }
+  if (isUnavailable(error)) {
+    const where = hasUrl ? ' (DATABASE_URL)' : ''
+    const { message, code } = error as NodeJS.ErrnoException
+    return { text: `PostgreSQL cannot be reached${where}: ${message || code}`, code: 1 }
+  }
+  return { text: error instanceof Error ? (error.stack ?? error.message) : String(error), code: 1 }
 }

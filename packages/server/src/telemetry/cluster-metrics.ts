@@ -1,5 +1,6 @@
-import { Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import type { Database } from '../db/database.ts'
+import { addGauge, type Samples } from './process-gauges.ts'
 
 /** Where counting stops: a scrape must not read millions of waiting deliveries. */
 const countedMax = { lanes: 10_000, deliveries: 100_000, wakes: 1_000, unseen: 10_000 }
@@ -133,17 +134,17 @@ export type ClusterReading = ClusterMetrics & {
   jobs: readonly { queue: string; state: string; jobs: number; due_seconds: number }[]
 }
 
-type Samples = (reading: ClusterReading) => readonly (readonly [labels: Record<string, string>, value: number])[]
+type ReadSamples = (reading: ClusterReading) => Samples
 
 const one =
-  (of: (reading: ClusterReading) => number): Samples =>
+  (of: (reading: ClusterReading) => number): ReadSamples =>
   (reading) => [[{}, of(reading)]]
-const by = (label: string, of: (reading: ClusterReading) => Record<string, number>): Samples => {
+const by = (label: string, of: (reading: ClusterReading) => Record<string, number>): ReadSamples => {
   return (reading) => Object.entries(of(reading)).map(([name, count]) => [{ [label]: name }, count])
 }
 
 /** Every process answers the same, so these names have a prefix of their own: take their maximum, not their sum. */
-const gauges: readonly { name: string; help: string; labelNames?: string[]; samples: Samples }[] = [
+const gauges: readonly { name: string; help: string; labelNames?: string[]; samples: ReadSamples }[] = [
   {
     name: 'deliveries_waiting',
     help: 'Number of unfinished deliveries: before their first attempt (first), in_flight, or waiting for a retry. Counting stops at 100,000.',
@@ -219,27 +220,12 @@ const readMsMax = 3_000
 /** Gauges from the database of the installation. Without an answer in time they have no samples, and `keyhook_postgres_up` is 0. */
 export function createClusterGauges(registry: Registry, read: () => Promise<ClusterReading>): void {
   const latest = createReading(read)
-  new Gauge({
-    name: 'keyhook_postgres_up',
-    help: "1 if Keyhook's PostgreSQL has answered this process within three seconds, otherwise 0.",
-    registers: [registry],
-    async collect() {
-      this.set((await latest()) === null ? 0 : 1)
-    },
-  })
-  for (const { name, help, labelNames = [], samples } of gauges) {
-    new Gauge({
-      name: `keyhook_cluster_${name}`,
-      help,
-      labelNames,
-      registers: [registry],
-      async collect() {
-        const reading = await latest()
-        // Also removes what is no more, such as a state without jobs.
-        this.reset()
-        if (reading === null && labelNames.length === 0) this.remove()
-        if (reading !== null) for (const [labels, value] of samples(reading)) this.set(labels, value)
-      },
+  const help = "1 if Keyhook's PostgreSQL has answered this process within three seconds, otherwise 0."
+  addGauge(registry, { name: 'keyhook_postgres_up', help }, async () => [[{}, (await latest()) === null ? 0 : 1]])
+  for (const { name, samples, ...about } of gauges) {
+    addGauge(registry, { name: `keyhook_cluster_${name}`, ...about }, async () => {
+      const reading = await latest()
+      return reading === null ? [] : samples(reading)
     })
   }
 }

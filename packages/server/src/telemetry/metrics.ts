@@ -1,11 +1,12 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram as LibraryHistogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Histogram as LibraryHistogram, Registry } from 'prom-client'
 import type { StorageReport } from '../databases/storage-rules.ts'
-import type { DispatchObserver } from '../delivery/dispatcher/ports.ts'
+import type { DispatchObserver } from '../delivery/dispatcher/work.ts'
 import type { Answered } from '../http/app.ts'
 import { jobKinds } from '../jobs/queue.ts'
 import { type ClusterReading, createClusterGauges } from './cluster-metrics.ts'
-import { createHistogram, createTally } from './histogram.ts'
-import { createProcessGauges } from './process-gauges.ts'
+import { addGauge, createProcessGauges } from './process-gauges.ts'
+
+type Disk = NonNullable<StorageReport['disk']>
 
 const jobLabels = (kind: string, outcome: string): string => `kind="${kind}",outcome="${outcome}"`
 
@@ -93,14 +94,7 @@ export function createMetrics() {
   }
 
   const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers,
-      collect() {
-        this.set(read())
-      },
-    })
+    addGauge(registry, { name, help }, () => [[{}, read()]])
   const archivedUntil = new Map<string, number>()
   gauge(
     'keyhook_wal_archive_lag_seconds',
@@ -113,7 +107,6 @@ export function createMetrics() {
     async text(): Promise<string> {
       return `${await registry.metrics()}\n${histograms.map((one) => one.text()).join('\n')}`
     },
-    /** Name, type, labels and help of every metric that exists by now, for docs/monitoring.md. */
     describe() {
       const own = histograms.map(({ about }) => ({ ...about, type: 'histogram' as const }))
       return [...registry.getMetricsAsArray(), ...own].map((metric) => ({
@@ -134,7 +127,6 @@ export function createMetrics() {
       const of = route === null ? 'method="other",route="none"' : `method="${method}",route="${route}"`
       requests.observe(seconds, `${of},status="${Math.floor(status / 100)}xx"`)
     },
-    /** After each attempt of a job. */
     jobAttempted: (kind: string, outcome: 'succeeded' | 'failed', seconds: number) =>
       jobs.observe(seconds, jobLabels(kind, outcome)),
     /** After the last attempt of a job that did not succeed. */
@@ -144,38 +136,22 @@ export function createMetrics() {
     watchCluster: (read: () => Promise<ClusterReading>) => createClusterGauges(registry, read),
     /** The disk with the databases of this node, and what they use of it. */
     watchStorage(read: () => StorageReport) {
-      const disk = (name: string, help: string, of: (disk: NonNullable<StorageReport['disk']>) => number) =>
-        gauge(`keyhook_disk_${name}`, help, () => {
-          const { disk } = read()
-          return disk === null ? Number.NaN : of(disk)
-        })
-      disk('free_bytes', 'Free space of the disk that has the databases of this node.', ({ freeBytes }) => freeBytes)
-      disk('size_bytes', 'Size of the disk that has the databases of this node.', ({ sizeBytes }) => sizeBytes)
-      disk('free_files', 'Free inodes of the disk that has the databases of this node.', ({ freeFiles }) => freeFiles)
-      disk(
-        'floor_bytes',
-        'Free disk space below which no database of this node may grow.',
-        ({ floorBytes }) => floorBytes,
-      )
-      disk(
-        'reserve_bytes',
-        "Disk space that is reserved for Keyhook's own PostgreSQL.",
-        ({ reserveBytes }) => reserveBytes,
-      )
+      const ofDisk = (name: string, help: string, field: Exclude<keyof Disk, 'level'>) =>
+        gauge(`keyhook_disk_${name}`, help, () => read().disk?.[field] ?? Number.NaN)
+      ofDisk('free_bytes', 'Free space of the disk that has the databases of this node.', 'freeBytes')
+      ofDisk('size_bytes', 'Size of the disk that has the databases of this node.', 'sizeBytes')
+      ofDisk('free_files', 'Free inodes of the disk that has the databases of this node.', 'freeFiles')
+      ofDisk('floor_bytes', 'Free disk space below which no database of this node may grow.', 'floorBytes')
+      ofDisk('reserve_bytes', "Disk space that is reserved for Keyhook's own PostgreSQL.", 'reserveBytes')
       gauge(
         'keyhook_databases_storage_bytes',
         'Disk space that all databases of this node use.',
         () => read().usedBytes,
       )
-      new Gauge({
-        name: 'keyhook_databases',
-        help: 'Number of databases of this node by the state of their storage: normal, read_only or stopped.',
-        labelNames: ['storage'],
-        registers,
-        collect() {
-          for (const [state, count] of Object.entries(read().states)) this.set({ storage: state }, count)
-        },
-      })
+      const help = 'Number of databases of this node by the state of their storage: normal, read_only or stopped.'
+      addGauge(registry, { name: 'keyhook_databases', help, labelNames: ['storage'] }, () =>
+        Object.entries(read().states).map(([storage, count]) => [{ storage }, count]),
+      )
     },
     /** Gauges are read from the engine when metrics are collected. */
     watch(engine: { readonly lanes: number; readonly inFlight: number }) {
@@ -193,3 +169,88 @@ export function createMetrics() {
   }
 }
 export type Metrics = ReturnType<typeof createMetrics>
+
+/** `labels` in the form of the exposition format, such as `method="GET",status="2xx"`: from a fixed set, so nothing is escaped. */
+export type Histogram = {
+  about: { name: string; help: string; labelNames: readonly string[] }
+  observe(seconds: number, labels?: string): void
+  text(): string
+}
+
+type Series = { counts: number[]; sum: number }
+
+/**
+ * A histogram that is cheap to observe. prom-client's takes 1.3 µs without labels and 4.8 µs with three, for every request; this
+ * one 0.1 µs. Buckets are added up when the text is made. `initial`: labels that are shown as 0 from the start.
+ */
+export function createHistogram(about: {
+  name: string
+  help: string
+  labelNames: readonly string[]
+  buckets: readonly number[]
+  initial?: readonly string[]
+}): Histogram {
+  const { name, help, buckets, initial = [] } = about
+  const series = new Map<string, Series>()
+
+  function add(labels: string): Series {
+    const added = { counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 }
+    series.set(labels, added)
+    return added
+  }
+
+  function linesOf(labels: string, { counts, sum }: Series): string[] {
+    const before = labels === '' ? '' : `${labels},`
+    const own = labels === '' ? '' : `{${labels}}`
+    let total = 0
+    const lines = counts.map((count, i) => {
+      total += count
+      return `${name}_bucket{${before}le="${buckets[i] ?? '+Inf'}"} ${total}`
+    })
+    return [...lines, `${name}_sum${own} ${sum}`, `${name}_count${own} ${total}`]
+  }
+
+  for (const labels of initial) add(labels)
+  return {
+    about,
+    observe(value, labels = '') {
+      const one = series.get(labels) ?? add(labels)
+      let i = 0
+      while (i < buckets.length && value > buckets[i]!) i++
+      one.counts[i]! += 1
+      one.sum += value
+    },
+    text() {
+      const lines = [...series].flatMap(([labels, one]) => linesOf(labels, one))
+      return [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...lines, ''].join('\n')
+    },
+  }
+}
+
+/**
+ * A counter with labels that is cheap to increment: values are counted in a Map by one string, and copied into the Counter when
+ * metrics are collected. `initial`: what is shown as 0 from the start, because Prometheus sees no increase in a first value of 1.
+ */
+function createTally(
+  registry: Registry,
+  { name, help, labelNames, initial = [] }: { name: string; help: string; labelNames: string[]; initial?: string[] },
+) {
+  const counts = new Map<string, number>(initial.map((key) => [key, 0]))
+  new Counter({
+    name,
+    help,
+    labelNames,
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const [key, count] of counts) {
+        const values = key.split(' ')
+        this.inc(Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), count)
+      }
+    },
+  })
+  return (first: string, second?: string): void => {
+    const key = second === undefined ? first : `${first} ${second}`
+    counts.set(key, (counts.get(key) ?? 0) + 1)
+  }
+}

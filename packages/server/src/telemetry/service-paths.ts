@@ -182,7 +182,6 @@ const operationOf = (page: Page): Json => ({
   },
 })
 
-/** The 405 of every path. */
 export const otherMethods = (methods: readonly string[]): Json => {
   const allowed = methods.flatMap((method) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()])).join(', ')
   const allow = header('Allow', 'The methods of this path.', undefined, { type: 'string', const: allowed })

@@ -4,12 +4,13 @@ import { type Database, databaseNowMs, type Transact, type Transaction } from '.
 import { isLanePaused, pauseLane, resumeLane } from '../delivery/lane-sql.ts'
 import { pauseMsMax } from '../delivery/retry-schedule.ts'
 import { type Created, type Route, route } from '../http/route.ts'
-import { Fault, invalid, notFound } from '../lib/faults.ts'
+import { Fault, invalid } from '../lib/faults.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
 import {
   afterSwitchSecondsDefault,
+  lockExisting,
   mintWebhookSecret,
   overlapSecondsMax,
   pauseMsDefault,
@@ -17,19 +18,17 @@ import {
 } from './rules.ts'
 import { newSecret, pauseBasis, rotationBasis, secretRotationOf, webhookRecord } from './schemas.ts'
 import { endRotation, lockRotation, rotateSecret, switchSecret } from './secrets-sql.ts'
-import { lockWebhook } from './sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
 
-export function webhookPausingRoutes({
-  db,
-  transact,
-  show,
-}: {
+/** Pausing a webhook, and replacing its secret. */
+export function webhookChangeRoutes(deps: {
   db: Database
   transact: Transact
+  masterKeys: MasterKeys
   show(orgId: OrgId, id: WebhookId): Promise<object>
 }): Route[] {
+  const { db, transact, masterKeys, show } = deps
   return [
     route({
       method: 'POST',
@@ -65,7 +64,7 @@ export function webhookPausingRoutes({
       },
       async handler({ orgId, actor, params: { webhookId: id }, body: { until } }) {
         await db.begin(async (tx) => {
-          if ((await lockWebhook(tx, orgId, id)) === null) throw notFound(`${id} is not in ${orgId}`)
+          await lockExisting(tx, orgId, id)
           await pauseLane(tx, orgId, id, until)
           const details = { until: isoTime(until) }
           await recordAudit(tx, { orgId, action: 'webhook.paused', actor, targetId: id, details })
@@ -86,7 +85,7 @@ export function webhookPausingRoutes({
       success: { status: 200, description: 'The webhook, active.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id } }) {
         await transact(async (tx) => {
-          if ((await lockWebhook(tx, orgId, id)) === null) throw notFound(`${id} is not in ${orgId}`)
+          await lockExisting(tx, orgId, id)
           if (!(await isLanePaused(tx, orgId, id))) return
           await resumeLane(tx, orgId, id)
           await recordAudit(tx, { orgId, action: 'webhook.resumed', actor, targetId: id })
@@ -95,29 +94,9 @@ export function webhookPausingRoutes({
         return { status: 200, body: await show(orgId, id) }
       },
     }),
-  ]
-}
-
-const webhookPath = '/platform/v1/organizations/:orgId/webhooks/:webhookId'
-
-export function webhookSecretRoutes({
-  db,
-  masterKeys,
-  show,
-}: {
-  db: Database
-  masterKeys: MasterKeys
-  show(orgId: OrgId, id: WebhookId): Promise<object>
-}): Route[] {
-  async function lock(tx: Transaction, orgId: OrgId, id: WebhookId) {
-    if ((await lockWebhook(tx, orgId, id)) === null) throw notFound(`${id} is not in ${orgId}`)
-    return lockRotation(tx, orgId, id)
-  }
-
-  return [
     route({
       method: 'POST',
-      path: `${webhookPath}/rotate-secret`,
+      path: `${path}/rotate-secret`,
       needs: 'webhooks:update',
       audit: 'webhook.secret_rotated',
       basis: rotationBasis,
@@ -145,7 +124,7 @@ export function webhookSecretRoutes({
           await recordAudit(tx, { orgId, action: 'webhook.secret_rotated', actor, targetId: id, details })
           const rotation = await lockRotation(tx, orgId, id)
           const withoutSecrets = { secret_rotation: rotation && secretRotationOf(rotation) }
-          const location = webhookPath.replace(':orgId', orgId).replace(':webhookId', id)
+          const location = path.replace(':orgId', orgId).replace(':webhookId', id)
           return { status: 201, location, body: { secret, ...withoutSecrets }, withoutSecrets }
         }
         const answer = await db.begin((tx) => once(tx, () => rotate(tx)))
@@ -156,7 +135,7 @@ export function webhookSecretRoutes({
     }),
     route({
       method: 'POST',
-      path: `${webhookPath}/switch-secret`,
+      path: `${path}/switch-secret`,
       needs: 'webhooks:update',
       audit: 'webhook.secret_switched',
       basis: rotationBasis,
@@ -184,6 +163,11 @@ export function webhookSecretRoutes({
       },
     }),
   ]
+}
+
+async function lock(tx: Transaction, orgId: OrgId, id: WebhookId) {
+  await lockExisting(tx, orgId, id)
+  return lockRotation(tx, orgId, id)
 }
 
 const overlap = (description: string) =>

@@ -9,8 +9,8 @@ import { Fault, notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
-import { webhookPausingRoutes, webhookSecretRoutes } from './change-routes.ts'
-import { mintWebhookSecret, waitForInFlightDeliveries } from './rules.ts'
+import { webhookChangeRoutes } from './change-routes.ts'
+import { lockExisting, mintWebhookSecret, waitForInFlightDeliveries } from './rules.ts'
 import { createdWebhook, newWebhook, webhookList, webhookRecord, webhookRecordOf, webhookUpdate } from './schemas.ts'
 import {
   deleteWebhook,
@@ -18,7 +18,6 @@ import {
   insertWebhook,
   listWebhookRecords,
   listWebhooks,
-  lockWebhook,
   updateWebhook,
   type WebhookRecordRow,
   type WebhookRow,
@@ -134,15 +133,9 @@ const platformPath = '/platform/v1/organizations/:orgId/webhooks'
 const here = chosen(85)
 
 /** Webhooks with everything that can be said of them and changed in them. */
-export function webhookSettingsRoutes({
-  db,
-  transact,
-  masterKeys,
-}: {
-  db: Database
-  transact: Transact
-  masterKeys: MasterKeys
-}): Route[] {
+export function webhookSettingsRoutes(deps: { db: Database; transact: Transact; masterKeys: MasterKeys }): Route[] {
+  const { db } = deps
+
   async function show(orgId: OrgId, id: WebhookId): Promise<object> {
     const row = await findWebhookRecord(db, orgId, id, Date.now())
     if (row === null) throw notFound(`${id} is not in ${orgId}`)
@@ -150,8 +143,7 @@ export function webhookSettingsRoutes({
   }
 
   return [
-    ...webhookPausingRoutes({ db, transact, show }),
-    ...webhookSecretRoutes({ db, masterKeys, show }),
+    ...webhookChangeRoutes({ ...deps, show }),
     route({
       method: 'GET',
       path: platformPath,
@@ -205,8 +197,7 @@ export function webhookSettingsRoutes({
       success: { status: 200, description: 'The webhook with its changes.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
         const details = await db.begin(async (tx) => {
-          const before = await lockWebhook(tx, orgId, id)
-          if (before === null) throw notFound(`${id} is not in ${orgId}`)
+          const before = await lockExisting(tx, orgId, id)
           if (body.event_types !== undefined) await lockDeclaredTypes(tx, body.event_types)
           const changes = changesIn(before, body)
           if (Object.keys(changes).length === 0) return changes
@@ -221,7 +212,6 @@ export function webhookSettingsRoutes({
   ]
 }
 
-/** The fields whose value changes. */
 const changesIn = (before: object, given: object): NonNullable<AuditEntry['details']> =>
   Object.fromEntries(
     Object.entries(given).filter(

@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Database } from '../db/database.ts'
+import type { Database, Transaction } from '../db/database.ts'
 import { hasAttemptInFlight } from '../delivery/history-sql.ts'
+import { notFound } from '../lib/faults.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
+import { lockWebhook, type WebhookFields } from './sql.ts'
 
 /** In the format of Standard Webhooks. The specified signature uses the whole text as its key, prefix included. */
 export const mintWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`
@@ -14,9 +16,15 @@ export const pauseMsDefault = 7 * 86_400_000
 export const overlapSecondsMax = 30 * 86_400
 export const afterSwitchSecondsDefault = 86_400
 
-/** Deliveries per second. */
 export const rateLimitMin = 0.1
 export const rateLimitMax = 1_000
+
+/** It stays as it is until the transaction ends. */
+export async function lockExisting(tx: Transaction, orgId: OrgId, id: WebhookId): Promise<WebhookFields> {
+  const webhook = await lockWebhook(tx, orgId, id)
+  if (webhook === null) throw notFound(`${id} is not in ${orgId}`)
+  return webhook
+}
 
 const inFlightPollMs = 20
 /** A delivery that has begun is sent sooner than this or not at all; most end within a few milliseconds. */

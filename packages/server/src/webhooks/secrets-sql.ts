@@ -87,13 +87,7 @@ export const lockSecretsUnder = async (
 }
 
 /** Only if it was not changed or erased in between. */
-export const replaceSecret = async (
-  db: Database,
-  orgId: OrgId,
-  id: WebhookId,
-  from: Sealed,
-  to: Sealed,
-): Promise<void> => {
+export const replaceSecret = async (db: Database, orgId: OrgId, id: WebhookId, from: Sealed, to: Sealed) => {
   await db`
     update keyhook.webhooks
     set secret_key_id = case when secret_box = ${from.box} then ${to.keyId} else secret_key_id end,
@@ -140,12 +134,7 @@ export const rotateSecret = async (
 }
 
 /** The new secret signs from now on; the old one ends after `overlapSeconds`. */
-export const switchSecret = async (
-  tx: Transaction,
-  orgId: OrgId,
-  id: WebhookId,
-  overlapSeconds: number,
-): Promise<void> => {
+export const switchSecret = async (tx: Transaction, orgId: OrgId, id: WebhookId, overlapSeconds: number) => {
   await tx`
     update keyhook.webhooks
     set switched = true, version = version + 1, overlap_until = now() + ${overlapSeconds} * interval '1 second'

@@ -14,12 +14,7 @@ export type NewWebhook = {
 export type WebhookRow = { id: WebhookId; url: string; event_types: string[]; created_at: Date }
 
 /** Inserts unless the organization already has `webhooksMax`. Call it with the organization locked. */
-export const insertWebhook = async (
-  tx: Transaction,
-  orgId: OrgId,
-  webhook: NewWebhook,
-  webhooksMax: number,
-): Promise<WebhookRow | null> => {
+export const insertWebhook = async (tx: Transaction, orgId: OrgId, webhook: NewWebhook, webhooksMax: number) => {
   const [row] = await tx<WebhookRow[]>`
     insert into keyhook.webhooks (org_id, id, url, event_types, secret_key_id, secret_box, created_by)
     select ${orgId}, ${webhook.id}, ${webhook.url}, ${[...webhook.eventTypes]}::text[],
@@ -53,7 +48,6 @@ export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId
   return true
 }
 
-/** What can be changed in a webhook. */
 export type WebhookFields = {
   url: string
   event_types: string[]
@@ -193,12 +187,7 @@ export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before
   order by w.id desc`
 
 /** Null for a webhook that does not exist or is deleted. */
-export const findWebhookRecord = async (
-  db: Database,
-  orgId: OrgId,
-  id: WebhookId,
-  nowMs: number,
-): Promise<WebhookRecordRow | null> => {
+export const findWebhookRecord = async (db: Database, orgId: OrgId, id: WebhookId, nowMs: number) => {
   const [row] = await listWebhookRecords(db, orgId, { id, before: null, limit: 1, nowMs })
   return row ?? null
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { runBackupSchedule, watchBackupSchedule } from '../../src/backups/scheduled.ts'
 import { expiredBackups } from '../../src/backups/sql.ts'
+import { runBackupSchedule, watchBackupSchedule } from '../../src/backups/upkeep.ts'
 import { databasesDueForBackup } from '../../src/databases/sql.ts'
 import type { Executor, Transaction } from '../../src/db/database.ts'
 import type { JobQueue } from '../../src/jobs/queue.ts'

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import type { LocalInstances } from '../../src/databases/drivers/local-instances.ts'
+import type { LocalInstances } from '../../src/databases/drivers/driver.ts'
 import type { Database } from '../../src/db/database.ts'
 import { clientOf, type DatabaseBody, type RestoreBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'

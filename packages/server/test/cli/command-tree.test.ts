@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
 import { expect, test } from 'vitest'
-import { createProgram, createWholeProgram } from '../../src/cli/command-line.ts'
-import { commandTable } from '../../src/cli/command-table.ts'
+import { commandTable, createProgram, createWholeProgram } from '../../src/cli/command-line.ts'
 
 /** Every command that does something, with its path: `keys create`. */
 function leavesOf(command: Command, path: string[] = []): { path: string; command: Command }[] {

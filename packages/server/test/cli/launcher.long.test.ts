@@ -127,7 +127,7 @@ test('the help loads only what it needs, which keeps it under 0.4 seconds', asyn
   const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')])
   const files = stderr.split('\n').filter((url) => url.startsWith('file:'))
   expect(code).toBe(0)
-  expect(files.some((url) => url.endsWith('/cli/command-table.ts'))).toBe(true)
+  expect(files.some((url) => url.endsWith('/cli/command-line.ts'))).toBe(true)
   expect(files.length).toBeLessThan(40)
   expect(files.filter((url) => /\/(pg|fastify|pino|typebox|packages\/client)\//.test(url))).toEqual([])
 })

@@ -15,7 +15,7 @@ import {
 } from '../../src/databases/certificates.ts'
 import { scramVerifier } from '../../src/databases/database.ts'
 import { nodeOf } from '../../src/databases/drivers/local/home.ts'
-import type { LocalInstancesOptions } from '../../src/databases/drivers/local/open-parts.ts'
+import type { LocalInstancesOptions } from '../../src/databases/drivers/local/instance.ts'
 import { newId } from '../../src/lib/ids.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { resealSecrets } from '../../src/startup/master-keys.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { interrupted } from '../../src/delivery/dispatcher/outcome.ts'
-import type { Attempted } from '../../src/delivery/dispatcher/ports.ts'
+import type { Attempted } from '../../src/delivery/dispatcher/work.ts'
 import { createAttemptLog } from '../../src/delivery/engine.ts'
 import type { Exchange } from '../../src/delivery/sender/port.ts'
 import { attemptIdOf, uuid7 } from '../../src/lib/ids.ts'

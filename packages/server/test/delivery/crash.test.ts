@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { readHeaders } from '../../src/delivery/sender/exchange.ts'
+import { readHeaders } from '../../src/delivery/sender/senders.ts'
 import { settleAttempts } from '../../src/delivery/statements/settle.ts'
 import { attemptIdOf } from '../../src/lib/ids.ts'
 import { deleteWebhook } from '../../src/webhooks/sql.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { publish } from '../../src/delivery/publish.ts'
-import { readHeaders } from '../../src/delivery/sender/exchange.ts'
+import { readHeaders } from '../../src/delivery/sender/senders.ts'
 import type { OrgId } from '../../src/lib/ids.ts'
 import { until } from '../kit/until.ts'
 import { deliveryTest } from './support/delivery-test.ts'

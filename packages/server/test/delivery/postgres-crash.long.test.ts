@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/db/database.ts'
-import { readHeaders } from '../../src/delivery/sender/exchange.ts'
+import { readHeaders } from '../../src/delivery/sender/senders.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { createLocalIssuer } from '../../src/login/login-tokens.ts'
 import { openEmbedded } from '../../src/postgres/index.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { readHeaders, recordHeaders } from '../../src/delivery/sender/exchange.ts'
+import { readHeaders, recordHeaders } from '../../src/delivery/sender/senders.ts'
 
 const name = fc.oneof(fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/), fc.constant('__proto__'))
 /** Any value that is possible on the wire: without line breaks. */

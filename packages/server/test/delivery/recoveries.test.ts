@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
-import { countRecoverable, insertRecovery, stepRecovery } from '../../src/delivery/recovery-sql.ts'
+import { countRecoverable, insertRecovery, stepRecovery } from '../../src/delivery/redelivery-sql.ts'
 import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
 import { newId, type OrgId, uuid7, type WebhookId } from '../../src/lib/ids.ts'
 import { until } from '../kit/until.ts'

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { composeProbes } from '../../src/compose/probes.ts'
+import { composeProbes } from '../../src/compose/api.ts'
 import type { StorageReport } from '../../src/databases/storage-rules.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { captureLog } from '../kit/captured-log.ts'

@@ -1,6 +1,6 @@
-import { createDispatcher } from '../../src/delivery/dispatcher/dispatcher.ts'
+import { createDispatcher, type Dispatcher } from '../../src/delivery/dispatcher/dispatcher.ts'
 import { interrupted } from '../../src/delivery/dispatcher/outcome.ts'
-import type { Dispatcher, DispatchStore } from '../../src/delivery/dispatcher/ports.ts'
+import type { DispatchStore } from '../../src/delivery/dispatcher/ports.ts'
 import type { Exchange, Sender, SendRequest } from '../../src/delivery/sender/port.ts'
 import type { Host } from './timeline.ts'
 import type { World } from './world.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { deliveryHeaders } from '../../../cli/src/commands/forwarder.ts'
-import { createRequestHeaders, createSigner } from '../../src/delivery/sender/request.ts'
+import { createRequestHeaders, createSigner } from '../../src/delivery/sender/senders.ts'
 import { mintWebhookSecret } from '../../src/webhooks/rules.ts'
 
 test.each([null, 6])('keyhook listen sends the headers of a delivery, previous sequence %s', (previousSequence) => {

@@ -1,6 +1,7 @@
 import type { BackupOf } from '../../archives/backup-archives.ts'
-import type { WalRange } from '../../archives/wal-archive.ts'
+import type { WalFile, WalRange } from '../../archives/wal-archive.ts'
 import type { BackupId, DatabaseId, OrgId } from '../../lib/ids.ts'
+import type { CertificateSource } from '../certificates.ts'
 
 /** Where clients connect to a database. */
 export type Address = { host: string; port: number }
@@ -17,10 +18,7 @@ export type Progress = (bytes: { bytesDone: number; bytesTotal: number }) => voi
 export type DatabaseDriver = {
   /** Creates an empty database, and returns when it accepts connections with the password of the verifier. */
   provision(id: DatabaseId, options: NewDatabase): Promise<Address>
-  /**
-   * The same from a backup, with everything that was committed when that backup ended; with `to`, everything that was committed by
-   * then. Only the new password works. Throws a permanent `StepFailure` if the backup is damaged, gone or larger than `bytesMax`.
-   */
+  /** From a backup, replayed until `to`. Only the new password works. A backup that is damaged, gone or too large is a permanent `StepFailure`. */
   restore(
     id: DatabaseId,
     options: NewDatabase & {
@@ -41,10 +39,7 @@ export type DatabaseDriver = {
   removeBackup(of: BackupOf): Promise<void>
   /** Every backup of which anything is stored, complete or not. */
   existingBackups(): Promise<BackupId[]>
-  /**
-   * Has the WAL of the database stored, so that `restore` can replay it. `bytes`: what this call added to the store.
-   * `isEncrypted`: whether what was stored earlier is encrypted, and what this call has stored.
-   */
+  /** So that `restore` can replay it. `bytes`: what this call added. `isEncrypted`: what was stored earlier, and what this call has stored. */
   archiveWal(
     id: DatabaseId,
     options: { after: string | null; isEncrypted: boolean; signal: AbortSignal },
@@ -92,4 +87,72 @@ export type ArchivedWal = {
   until: string
   committed: string
   at: Date
+}
+
+/** What a running instance says about itself. */
+export type Activity = { sizeBytes: number; connections: number; connectionsMax: number }
+
+/**
+ * PostgreSQL servers of this machine, one for each database, and what only their own machine can do with them. The local driver is
+ * built on it. The rules of `DatabaseDriver` hold here as well. `resume` starts a server and restarts it whenever it ends, `close` stops
+ * all of them, and one that is closed to clients stays so after `resume`.
+ */
+export type LocalInstances = Pick<DatabaseDriver, 'remove' | 'existing' | 'resume' | 'close'> &
+  Pick<Moving, 'closeToClients' | 'openToClients'> & {
+    /** Prepares what the first database would have to wait for. Optional. */
+    prepare(): Promise<void>
+    /** From now on, databases that start accept TLS, with this certificate. */
+    useCertificates(source: CertificateSource): void
+    /** Creates an empty instance, and returns when it accepts connections with the password of the verifier. */
+    provision(id: DatabaseId, options: { passwordVerifier: string; signal: AbortSignal }): Promise<Address>
+    /** The same from an archive of `backup`. Only the new password works, from the first connection on. Throws `DamagedArchive`. */
+    restore(
+      id: DatabaseId,
+      options: {
+        archive: AsyncIterable<Uint8Array>
+        /** Replayed up to the last commit that is not later than `to`; null: to the end. Fails if it ends before `committed` and that time. */
+        wal?: { files: readonly WalFile[]; to: Date | null; committed: string }
+        /** Null: the password stays as it is in the archive. */
+        passwordVerifier: string | null
+        /** Of the archive's files. More of them is `tooLarge`. */
+        bytesMax: number
+        onProgress: (bytesDone: number) => void
+        signal: AbortSignal
+      },
+    ): Promise<Address>
+    /** The instance as a stream of archive bytes, while clients go on writing. More than `bytesMax` in its files is `tooLarge`. */
+    backup(
+      id: DatabaseId,
+      options: { bytesMax: number; onProgress: Progress; signal: AbortSignal },
+    ): AsyncIterable<Uint8Array>
+    /** Stores the WAL of the instance, so that `restore` can replay it. May run beside `backup`. */
+    archiveWal(id: DatabaseId, options: ArchiveWalOptions): Promise<ArchivedWal>
+    /** Why another account of this machine could answer clients from the port of an instance; null if none can. */
+    portProblem(): Promise<string | null>
+    /** What a running instance says about itself. */
+    activity(id: DatabaseId, options: { signal: AbortSignal }): Promise<Activity>
+    /** A directory on the disk that has the files of all instances. */
+    disk(): Promise<string>
+    /** Bytes on disk of every instance of which any file exists. */
+    storage(signal: AbortSignal): Promise<Map<DatabaseId, number>>
+    /** Whether it accepts connections now, as far as is known. */
+    isRunning(id: DatabaseId): boolean
+    /** All that accept connections, and those that are held: their storage says why they do not. */
+    up(): DatabaseId[]
+    /** New transactions are read-only unless they ask for more, and open ones end. The reason is shown to sessions; null ends it. */
+    setReadOnly(id: DatabaseId, reason: string | null, options: { signal: AbortSignal }): Promise<void>
+    /** Ends what the instance keeps until its next checkpoint, such as old WAL. */
+    checkpoint(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+    /** Stops the instance at once. Nothing starts it until `release`, also not `resume`. It may overlap with every other call. */
+    hold(id: DatabaseId): Promise<void>
+    isHeld(id: DatabaseId): boolean
+    /** Starts an instance that was held. */
+    release(id: DatabaseId, options: { signal: AbortSignal }): Promise<void>
+  }
+
+export type ArchiveWalOptions = {
+  /** How far it was archived; null: not at all. */
+  after: string | null
+  store(name: string, content: Buffer): Promise<void>
+  signal: AbortSignal
 }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { DatabaseId } from '../../lib/ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
-import type { LocalInstances } from '../drivers/local-instances.ts'
+import type { LocalInstances } from '../drivers/driver.ts'
 import {
   blame,
   type DiskLevel,

@@ -4,7 +4,7 @@ import type { Database } from '../../db/database.ts'
 import type { DatabaseId } from '../../lib/ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import { StepFailure } from '../../lib/step-failure.ts'
-import type { LocalInstances } from '../drivers/local-instances.ts'
+import type { LocalInstances } from '../drivers/driver.ts'
 import { type DiskLevel, diskLevels, type StorageReport, thresholdsOf } from '../storage-rules.ts'
 import { recordStorageStats, type StorageStats, storageOfNode } from '../usage-sql.ts'
 import {
@@ -44,15 +44,7 @@ const databaseBytesMin = 64 * 1024 ** 2
 
 export type StorageSettings = { limitBytes: number; floorBytes: number; reserveBytes: number }
 
-export type StorageMonitor = {
-  /** Measures before anything runs, so that a database above its limit is not started. Then watches until `close`. */
-  start(): Promise<void>
-  report(): StorageReport
-  hasRoom(): boolean
-  /** Aborts when the disk gets low: for work that writes much, such as a restore. */
-  room(): AbortSignal
-  close(): Promise<void>
-}
+export type StorageMonitor = ReturnType<typeof createStorageMonitor>
 
 /** For databases whose storage others limit. */
 export function withoutStorageMonitor(): StorageMonitor {
@@ -68,10 +60,7 @@ export function withoutStorageMonitor(): StorageMonitor {
 
 const noRoom = 'The disk of its node is nearly full.'
 
-/**
- * Watches the disk that databases share, and how much of it each one uses. Free space is read up to 20 times a second. Sizes are measured when it shrinks,
- * and a database beyond its limit becomes read-only or is stopped. See docs/internals/isolation.md.
- */
+/** Free space is read up to 20 times a second, and sizes when it shrinks. See docs/internals/isolation.md. */
 export function createStorageMonitor(deps: {
   db: Database
   node: string
@@ -80,7 +69,7 @@ export function createStorageMonitor(deps: {
   settings: StorageSettings
   dataDir: string
   log: Logger
-}): StorageMonitor {
+}) {
   const { db, node, instances, settings, log } = deps
   const closing = new AbortController()
   const { signal } = closing
@@ -216,7 +205,8 @@ export function createStorageMonitor(deps: {
   }
 
   return {
-    async start() {
+    /** Measures before anything runs, so that a database above its limit is not started. Then watches until `close`. */
+    async start(): Promise<void> {
       path = await instances.disk()
       space = readDisk(path)
       const reservePath = await placeForReserve(deps.dataDir, path)
@@ -235,7 +225,7 @@ export function createStorageMonitor(deps: {
         )
       watching = watch()
     },
-    report: () => ({
+    report: (): StorageReport => ({
       disk:
         space === undefined
           ? null
@@ -243,8 +233,9 @@ export function createStorageMonitor(deps: {
       ...enforcer.totals(),
     }),
     hasRoom: () => level === 'ok',
+    /** Aborts when the disk gets low: for work that writes much, such as a restore. */
     room: () => room.signal,
-    async close() {
+    async close(): Promise<void> {
       closing.abort()
       await watching
       await measuring

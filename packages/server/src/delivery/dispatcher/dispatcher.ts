@@ -1,25 +1,20 @@
 import { createBatcher } from '../../lib/batcher.ts'
-import { type Clock, createTimers, pause, within } from '../../lib/clock.ts'
+import { type Clock, createTimers, pause, retryUntilAccepted, within } from '../../lib/clock.ts'
+import type { OrgId } from '../../lib/ids.ts'
 import type { RetrySchedule } from '../retry-schedule.ts'
 import type { Exchange, OpenSender } from '../sender/port.ts'
 import type { NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery } from '../statements/fetch.ts'
 import { canRelease, change, extend, hasLingered, isWorthPolling, type Lane, settled } from './lane.ts'
 import { createHeldLanes, createLeases } from './leases.ts'
-import { afterAttempt, delayAfter, interrupted } from './outcome.ts'
-import {
-  createRetry,
-  type Dispatcher,
-  type DispatcherLimits,
-  type DispatchObserver,
-  type DispatchStore,
-} from './ports.ts'
-import { createSettler } from './settler.ts'
-import { beginsMax, createWork, type Starting } from './work.ts'
+import { afterAttempt, createSettler, delayAfter, interrupted } from './outcome.ts'
+import type { DispatcherLimits, DispatchStore, Retry } from './ports.ts'
+import { beginsMax, createWork, type DispatchObserver, type Starting } from './work.ts'
 
 /** How long a lane whose row is locked is left alone. */
 const lockedMs = 25
 const releaseMs = 250
+const pausesOfRetry = { pauseMsMin: 50, pauseMsMax: 1_000 }
 /** A retry sooner than this finds its lane still held; for a later one the lane is due in the database. */
 const soonMs = 2_000
 /** Hints for organizations that have lanes here look for further, free lanes at most this often. */
@@ -30,6 +25,8 @@ const lookMsMin = 25
  */
 const sendMsMax = 450
 const answerMsMax = 350
+
+export type Dispatcher = ReturnType<typeof createDispatcher>
 
 /** When it stops: first nothing more begins, then nothing more is sent, and in the end nothing more is written. */
 type Mode = 'running' | 'draining' | 'interrupting' | 'over'
@@ -47,13 +44,12 @@ export function createDispatcher(deps: {
   limits: DispatcherLimits
   schedule: RetrySchedule
   openSender: OpenSender
-  /** Creates partitions for attempts that are in flight, where they are missing. */
   ensurePartitions(): Promise<void>
   /** The database cannot store what it was given: sending it again changes nothing. */
   isDataError(error: unknown): boolean
   onError(error: unknown, step: string): void
   observe: DispatchObserver
-}): Dispatcher {
+}) {
   const { store, clock, limits, observe } = deps
   const held = createHeldLanes()
   const timers = createTimers(clock, (error) => deps.onError(error, 'timer'))
@@ -63,7 +59,15 @@ export function createDispatcher(deps: {
   let cancelLook: (() => void) | null = null
   let mode: Mode = 'running'
 
-  const retry = createRetry({ clock, isOver: () => mode === 'over', onError: deps.onError })
+  /** Every statement may be sent twice. Once the dispatcher is over, errors are thrown instead. */
+  const retry: Retry = (step, statement, repair) => {
+    const isTransient = () => mode !== 'over'
+    const onRetry = async (error: unknown) => {
+      deps.onError(error, step)
+      await repair?.(error)
+    }
+    return retryUntilAccepted({ ...pausesOfRetry, pause: (ms) => pause(clock, ms), isTransient, onRetry }, statement)
+  }
   const work = createWork({ ...deps, ...limits, retry })
   const leases = createLeases({ ...deps, ...limits, retry, held })
   const settler = createSettler({ ...deps, retry, observe: (size, ours) => observe.batch('settle', size, ours) })
@@ -158,10 +162,7 @@ export function createDispatcher(deps: {
 
   /** In these nothing was begun: their rows are locked, their webhooks were paused or changed, or they are lost. */
   async function check(lanes: readonly Lane[], batch: readonly Starting[]): Promise<void> {
-    for (const lane of lanes) {
-      const theirs = batch.filter((one) => one.lane === lane)
-      if (lane.state !== 'lost') work.postpone(lane, theirs, lockedMs)
-    }
+    for (const lane of lanes) if (lane.state !== 'lost') work.postpone(lane, batch, lockedMs)
     for (const lane of await leases.renew(lanes)) lose(lane)
   }
 
@@ -257,17 +258,18 @@ export function createDispatcher(deps: {
       timers.every(limits.leaseMs / 6, renew)
       timers.every(releaseMs, releaseIdle)
     },
-    hint(orgIds) {
+    /** These organizations may have something to deliver; null: any may. Polling finds everything in any case. */
+    hint(orgIds: readonly OrgId[] | null) {
       if (mode !== 'running') return
       const lanes = orgIds === null ? held.all() : orgIds.flatMap((orgId) => [...held.of(orgId)])
       for (const lane of lanes) work.readAgain(lane)
       // A pause may have ended while a request was still in flight.
-      const paused = lanes.filter((lane) => lane.isPaused)
-      if (paused.length > 0) renewThese(paused).catch((error: unknown) => deps.onError(error, 'renew'))
+      renewThese(lanes.filter((lane) => lane.isPaused)).catch((error: unknown) => deps.onError(error, 'renew'))
       // Lanes of an organization that has none here may be free; where it has some, mostly all are held.
       if (orgIds?.every(held.holdsAnyOf)) lookSoon()
       else void look()
     },
+    /** Begins nothing more, waits for what is in flight up to the limit, then interrupts it and gives every lane back. */
     async stop() {
       mode = 'draining'
       work.stop()

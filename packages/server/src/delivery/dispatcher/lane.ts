@@ -1,9 +1,8 @@
 import type { Exchange, Sender } from '../sender/port.ts'
 import type { DueDelivery, FetchRequest } from '../statements/fetch.ts'
-import type { LeasedLane, UsedLane } from '../statements/lease.ts'
-import type { ReleasedLane } from '../statements/release.ts'
-import type { RenewedLane } from '../statements/renew.ts'
-import { burstOf, firstConcurrency, isFull, limitWaitMs, nextConcurrency, type RateLimited, tokensAt } from './pace.ts'
+import type { RenewedLane } from '../statements/held-lanes.ts'
+import type { LeasedLane } from '../statements/lease.ts'
+import { firstConcurrency, nextConcurrency } from './outcome.ts'
 
 /*
  * A lane that this process holds the lease of. Everything here is a copy or a count: the truth is in the database. Only functions in
@@ -42,72 +41,51 @@ const readings: Record<Reading, Record<ReadingEvent, Reading>> = {
 /** A delivery that was read. `attemptId`: a begin of it was sent before and found the lane locked. */
 export type ReadDelivery = DueDelivery & { attemptId?: string }
 
-type LaneRecord = RateLimited & {
-  readonly lease: LeasedLane
-  /** Null once the webhook is deleted: the lane is leased only to record what was left in flight. */
-  sender: Sender | null
-  /** Of the settings that the sender was made from. Beginning compares it, and renewing brings newer ones. */
-  version: number
-  /** The webhook is paused: nothing begins, and the lane is given back once what was in flight is recorded. */
-  isPaused: boolean
-  state: LaneState
-  reading: Reading
-  /** Deliveries that were read and not begun: retries, then first attempts in order. */
-  retries: ReadDelivery[]
-  firsts: ReadDelivery[]
-  /** Newest delivery that was read. */
-  readSeq: number
-  redeliveryRequests: number
-  /** How many attempts may be in flight, and how many are, counting those that are being begun. */
-  concurrency: number
-  inFlight: number
-  /** Attempts whose outcome is not on disk yet. */
-  unsettled: number
-  /** Size of the largest body that was read lately: few large ones are kept in memory. */
-  bodyBytes: number
-  /** Nothing begins before then. */
-  delayedUntilMs: number
-  idleSinceMs: number | null
-  extendedAtMs: number
-  /** It waits for its turn. */
-  isQueued: boolean
-}
-
+type LaneRecord = ReturnType<typeof openLane>
 export type Lane = Readonly<LaneRecord>
 
-export const openLane = (
+export function openLane(
   lease: LeasedLane,
   sender: Sender | null,
   { nowMs, concurrencyMax }: { nowMs: number; concurrencyMax: number },
-): Lane => {
-  const lane: LaneRecord = {
+) {
+  const lane = {
     lease,
+    /** Null once the webhook is deleted: the lane is leased only to record what was left in flight. */
     sender,
+    /** Of the settings that the sender was made from. Beginning compares it, and renewing brings newer ones. */
     version: lease.version,
+    /** The webhook is paused: nothing begins, and the lane is given back once what was in flight is recorded. */
     isPaused: lease.paused,
-    rateLimit: null,
+    /** Deliveries per second, and how many could begin at `filledAtMs`; null: no limit. */
+    rateLimit: null as number | null,
     tokens: 0,
     filledAtMs: nowMs,
-    state: 'ready',
-    reading: 'behind',
-    retries: [],
-    firsts: [],
+    state: 'ready' as LaneState,
+    reading: 'behind' as Reading,
+    /** Deliveries that were read and not begun: retries, then first attempts in order. */
+    retries: [] as ReadDelivery[],
+    firsts: [] as ReadDelivery[],
+    /** Newest delivery that was read. */
     readSeq: lease.cursorSeq,
     redeliveryRequests: lease.redeliveryRequests,
+    /** How many attempts may be in flight, and how many are, counting those that are being begun. */
     concurrency: Math.min(firstConcurrency, concurrencyMax),
     inFlight: 0,
+    /** Attempts whose outcome is not on disk yet. */
     unsettled: 0,
+    /** Size of the largest body that was read lately: few large ones are kept in memory. */
     bodyBytes: 0,
+    /** Nothing begins before then. */
     delayedUntilMs: 0,
-    idleSinceMs: null,
+    idleSinceMs: null as number | null,
     extendedAtMs: nowMs,
+    /** It waits for its turn. */
     isQueued: false,
   }
   setRateLimit(lane, lease.webhook?.rateLimit ?? null, nowMs)
   return lane
 }
-
-export const used = ({ lease, version }: Lane): UsedLane => ({ laneId: lease.laneId, token: lease.token, version })
 
 export function change(lane: LaneRecord, event: LaneEvent): void {
   lane.state = transitions[lane.state][event]
@@ -285,9 +263,31 @@ export function putBack(lane: LaneRecord, deliveries: readonly ReadDelivery[]): 
   lane.firsts.unshift(...deliveries.filter((one) => one.attempts === 0))
 }
 
-export const released = (lane: Lane, abandon: boolean): ReleasedLane => ({
-  laneId: lane.lease.laneId,
-  token: lane.lease.token,
-  redeliveryRequests: lane.redeliveryRequests,
-  abandon,
-})
+/*
+ * The limit of a webhook in deliveries per second: a token bucket for each lane, by the clock of its holder. One process holds a lane
+ * at a time, so one bucket is enough for all. A new holder starts with a full one: it may send one burst more.
+ */
+
+/** What may begin at once after a wait. A second has so much more than its limit at most. */
+const burstMs = 100
+/** Shorter waits would begin few deliveries with each statement. */
+const waitMsMin = 25
+
+const burstOf = (rateLimit: number): number => Math.max(1, (rateLimit * burstMs) / 1_000)
+
+function tokensAt({ rateLimit, tokens, filledAtMs }: Lane, nowMs: number): number {
+  if (rateLimit === null) return Number.POSITIVE_INFINITY
+  // A clock that was set back adds nothing.
+  return Math.min(burstOf(rateLimit), tokens + (Math.max(0, nowMs - filledAtMs) * rateLimit) / 1_000)
+}
+
+/** How long to wait until a delivery may begin; zero: it may now. */
+export function limitWaitMs(lane: Lane, nowMs: number): number {
+  const tokens = tokensAt(lane, nowMs)
+  if (lane.rateLimit === null || tokens >= 1) return 0
+  return Math.max(waitMsMin, Math.ceil(((1 - tokens) * 1_000) / lane.rateLimit))
+}
+
+/** Nothing of the limit is used up: whoever holds the lane next may start with a full bucket. */
+const isFull = (lane: Lane, nowMs: number): boolean =>
+  lane.rateLimit === null || tokensAt(lane, nowMs) >= burstOf(lane.rateLimit)

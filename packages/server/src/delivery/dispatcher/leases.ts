@@ -1,10 +1,10 @@
 import type { Clock } from '../../lib/clock.ts'
 import type { OrgId } from '../../lib/ids.ts'
 import type { OpenSender } from '../sender/port.ts'
-import type { LeasedLane } from '../statements/lease.ts'
-import type { RenewedLane } from '../statements/renew.ts'
+import type { ReleasedLane, RenewedLane } from '../statements/held-lanes.ts'
+import type { LeasedLane, UsedLane } from '../statements/lease.ts'
 import { firstWake } from '../statements/wake.ts'
-import { change, changeReading, type Lane, learn, openLane, released, used } from './lane.ts'
+import { change, changeReading, type Lane, learn, openLane } from './lane.ts'
 import type { DispatchStore, Retry } from './ports.ts'
 
 const lanesPerLease = 500
@@ -166,3 +166,12 @@ export function createLeases(deps: {
 
   return { wake, lease, renew, release, abandon }
 }
+
+const used = ({ lease, version }: Lane): UsedLane => ({ laneId: lease.laneId, token: lease.token, version })
+
+const released = (lane: Lane, abandon: boolean): ReleasedLane => ({
+  laneId: lane.lease.laneId,
+  token: lane.lease.token,
+  redeliveryRequests: lane.redeliveryRequests,
+  abandon,
+})

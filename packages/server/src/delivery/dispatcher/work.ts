@@ -1,9 +1,9 @@
 import { createBatcher } from '../../lib/batcher.ts'
 import type { Clock } from '../../lib/clock.ts'
+import { takeOut } from '../../lib/lists.ts'
 import type { Exchange } from '../sender/port.ts'
 import type { NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery } from '../statements/fetch.ts'
-import { createFairQueue } from './fair-queue.ts'
 import {
   canBegin,
   change,
@@ -15,6 +15,7 @@ import {
   fetchRequest,
   hasWork,
   type Lane,
+  limitWaitMs,
   notBegun,
   noteIdle,
   putBack,
@@ -24,7 +25,6 @@ import {
   wantsFetch,
   wantsToken,
 } from './lane.ts'
-import { limitWaitMs } from './pace.ts'
 import type { DispatchStore, Retry } from './ports.ts'
 
 /** How many begin statements may run at once. */
@@ -36,6 +36,14 @@ const lanesForSecondBegin = 16
 
 /** An attempt that is about to begin. */
 export type Starting = { lane: Lane; delivery: DueDelivery; attempt: NewAttempt }
+/** One that has ended. */
+export type Attempted = Starting & { exchange: Exchange; retryMs: number | null }
+
+export type DispatchObserver = {
+  attempted(one: Attempted): void
+  /** Sizes of the batches; `ours` counts the attempts that the lease still covered. */
+  batch(kind: 'begin' | 'settle', size: number, ours: number): void
+}
 
 /**
  * What is to be done next: reads ahead for lanes that have room, and lets lanes begin in turns, organizations first. The dispatcher
@@ -53,7 +61,6 @@ export function createWork(deps: {
   const { clock } = deps
   const queue = createFairQueue<Lane>((lane) => lane.lease.orgId, setQueued)
   const fetches = createBatcher<Lane>({ clock, sizeMax: lanesPerFetch, concurrencyMax: 2, run: fetch })
-  /** Who waits for a batch. */
   const waiters: ((batch: Starting[]) => void)[] = []
   let isScheduled = false
   let isStopped = false
@@ -163,7 +170,6 @@ export function createWork(deps: {
         waiters.push(take)
         schedule()
       }),
-    /** A request has ended. */
     ended(lane: Lane, exchange: Exchange): void {
       inFlight -= 1
       endRequest(lane, exchange, { max: deps.laneConcurrencyMax, inFlight })
@@ -175,7 +181,8 @@ export function createWork(deps: {
       schedule()
     },
     /** Tried again later, in the same order and with the same ids: an earlier begin whose answer was lost may have written them. */
-    postpone(lane: Lane, theirs: readonly Starting[], ms: number): void {
+    postpone(lane: Lane, batch: readonly Starting[], ms: number): void {
+      const theirs = batch.filter((one) => one.lane === lane)
       putBack(
         lane,
         theirs.map(({ delivery, attempt }) => ({ ...delivery, attemptId: attempt.attemptId })),
@@ -193,6 +200,64 @@ export function createWork(deps: {
     },
     get inFlight() {
       return inFlight
+    },
+  }
+}
+
+/**
+ * Whose turn is it? Organizations take turns first, then the lanes of one: an organization with a thousand busy webhooks
+ * gets no more turns than one with a single webhook. A lane that is taken goes to the back when it is added again.
+ * Whether it waits is a field of it, which `setQueued` writes.
+ */
+export function createFairQueue<L extends { readonly isQueued: boolean }>(
+  organizationOf: (lane: L) => string,
+  setQueued: (lane: L, isQueued: boolean) => void,
+) {
+  /** The lanes of each organization, the longest-waiting first; none of them empty. */
+  const waiting = new Map<string, L[]>()
+  /** Organizations in the order of their turns. */
+  const turns: string[] = []
+  let size = 0
+
+  return {
+    /** Does nothing for a lane that is already waiting. */
+    add(lane: L): void {
+      if (lane.isQueued) return
+      setQueued(lane, true)
+      size += 1
+      const organization = organizationOf(lane)
+      const lanes = waiting.get(organization)
+      if (lanes !== undefined) {
+        lanes.push(lane)
+        return
+      }
+      waiting.set(organization, [lane])
+      turns.push(organization)
+    },
+    remove(lane: L): void {
+      if (!lane.isQueued) return
+      setQueued(lane, false)
+      size -= 1
+      const organization = organizationOf(lane)
+      const lanes = waiting.get(organization)!
+      takeOut(lanes, lane)
+      if (lanes.length > 0) return
+      waiting.delete(organization)
+      takeOut(turns, organization)
+    },
+    next(): L | undefined {
+      const organization = turns.shift()
+      if (organization === undefined) return undefined
+      const lanes = waiting.get(organization)!
+      const lane = lanes.shift()!
+      if (lanes.length > 0) turns.push(organization)
+      else waiting.delete(organization)
+      setQueued(lane, false)
+      size -= 1
+      return lane
+    },
+    get size() {
+      return size
     },
   }
 }

@@ -4,7 +4,6 @@ import type { WebhookSettings } from '../statements/lease.ts'
 
 /** What the dispatcher uses of the sender. A port, so that the same dispatcher runs in a simulation. */
 
-/** What the headers of an attempt depend on. */
 export type SentContent = {
   eventId: string
   eventType: string
@@ -16,7 +15,6 @@ export type SentContent = {
   previousSequence: number | null
 }
 
-/** One attempt as the sender needs it. */
 export type SendRequest = SentContent & {
   /** The request leaves by then (wall clock) or not at all: deleting a webhook waits until then. */
   sendByMs: number
@@ -45,7 +43,6 @@ export type Exchange = {
   retryAfterMs: number | null
 }
 
-/** Sends the attempts of one webhook. */
 export type Sender = {
   /** Calls `done` exactly once, and never throws. */
   send(request: SendRequest, done: (exchange: Exchange) => void): void

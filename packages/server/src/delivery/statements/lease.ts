@@ -33,7 +33,6 @@ export type LeasedLane = UsedLane & {
   webhook: WebhookSettings | null
 }
 
-/** What is sent and how. */
 export type WebhookSettings = { url: string; secret: Sealed; rotation: Rotation | null; rateLimit: number | null }
 
 /** The secret of before is valid too, until then. `switched`: the specified signature is made with the new one already. */

@@ -4,7 +4,6 @@ import type { Exchange } from '../sender/port.ts'
 import type { NewAttempt } from './begin.ts'
 import type { HeldLane } from './lease.ts'
 
-/** What is recorded of an attempt. */
 export type AttemptOutcome = Omit<Exchange, 'gone' | 'retryAfterMs'>
 
 export type SettledAttempt = {

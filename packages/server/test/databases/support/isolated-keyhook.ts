@@ -11,7 +11,7 @@ import type { DatabaseId } from '../../../src/lib/ids.ts'
 import { isRoot } from '../../../src/postgres/account.ts'
 import { openEmbedded } from '../../../src/postgres/index.ts'
 import { readLockFile } from '../../../src/postgres/lock-file.ts'
-import { whyNoNamespaces } from '../../../src/postgres/namespaces.ts'
+import { whyNoNamespaces } from '../../../src/postgres/start-program.ts'
 import { makeMasterKey } from '../../../src/startup/master-keys.ts'
 
 const [folder, first, ...ids] = argv.slice(2) as [string, string, ...DatabaseId[]]

@@ -1,6 +1,6 @@
 import { openHome } from '../../../src/databases/drivers/local/home.ts'
+import type { LocalInstancesOptions } from '../../../src/databases/drivers/local/instance.ts'
 import { createLocalInstances } from '../../../src/databases/drivers/local/instances.ts'
-import type { LocalInstancesOptions } from '../../../src/databases/drivers/local/open-parts.ts'
 import { portRange } from './platform.ts'
 
 /** One range for the test file, so that a directory that is opened again has the same ports. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import type { LocalInstances } from '../../../src/databases/drivers/local-instances.ts'
+import type { LocalInstances } from '../../../src/databases/drivers/driver.ts'
 
 /** Pauses the backups of real instances after their first bytes, until `resume` or until they are aborted. */
 export function createPausedBackups() {

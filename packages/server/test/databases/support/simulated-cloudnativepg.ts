@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ArchiveStore } from '../../../src/archives/archive-store.ts'
-import type { LocalInstances } from '../../../src/databases/drivers/local-instances.ts'
+import type { LocalInstances } from '../../../src/databases/drivers/driver.ts'
 import type { DatabaseId } from '../../../src/lib/ids.ts'
 import type { AnyResource, KubeApiServer } from '../../kit/kube-apiserver.ts'
 

@@ -2,13 +2,13 @@ import type { Database } from '../../../src/db/database.ts'
 import { ensurePartitions } from '../../../src/delivery/retention-sql.ts'
 import { beginAttempts, type NewAttempt } from '../../../src/delivery/statements/begin.ts'
 import { fetchDue } from '../../../src/delivery/statements/fetch.ts'
+import { releaseLanes } from '../../../src/delivery/statements/held-lanes.ts'
 import {
   type LeasedLane,
   type LeaseRequest,
   leaseLanes,
   type UsedLane,
 } from '../../../src/delivery/statements/lease.ts'
-import { releaseLanes } from '../../../src/delivery/statements/release.ts'
 import { type AttemptOutcome, settleAttempts } from '../../../src/delivery/statements/settle.ts'
 import { firstWake, wakeLanes } from '../../../src/delivery/statements/wake.ts'
 import { uuid7 } from '../../../src/lib/ids.ts'

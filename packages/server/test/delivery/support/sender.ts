@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { onTestFinished } from 'vitest'
-import type { Resolve } from '../../../src/delivery/sender/http1/client.ts'
+import type { Http1Limits, Resolve } from '../../../src/delivery/sender/http1/client.ts'
 import type { Exchange, Sender, SendRequest } from '../../../src/delivery/sender/port.ts'
-import { createSenders, type SendLimits } from '../../../src/delivery/sender/senders.ts'
+import { createSenders } from '../../../src/delivery/sender/senders.ts'
 import { newId, type WebhookId } from '../../../src/lib/ids.ts'
 import { createMasterKeys } from '../../../src/lib/master-keys.ts'
 import { readNetwork } from '../../../src/lib/network.ts'
 import { caFile } from './receiver.ts'
 
-export const limits: SendLimits = {
+export const limits: Http1Limits = {
   attemptMsMax: 1_500,
   connectMsMax: 600,
   responseKeptBytesMax: 16_384,

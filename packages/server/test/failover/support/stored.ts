@@ -1,5 +1,5 @@
 import { type Database, isUnavailable } from '../../../src/db/database.ts'
-import { readHeaders } from '../../../src/delivery/sender/exchange.ts'
+import { readHeaders } from '../../../src/delivery/sender/senders.ts'
 import { until } from '../../kit/until.ts'
 import { deliveryOf, type Stored } from './history.ts'
 

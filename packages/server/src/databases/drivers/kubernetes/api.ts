@@ -19,25 +19,7 @@ export type Resource = {
   }
 }
 
-export type KubernetesApi = {
-  namespace: string
-  get<T extends Resource>(kind: Kind, name: string, options?: Aborted): Promise<T | null>
-  list<T extends Resource>(kind: Kind, selector: Selector): Promise<T[]>
-  /** Server-side apply: creates the resource, or changes the fields that are named. An unknown field is an error. */
-  apply<T extends Resource>(kind: Kind, resource: T, options?: Aborted): Promise<T>
-  /** No such resource is no error. What belongs to it is removed by Kubernetes afterwards. */
-  remove(kind: Kind, name: string): Promise<void>
-  /**
-   * Returns what `look` makes of the resource as soon as that is not undefined; null stands for a resource that does not exist.
-   * It watches, and reads again whenever the watch ends, for whatever reason.
-   */
-  watchUntil<T extends Resource, R>(
-    kind: Kind,
-    name: string,
-    look: (resource: T | null) => R | undefined,
-    options: { signal: AbortSignal },
-  ): Promise<R>
-}
+export type KubernetesApi = ReturnType<typeof createKubernetesApi>
 
 type Aborted = { signal?: AbortSignal }
 type Selector = { labels?: string; fields?: string }
@@ -52,7 +34,7 @@ const retryMs = { first: 200, max: 5_000 }
 const forbiddenMsMax = 30_000
 
 /** `open` is called once, by the first request: loading the library takes some hundred milliseconds. */
-export function createKubernetesApi(namespace: string, open: () => Promise<KubernetesConnection>): KubernetesApi {
+export function createKubernetesApi(namespace: string, open: () => Promise<KubernetesConnection>) {
   let opened: Promise<KubernetesConnection> | undefined
   const connection = () => {
     opened ??= open().catch((error: unknown) => {
@@ -149,7 +131,7 @@ export function createKubernetesApi(namespace: string, open: () => Promise<Kuber
     namespace,
     get,
 
-    async list<T extends Resource>(kind: Kind, { labels, fields }: Selector) {
+    async list<T extends Resource>(kind: Kind, { labels, fields }: Selector): Promise<T[]> {
       const query = { ...(labels && { labelSelector: labels }), ...(fields && { fieldSelector: fields }), limit: '500' }
       const items: T[] = []
       for (let next: string | undefined = ''; next !== undefined; ) {
@@ -163,17 +145,23 @@ export function createKubernetesApi(namespace: string, open: () => Promise<Kuber
       return items
     },
 
-    apply: <T extends Resource>({ apiVersion, kind, plural }: Kind, resource: T, { signal }: Aborted = {}) =>
-      call<T>('PATCH', pathOf({ apiVersion, kind, plural }, resource.metadata.name), {
+    /** Server-side apply: creates the resource, or changes the fields that are named. An unknown field is an error. */
+    apply: <T extends Resource>(of: Kind, resource: T, { signal }: Aborted = {}): Promise<T> =>
+      call<T>('PATCH', pathOf(of, resource.metadata.name), {
         query: { fieldManager, fieldValidation: 'Strict', force: 'true' },
-        body: { apiVersion, kind, ...resource },
+        body: { apiVersion: of.apiVersion, kind: of.kind, ...resource },
         signal,
       }),
 
-    async remove(kind, name) {
+    /** No such resource is no error. What belongs to it is removed by Kubernetes afterwards. */
+    async remove(kind: Kind, name: string): Promise<void> {
       await call('DELETE', pathOf(kind, name), { body: { propagationPolicy: 'Background' } }).catch(unlessMissing)
     },
 
+    /**
+     * Returns what `look` makes of the resource as soon as that is not undefined; null stands for a resource that does not exist.
+     * It watches, and reads again whenever the watch ends, for whatever reason.
+     */
     async watchUntil<T extends Resource, R>(
       kind: Kind,
       name: string,

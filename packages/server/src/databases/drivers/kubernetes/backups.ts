@@ -125,10 +125,7 @@ export function createBackups(deps: { api: KubernetesApi; store: ArchiveStore; a
   }
 }
 
-/*
- * What Barman stores in the bucket for a database: `base/<backup>/` and `wals/<16 digits>/<segment>.gz`. Deleting a Backup in Kubernetes
- * removes nothing there, and Barman's own retention ends with the Cluster. So Keyhook removes it.
- */
+/* Barman stores `base/<backup>/` and `wals/<16 digits>/<segment>.gz`. Deleting a Backup in Kubernetes removes nothing there, so Keyhook does. */
 const folderOf = (id: DatabaseId): string => `${bucketFolder}/${nameOf(id)}/`
 const baseOf = (id: DatabaseId, barmanId: string): string => `${folderOf(id)}base/${barmanId}/`
 

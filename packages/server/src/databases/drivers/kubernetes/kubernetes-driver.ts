@@ -44,19 +44,15 @@ export type KubernetesDriverOptions = {
   objectStore: ObjectStoreSettings
   /** The same bucket, as Keyhook sees it. */
   store: ArchiveStore
-  issueCertificate: IssueCertificate
+  issueCertificate: (names: readonly string[]) => Promise<{ certificate: string; key: string; authority: string }>
   readyMsMax: number
   onCertificateProblem: (id: DatabaseId, error: unknown) => void
   renewEveryMs?: number
 }
 
-/**
- * Databases as CloudNativePG clusters. Any process of Keyhook may act for any of them: every call states what should be, and waits until
- * CloudNativePG says that it is. See docs/deploying.md.
- */
+/** Any process may act for any database: every call states what should be, and waits until CloudNativePG says that it is (docs/deploying.md). */
 export function createKubernetesDriver(options: KubernetesDriverOptions): DatabaseDriver {
   const { api, settings, store } = options
-  const certificates = createClusterCertificates({ api, issue: options.issueCertificate, now: () => new Date() })
   const hasOwnTls = settings.tls !== 'off'
   let storeReady: Promise<void> | undefined
 
@@ -75,7 +71,7 @@ export function createKubernetesDriver(options: KubernetesDriverOptions): Databa
   async function create(id: DatabaseId, wanted: Cluster, password: Resource, signal: AbortSignal): Promise<Address> {
     signal.throwIfAborted()
     await ensureStore()
-    if (hasOwnTls) await certificates.ensure(id)
+    if (hasOwnTls) await ensureCertificate(options, id)
     const { metadata } = await api.apply(secrets, password, { signal })
     traceStep('kubernetes.creating', id)
     const { metadata: made } = await api.apply(clusters, wanted, { signal })
@@ -145,7 +141,7 @@ export function createKubernetesDriver(options: KubernetesDriverOptions): Databa
       if (!limit.aborted) throw error
       throw new StepFailure('It got no address.', { cause: new Error(`the service ${name} has no address`) })
     })
-    if (hasOwnTls) await certificates.ensure(id, address.host)
+    if (hasOwnTls) await ensureCertificate(options, id, address.host)
     return address
   }
 
@@ -207,8 +203,6 @@ export function createKubernetesDriver(options: KubernetesDriverOptions): Databa
   }
 }
 
-type IssueCertificate = (names: readonly string[]) => Promise<{ certificate: string; key: string; authority: string }>
-
 /** The names of a database inside of the Kubernetes cluster. */
 const innerNames = (id: DatabaseId, namespace: string): string[] => {
   const service = serviceOf(id, 'ClusterIP')
@@ -216,24 +210,22 @@ const innerNames = (id: DatabaseId, namespace: string): string[] => {
   return [full, service, `${service}.${namespace}`, `${full}.cluster.local`]
 }
 
-/** Keeps the certificate of each database in a secret, from which CloudNativePG loads it, also after a renewal. */
-function createClusterCertificates(deps: { api: KubernetesApi; issue: IssueCertificate; now: () => Date }) {
-  const { api } = deps
-  return {
-    /** `host`: the address from outside, once it is known. */
-    async ensure(id: DatabaseId, host?: string): Promise<void> {
-      const names = innerNames(id, api.namespace)
-      if (host !== undefined && !names.includes(host)) names.unshift(host)
-      const found = await api.get<Secret>(secrets, tlsSecretOf(id))
-      const stored = found?.data?.['tls.crt']
-      if (stored !== undefined && isUsable(Buffer.from(stored, 'base64').toString(), names, deps.now())) return
-      await api.apply(secrets, tlsSecret(id, await deps.issue(names)))
-    },
-  }
+/** In a secret, from which CloudNativePG loads it, also after a renewal. `host`: the address from outside, once it is known. */
+async function ensureCertificate(
+  { api, issueCertificate }: Pick<KubernetesDriverOptions, 'api' | 'issueCertificate'>,
+  id: DatabaseId,
+  host?: string,
+): Promise<void> {
+  const names = innerNames(id, api.namespace)
+  if (host !== undefined && !names.includes(host)) names.unshift(host)
+  const found = await api.get<Secret>(secrets, tlsSecretOf(id))
+  const stored = found?.data?.['tls.crt']
+  if (stored !== undefined && isUsable(Buffer.from(stored, 'base64').toString(), names)) return
+  await api.apply(secrets, tlsSecret(id, await issueCertificate(names)))
 }
 
-function isUsable(certificate: string, names: readonly string[], now: Date): boolean {
+function isUsable(certificate: string, names: readonly string[]): boolean {
   const own = new X509Certificate(certificate)
   const covers = (name: string) => (isIP(name) === 0 ? own.checkHost(name) : own.checkIP(name)) !== undefined
-  return names.every(covers) && !isDueForRenewal(certificate, now)
+  return names.every(covers) && !isDueForRenewal(certificate, new Date())
 }

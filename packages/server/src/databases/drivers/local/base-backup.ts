@@ -44,10 +44,7 @@ function checkSize(path: string, bytes: number): void {
     throw new NotAClusterFile(`${path} has more than 1 GiB, which no file of PostgreSQL has there`)
 }
 
-/**
- * The files that belong in a backup. Files may appear and disappear meanwhile, which WAL replay corrects. Links, pipes and sockets
- * are not PostgreSQL's, except the server's own socket, and wherever they are they fail the backup: nobody could restore them.
- */
+/** Links, pipes and sockets, except the server's own socket, fail the backup wherever they are: nobody could restore them. */
 async function listCluster(cluster: UntrustedTree, socket: string): Promise<ClusterFiles> {
   const found: ClusterFiles = { directories: [], files: [], bytes: 0 }
   async function walk(relative: string, isCopied: boolean): Promise<void> {
@@ -81,10 +78,7 @@ const entriesOf = (cluster: UntrustedTree, directory: string) =>
     throw error
   })
 
-/**
- * Exactly `size` bytes. A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the
- * WAL of the backup corrects both.
- */
+/** A file that was truncated meanwhile is filled with zeros, and one that grew is cut: replaying the WAL of the backup corrects both. */
 async function* readExactly(handle: FileHandle, size: number): AsyncGenerator<Buffer> {
   let done = 0
   while (done < size) {

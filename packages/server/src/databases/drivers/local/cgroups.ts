@@ -4,21 +4,9 @@ import { join } from 'node:path'
 
 export type InstanceLimits = { memoryBytes: number; processesMax: number; cpus: number }
 
-/** The group of one instance. */
-export type Group = {
-  /** The process and everything that it starts from now on. */
-  add(pid: number): void
-  /** How many of its processes the kernel has ended for lack of memory, ever. */
-  outOfMemoryKills(): number
-  /** Does nothing while a process is in it. */
-  remove(): void
-}
+export type Group = ReturnType<typeof createGroup>
 
-export type Cgroups = {
-  version: Hierarchy['version']
-  group(id: string, limits: InstanceLimits): Group
-  close(): void
-}
+type Cgroups = { version: Hierarchy['version']; group(id: string, limits: InstanceLimits): Group; close(): void }
 
 /** Groups of other installations that were left empty for so long belong to a process that was killed. */
 const abandonedMs = 10 * 60_000
@@ -27,9 +15,8 @@ const periodUs = 100_000
 
 /** Null, with the reason, where this process may create no groups with limits of memory. */
 export function openCgroups(home: string): { cgroups: Cgroups } | { problem: string } {
-  const found = findHierarchy()
-  if ('problem' in found) return found
-  const hierarchy = found
+  const hierarchy = findHierarchy()
+  if ('problem' in hierarchy) return hierarchy
   const name = prefix + createHash('sha256').update(home).digest('hex').slice(0, 16)
   const parents = hierarchy.parents.map((parent) => join(parent, name))
   try {
@@ -38,7 +25,7 @@ export function openCgroups(home: string): { cgroups: Cgroups } | { problem: str
       mkdirSync(path, { recursive: true })
       hierarchy.prepare(path)
       // What a killed Keyhook left. A group with processes stays: they are stopped before the instance starts again.
-      for (const child of groupsIn(path)) remove(join(path, child))
+      removeGroupsIn(path)
     }
   } catch (error) {
     return { problem: noGroups(error) }
@@ -49,7 +36,7 @@ export function openCgroups(home: string): { cgroups: Cgroups } | { problem: str
       group: (id, limits) => createGroup(hierarchy, parents, id, limits),
       close() {
         for (const path of parents) {
-          for (const child of groupsIn(path)) remove(join(path, child))
+          removeGroupsIn(path)
           remove(path)
         }
       },
@@ -57,28 +44,32 @@ export function openCgroups(home: string): { cgroups: Cgroups } | { problem: str
   }
 }
 
+/** The group of one instance. */
 function createGroup(
   { version, memoryEvents }: Hierarchy,
   parents: readonly string[],
   id: string,
   limits: InstanceLimits,
-): Group {
+) {
   const paths = parents.map((parent) => join(parent, id))
   for (const path of paths) mkdirSync(path, { recursive: true })
   const settings = version === 'v2' ? settingsV2(limits) : settingsV1(limits)
   for (const [file, value] of settings) for (const path of paths) writeIfThere(join(path, file), value)
   return {
-    add(pid) {
+    /** The process and everything that it starts from now on. */
+    add(pid: number): void {
       for (const path of paths) writeFileSync(join(path, 'cgroup.procs'), String(pid))
     },
-    outOfMemoryKills() {
+    /** How many of its processes the kernel has ended for lack of memory, ever. */
+    outOfMemoryKills(): number {
       for (const path of paths) {
         const events = read(join(path, memoryEvents))
         if (events !== undefined) return Number(/^oom_kill (\d+)$/m.exec(events)?.[1] ?? 0)
       }
       return 0
     },
-    remove() {
+    /** Does nothing while a process is in it. */
+    remove(): void {
       for (const path of paths) remove(path)
     },
   }
@@ -125,6 +116,10 @@ function groupsIn(path: string): string[] {
   }
 }
 
+function removeGroupsIn(path: string): void {
+  for (const child of groupsIn(path)) remove(join(path, child))
+}
+
 /** The kernel keeps a group that has processes or groups. */
 function remove(path: string): void {
   try {
@@ -143,7 +138,7 @@ function removeAbandoned(parent: string): void {
     } catch {
       continue
     }
-    for (const child of groupsIn(path)) remove(join(path, child))
+    removeGroupsIn(path)
     remove(path)
   }
 }
@@ -208,6 +203,7 @@ function findV2(mounts: readonly Mount[]): Hierarchy | undefined {
   const own = join(root, /^0::(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1] ?? '/')
   const parent = own !== root && isOurs(own) ? own : root
   const prepare = (path: string) => writeFileSync(join(path, 'cgroup.subtree_control'), enable)
+  // Its own processes have to leave it before its groups can have limits.
   if (parent === own) moveInto(own, join(own, 'keyhook-main'))
   prepare(parent)
   return { version: 'v2', parents: [parent], memoryEvents: 'memory.events', prepare }
@@ -216,10 +212,7 @@ function findV2(mounts: readonly Mount[]): Hierarchy | undefined {
 const has = (path: string, file: string, word: string): boolean =>
   readFileSync(join(path, file), 'utf8').trim().split(' ').includes(word)
 
-/**
- * Delegated to us, as by `Delegate=yes` of systemd: nothing runs in it except for us and what we started. Its own processes have to leave it before
- * its groups can have limits.
- */
+/** Delegated to us (`Delegate=yes` of systemd): nothing runs in it except for us and what we started. */
 function isOurs(path: string): boolean {
   try {
     return processesIn(path).every(isOurProcess)

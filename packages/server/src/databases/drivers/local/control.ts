@@ -4,7 +4,7 @@ import { connect, type Database, isOutOfConnections } from '../../../db/database
 import { retryUntilAccepted } from '../../../lib/clock.ts'
 import { StepFailure } from '../../../lib/step-failure.ts'
 import { isScramVerifier, ownerConnectionsMax, ownerDatabase, ownerRole } from '../../database.ts'
-import type { Activity } from '../local-instances.ts'
+import type { Activity } from '../driver.ts'
 import type { Control } from './instance.ts'
 
 /** Much more than a checkpoint takes on a busy disk. Another job may wait for the same worker. */
@@ -48,6 +48,20 @@ export async function openControl(control: Control, options: ControlOptions): Pr
   return { sql, close }
 }
 
+/** A session for one piece of work. */
+export async function withControl<T>(
+  control: Control,
+  options: ControlOptions,
+  work: (sql: Database) => Promise<T>,
+): Promise<T> {
+  const { sql, close } = await openControl(control, options)
+  try {
+    return await work(sql)
+  } finally {
+    await close()
+  }
+}
+
 /** Clients may use every connection now, also those that have not shown a password. */
 async function waitForConnection(sql: Database, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + connectMsMax
@@ -67,17 +81,11 @@ async function waitForConnection(sql: Database, signal: AbortSignal): Promise<vo
 /** ALTER ROLE takes no parameters, so the verifier becomes part of the text and its format is checked first. */
 export async function setOwnerPassword(control: Control, passwordVerifier: string, signal: AbortSignal): Promise<void> {
   if (!isScramVerifier(passwordVerifier)) throw new Error('not a SCRAM verifier')
-  const { sql, close } = await openControl(control, { name: 'keyhook platform', signal })
-  try {
-    await sql.unsafe(
-      `alter role ${ownerRole} login connection limit ${ownerConnectionsMax} password '${passwordVerifier}'`,
-    )
-  } catch (error) {
+  const change = `alter role ${ownerRole} login connection limit ${ownerConnectionsMax} password '${passwordVerifier}'`
+  await withControl(control, { name: 'keyhook platform', signal }, (sql) => sql.unsafe(change)).catch((error) => {
     signal.throwIfAborted()
     throw error
-  } finally {
-    await close()
-  }
+  })
 }
 
 const acceptMsMax = 10_000
@@ -116,23 +124,22 @@ const isCount = (value: unknown, max: number): value is number =>
 
 /** Sessions of clients only: neither ours nor workers of PostgreSQL. */
 export async function readActivity(control: Control, signal: AbortSignal): Promise<Activity> {
-  const { sql, close } = await openControl(control, { name: 'keyhook activity', signal })
-  try {
-    const [row] = await sql<Partial<Activity>[]>`
+  const [row] = await withControl(
+    control,
+    { name: 'keyhook activity', signal },
+    (sql) => sql<Partial<Activity>[]>`
       select pg_database_size(${ownerDatabase}::text)::float8 as "sizeBytes",
         (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and usename = ${ownerRole}) as connections,
         (select case when rolconnlimit >= 0 then rolconnlimit else current_setting('max_connections')::int end
-          from pg_roles where rolname = ${ownerRole}) as "connectionsMax"`
-    // A program in the place of the server may answer anything, and the statistics of all databases are recorded together.
-    const { sizeBytes, connections, connectionsMax } = row ?? {}
-    if (
-      !isCount(sizeBytes, Number.MAX_SAFE_INTEGER) ||
-      !isCount(connections, countMax) ||
-      !isCount(connectionsMax, countMax)
-    )
-      throw new Error('the server answered a statistic that is no number')
-    return { sizeBytes, connections, connectionsMax }
-  } finally {
-    await close()
-  }
+          from pg_roles where rolname = ${ownerRole}) as "connectionsMax"`,
+  )
+  // A program in the place of the server may answer anything, and the statistics of all databases are recorded together.
+  const { sizeBytes, connections, connectionsMax } = row ?? {}
+  if (
+    !isCount(sizeBytes, Number.MAX_SAFE_INTEGER) ||
+    !isCount(connections, countMax) ||
+    !isCount(connectionsMax, countMax)
+  )
+    throw new Error('the server answered a statistic that is no number')
+  return { sizeBytes, connections, connectionsMax }
 }

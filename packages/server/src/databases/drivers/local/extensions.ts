@@ -3,10 +3,7 @@ import { chmod, copyFile, mkdir, readdir, rename, rm, stat } from 'node:fs/promi
 import { join } from 'node:path'
 import type { Home } from './home.ts'
 
-/**
- * What a customer may create, each with a test: extensions of PostgreSQL itself that it marks as trusted. No language but SQL
- * and PL/pgSQL, and nothing else that a machine happens to have installed.
- */
+/** What a customer may create, each with a test: extensions of PostgreSQL itself that it marks as trusted, and no other language. */
 export const offeredExtensions = [
   'btree_gin',
   'btree_gist',
@@ -32,10 +29,7 @@ export const offeredExtensions = [
 /** From this version on, PostgreSQL can be told where to look for extensions. */
 const controlPathMajor = 18
 
-/**
- * The setting with which PostgreSQL finds the offered extensions only: a directory with copies of their files. Customers cannot
- * change it.
- */
+/** Makes PostgreSQL find the offered extensions only: a directory with copies of their files. Customers cannot change the setting. */
 export async function extensionSettings(home: Home): Promise<Readonly<Record<string, string>>> {
   if (home.binaries.major < controlPathMajor) return {}
   const list = createHash('sha256').update(offeredExtensions.join()).digest('hex').slice(0, 8)

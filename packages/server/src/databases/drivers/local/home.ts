@@ -7,8 +7,8 @@ import { type Account, accountFor, firstClosedDirectory } from '../../../postgre
 import { type Binaries, findPostgres, systemClusters } from '../../../postgres/binaries.ts'
 import { clusterOwner } from '../../../postgres/cluster.ts'
 import { directoryId, nameFrom, prepareDataDirectory, writeSecret } from '../../../postgres/data-directory.ts'
-import { whyNoNamespaces } from '../../../postgres/namespaces.ts'
 import { checkOwnership, foreignOwnerOf, giveToDirectoryOwner } from '../../../postgres/ownership.ts'
+import { whyNoNamespaces } from '../../../postgres/start-program.ts'
 import { isUnused, type UidRange, usableUids } from '../../../postgres/uids.ts'
 
 /** The directory of the instances, and the accounts and binaries that run them. */
@@ -18,7 +18,7 @@ export type Home = {
   /** Makes the template, and runs the instances where they have no uids of their own. */
   account: Account | undefined
   /** One for each instance, if Keyhook runs as root. */
-  uids: InstanceUids | null
+  uids: ReturnType<typeof createInstanceUids> | null
   binaries: Binaries
   version: string
 }
@@ -84,18 +84,8 @@ export async function isolationOf(dataDir: string, wanted: UidRange | null): Pro
   return why === null ? { mode: 'namespaces' } : { mode: 'shared', why: `namespaces cannot be used: ${why}` }
 }
 
-type InstanceUids = {
-  /** The account of an instance, which it keeps. The directory has to exist. */
-  accountFor(directory: string): Promise<Account>
-  /** Null if it has none yet. */
-  accountOf(directory: string): Promise<Account | null>
-}
-
-/**
- * Gives each instance a uid of its own, kept in the file `uid` of its directory. They are given in turn, so one is used again
- * only when the whole range was given, and only if nothing of its former owner is left.
- */
-function createInstanceUids(deps: { home: string; seed: string; range: UidRange }): InstanceUids {
+/** Uids are given in turn, so one is used again only after the whole range, and only if nothing of its former owner is left. */
+function createInstanceUids(deps: { home: string; seed: string; range: UidRange }) {
   const requests = createKeyedQueue()
   const size = deps.range.last - deps.range.first + 1
   const nextPath = join(deps.home, 'next-uid')
@@ -120,8 +110,11 @@ function createInstanceUids(deps: { home: string; seed: string; range: UidRange 
   }
 
   return {
-    accountFor: async (directory) => accountWith(await requests.run('uid', () => take(directory))),
-    async accountOf(directory) {
+    /** The account of an instance, which it keeps. The directory has to exist. */
+    accountFor: async (directory: string): Promise<Account> =>
+      accountWith(await requests.run('uid', () => take(directory))),
+    /** Null if it has none yet. */
+    async accountOf(directory: string): Promise<Account | null> {
       const uid = await readUid(join(directory, 'uid'))
       return uid === null ? null : accountWith(uid)
     },
@@ -137,11 +130,14 @@ async function uidsIn(home: string): Promise<Set<number | null>> {
   return new Set(await Promise.all(names.map((name) => readUid(join(home, name, 'uid')))))
 }
 
-async function readUid(path: string): Promise<number | null> {
-  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+export const readIfThere = (path: string): Promise<string | null> =>
+  readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null
     throw error
   })
+
+async function readUid(path: string): Promise<number | null> {
+  const text = await readIfThere(path)
   if (text === null) return null
   const uid = Number(text)
   // 0 would be root.

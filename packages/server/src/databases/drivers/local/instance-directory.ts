@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
-import { constants, lstat, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { constants, lstat, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DatabaseId, isId } from '../../../lib/ids.ts'
 import type { Account } from '../../../postgres/account.ts'
 import { syncDirectory, writeSecret } from '../../../postgres/data-directory.ts'
-import { whyNoNamespaces } from '../../../postgres/namespaces.ts'
 import { giveClusterTo, giveToDirectoryOwner } from '../../../postgres/ownership.ts'
 import type { RunAs } from '../../../postgres/start-program.ts'
+import { whyNoNamespaces } from '../../../postgres/start-program.ts'
 import { removeTree, type UntrustedTree, untrustedTree } from '../../../postgres/untrusted-files.ts'
 import { extensionSettings } from './extensions.ts'
-import type { Home } from './home.ts'
+import { type Home, readIfThere } from './home.ts'
 
 /*
  * One directory per instance:
@@ -27,16 +27,9 @@ export const instanceDirectory = (home: Home, id: DatabaseId): InstanceDirectory
   return { path, cluster: join(path, 'cluster') }
 }
 
-const exists = async (path: string): Promise<boolean> =>
-  stat(path).then(
-    () => true,
-    () => false,
-  )
+const exists = async (path: string): Promise<boolean> => (await stat(path).catch(() => null)) !== null
 
-/**
- * Creates the cluster if it does not exist. `fill` works on a staging directory, which is renamed at the end: a cluster under
- * its final name is complete, whenever a process was killed.
- */
+/** `fill` works on a staging directory, which is renamed at the end: a cluster under its final name is complete, whenever a process was killed. */
 export async function createCluster(
   home: Home,
   { path, cluster }: InstanceDirectory,
@@ -90,10 +83,7 @@ export const hasCluster = ({ cluster }: InstanceDirectory): Promise<boolean> => 
 const portPath = (directory: string): string => join(directory, 'port')
 
 export async function readPort(directory: string): Promise<number | null> {
-  const text = await readFile(portPath(directory), 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null
-    throw error
-  })
+  const text = await readIfThere(portPath(directory))
   return text === null ? null : Number(text)
 }
 

@@ -11,10 +11,7 @@ import { ownerDatabase, ownerRole } from '../../database.ts'
 /** `encrypted`: only with TLS. `any`: with or without. Null: PostgreSQL has no certificate. */
 export type InstanceTls = { certificate: Certificate; accept: 'encrypted' | 'any' } | null
 
-/**
- * Files that a server reads at its start, beside its cluster: the cluster's own may come from an archive, and belong to the
- * account. Returns the settings that name them.
- */
+/** Beside the cluster, whose own may come from an archive, and belong to the account. Returns the settings that name them. */
 export async function writeServerFiles(
   directory: string,
   { account, tls }: { account: Account | undefined; tls: InstanceTls },
@@ -44,11 +41,7 @@ export async function writeCertificate(
   await replaceFile(join(directory, 'server.crt'), certificate.certificate, { mode: 0o644, owner: undefined })
 }
 
-/**
- * The superuser connects only through the socket, and only from a process of the user that Keyhook runs as: the kernel tells
- * PostgreSQL who that is. The owner connects only over TCP, with the password, to the one database. PostgreSQL rejects
- * everything else.
- */
+/** The superuser connects only through the socket, as the user that Keyhook runs as; the owner only over TCP, with the password, to one database. */
 const accessRules = (tls: InstanceTls): string => `local all ${superuser} peer map=${superuser}
 ${tls?.accept === 'encrypted' ? 'hostssl' : 'host'} ${ownerDatabase} ${ownerRole} all scram-sha-256
 `
@@ -81,10 +74,7 @@ async function replaceFile(
   }
 }
 
-/**
- * Limits for an instance on a machine that many share: little memory when idle, bounded under load. Owners can still change
- * what PostgreSQL lets them change for a session or a role.
- */
+/** Little memory when idle, bounded under load. Owners can still change what PostgreSQL lets them change for a session or a role. */
 const shared: Readonly<Record<string, string>> = {
   // More than the customer's role may have (`ownerConnectionsMax`): a client that has not logged in takes one as well.
   max_connections: '200',

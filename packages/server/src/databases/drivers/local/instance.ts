@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { DatabaseId } from '../../../lib/ids.ts'
 import { NotRunning } from '../../../lib/step-failure.ts'
 import type { Account } from '../../../postgres/account.ts'
 import { superuser } from '../../../postgres/cluster.ts'
@@ -8,10 +9,13 @@ import { type Postmaster, startPostmaster } from '../../../postgres/postmaster.t
 import type { RunAs } from '../../../postgres/start-program.ts'
 import { endProcessesOf } from '../../../postgres/uids.ts'
 import type { Certificate } from '../../certificates.ts'
+import type { InstanceLimits } from './cgroups.ts'
 import { extensionSettings } from './extensions.ts'
 import type { Home } from './home.ts'
 import { giveInstanceTo, type InstanceDirectory, runAsOf } from './instance-directory.ts'
 import { type InstanceTls, instanceSettings, writeCertificate, writeServerFiles } from './instance-files.ts'
+import type { LimitReport } from './limiter.ts'
+import type { PortRange } from './ports.ts'
 
 const backoffMsMin = 500
 const backoffMsMax = 60_000
@@ -25,19 +29,7 @@ const orphanShutdownMsMax = 5_000
 /** Our own connection: through the socket, as superuser. */
 export type Control = { host: string; port: number; user: string; password: string; database: string }
 
-export type Instance = {
-  /** Resolves when it accepts connections; rejects if the first start fails. */
-  ready: Promise<void>
-  isUp(): boolean
-  /** Throws while it is not running. */
-  control(): Control
-  /** Of its server; undefined while it is not running. */
-  pid(): number | undefined
-  /** Shows another certificate from now on; sessions go on. */
-  renewCertificate(certificate: Certificate): Promise<void>
-  /** `immediate` does not wait for sessions. */
-  stop(options?: { immediate?: boolean }): Promise<void>
-}
+export type Instance = ReturnType<typeof runInstance>
 
 export type InstanceOptions = {
   home: Home
@@ -58,7 +50,7 @@ export type InstanceOptions = {
   onEvent: (event: InstanceEvent) => void
 }
 
-export type InstanceEvent =
+type InstanceEvent =
   | { kind: 'stopped_by_itself'; why: string; restartInMs: number }
   | { kind: 'restart_failed'; why: string; restartInMs: number }
   | { kind: 'restarted' }
@@ -68,11 +60,34 @@ export type InstanceEvent =
   | { kind: 'processes_left'; why: string }
   | { kind: 'pending_connections_ended'; count: number }
 
-/**
- * Runs one server and restarts it with a growing backoff if it ends by itself. An orphan of a killed process is stopped
- * first, so there are never two servers on one directory.
- */
-export function runInstance(options: InstanceOptions): Instance {
+export type LocalInstancesOptions = {
+  /** Called on first use, so that an installation without databases has no cost. */
+  home: () => Promise<Home>
+  host: string
+  /** The name under which clients find this node. */
+  publicHost: string
+  ports: PortRange
+  /** What one instance may use of the disk; its WAL and temporary files get shares of it. */
+  storageLimitBytes: number
+  /** Memory, processes and processor time of each instance. */
+  limits: InstanceLimits
+  /** How they are enforced here. */
+  onLimits?: (report: LimitReport) => void
+  /** Whether clients may connect without TLS. Counts once there is a certificate. */
+  tlsAccept?: 'encrypted' | 'any'
+  onEvent: (id: DatabaseId, event: InstanceEvent) => void
+  onCertificateProblem?: (error: unknown) => void
+  certificateCheckMs?: number
+  /** Settings of PostgreSQL instead of the usual ones. */
+  settings?: Readonly<Record<string, string>>
+  /** False: `archiveWal` is never called. */
+  archivesWal?: boolean
+  /** Limit for each statement of a backup. */
+  backupStatementMsMax?: number
+}
+
+/** Restarts a server that ends by itself. An orphan of a killed process is stopped first, so there are never two on one directory. */
+export function runInstance(options: InstanceOptions) {
   const stopping = new AbortController()
   const immediately = new AbortController()
   let current: Postmaster | undefined
@@ -150,20 +165,25 @@ export function runInstance(options: InstanceOptions): Instance {
   const running = keepRunning(readiness)
 
   return {
+    /** Resolves when it accepts connections; rejects if the first start fails. */
     ready: readiness.promise,
     isUp: () => current !== undefined,
-    control() {
+    /** Throws while it is not running. */
+    control(): Control {
       if (current === undefined) throw new NotRunning()
       const { port } = options
       return { host: current.socketDirectory, port, user: superuser, password: '', database: 'postgres' }
     },
+    /** Of its server; undefined while it is not running. */
     pid: () => current?.pid,
-    async renewCertificate(certificate) {
+    /** Shows another certificate from now on; sessions go on. */
+    async renewCertificate(certificate: Certificate): Promise<void> {
       const { account } = await runAsOf(options.home, options.directory)
       await writeCertificate(options.directory.path, { account, certificate })
       current?.reload()
     },
-    async stop({ immediate = false } = {}) {
+    /** `immediate` does not wait for sessions. */
+    async stop({ immediate = false } = {}): Promise<void> {
       stopping.abort()
       if (immediate) immediately.abort()
       await running

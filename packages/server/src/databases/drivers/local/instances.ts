@@ -2,19 +2,16 @@ import { writeArchive } from '../../../archives/archive.ts'
 import { traceStep } from '../../../jobs/worker.ts'
 import type { DatabaseId } from '../../../lib/ids.ts'
 import { NotRunning, StepFailure } from '../../../lib/step-failure.ts'
-import type { Account } from '../../../postgres/account.ts'
 import { socketNameOf } from '../../../postgres/lock-file.ts'
 import { stopOrphan } from '../../../postgres/orphan.ts'
-import type { RunAs } from '../../../postgres/start-program.ts'
 import { endProcessesOf } from '../../../postgres/uids.ts'
 import { NotAClusterFile } from '../../../postgres/untrusted-files.ts'
 import { createCertificates } from '../../certificates.ts'
-import type { Address } from '../driver.ts'
-import type { LocalInstances } from '../local-instances.ts'
+import type { Address, LocalInstances } from '../driver.ts'
 import { baseBackup, explainBackupError, unpack } from './base-backup.ts'
-import { openControl, readActivity, setOwnerPassword, waitUntilAccepting } from './control.ts'
+import { readActivity, setOwnerPassword, waitUntilAccepting, withControl } from './control.ts'
 import type { Home } from './home.ts'
-import { type Instance, type InstanceEvent, runInstance } from './instance.ts'
+import { type Instance, type LocalInstancesOptions, runInstance } from './instance.ts'
 import {
   clusterTree,
   createCluster,
@@ -22,23 +19,19 @@ import {
   hasCluster,
   instanceDirectory,
   instancesIn,
+  portOwnersIn,
   readPort,
   removeDirectory,
 } from './instance-directory.ts'
-import type { InstanceTls } from './instance-files.ts'
 import { createLimiter, type Limiter } from './limiter.ts'
-import type { LocalInstancesOptions } from './open-parts.ts'
-import { openParts } from './open-parts.ts'
 import { watchPending } from './pending-connections.ts'
-import { createPortGuard } from './ports.ts'
-import { checkReplayed, prepareRecovery, recover } from './recovery.ts'
+import { createPortGuard, createPorts } from './ports.ts'
+import { createSpareClusters } from './spare-clusters.ts'
 import { createStorageControl } from './storage-control.ts'
-import { archiveWalOf, forgetWal } from './wal-archiving.ts'
+import { archiveWalOf, checkReplayed, forgetWal, prepareRecovery, recover } from './wal.ts'
 
 /** A host of null: no TCP. */
 type Listen = { port: number; host?: string | null; settings?: Readonly<Record<string, string>> }
-
-const listenersSpare = 20
 
 /** Databases as PostgreSQL servers of this machine, one each. */
 export function createLocalInstances(options: LocalInstancesOptions): LocalInstances {
@@ -49,18 +42,26 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
   const closing = new AbortController()
   const guard = createPortGuard()
   let limiter: Limiter | undefined
-  let opened: ReturnType<typeof openParts> | undefined
+  let opened: ReturnType<typeof open> | undefined
   let preparing: Promise<unknown> | undefined
-  const openLimits = (home: Home) => {
+  const open = async () => {
+    const home = await options.home()
     limiter ??= createLimiter({
       home: home.path,
       limits: options.limits,
       onOutOfMemory: (id, kills) => options.onEvent(id as DatabaseId, { kind: 'out_of_memory', kills }),
     })
     options.onLimits?.(limiter.report)
+    // All ports before the first server runs: a program in its account could take the port of the next.
+    if (home.uids !== null) await guard.protect(await portOwnersIn(home))
+    return {
+      home,
+      spares: createSpareClusters(home, closing.signal),
+      ports: createPorts({ home, host: options.host, range: options.ports }),
+    }
   }
   const parts = () => {
-    opened ??= openParts(options, { openLimits, guard, signal: closing.signal }).catch((error: unknown) => {
+    opened ??= open().catch((error: unknown) => {
       opened = undefined
       throw error
     })
@@ -72,29 +73,30 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     onProblem: options.onCertificateProblem ?? (() => {}),
     checkMs: options.certificateCheckMs,
   })
-  const tlsOf = async (id: DatabaseId): Promise<InstanceTls> => {
-    const certificate = await certificates.of(id)
-    return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
-  }
 
-  const pending = watchPending({
-    servers: () => running,
-    onEnded: (id, count) => options.onEvent(id, { kind: 'pending_connections_ended', count }),
-  })
+  const onEnded = (id: DatabaseId, count: number) => options.onEvent(id, { kind: 'pending_connections_ended', count })
+  const pending = watchPending({ servers: running, onEnded })
 
   function launch(home: Home, id: DatabaseId, { port, host = options.host, settings }: Listen): Instance {
-    const directory = instanceDirectory(home, id)
-    const onEvent = (event: InstanceEvent) => options.onEvent(id, event)
-    const limit = (runAs: RunAs) => limiter?.limit(id, runAs) ?? runAs
-    const all = { ...options.settings, ...settings }
-    const { storageLimitBytes } = options
-    const tls = () => tlsOf(id)
-    const protectPort = ({ uid }: Account) => guard.protect(new Map([[port, uid]]))
-    const known = { home, id, directory, host, port, storageLimitBytes, limit, tls, protectPort }
-    const instance = runInstance({ ...known, settings: all, onEvent })
+    const instance = runInstance({
+      home,
+      id,
+      directory: instanceDirectory(home, id),
+      host,
+      port,
+      storageLimitBytes: options.storageLimitBytes,
+      limit: (runAs) => limiter?.limit(id, runAs) ?? runAs,
+      async tls() {
+        const certificate = await certificates.of(id)
+        return certificate === undefined ? null : { certificate, accept: options.tlsAccept ?? 'any' }
+      },
+      protectPort: ({ uid }) => guard.protect(new Map([[port, uid]])),
+      settings: { ...options.settings, ...settings },
+      onEvent: (event) => options.onEvent(id, event),
+    })
     running.set(id, instance)
     // Each server has a listener for the exit of this process, so many listeners are not a leak.
-    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + listenersSpare))
+    process.setMaxListeners(Math.max(process.getMaxListeners(), running.size + 20))
     return instance
   }
 
@@ -123,6 +125,12 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     running.delete(id)
     await instance?.stop(how)
     if (!running.has(id)) limiter?.forget(id)
+  }
+
+  function serverOf(id: DatabaseId): Instance {
+    const instance = running.get(id)
+    if (instance === undefined) throw new NotRunning()
+    return instance
   }
 
   const treeOf = async (id: DatabaseId) => clusterTree((await parts()).home, id)
@@ -203,30 +211,24 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
     },
 
     backup(id, { bytesMax, onProgress, signal }) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new NotRunning()
+      const instance = serverOf(id)
       return writeArchive(async (archive) => {
         const cluster = await treeOf(id)
-        const statementMsMax = options.backupStatementMsMax
         const control = instance.control()
-        const { sql, close } = await openControl(control, { name: 'keyhook backup', signal, statementMsMax })
+        const session = { name: 'keyhook backup', signal, statementMsMax: options.backupStatementMsMax }
         const socket = socketNameOf(control.port)
-        try {
-          return await baseBackup(archive, { id, cluster, socket, sql, bytesMax, onProgress, signal })
-        } catch (error) {
-          // An aborted connection has an error of its own; the reason of the signal is the better one.
-          signal.throwIfAborted()
-          throw explainBackupError(error)
-        } finally {
-          await close()
-        }
+        return withControl(control, session, (sql) =>
+          baseBackup(archive, { id, cluster, socket, sql, bytesMax, onProgress, signal }).catch((error: unknown) => {
+            // An aborted connection has an error of its own; the reason of the signal is the better one.
+            signal.throwIfAborted()
+            throw explainBackupError(error)
+          }),
+        )
       })
     },
 
     async archiveWal(id, archiving) {
-      const instance = running.get(id)
-      if (instance === undefined) throw new NotRunning()
-      return archiveWalOf(instance, await treeOf(id), archiving)
+      return archiveWalOf(serverOf(id), await treeOf(id), archiving)
     },
 
     async remove(id) {
@@ -239,7 +241,10 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       const port = await readPort(directory.path)
       if (await hasCluster(directory)) {
         const socket = socketNameOf(port ?? options.ports.first)
-        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch(unlessReplaced)
+        await stopOrphan(directory.cluster, { note() {}, socket, fastShutdownMsMax: 0 }).catch((error: unknown) => {
+          // A lock file that the account replaced by something else says nothing, and must not prevent the removal.
+          if (!(error instanceof NotAClusterFile)) throw error
+        })
       }
       // A program that somebody started in the account would go on, and could have the uid of a later instance.
       if (account) await endProcessesOf(account)
@@ -290,9 +295,4 @@ export function createLocalInstances(options: LocalInstancesOptions): LocalInsta
       limiter?.close()
     },
   }
-}
-
-/** A lock file that the account replaced by something else says nothing, and must not prevent the removal. */
-const unlessReplaced = (error: unknown): void => {
-  if (!(error instanceof NotAClusterFile)) throw error
 }

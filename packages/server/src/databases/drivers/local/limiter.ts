@@ -2,8 +2,6 @@ import { existsSync } from 'node:fs'
 import type { RunAs } from '../../../postgres/start-program.ts'
 import { type Group, type InstanceLimits, openCgroups } from './cgroups.ts'
 
-export type { InstanceLimits } from './cgroups.ts'
-
 const checkMs = 1_000
 const prlimit = '/usr/bin/prlimit'
 /** A session gets an error of PostgreSQL at this share, and the kernel need not end it. */
@@ -13,21 +11,14 @@ const processShareAlone = 0.25
 
 export type LimitReport = { by: 'cgroups v2' | 'cgroups v1' | 'rlimits' | 'nothing'; problem: string | null }
 
-export type Limiter = {
-  report: LimitReport
-  /** What starts and holds the programs of an instance. */
-  limit(id: string, runAs: RunAs): RunAs
-  /** The instance has ended. */
-  forget(id: string): void
-  close(): void
-}
+export type Limiter = ReturnType<typeof createLimiter>
 
 /** Limits memory, processes and processor time of each instance: by cgroups where they can be created, else by limits of each process. */
 export function createLimiter(deps: {
   home: string
   limits: InstanceLimits
   onOutOfMemory(id: string, kills: number): void
-}): Limiter {
+}) {
   const { limits } = deps
   const opened = openCgroups(deps.home)
   const cgroups = 'cgroups' in opened ? opened.cgroups : undefined
@@ -57,12 +48,14 @@ export function createLimiter(deps: {
   // For a process.exit() without a stop, as Ctrl-C during the first start: empty groups would stay.
   process.once('exit', close)
 
+  const report: LimitReport = {
+    by: cgroups !== undefined ? `cgroups ${cgroups.version}` : hasRlimits ? 'rlimits' : 'nothing',
+    problem: 'problem' in opened ? opened.problem : null,
+  }
   return {
-    report: {
-      by: cgroups !== undefined ? `cgroups ${cgroups.version}` : hasRlimits ? 'rlimits' : 'nothing',
-      problem: 'problem' in opened ? opened.problem : null,
-    },
-    limit(id, runAs) {
+    report,
+    /** What starts and holds the programs of an instance. */
+    limit(id: string, runAs: RunAs): RunAs {
       const before = [...rlimits, ...preferSessions, ...(runAs.before ?? [])]
       if (cgroups === undefined) return { ...runAs, before }
       const group = cgroups.group(id, limits)
@@ -77,7 +70,8 @@ export function createLimiter(deps: {
         },
       }
     },
-    forget(id) {
+    /** The instance has ended. */
+    forget(id: string): void {
       groups.get(id)?.group.remove()
       groups.delete(id)
     },

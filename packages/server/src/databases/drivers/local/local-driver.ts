@@ -1,13 +1,11 @@
 import { readArchive } from '../../../archives/archive.ts'
-import type { Manifest } from '../../../archives/archive-store.ts'
-import type { BackupArchives, BackupOf, StoredArchive } from '../../../archives/backup-archives.ts'
+import type { BackupArchives } from '../../../archives/backup-archives.ts'
 import type { WalArchive } from '../../../archives/wal-archive.ts'
 import type { Database } from '../../../db/database.ts'
 import { traceStep } from '../../../jobs/worker.ts'
 import { StepFailure } from '../../../lib/step-failure.ts'
 import { walToReplay } from '../../wal-sql.ts'
-import type { DatabaseDriver } from '../driver.ts'
-import type { LocalInstances } from '../local-instances.ts'
+import type { DatabaseDriver, LocalInstances } from '../driver.ts'
 
 /** Databases on this machine, with backups and log in the archive store. A backup is an archive that was read back and verified. */
 export function createLocalDriver(deps: {
@@ -71,7 +69,18 @@ export function createLocalDriver(deps: {
       const content = instances.backup(of.databaseId, { bytesMax, onProgress, signal })
       const stored = await archives.write(of, content, { signal })
       traceStep('backup.verifying', of.databaseId)
-      return { ...stored, ...contentsOf(await verify(archives, of, stored, { bytesMax, signal })) }
+      // Read again: its checksum, and each file against the manifest.
+      const receiver = {
+        async directory() {},
+        async file(_path: string, body: AsyncIterable<Buffer>) {
+          for await (const _part of body) signal.throwIfAborted()
+        },
+      }
+      const { sha256, keyId } = stored
+      const verified = await readArchive(archives.read(of, { sha256, keyId, signal }), receiver, { bytesMax })
+      const { files, start_lsn, stop_lsn, stopped_at = null } = verified
+      const contentBytes = files.reduce((sum, file) => sum + file.bytes, 0)
+      return { ...stored, contentBytes, wal: { start_lsn, stop_lsn, stopped_at } }
     },
 
     async archiveWal(id, { after, isEncrypted: earlier, signal }) {
@@ -85,24 +94,3 @@ export function createLocalDriver(deps: {
     },
   }
 }
-
-/** Reads the stored archive again: checks its checksum, and each file against the manifest. */
-async function verify(
-  archives: BackupArchives,
-  of: BackupOf,
-  { sha256, keyId }: StoredArchive,
-  { bytesMax, signal }: { bytesMax: number; signal: AbortSignal },
-): Promise<Manifest> {
-  const receiver = {
-    async directory() {},
-    async file(_path: string, body: AsyncIterable<Buffer>) {
-      for await (const _part of body) signal.throwIfAborted()
-    },
-  }
-  return readArchive(archives.read(of, { sha256, keyId, signal }), receiver, { bytesMax })
-}
-
-const contentsOf = ({ files, start_lsn, stop_lsn, stopped_at }: Manifest) => ({
-  contentBytes: files.reduce((sum, file) => sum + file.bytes, 0),
-  wal: { start_lsn, stop_lsn, stopped_at: stopped_at ?? null },
-})

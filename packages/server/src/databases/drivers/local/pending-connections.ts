@@ -1,4 +1,6 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import type { DatabaseId } from '../../../lib/ids.ts'
+import type { Instance } from './instance.ts'
 
 /** A connection whose client has not shown a password yet. `source`: the address of the client, null if it is unknown. */
 export type PendingConnection = { pid: number; source: string | null }
@@ -7,10 +9,7 @@ export type PendingConnection = { pid: number; source: string | null }
 const perSourceMax = 60
 const inAllMax = 120
 
-/**
- * Which connections to end, given those of one server, oldest first: the oldest of each source above its share, then the oldest
- * of all. A client that only wants to log in is done within milliseconds, and is rarely the oldest.
- */
+/** The oldest of each source above its share, then of all: a client that only wants to log in is done in milliseconds, and rarely the oldest. */
 export function connectionsToEnd(
   pending: readonly PendingConnection[],
   limits = { perSourceMax, inAllMax },
@@ -26,10 +25,7 @@ export function connectionsToEnd(
   return [...ended]
 }
 
-/**
- * Reads the pending connections of a server from the processes of the machine (Linux): PostgreSQL itself lists those that sent
- * a startup packet only, and needs a connection to be asked, which may be what is missing.
- */
+/** From the processes of the machine (Linux): asking PostgreSQL needs a connection, which may be what is missing. */
 function createPendingReader(postmaster: number) {
   /** Processes that have passed the login, or are no connection. They stay so until they end. */
   let settled = new Set<number>()
@@ -58,10 +54,7 @@ function childrenOf(pid: number): number[] {
 
 const titleOf = (pid: number): string => readOr(`/proc/${pid}/cmdline`, '').replace(/\0+$/, '').trimEnd()
 
-/**
- * PostgreSQL shows in the title what a process does. Before the startup packet it is still that of the server, which is its
- * command line. Our own connections come through the socket and are left alone.
- */
+/** Before the startup packet the title is the server's command line. Our own connections come through the socket and are left alone. */
 const isPending = (title: string): boolean =>
   title !== '' &&
   (!title.startsWith('postgres: ') || (/ (initializing|authentication)$/.test(title) && !title.includes('[local]')))
@@ -107,20 +100,16 @@ const calmMs = 200
 const pressedMs = 20
 const reportMs = 60_000
 
-type Watched<Id> = Iterable<readonly [Id, { pid(): number | undefined }]>
-
-/**
- * Ends connections that do not log in, where a server has too many: PostgreSQL limits them in time (`authentication_timeout`)
- * and not in number, and each takes one of its places. Linux only; elsewhere the limit in time has to do.
- */
-export function watchPending<Id>(deps: { servers: () => Watched<Id>; onEnded: (id: Id, count: number) => void }): {
-  close(): void
-} {
+/** PostgreSQL limits these in time (`authentication_timeout`) and not in number, and each takes one of its places. Linux only. */
+export function watchPending(deps: {
+  servers: ReadonlyMap<DatabaseId, Instance>
+  onEnded: (id: DatabaseId, count: number) => void
+}): { close(): void } {
   type State = { pid: number; read: ReturnType<typeof createPendingReader>; ended: number; reportAt: number }
-  const states = new Map<Id, State>()
+  const states = new Map<DatabaseId, State>()
   let timer: NodeJS.Timeout | undefined
 
-  function check(id: Id, pid: number): boolean {
+  function check(id: DatabaseId, pid: number): boolean {
     let state = states.get(id)
     if (state?.pid !== pid) state = { pid, read: createPendingReader(pid), ended: 0, reportAt: 0 }
     states.set(id, state)
@@ -136,14 +125,12 @@ export function watchPending<Id>(deps: { servers: () => Watched<Id>; onEnded: (i
 
   function checkAll(): void {
     let isPressed = false
-    const present = new Set<Id>()
-    for (const [id, server] of deps.servers()) {
+    for (const [id, server] of deps.servers) {
       const pid = server.pid()
-      if (pid === undefined) continue
-      present.add(id)
-      if (check(id, pid)) isPressed = true
+      if (pid === undefined) states.delete(id)
+      else if (check(id, pid)) isPressed = true
     }
-    for (const id of states.keys()) if (!present.has(id)) states.delete(id)
+    for (const id of states.keys()) if (!deps.servers.has(id)) states.delete(id)
     timer = setTimeout(checkAll, isPressed ? pressedMs : calmMs).unref()
   }
 

@@ -9,24 +9,12 @@ import { instancesIn, readPort, writePort } from './instance-directory.ts'
 /** A firewall that is loaded again removes our table. */
 const repeatMs = 30_000
 
-/** By port: the uid of the database that it belongs to. */
-type PortOwners = ReadonlyMap<number, number>
-
-export type PortGuard = {
-  /** Call it before the server starts: its port may be free now, and anyone may take it. */
-  protect(owners: PortOwners): Promise<void>
-  release(port: number): Promise<void>
-  /** Why ports are not protected; null if they are. */
-  problem(): string | null
-  close(): Promise<void>
-}
-
 /**
  * Lets nobody but the account of a database send from its port, with nftables. Otherwise a program in the account of another one could take
  * the port while the server restarts, and ask clients for their passwords. One table for the machine: whoever starts a server on a port
  * replaces what a killed process left there.
  */
-export function createPortGuard(): PortGuard {
+export function createPortGuard() {
   const protectedPorts = new Map<number, number>()
   let problem: string | null = 'no database was started yet'
 
@@ -42,16 +30,18 @@ export function createPortGuard(): PortGuard {
   let timer: NodeJS.Timeout | undefined
 
   return {
-    async protect(owners) {
+    /** By port: the uid of its database. Call it before the server starts: its port may be free now, and anyone may take it. */
+    async protect(owners: ReadonlyMap<number, number>): Promise<void> {
       for (const [port, uid] of owners) protectedPorts.set(port, uid)
       timer ??= setInterval(repeat, repeatMs).unref()
       await apply([...owners].flatMap(protecting))
     },
-    async release(port) {
+    async release(port: number): Promise<void> {
       if (protectedPorts.delete(port)) await apply(releasing(port))
     },
+    /** Why ports are not protected; null if they are. */
     problem: () => problem,
-    async close() {
+    async close(): Promise<void> {
       clearInterval(timer)
       const ports = [...protectedPorts.keys()]
       protectedPorts.clear()

@@ -22,18 +22,8 @@ const contentsOf = ({ major }: Binaries): string =>
     `create database ${ownerDatabase} owner ${ownerRole}`,
   ].join('\n')
 
-/**
- * Clusters that no database has yet. Each comes from its own `initdb`, and so has its own system identifier: PostgreSQL does not
- * replay the WAL of another one. A copy would share it.
- */
-export type SpareClusters = {
-  /** Makes one, unless there is one. */
-  prepare(how?: { lowPriority: boolean }): Promise<void>
-  /** Moves the spare one to `path`, an empty directory, when it is ready; without one, a new one. Gives it to the account. */
-  take(path: string, account: Account | undefined): Promise<void>
-}
-
-export function createSpareClusters(home: Home, signal: AbortSignal): SpareClusters {
+/** Each spare cluster comes from its own `initdb`: PostgreSQL does not replay the WAL of another system identifier, and a copy would share it. */
+export function createSpareClusters(home: Home, signal: AbortSignal) {
   let opening: Promise<void> | undefined
   /** Ready, or being made. Who takes it waits for it, and who comes next makes another. */
   let spare: Promise<string> | undefined
@@ -49,7 +39,8 @@ export function createSpareClusters(home: Home, signal: AbortSignal): SpareClust
   }
 
   return {
-    async prepare(how) {
+    /** Makes one, unless there is one. */
+    async prepare(how?: { lowPriority: boolean }): Promise<void> {
       await open()
       if (spare === undefined) {
         const making = create(home, { signal, ...how })
@@ -60,7 +51,8 @@ export function createSpareClusters(home: Home, signal: AbortSignal): SpareClust
       }
       await spare
     },
-    async take(path, account) {
+    /** Moves the spare one to `path`, an empty directory, when it is ready; without one, a new one. Gives it to the account. */
+    async take(path: string, account: Account | undefined): Promise<void> {
       await open()
       const taken = spare ?? create(home, { signal })
       spare = undefined

@@ -2,8 +2,8 @@ import type { Database } from '../../../db/database.ts'
 import type { DatabaseId } from '../../../lib/ids.ts'
 import { ownerRole } from '../../database.ts'
 import { measureDirectories } from '../../storage/disk.ts'
-import type { LocalInstances } from '../local-instances.ts'
-import { openControl } from './control.ts'
+import type { LocalInstances } from '../driver.ts'
+import { withControl } from './control.ts'
 import type { Home } from './home.ts'
 import type { Instance } from './instance.ts'
 import { instanceDirectory, instancesIn } from './instance-directory.ts'
@@ -27,19 +27,10 @@ export function createStorageControl(deps: {
 }): StorageControl {
   const { running, held } = deps
 
-  async function withControl(
-    id: DatabaseId,
-    signal: AbortSignal,
-    work: (sql: Database) => Promise<void>,
-  ): Promise<void> {
+  async function inSession(id: DatabaseId, signal: AbortSignal, work: (sql: Database) => Promise<void>): Promise<void> {
     const instance = running.get(id)
     if (instance === undefined) throw new Error(`${id} is not running`)
-    const { sql, close } = await openControl(instance.control(), { name: 'keyhook storage', signal, statementMsMax })
-    try {
-      await work(sql)
-    } finally {
-      await close()
-    }
+    await withControl(instance.control(), { name: 'keyhook storage', signal, statementMsMax }, work)
   }
 
   return {
@@ -56,9 +47,9 @@ export function createStorageControl(deps: {
 
     up: () => [...[...running].filter(([, instance]) => instance.isUp()).map(([id]) => id), ...held.keys()],
 
-    setReadOnly: (id, reason, { signal }) => withControl(id, signal, (sql) => changeReadOnly(sql, reason)),
+    setReadOnly: (id, reason, { signal }) => inSession(id, signal, (sql) => changeReadOnly(sql, reason)),
 
-    checkpoint: (id, { signal }) => withControl(id, signal, async (sql) => void (await sql`checkpoint`)),
+    checkpoint: (id, { signal }) => inSession(id, signal, async (sql) => void (await sql`checkpoint`)),
 
     hold(id) {
       const ended = held.get(id) ?? deps.halt(id, { immediate: true })
@@ -81,10 +72,7 @@ export function createStorageControl(deps: {
   }
 }
 
-/**
- * In the configuration and not for the role: it needs no room in a table, takes effect in open sessions, and is in no dump. A session may
- * still switch it off, which is how its owner makes room.
- */
+/** Not for the role: this needs no room in a table, takes effect in open sessions, and is in no dump. Owners switch it off to make room. */
 async function changeReadOnly(sql: Database, reason: string | null): Promise<void> {
   const [row] = await sql<[{ now: string }]>`select current_setting('default_transaction_read_only') as now`
   const isOn = row.now === 'on'

@@ -1,11 +1,10 @@
 import { constants } from 'node:crypto'
 import { createSecureContext, getCACertificates } from 'node:tls'
 import { takeOut } from '../../../lib/lists.ts'
-import { type ConnectionFacts, createConnect, createTlsSessions, type Resolve } from './connect.ts'
-import { Connection } from './connection.ts'
-import { Post, type PostLimits, type PostResult } from './post.ts'
-import type { RawHeaders } from './response-parser.ts'
-import { SendError } from './send-error.ts'
+import { SendError } from '../../send-errors.ts'
+import { type ConnectionFacts, createConnect, createTlsSessions, type Resolve, startDeadline } from './connect.ts'
+import { Connection, type ConnectionListener } from './connection.ts'
+import type { RawHeaders, ResponseHead } from './response-parser.ts'
 
 /*
  * An HTTP/1.1 client for webhook receivers, which may be hostile: POST only, one request at a time on a connection, llhttp as parser.
@@ -19,14 +18,18 @@ import { SendError } from './send-error.ts'
  */
 
 export type { Address, Resolve } from './connect.ts'
-export type { PostResponse, PostResult } from './post.ts'
 export { headerValues, type RawHeaders } from './response-parser.ts'
-export { SendError }
 
-export type Http1Limits = PostLimits & {
+export type Http1Limits = {
+  /** One deadline for DNS, connection, request and the whole response. */
+  attemptMsMax: number
   /** Part of the one deadline: for DNS, TCP and TLS. */
   connectMsMax: number
   responseHeaderBytesMax: number
+  /** How much of a response's body is kept. */
+  responseKeptBytesMax: number
+  /** How much of it is read before the connection is closed and the attempt fails. */
+  responseBytesMax: number
   /** Connections that are kept open between requests, over all receivers. Each takes about 65 KB. */
   idleMax: number
 }
@@ -39,15 +42,7 @@ type PostRequest = {
 }
 
 /** One receiver, with its own connections and TLS sessions. A connection is reused as long as the receiver keeps it open. */
-export type Http1Client = {
-  /** `headers` are ours and contain no line break. Calls `done` exactly once, and never throws. */
-  post(headers: RawHeaders, request: PostRequest, done: (result: PostResult) => void): void
-  /** Ends every request in flight with the error `interrupted`. */
-  interrupt(): void
-  closeIdle(): void
-  /** Closes idle connections now, and those in flight after their response. */
-  close(): void
-}
+export type Http1Client = ReturnType<ReturnType<typeof createHttp1Clients>>
 
 export function createHttp1Clients(options: {
   resolve: Resolve
@@ -56,7 +51,7 @@ export function createHttp1Clients(options: {
   extraCa: string | null
   limits: Http1Limits
   now(): number
-}): (url: URL) => Http1Client {
+}) {
   const { limits, extraCa, now } = options
   const secureContext = createSecureContext({
     ca: [...getCACertificates('default'), ...(extraCa === null ? [] : [extraCa])],
@@ -72,7 +67,7 @@ export function createHttp1Clients(options: {
   /** Idle connections of all clients, least recently used first. */
   const allIdle = new Set<Connection>()
 
-  return (url) => {
+  return (url: URL) => {
     const target = { hostname: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) }
     const requestStart = requestStartOf(url)
     const sessions = createTlsSessions(now)
@@ -148,14 +143,16 @@ export function createHttp1Clients(options: {
     }
 
     return {
-      post(headers, given, done) {
+      /** `headers` are ours and contain no line break. Calls `done` exactly once, and never throws. */
+      post(headers: RawHeaders, given: PostRequest, done: (result: PostResult) => void): void {
         const reused = takeIdle()
         const post = new Post(factsOf(reused?.address ?? null), limits, (result) => {
           takeOut(inFlight, post)
           const { connection } = post
           post.connection = null
           // The receiver may have failed because of the resumed session, so the next connection starts without one.
-          if (result.connectUs !== null && result.response === null && isFailure(result.error)) sessions.discard()
+          const hasFailed = result.error !== null && result.error.code !== 'interrupted'
+          if (result.connectUs !== null && result.response === null && hasFailed) sessions.discard()
           if (connection?.isReusable) isClosed ? connection.close() : keepIdle(connection)
           done(result)
         })
@@ -164,11 +161,13 @@ export function createHttp1Clients(options: {
         if (reused === null) sendOnNew(post, request, given)
         else sendOnIdle(reused, post, request, given)
       },
-      interrupt() {
-        for (const post of [...inFlight]) post.onError(stopping())
+      /** Ends every request in flight with the error `interrupted`. */
+      interrupt(): void {
+        for (const post of [...inFlight]) post.onError(new SendError('interrupted', 'The dispatcher is stopping.'))
       },
       closeIdle,
-      close() {
+      /** Closes idle connections now, and those in flight after their response. */
+      close(): void {
         isClosed = true
         closeIdle()
       },
@@ -192,10 +191,107 @@ function requestBytes(start: string, headers: RawHeaders, body: Buffer): Buffer 
 
 const factsOf = (address: string | null): ConnectionFacts => ({ address, dnsUs: null, connectUs: null, tlsUs: null })
 
-const isFailure = (error: SendError | null): boolean => error !== null && error.code !== 'interrupted'
-
-const stopping = () => new SendError('interrupted', 'The dispatcher is stopping.')
 const sendByPassed = () =>
   new SendError('interrupted', 'Connecting took too long: the attempt may not be sent any more.')
 const closedBeforeRequest = () =>
   new SendError('connection_reset', 'The receiver closed the connection before it was sent anything.')
+
+/** `isTruncated`: the body was longer than what is kept. `isComplete`: the response was received to its end. */
+export type PostResponse = {
+  status: number
+  headers: RawHeaders
+  body: Buffer
+  isTruncated: boolean
+  isComplete: boolean
+}
+
+/** `error` is null when a whole response was received, whatever its status. */
+export type PostResult = ConnectionFacts & {
+  durationUs: number
+  firstByteUs: number | null
+  response: PostResponse | null
+  error: SendError | null
+}
+
+/** One POST until its end, which is reported exactly once. */
+class Post implements ConnectionListener {
+  connection: Connection | null = null
+  facts: ConnectionFacts
+  isDone = false
+  #limits: Http1Limits
+  #done: (result: PostResult) => void
+  #startedMs = performance.now()
+  #cancelDeadline: () => void
+  #firstByteUs: number | null = null
+  #head: ResponseHead | null = null
+  #kept: Buffer[] = []
+  #keptBytes = 0
+  #bytes = 0
+
+  constructor(facts: ConnectionFacts, limits: Http1Limits, done: (result: PostResult) => void) {
+    this.facts = facts
+    this.#limits = limits
+    this.#done = done
+    this.#cancelDeadline = startDeadline(
+      limits.attemptMsMax,
+      (error) => this.onError(error),
+      () => new SendError('timeout', `Not finished within ${limits.attemptMsMax} ms.`),
+    )
+  }
+
+  onHead(head: ResponseHead): void {
+    this.#firstByteUs = this.#elapsedUs()
+    this.#head = head
+  }
+
+  onBody(bytes: Buffer): void {
+    this.#bytes += bytes.length
+    const room = this.#limits.responseKeptBytesMax - this.#keptBytes
+    if (room > 0) {
+      const kept = bytes.length > room ? bytes.subarray(0, room) : bytes
+      this.#keptBytes += kept.length
+      // A copy: a view would keep the whole received buffer.
+      this.#kept.push(Buffer.from(kept))
+    }
+    if (this.#bytes <= this.#limits.responseBytesMax) return
+    this.onError(
+      new SendError('response_too_large', `The response's body is over ${this.#limits.responseBytesMax} bytes.`),
+    )
+  }
+
+  onEnd(): void {
+    this.#finish(null)
+  }
+
+  onError(error: SendError): void {
+    this.#finish(error)
+  }
+
+  #elapsedUs(): number {
+    return Math.round((performance.now() - this.#startedMs) * 1_000)
+  }
+
+  #finish(error: SendError | null): void {
+    if (this.isDone) return
+    this.isDone = true
+    this.#cancelDeadline()
+    if (error !== null) this.connection?.close()
+    const { address, dnsUs, connectUs, tlsUs } = this.facts
+    this.#done({
+      durationUs: this.#elapsedUs(),
+      firstByteUs: this.#firstByteUs,
+      address,
+      dnsUs,
+      connectUs,
+      tlsUs,
+      response: this.#head && {
+        status: this.#head.status,
+        headers: this.#head.headers,
+        body: this.#kept.length === 1 ? this.#kept[0]! : Buffer.concat(this.#kept),
+        isTruncated: this.#bytes > this.#keptBytes,
+        isComplete: error === null,
+      },
+      error,
+    })
+  }
+}

@@ -1,7 +1,6 @@
 import { isIP } from 'node:net'
 import { type ConnectionOptions, type SecureContext, type TLSSocket, connect as tlsConnect } from 'node:tls'
-import type { SendErrorCode } from '../../send-errors.ts'
-import { classifyError, SendError, type Stage, startDeadline } from './send-error.ts'
+import { classifyError, SendError, type SendErrorCode, type Stage } from '../../send-errors.ts'
 
 export type Address = { address: string; family: 4 | 6 }
 /** Every address that a name has now. */
@@ -17,8 +16,6 @@ export type ConnectionFacts = {
 
 type Target = { hostname: string; port: number }
 type OnConnected = (error: SendError | null, socket: TLSSocket | null) => void
-/** Opens a connection and writes what it learns into `facts`. */
-export type Connect = (target: Target, sessions: TlsSessions, facts: ConnectionFacts, done: OnConnected) => void
 
 const timeoutCodes: Record<Exclude<Stage, 'exchange'>, SendErrorCode> = {
   dns: 'dns_timeout',
@@ -28,15 +25,15 @@ const timeoutCodes: Record<Exclude<Stage, 'exchange'>, SendErrorCode> = {
 
 /**
  * From a name to a TLS connection. The address is checked before connecting and once more on the connected socket. DNS is asked
- * once for each connection and its answer used at once, so a second look-up cannot give another answer.
+ * once for each connection and its answer used at once, so a second look-up cannot give another answer. What is learned goes into `facts`.
  */
 export function createConnect(deps: {
   resolve: Resolve
   isAllowed(address: string): boolean
   secureContext: SecureContext
   connectMsMax: number
-}): Connect {
-  return (target, sessions, facts, onConnected) => {
+}) {
+  return (target: Target, sessions: TlsSessions, facts: ConnectionFacts, onConnected: OnConnected): void => {
     // Set to null once called: the socket's handlers live as long as the socket and would keep the request's body.
     let done: OnConnected | null = onConnected
     let stage: Exclude<Stage, 'exchange'> = 'dns'
@@ -136,13 +133,7 @@ const forbidden = (hostname: string): SendError =>
 type TlsSession = { ticket: Buffer; verifiedAtMs: number }
 
 /** The TLS session that new connections to one receiver resume. In memory only, and never shared between webhooks. */
-export type TlsSessions = {
-  newest(): TlsSession | null
-  /** Keeps the tickets that a connection receives. TLS 1.3 sends them at any time until it is closed. */
-  track(socket: TLSSocket, offered: TlsSession | null): void
-  /** The next connection verifies the certificate; sessions verified before now are not used again. */
-  discard(): void
-}
+export type TlsSessions = ReturnType<typeof createTlsSessions>
 
 /**
  * A resumed session checks neither dates nor names of the certificate. So the time counts from the handshake that verified it,
@@ -152,7 +143,7 @@ const verifiedMsMax = 600_000
 
 const ticketsMax = 256
 
-export function createTlsSessions(now: () => number): TlsSessions {
+export function createTlsSessions(now: () => number) {
   let newest: TlsSession | null = null
   let discardedAtMs = Number.NEGATIVE_INFINITY
 
@@ -164,13 +155,14 @@ export function createTlsSessions(now: () => number): TlsSessions {
   }
 
   return {
-    newest() {
+    newest(): TlsSession | null {
       if (newest === null) return null
       const ageMs = now() - newest.verifiedAtMs
       // Negative when the clock was set back: the age is unknown.
       return ageMs >= 0 && ageMs < verifiedMsMax ? newest : null
     },
-    track(socket, offered) {
+    /** Keeps the tickets that a connection receives. TLS 1.3 sends them at any time until it is closed. */
+    track(socket: TLSSocket, offered: TlsSession | null): void {
       let verifiedAtMs: number | null = null
       socket.once('secureConnect', () => {
         // Node emits it for an unverified connection only where the operator switched verification off.
@@ -185,9 +177,33 @@ export function createTlsSessions(now: () => number): TlsSessions {
         if (verifiedAtMs !== null) keep({ ticket: Buffer.from(new Uint8Array(ticket).buffer), verifiedAtMs })
       })
     },
-    discard() {
+    /** The next connection verifies the certificate; sessions verified before now are not used again. */
+    discard(): void {
       newest = null
       discardedAtMs = now()
     },
   }
 }
+
+/** A timer that fires this much too late means that this process was paused. */
+const pausedMs = 1_000
+
+/**
+ * Calls `onLate` when the time is over; the returned function cancels it. After a pause of this process, Node runs timers before it
+ * reads what has arrived, so reading comes first. What is still open after a long pause is `interrupted`: we may have held it up.
+ */
+export function startDeadline(ms: number, onLate: (error: SendError) => void, timeout: () => SendError): () => void {
+  const dueMs = performance.now() + ms
+  let isCancelled = false
+  const timer = setTimeout(() => {
+    const wasPaused = performance.now() - dueMs > pausedMs
+    // Twice: the first round may read only the last bytes of a handshake, with the response behind it.
+    setImmediate(() => setImmediate(() => !isCancelled && onLate(wasPaused ? paused() : timeout())))
+  }, ms)
+  return () => {
+    isCancelled = true
+    clearTimeout(timer)
+  }
+}
+
+const paused = () => new SendError('interrupted', 'The dispatcher was paused while the attempt was in flight.')

@@ -1,6 +1,6 @@
 import type { TLSSocket } from 'node:tls'
+import { classifyError, SendError } from '../../send-errors.ts'
 import { headerValues, type ResponseHead, type ResponseListener, ResponseParser } from './response-parser.ts'
-import { classifyError, SendError } from './send-error.ts'
 
 /** Gets either `onEnd` or `onError`, unless it closes the connection before. */
 export type ConnectionListener = ResponseListener & { onEnd(): void; onError(error: SendError): void }

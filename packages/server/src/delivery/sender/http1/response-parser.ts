@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { SendError } from './send-error.ts'
+import { SendError } from '../../send-errors.ts'
 
 /** Name, value, name, value. */
 export type RawHeaders = string[]
@@ -19,8 +19,8 @@ export type ResponseListener = {
 }
 
 /** Reads the responses of one connection, one after the other. */
-export class ResponseParser implements ParserCallbacks {
-  #llhttp = new LlhttpParser(this)
+export class ResponseParser {
+  #parser = llhttp.llhttp_alloc(responseType)
   #listener: ResponseListener | null = null
   #isComplete = false
   #keepsAlive = false
@@ -39,7 +39,6 @@ export class ResponseParser implements ParserCallbacks {
     return this.#keepsAlive
   }
 
-  /** From now on a response may come. */
   expect(listener: ResponseListener): void {
     this.#listener = listener
     this.#isComplete = false
@@ -48,31 +47,53 @@ export class ResponseParser implements ParserCallbacks {
 
   /** Returns whether the response is complete. Throws a SendError when it is malformed or too large. */
   read(bytes: Buffer): boolean {
-    this.#check(this.#llhttp.execute(bytes))
+    let errno = 0
+    for (let at = 0; at < bytes.length && errno === 0; at += inputBytes) {
+      current = bytes.length > inputBytes ? bytes.subarray(at, at + inputBytes) : bytes
+      // Memory that has grown is a new buffer.
+      if (input.buffer !== llhttp.memory.buffer) input = Buffer.from(llhttp.memory.buffer, inputAt, inputBytes)
+      input.set(current)
+      parsing = this
+      errno = llhttp.llhttp_execute(this.#parser, inputAt, current.length)
+    }
+    parsing = null
+    current = input
+    this.#check(errno)
     return this.#isComplete
   }
 
   /** The connection has ended: a response without a stated length ends with it. */
   finish(): boolean {
-    this.#check(this.#llhttp.finish())
+    parsing = this
+    const errno = llhttp.llhttp_finish(this.#parser)
+    parsing = null
+    this.#check(errno)
     return this.#isComplete
   }
 
   /** Not during a read. */
   free(): void {
-    this.#llhttp.free()
+    if (this.#parser !== 0) llhttp.llhttp_free(this.#parser)
+    this.#parser = 0
   }
 
   #check(errno: number): void {
     if (errno === 0) return
     this.#keepsAlive = false
-    if (!this.#isComplete && !this.#listener?.isDone) throw this.#error ?? malformed(this.#llhttp.describe(errno))
+    if (!this.#isComplete && !this.#listener?.isDone) throw this.#error ?? malformed(this.#describe(errno))
+  }
+
+  #describe(errno: number): string {
+    const texts = [llhttp.llhttp_errno_name(errno), llhttp.llhttp_get_error_reason(this.#parser)].map(cString)
+    return texts.filter(Boolean).join(': ')
   }
 
   #reject(error: SendError): number {
     this.#error = error
     return stop
   }
+
+  /* llhttp calls these while it parses. Names and values may come in pieces. */
 
   onMessageBegin(): number {
     this.#status = 0
@@ -122,7 +143,7 @@ export class ResponseParser implements ParserCallbacks {
     if (this.#status < 200) return proceed
     this.#isComplete = true
     // Only now: a trailer may close the connection.
-    this.#keepsAlive = this.#llhttp.shouldKeepAlive()
+    this.#keepsAlive = llhttp.llhttp_should_keep_alive(this.#parser) === 1
     return proceed
   }
 }
@@ -166,27 +187,16 @@ const proceed = 0
 const noBody = 1
 const stop = -1
 
-/** Called while bytes are parsed. Names and values may come in pieces. */
-type ParserCallbacks = {
-  onMessageBegin(): number
-  onHeaderName(piece: string): number
-  onHeaderValue(piece: string): number
-  onHeadersComplete(status: number): number
-  /** A view of the received bytes. */
-  onBody(bytes: Buffer): number
-  onMessageComplete(): number
-}
-
 const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
   env: {
     wasm_on_url: () => proceed,
     wasm_on_status: () => proceed,
-    wasm_on_message_begin: () => callbacks!.onMessageBegin(),
-    wasm_on_header_field: (_: number, at: number, length: number) => callbacks!.onHeaderName(textOf(at, length)),
-    wasm_on_header_value: (_: number, at: number, length: number) => callbacks!.onHeaderValue(textOf(at, length)),
-    wasm_on_headers_complete: (_: number, status: number) => callbacks!.onHeadersComplete(status),
-    wasm_on_body: (_: number, at: number, length: number) => callbacks!.onBody(bytesOf(at, length)),
-    wasm_on_message_complete: () => callbacks!.onMessageComplete(),
+    wasm_on_message_begin: () => parsing!.onMessageBegin(),
+    wasm_on_header_field: (_: number, at: number, length: number) => parsing!.onHeaderName(textOf(at, length)),
+    wasm_on_header_value: (_: number, at: number, length: number) => parsing!.onHeaderValue(textOf(at, length)),
+    wasm_on_headers_complete: (_: number, status: number) => parsing!.onHeadersComplete(status),
+    wasm_on_body: (_: number, at: number, length: number) => parsing!.onBody(bytesOf(at, length)),
+    wasm_on_message_complete: () => parsing!.onMessageComplete(),
   },
 }).exports as Exports
 
@@ -195,62 +205,14 @@ const inputBytes = 65_536
 const inputAt = llhttp.malloc(inputBytes)
 let input = Buffer.alloc(0)
 
-/** Of the parser that runs now, and what it parses. */
-let callbacks: ParserCallbacks | null = null
+/** The parser that runs now, and what it parses. */
+let parsing: ResponseParser | null = null
 let current: Buffer = input
 
 const textOf = (at: number, length: number): string => current.toString('latin1', at - inputAt, at - inputAt + length)
 const bytesOf = (at: number, length: number): Buffer => current.subarray(at - inputAt, at - inputAt + length)
 
 const responseType = 2
-
-/** A parser of the responses on one connection. An `errno` other than 0 means that parsing stopped. */
-class LlhttpParser {
-  #parser = llhttp.llhttp_alloc(responseType)
-  #callbacks: ParserCallbacks
-
-  constructor(callbacks: ParserCallbacks) {
-    this.#callbacks = callbacks
-  }
-
-  execute(bytes: Buffer): number {
-    let errno = 0
-    for (let at = 0; at < bytes.length && errno === 0; at += inputBytes) {
-      current = bytes.length > inputBytes ? bytes.subarray(at, at + inputBytes) : bytes
-      // Memory that has grown is a new buffer.
-      if (input.buffer !== llhttp.memory.buffer) input = Buffer.from(llhttp.memory.buffer, inputAt, inputBytes)
-      input.set(current)
-      callbacks = this.#callbacks
-      errno = llhttp.llhttp_execute(this.#parser, inputAt, current.length)
-    }
-    callbacks = null
-    current = input
-    return errno
-  }
-
-  /** The connection has ended: some responses end with it. */
-  finish(): number {
-    callbacks = this.#callbacks
-    const errno = llhttp.llhttp_finish(this.#parser)
-    callbacks = null
-    return errno
-  }
-
-  shouldKeepAlive(): boolean {
-    return llhttp.llhttp_should_keep_alive(this.#parser) === 1
-  }
-
-  describe(errno: number): string {
-    const texts = [llhttp.llhttp_errno_name(errno), llhttp.llhttp_get_error_reason(this.#parser)].map(cString)
-    return texts.filter(Boolean).join(': ')
-  }
-
-  /** Not while it parses. */
-  free(): void {
-    if (this.#parser !== 0) llhttp.llhttp_free(this.#parser)
-    this.#parser = 0
-  }
-}
 
 function cString(at: number): string {
   if (at === 0) return ''

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { SendError } from '../../../../src/delivery/send-errors.ts'
 import { type ResponseHead, ResponseParser } from '../../../../src/delivery/sender/http1/response-parser.ts'
-import { SendError } from '../../../../src/delivery/sender/http1/send-error.ts'
 
 const headerBytesMax = 1_024
 

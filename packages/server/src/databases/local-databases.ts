@@ -6,18 +6,13 @@ import { retryUntilAccepted } from '../lib/clock.ts'
 import type { DatabaseId } from '../lib/ids.ts'
 import type { KeyedQueue } from '../lib/keyed-queue.ts'
 import { StepFailure } from '../lib/step-failure.ts'
-import type { DatabaseDriver } from './drivers/driver.ts'
-import type { LocalInstances } from './drivers/local-instances.ts'
+import type { Activity, DatabaseDriver, LocalInstances } from './drivers/driver.ts'
 import { correctDatabaseAddress, mayRunDatabase, organizationsOfNode } from './sql.ts'
+import { recordActivity } from './usage-sql.ts'
 
-type Deps = {
-  db: Database
-  driver: DatabaseDriver
-  node: string
-  databaseWork: KeyedQueue
-  log: Logger
-  signal: AbortSignal
-}
+type Deps = { db: Database; node: string; signal: AbortSignal; log: Logger }
+type WatchDeps<Used extends keyof LocalInstances> = Deps & { instances: Pick<LocalInstances, Used> }
+type ResumeDeps = Deps & { driver: DatabaseDriver; databaseWork: KeyedQueue }
 
 const startsMax = 4
 const backoffMs = { pauseMsMin: 1_000, pauseMsMax: 60_000 }
@@ -25,11 +20,8 @@ const backoffMs = { pauseMsMin: 1_000, pauseMsMax: 60_000 }
 /** Most start in less than a second. One that has a long recovery does not keep the next one waiting. */
 const slowMs = 2_000
 
-/**
- * Starts the databases of this node again, a few at a time, and returns when each was tried once. Each one is in the queue
- * of its database from the beginning, so jobs about it wait until it runs, and jobs about others do not.
- */
-export async function resumeDatabases(deps: Deps, ids: readonly DatabaseId[]): Promise<void> {
+/** Returns when each was tried once. Each is in its queue from the beginning, so that only jobs about the same database wait until it runs. */
+export async function resumeDatabases(deps: ResumeDeps, ids: readonly DatabaseId[]): Promise<void> {
   const waiting = ids.map((id) => {
     const mayStart = Promise.withResolvers<void>()
     return { start: mayStart.resolve, tried: resume(deps, id, mayStart.promise) }
@@ -46,7 +38,7 @@ export async function resumeDatabases(deps: Deps, ids: readonly DatabaseId[]): P
 }
 
 /** Returns after the first attempt and retries in the background: one broken database must not delay the others. */
-function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<void> {
+function resume(deps: ResumeDeps, id: DatabaseId, mayStart: Promise<void>): Promise<void> {
   const tried = Promise.withResolvers<void>()
   const attempt = () =>
     deps.databaseWork.run(id, async (signal) => {
@@ -76,16 +68,10 @@ function resume(deps: Deps, id: DatabaseId, mayStart: Promise<void>): Promise<vo
 const risk =
   'Whoever gets a shell in one database can take the port of another while its server restarts, and ask its clients for their passwords.'
 
-const everyMs = 60_000
+const warnMs = 60_000
 
 /** Warns once, when databases of several organizations are on this machine and nothing protects their ports from each other. */
-export async function warnOfNeighbours(deps: {
-  db: Database
-  node: string
-  instances: Pick<LocalInstances, 'portProblem'>
-  signal: AbortSignal
-  log: Logger
-}): Promise<void> {
+export async function warnOfNeighbours(deps: WatchDeps<'portProblem'>): Promise<void> {
   const { db, node, instances, signal, log } = deps
   const warned = async (): Promise<boolean> => {
     const organizations = await organizationsOfNode(db, node)
@@ -95,6 +81,40 @@ export async function warnOfNeighbours(deps: {
   }
   while (!signal.aborted) {
     if (await warned().catch(() => false)) return
-    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => {})
+    await sleep(warnMs, undefined, { signal, ref: false }).catch(() => {})
+  }
+}
+
+const activityMs = 10_000
+/** A database that is so busy that it does not answer in this time shows no statistics. */
+const readMsMax = 5_000
+
+/** So that the server of another node can show it. One database after the other: reading one takes about 10 ms. */
+export async function watchActivity(deps: WatchDeps<'existing' | 'isRunning' | 'activity'>): Promise<void> {
+  const { db, node, instances, signal, log } = deps
+  async function read(id: DatabaseId): Promise<(Activity & { id: DatabaseId }) | null> {
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(readMsMax)])
+    try {
+      return { id, ...(await instances.activity(id, { signal: limited })) }
+    } catch (err) {
+      // It may have been stopped meanwhile.
+      log.debug({ err, databaseId: id }, 'activity.not_read')
+      return null
+    }
+  }
+
+  async function readAll(): Promise<void> {
+    const found: (Activity & { id: DatabaseId })[] = []
+    for (const id of await instances.existing()) {
+      if (signal.aborted) return
+      const activity = instances.isRunning(id) ? await read(id) : null
+      if (activity !== null) found.push(activity)
+    }
+    if (found.length > 0) await recordActivity(db, node, found)
+  }
+
+  while (!signal.aborted) {
+    await readAll().catch((err) => log.warn({ err }, 'activity.not_recorded'))
+    await sleep(activityMs, undefined, { signal, ref: false }).catch(() => {})
   }
 }

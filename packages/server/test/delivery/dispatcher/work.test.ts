@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createFairQueue } from '../../../src/delivery/dispatcher/fair-queue.ts'
+import { createFairQueue } from '../../../src/delivery/dispatcher/work.ts'
 
 const lanesOf = (organization: string, count: number) =>
   Array.from({ length: count }, (_, i) => ({ organization, name: `${organization}${i}`, isQueued: false }))
