@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { TSchema } from 'typebox'
+import { keyRestricted } from '../access/authenticate.ts'
 import { type AccessCheck, type AccessDeps, createAccessCheck } from './access-check.ts'
 import { type Answered, createApp, type HttpLimits, isRead, type RequestLog } from './app.ts'
 import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
@@ -145,9 +146,15 @@ type LongAnswer = Extract<Answer, { list: unknown } | { stream: unknown }>
 
 /** An answer that takes long: access is checked again on the way. */
 function sendLong(reply: FastifyReply, answer: LongAnswer, accessCheck: AccessCheck, log: RequestLog): void {
+  const before = reachOf(reply.request)
   const recheckAccess = () =>
     new Promise<void>((resolve, reject) =>
-      accessCheck(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
+      accessCheck(reply.request, reply, (error) => {
+        if (error !== undefined) reject(error)
+        // What was not sent yet was selected by the reach that the caller had.
+        else if (reachOf(reply.request) === before) resolve()
+        else reject(keyRestricted('What the caller may do was changed during this answer. Repeat the request.'))
+      }),
     )
   const onAborted = (error: unknown) => log.aborted(reply, error)
   if ('stream' in answer) {
@@ -159,6 +166,9 @@ function sendLong(reply: FastifyReply, answer: LongAnswer, accessCheck: AccessCh
     .then(() => log.answered(reply))
     .catch((error) => reply.send(error))
 }
+
+const reachOf = ({ caller }: FastifyRequest): string =>
+  caller !== null && 'reach' in caller ? JSON.stringify([caller.reach, caller.databases]) : ''
 
 /** Replaces a stream that has ended: it emits no `end` again, and the parser waits for one. */
 function prepareBody(

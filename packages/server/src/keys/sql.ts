@@ -94,7 +94,7 @@ export const existingDatabases = async (
   ids: readonly DatabaseId[],
 ): Promise<DatabaseId[]> => {
   const rows = await tx<{ id: DatabaseId }[]>`
-    select id from keyhook.databases where org_id = ${orgId} and id = any (${[...ids]}::text[])`
+    select id from keyhook.databases where org_id = ${orgId} and id = any (${[...ids]}::text[]) and status <> 'deleted'`
   return rows.map(({ id }) => id)
 }
 
