@@ -1,3 +1,4 @@
+import type { KeyPermission } from '@keyhook/client'
 import { expect, test } from 'vitest'
 import { permissionPresets } from '../../server/src/access/restrictions.ts'
 import { keySentence } from '../src/pages/keys/key-sentence.ts'
@@ -37,7 +38,7 @@ test('a key for some databases is said to do only what it does there', () => {
 
 test('the presets of the form are those of the server', () => {
   for (const [name, permissions] of Object.entries(permissionPresets)) {
-    expect(inOrder(presets[name as keyof typeof presets])).toEqual(inOrder(permissions))
+    expect(inOrder(presets[name as keyof typeof presets])).toEqual(inOrder(permissions as readonly KeyPermission[]))
   }
   expect(Object.keys(presets)).toEqual(Object.keys(permissionPresets))
 })

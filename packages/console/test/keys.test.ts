@@ -166,7 +166,7 @@ inBrowser('API keys', () => {
     await dialog.getByLabel('Days').fill('60')
     await dialog.getByRole('button', { name: 'Save' }).click()
     await page.getByText('They expire after 60 days at most.').waitFor()
-    expect(await clientOf().keys.lifetime()).toEqual({ days_max: 60 })
+    expect(await clientOf().keys.lifetime()).toEqual({ days_max: 60, operator_days_max: null })
 
     await page.goto(consoleUrl('/keys#create'))
     await dialog.getByText('New keys of this organization last at most 60 days.').waitFor()

@@ -25,7 +25,6 @@ export type KeyPermission =
   | 'organizations:read'
   | 'organizations:update'
   | 'members:read'
-  | 'members:manage'
   | 'keys:create'
   | 'keys:create:own'
   | 'keys:read'
@@ -34,7 +33,6 @@ export type KeyPermission =
   | 'keys:update:own'
   | 'keys:revoke'
   | 'keys:revoke:own'
-  | 'keys:limit'
   | 'webhooks:create'
   | 'webhooks:read'
   | 'webhooks:update'
@@ -84,8 +82,8 @@ export type ApiKeyChanges = Partial<KeyRestrictions> & { name?: string }
 /** `overlap_seconds`: how long the old key stays valid; an hour by default, 0 for not at all. */
 export type NewKeyRotation = { overlap_seconds?: number; expires_at?: string | null }
 
-/** The most days that a new key lasts; null: as the operator has set it. */
-export type KeyLifetime = { days_max: number | null }
+/** The most days that a new key lasts. The lower one counts; null: no limit. */
+export type KeyLifetime = { days_max: number | null; operator_days_max: number | null }
 
 type RepeatedApiKey = Omit<CreatedApiKey, 'api_key'> & { api_key?: string }
 
@@ -140,8 +138,10 @@ export const keys = (api: Api) => ({
     api.get(api.platform(options, 'key-lifetime'), options),
 
   /** For keys that are created from now on. Only owners may, with a login token. */
-  setLifetime: async (lifetime: KeyLifetime, options: OrganizationOptions = {}): Promise<KeyLifetime> =>
-    api.change('PUT', api.platform(options, 'key-lifetime'), lifetime, options),
+  setLifetime: async (
+    lifetime: Pick<KeyLifetime, 'days_max'>,
+    options: OrganizationOptions = {},
+  ): Promise<KeyLifetime> => api.change('PUT', api.platform(options, 'key-lifetime'), lifetime, options),
 
   /** The key is refused from now on. */
   revoke: async (id: string, options: OrganizationOptions = {}): Promise<void> =>

@@ -1,6 +1,6 @@
 import type { DatabaseId } from '../lib/ids.ts'
 import { isInNetworks, isNetworkWithin } from '../lib/network.ts'
-import { type Permission, permissions, permissionTable, type Reach } from './roles.ts'
+import { isRefusedToKeys, type Permission, permissions, permissionTable, type Reach } from './roles.ts'
 
 /** A permission of a key. With `:own` at its end it covers only what the user of the key created. */
 export type KeyPermission = Permission | `${Permission}:own`
@@ -16,9 +16,9 @@ export type Restrictions = {
 const mayBeOwn = (permission: Permission): boolean => Object.values<Reach>(permissionTable[permission]).includes('own')
 
 /** All that a key may be limited to. */
-export const keyPermissions: readonly KeyPermission[] = permissions.flatMap((permission) =>
-  mayBeOwn(permission) ? [permission, `${permission}:own` as const] : [permission],
-)
+export const keyPermissions: readonly KeyPermission[] = permissions
+  .filter((permission) => !isRefusedToKeys(permission, { keysRequireLogin: false }))
+  .flatMap((permission) => (mayBeOwn(permission) ? [permission, `${permission}:own` as const] : [permission]))
 
 const named = (...prefixes: string[]) =>
   permissions.filter((permission) => prefixes.some((prefix) => permission.startsWith(prefix)))

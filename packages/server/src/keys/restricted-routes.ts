@@ -13,6 +13,7 @@ import {
   keyChanges,
   keyDetails,
   keyDetailsQuery,
+  keyLifetime,
   keyLifetimeSettings,
   newRestrictedKey,
   newRotation,
@@ -30,7 +31,7 @@ import {
   retryPrefix,
   rotateKey,
 } from './rules.ts'
-import { type ApiKeyRow, keyLifetime, listApiKeys, setKeyDaysMax } from './sql.ts'
+import { type ApiKeyRow, keyLifetimeOf, listApiKeys, setKeyDaysMax } from './sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/api-keys'
 const lifetimePath = '/platform/v1/organizations/:orgId/key-lifetime'
@@ -44,6 +45,9 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
     if (row === undefined) throw notFound(`${id} is not in ${orgId}, or not the caller's`)
     return keyDetailsOf(row)
   }
+
+  const lifetimeOf = (days: number | null) =>
+    ({ status: 200, body: { days_max: days, operator_days_max: deps.keyDaysMax } }) as const
 
   return [
     route({
@@ -140,10 +144,10 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       basis: restrictionBasis,
       tag: 'API keys',
       summary: 'Show how long API keys may last',
-      description: 'The limit that an owner of the organization has set. The operator may have set a lower one.',
-      success: { status: 200, description: 'The limit.', schema: keyLifetimeSettings },
+      description: 'The limits that an owner of the organization and the operator have set. The lower one counts.',
+      success: { status: 200, description: 'The limits.', schema: keyLifetime },
       async handler({ orgId }) {
-        return { status: 200, body: { days_max: (await keyLifetime(db, orgId)).daysMax } }
+        return lifetimeOf((await keyLifetimeOf(db, orgId)).daysMax)
       },
     }),
     route({
@@ -158,7 +162,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
         'Every key that is created from now on ends after so many days at the latest, also one that is created without an end under /api/v1. Existing keys stay as they are. It takes a login token.',
       body: keyLifetimeSettings,
       faults: ['auth.login_required'],
-      success: { status: 200, description: 'The limit.', schema: keyLifetimeSettings },
+      success: { status: 200, description: 'The limits.', schema: keyLifetime },
       async handler({ orgId, actor, body: { days_max: days } }) {
         await db.begin(async (tx) => {
           const before = await setKeyDaysMax(tx, orgId, days)
@@ -166,7 +170,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
           const details = { from: before, to: days }
           await recordAudit(tx, { orgId, action: 'organization.key_lifetime_set', actor, targetId: orgId, details })
         })
-        return { status: 200, body: { days_max: days } }
+        return lifetimeOf(days)
       },
     }),
     route({

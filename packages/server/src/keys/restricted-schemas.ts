@@ -105,6 +105,13 @@ export const keyLifetimeSettings = component('KeyLifetime', restrictionBasis, {
   ),
 })
 
+export const keyLifetime = component('EffectiveKeyLifetime', restrictionBasis, {
+  ...keyLifetimeSettings.properties,
+  operator_days_max: nullable(
+    Type.Integer({ minimum: 1, description: 'The limit of the operator. The lower one counts.', examples: [365] }),
+  ),
+})
+
 export const newRotation = component('NewKeyRotation', rotationBasis, {
   overlap_seconds: Type.Optional(
     Type.Integer({

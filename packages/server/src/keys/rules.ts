@@ -9,7 +9,7 @@ import { isoTime } from '../lib/time.ts'
 import {
   existingDatabases,
   insertApiKey,
-  keyLifetime,
+  keyLifetimeOf,
   keyPrefixTaken,
   type LockedKey,
   lockKey,
@@ -120,7 +120,7 @@ async function checkDatabases(tx: Transaction, orgId: OrgId, restrictions: Restr
 const dayMs = 86_400_000
 
 async function latestExpiry(tx: Transaction, orgId: OrgId, ofOperator: number | null) {
-  const { daysMax, nowMs } = await keyLifetime(tx, orgId)
+  const { daysMax, nowMs } = await keyLifetimeOf(tx, orgId)
   if (daysMax === null && ofOperator === null) return null
   const days = Math.min(daysMax ?? Infinity, ofOperator ?? Infinity)
   return { at: new Date(nowMs + days * dayMs), days }
@@ -224,7 +224,7 @@ export async function rotateKey(
   const limits: AskedLimits = { ...successor.restrictions, expiresAt: successor.expiresAt }
   const created = await storeKey(tx, deps, { orgId, userId, actor, name: old.name, limits })
   // 3. The end of the old key. It never lasts longer than it would have.
-  const { nowMs } = await keyLifetime(tx, orgId)
+  const { nowMs } = await keyLifetimeOf(tx, orgId)
   const end = new Date(nowMs + overlapSeconds * 1_000)
   if (overlapSeconds === 0) await revokeApiKey(tx, orgId, keyId, null)
   else if (old.expiresAt === null || old.expiresAt > end) await updateKey(tx, orgId, keyId, { ...old, expiresAt: end })

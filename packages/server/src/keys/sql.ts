@@ -73,7 +73,7 @@ export const lockLimits = async (tx: Transaction, orgId: OrgId, keyId: KeyId): P
 }
 
 /** The longest that a new key may last, in days, as the organization has set it; and the time by the clock of PostgreSQL. */
-export const keyLifetime = async (tx: Executor, orgId: OrgId): Promise<{ daysMax: number | null; nowMs: number }> => {
+export const keyLifetimeOf = async (tx: Executor, orgId: OrgId): Promise<{ daysMax: number | null; nowMs: number }> => {
   const [row] = await tx<{ key_days_max: number | null; now: Date }[]>`
     select key_days_max, clock_timestamp() as now from keyhook.organizations where id = ${orgId}`
   return { daysMax: row!.key_days_max, nowMs: row!.now.getTime() }

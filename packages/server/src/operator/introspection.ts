@@ -124,6 +124,10 @@ export function introspectionRoutes(deps: {
           const isValid = question.orgId !== null && (await find(token, { ...question, orgId: null })) !== null
           throw isValid ? outsideOrganization() : invalidToken('the token of the caller is not valid')
         }
+        // This answer has no place to say that networks were not checked.
+        if (restrictionsOf(found.access)?.networks !== undefined && question.address === undefined) {
+          throw keyRestricted('This API key is limited to networks, and `address` was not given.')
+        }
         if (!mayComeFrom(found, question.address)) throw addressRefused(question.address!)
         checkDatabase(found.access, query.database_id as DatabaseId | undefined)
         const permission = query.permission as Permission | undefined

@@ -34,7 +34,11 @@ beforeAll(async () => {
   mine = await addDatabase('mine')
   other = await addDatabase('other')
   // JSON allows what PostgreSQL's text does not.
-  const event = { orgId: api.orgId, type: 'invoice.paid', data: { note: 'U+0000: \u0000, \ud800 and \\u0000' } } as never
+  const event = {
+    orgId: api.orgId,
+    type: 'invoice.paid',
+    data: { note: 'U+0000: \u0000, \ud800 and \\u0000' },
+  } as never
   await createTransact(api.db, () => {})((tx) => publish(tx, event))
   key = await createKey({ databases: [mine.id] })
 })

@@ -230,7 +230,7 @@ describe('expiry', () => {
     const put = (body: object, by = token) => call(`${base}/key-lifetime`, { token: by, method: 'PUT', body })
     expect((await put({ days_max: 30 }, before.body.api_key)).status).toBe(403)
     expect((await put({ days_max: 30 })).status).toBe(200)
-    expect((await call(`${base}/key-lifetime`, { token })).body).toEqual({ days_max: 30 })
+    expect((await call(`${base}/key-lifetime`, { token })).body).toEqual({ days_max: 30, operator_days_max: null })
     const plain = await call<Created>(`${api.url}/api/v1/organizations/${org}/api-keys`, { token, body: { name: 'x' } })
     const end = async (id: string) => {
       const { expires_at } = (await call<Details>(`${base}/api-keys/${id}`, { token })).body

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
-import { keyLifetimeQuery, refreshKeys } from '../../api/key-queries.ts'
+import { daysMaxOf, keyLifetimeQuery, refreshKeys } from '../../api/key-queries.ts'
 import { FormDialog } from '../../components/form-dialog.tsx'
 import { CreatedKey } from './created-key.tsx'
 import { KeyFields } from './key-fields.tsx'
@@ -22,7 +22,7 @@ export function CreateKey({ organization, onClose }: Props) {
   }
   // Without an answer the server still refuses what is too long.
   if (lifetime.isPending) return null
-  const daysMax = lifetime.data?.days_max ?? null
+  const daysMax = daysMaxOf(lifetime.data)
   return <NewKey organization={organization} daysMax={daysMax} onCreated={setCreated} onClose={onClose} />
 }
 

@@ -1,7 +1,7 @@
 import type { ApiKeyDetails } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { Pencil, RefreshCw } from 'lucide-react'
-import { keyLifetimeQuery } from '../../api/key-queries.ts'
+import { daysMaxOf, keyLifetimeQuery } from '../../api/key-queries.ts'
 import { useMember, useSession } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
 import { MenuItem, RowMenu } from '../../components/menu.tsx'
@@ -54,6 +54,6 @@ export function KeyDialog({ dialog, ...props }: DialogProps) {
   if (dialog === 'revoke') return <RevokeKey {...props} />
   // Without an answer the server still refuses what is too long.
   if (lifetime.isPending) return null
-  const daysMax = lifetime.data?.days_max ?? null
+  const daysMax = daysMaxOf(lifetime.data)
   return dialog === 'edit' ? <EditKey {...props} daysMax={daysMax} /> : <RotateKey {...props} daysMax={daysMax} />
 }

@@ -58,13 +58,9 @@ export function changesOf(form: KeyForm, daysMax: number | null, key: ApiKeyDeta
   )
 }
 
-/** What takes a login token: a key cannot use it, whatever it has. */
-const loginOnly: readonly KeyPermission[] = ['members:manage', 'keys:limit']
-
 /** What may be chosen: the permissions of the role, and those that the key has already. */
 export function offeredPermissions(organization: CurrentOrganization, current: readonly KeyPermission[]) {
-  const isOffered = (one: KeyPermission) =>
-    current.includes(one) || (!loginOnly.includes(one) && organization.permissions.includes(one))
+  const isOffered = (one: KeyPermission) => current.includes(one) || organization.permissions.includes(one)
   const groups = Object.entries(permissionGroups).map(([name, group]) => ({
     name,
     permissions: group.filter(isOffered),

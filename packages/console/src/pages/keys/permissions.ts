@@ -24,11 +24,9 @@ export const permissionWords: Record<KeyPermission, readonly [verb: string, noun
   'keys:update:own': ['change', 'API keys of its user'],
   'keys:revoke': ['revoke', 'API keys'],
   'keys:revoke:own': ['revoke', 'API keys of its user'],
-  'keys:limit': ['limit', 'how long API keys last'],
   'organizations:read': ['read', 'the name of the organization'],
   'organizations:update': ['rename', 'the organization'],
   'members:read': ['read', 'members'],
-  'members:manage': ['manage', 'members'],
   'invoices:read': ['read', 'invoices'],
   'audit:read': ['read', 'the audit log'],
 }

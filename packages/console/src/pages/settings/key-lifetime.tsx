@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForm } from 'react-hook-form'
 import { client, queryClient } from '../../api/client.ts'
-import { keyLifetimeQuery } from '../../api/key-queries.ts'
+import { daysMaxOf, keyLifetimeQuery } from '../../api/key-queries.ts'
 import type { CurrentOrganization } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
 import { TextField } from '../../components/field.tsx'
@@ -15,13 +15,10 @@ export function KeyLifetime({ organization }: { organization: CurrentOrganizatio
   const [isOpen, setOpen] = useState(false)
   const { data } = useQuery(keyLifetimeQuery(organization.id))
   if (data === undefined) return '…'
+  const daysMax = daysMaxOf(data)
   return (
     <div className="row row-wrap">
-      <span>
-        {data.days_max === null
-          ? 'They may last for ever, unless the operator has set a limit.'
-          : `They expire after ${daysText(data.days_max)} at most.`}
-      </span>
+      <span>{daysMax === null ? 'They may last for ever.' : `They expire after ${daysText(daysMax)} at most.`}</span>
       {organization.can('keys:limit') && (
         <Button small onClick={() => setOpen(true)}>
           Change limit
