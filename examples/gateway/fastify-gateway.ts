@@ -9,8 +9,15 @@ export type Caller = {
   organization_id: string | null
   role: 'owner' | 'admin' | 'member' | null
   permissions: string[]
+  /** The same, separated by spaces. */
+  scope: string
   key_id?: string
+  /** When the token ends, in seconds since 1970. */
   exp?: number
+  /** The only databases that the key reaches; absent: all. */
+  databases?: string[]
+  /** The only networks that it may be used from, which were checked; absent: all. */
+  allowed_networks?: string[]
 }
 
 declare module 'fastify' {
@@ -37,11 +44,16 @@ const problem = (status: number, title: string) => ({ type: 'about:blank', statu
 async function register(app: FastifyInstance, options: Options): Promise<void> {
   const { organizationOf = () => undefined, timeoutMs = 5_000 } = options
 
-  async function introspect(token: string, organizationId: string | undefined): Promise<Caller | { active: false }> {
+  async function introspect(request: FastifyRequest, token: string): Promise<Caller | { active: false }> {
+    const organizationId = organizationOf(request)
     const response = await fetch(`${options.url}/operator/v1/introspect`, {
       method: 'POST',
       headers: { authorization: `Bearer ${options.operatorToken}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ token, ...(organizationId !== undefined && { organization_id: organizationId }) }),
+      body: JSON.stringify({
+        token,
+        address: request.ip,
+        ...(organizationId !== undefined && { organization_id: organizationId }),
+      }),
       signal: AbortSignal.timeout(timeoutMs),
     })
     // 422: an organization id that cannot exist.
@@ -57,7 +69,7 @@ async function register(app: FastifyInstance, options: Options): Promise<void> {
       return reply.code(401).header('www-authenticate', 'Bearer').send(problem(401, 'A token is required'))
     }
     try {
-      const found = await introspect(token, organizationOf(request))
+      const found = await introspect(request, token)
       if (!found.active) {
         reply.header('www-authenticate', 'Bearer error="invalid_token"')
         return reply.code(401).send(problem(401, 'The token is not valid here'))

@@ -45,6 +45,8 @@ function adviceOf(error: KeyhookError): string | null {
   if (code === 'client.unexpected_response')
     return 'Check the address: it is that of Keyhook itself, such as https://keyhook.example.com, without /api/v1.'
   if (status === 401) return 'Log in with a token that is valid: npx keyhook login'
+  if (code === 'auth.key_restricted' || code === 'auth.address_refused')
+    return 'Use another API key, or log in: npx keyhook login. "npx keyhook keys show" shows what a key is limited to.'
   if (status === 403) return 'Ask an owner of the organization for a role that allows this command.'
   if (status === 404) return 'Check the id, and --org: only records of that organization are found.'
   if (code === 'limit.reached') return 'Delete records that you no longer need, or ask an operator for a higher limit.'

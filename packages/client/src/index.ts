@@ -41,7 +41,19 @@ export type {
   StreamOptions,
 } from './resources/events.ts'
 export type { Invoice, InvoiceLine, InvoiceSummary } from './resources/invoices.ts'
-export type { ApiKey, CreatedApiKey, NewApiKey, RevokedKeys } from './resources/keys.ts'
+export type {
+  ApiKey,
+  ApiKeyChanges,
+  ApiKeyDetails,
+  CreatedApiKey,
+  KeyLifetime,
+  KeyPermission,
+  KeyRestrictions,
+  NewApiKey,
+  NewKeyRotation,
+  NewRestrictedApiKey,
+  RevokedKeys,
+} from './resources/keys.ts'
 export type {
   CreatedInvitation,
   Invitation,

@@ -19,6 +19,40 @@ test('a key is created, listed and revoked', async () => {
   expect(await client.keys.list({ status: 'revoked' }).toArray()).toMatchObject([{ id }])
 })
 
+test('a restricted key is shown, changed and rotated, and a repeated creation does not show it again', async () => {
+  const { keys } = clientOf()
+  const key = { name: 'report', preset: 'read_only', allowed_networks: ['203.0.113.0/24'] } as const
+  const body = { ...key, allowed_networks: [...key.allowed_networks] }
+  const made = await keys.createRestricted(body, { idempotencyKey: 'report' })
+  const { api_key, ...shown } = made
+  expect(api_key).toMatch(/^kh_/)
+  expect(await keys.createRestricted(body, { idempotencyKey: 'report' })).toEqual(shown)
+  const elsewhere = createClient({ url: api.url, token: api_key! })
+  await expect(elsewhere.organizations.list().toArray()).rejects.toMatchObject({ code: 'auth.address_refused' })
+
+  const changed = await keys.update(made.id, {
+    name: 'reports',
+    allowed_networks: null,
+    permissions: ['webhooks:read'],
+  })
+  expect(changed).toMatchObject({ name: 'reports', allowed_networks: null, permissions: ['webhooks:read'] })
+  await expect(elsewhere.organizations.list().toArray()).rejects.toMatchObject({ code: 'auth.key_restricted' })
+  const next = await keys.rotate(made.id, { overlap_seconds: 0 })
+  expect(await keys.get(next.id)).toMatchObject({ name: 'reports', permissions: ['webhooks:read'], expired: false })
+  expect(await keys.details().toArray()).toMatchObject([{ id: next.id }])
+  expect(await keys.details({ unusedDays: 1 }).toArray()).toEqual([])
+  await expect(keys.update(made.id, { name: 'old' })).rejects.toMatchObject({ code: 'key.not_active' })
+  await keys.revoke(next.id)
+})
+
+test('a new key lasts no longer than the organization allows', async () => {
+  const { keys } = clientOf()
+  expect(await keys.setLifetime({ days_max: 7 })).toEqual(await keys.lifetime())
+  const { id } = await keys.create({ name: 'short' })
+  expect(Date.parse((await keys.get(id)).expires_at!)).toBeLessThanOrEqual(Date.now() + 7 * 86_400_000 + 60_000)
+  await keys.setLifetime({ days_max: null })
+})
+
 test('a webhook is created, listed and deleted', async () => {
   const client = clientOf()
   const { secret, ...shown } = await client.webhooks.create({

@@ -20,6 +20,14 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'DELETE /api/v1/organizations/{org_id}/webhooks/{webhook_id}': ({ webhooks }) => webhooks.delete('{webhook_id}'),
   'POST /platform/v1/organizations/{org_id}/api-keys/{api_key_id}/revoke': ({ keys }) =>
     keys.revokeWithDescendants('{api_key_id}'),
+  'POST /platform/v1/organizations/{org_id}/api-keys': ({ keys }) => keys.createRestricted({ name: 'ci' }),
+  'GET /platform/v1/organizations/{org_id}/api-keys': ({ keys }) => keys.details().page(),
+  'GET /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': ({ keys }) => keys.get('{api_key_id}'),
+  'PATCH /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': ({ keys }) =>
+    keys.update('{api_key_id}', { name: 'ci' }),
+  'POST /platform/v1/organizations/{org_id}/api-keys/{api_key_id}/rotate': ({ keys }) => keys.rotate('{api_key_id}'),
+  'GET /platform/v1/organizations/{org_id}/key-lifetime': ({ keys }) => keys.lifetime(),
+  'PUT /platform/v1/organizations/{org_id}/key-lifetime': ({ keys }) => keys.setLifetime({ days_max: 90 }),
   'GET /platform/v1/organizations/{org_id}/webhooks': ({ webhooks }) => webhooks.list().page(),
   'GET /platform/v1/organizations/{org_id}/webhooks/{webhook_id}': ({ webhooks }) => webhooks.get('{webhook_id}'),
   'PATCH /platform/v1/organizations/{org_id}/webhooks/{webhook_id}': ({ webhooks }) =>

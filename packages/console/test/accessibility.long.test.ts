@@ -23,6 +23,12 @@ const paths = [
 async function fill() {
   const client = createClient({ url: api.url, token: owner.token, organization: orgId })
   await client.keys.create({ name: 'a key with a long name that needs more than one line on a phone' })
+  await client.keys.createRestricted({
+    name: 'restricted',
+    permissions: ['webhooks:read', 'deliveries:read', 'databases:read', 'databases:delete'],
+    allowed_networks: ['203.0.113.0/24', '2001:db8::/32'],
+    expires_at: '2099-01-01T00:00:00Z',
+  })
   const url = `https://${'long-'.repeat(12)}name.example.com/webhooks/with/a/path?and=query`
   const webhook = await client.webhooks.create({ url, event_types: ['invoice.paid', 'database.created'] })
   const { event_id } = await client.webhooks.test(webhook.id, { event_type: 'invoice.paid' })
@@ -42,6 +48,12 @@ async function fill() {
 
 const click = (name: string | RegExp) => (page: Page) => page.getByRole('button', { name }).first().click()
 
+const ofKey = (action: string) => async (page: Page) => {
+  await click(/^More actions for/)(page)
+  await page.getByRole('menuitem', { name: action }).click()
+  await page.getByRole('dialog').waitFor()
+}
+
 inBrowser('every page', () => {
   test('is accessible and fits while empty', { timeout: 300_000 }, async () => {
     const page = await openAs(owner, '')
@@ -58,7 +70,11 @@ inBrowser('every page', () => {
     const full = await fill()
     const opened: [string, (page: Page) => Promise<unknown>][] = [
       ['/keys#create', async () => {}],
+      ['/keys#create', (page) => page.getByRole('radio', { name: /^Choose/ }).check()],
       ['/keys', click(/^Revoke/)],
+      ['/keys', ofKey('Edit')],
+      ['/keys', ofKey('Rotate')],
+      ['/settings', click('Change limit')],
       ['/databases#create', async () => {}],
       ['/members#invite', async () => {}],
       ['/audit', (page) => page.getByRole('button', { name: 'Webhook created' }).click()],

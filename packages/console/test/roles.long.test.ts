@@ -32,6 +32,7 @@ async function actions(): Promise<Action[]> {
     { path: `/databases/${database.id}`, name: 'Change schedule', needs: 'backups:create' },
     { path: '/members', name: 'Invite', needs: 'members:manage' },
     { path: '/settings', name: 'Rename', needs: 'organizations:update' },
+    { path: '/settings', name: 'Change limit', needs: 'keys:limit' },
   ]
 }
 

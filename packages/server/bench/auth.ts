@@ -8,7 +8,7 @@ import { createLoad, type Load, type Request } from './load.ts'
 import { median } from './median.ts'
 import { fillWithKeys } from './stored-keys.ts'
 
-const usedKeys = 5_000
+const usedKeys = Number(process.env.BENCH_KEYS ?? 5_000)
 const turns = Number(process.env.BENCH_TURNS ?? 9)
 /** Until V8 has compiled both sides; its compiler threads use a tenth of a core before. */
 const warmUpTurns = 4
@@ -34,7 +34,9 @@ export async function benchAuth(): Promise<void> {
     const oneKey = everyKey.slice(0, 1)
     const few = await fillWithKeys(embedded.connection, 'few', keys, 100_000)
     const many = await fillWithKeys(embedded.connection, 'many', keys, 1_000_000)
+    const limited = await fillWithKeys(embedded.connection, 'limited', keys, 100_000, { restricted: true })
     const api = {
+      limited: await start('api-server.ts', { target: limited }),
       few: await start('api-server.ts', { target: few }),
       many: await start('api-server.ts', { target: many }),
     }
@@ -54,6 +56,7 @@ export async function benchAuth(): Promise<void> {
         lookUp: { ...lookUp, requests: everyKey },
         fewMixed: { ...api.few, requests: everyKey },
         manyMixed: { ...api.many, requests: everyKey },
+        limited: { ...api.limited, requests: everyKey },
       }),
     )
   } finally {
@@ -64,7 +67,7 @@ export async function benchAuth(): Promise<void> {
   }
 }
 
-type Side = 'bare' | 'tick' | 'few' | 'many' | 'lookUp' | 'fewMixed' | 'manyMixed'
+type Side = 'bare' | 'tick' | 'few' | 'many' | 'lookUp' | 'fewMixed' | 'manyMixed' | 'limited'
 type Turn = Record<Side, number>
 
 async function takeTurns(
@@ -102,4 +105,7 @@ function report(results: readonly Turn[]): void {
     `Keyhook, 100,000 stored: ${rate('fewMixed')}, ratio ${ratio('fewMixed', 'bare')}, over that limit ${ratio('fewMixed', 'lookUp')}`,
   )
   console.log(`the same, 1,000,000 stored: ${rate('manyMixed')}, over 100,000 ${ratio('manyMixed', 'fewMixed')}`)
+  console.log(
+    `Restricted keys, 100,000 stored: ${rate('limited')}, over unrestricted ${ratio('limited', 'fewMixed')} (bar 0.85)`,
+  )
 }

@@ -7,12 +7,16 @@ import { createOrganization, createUser, setMember } from '../src/organizations/
 
 const organizations = 100
 
+/** What a restricted key has: permissions, networks and an end. */
+const restrictions = JSON.stringify({ permissions: ['organizations:read', 'webhooks:read'], networks: ['127.0.0.0/8'] })
+
 /** A new database with that many keys, of which some are in use. */
 export async function fillWithKeys(
   cluster: ConnectionTarget,
   name: string,
   keys: MintedKey[],
   count: number,
+  { restricted = false } = {},
 ): Promise<ConnectionTarget> {
   const admin = connect(cluster, { name: 'bench', connectionsMax: 1 })
   await admin.unsafe(`create database ${name}`)
@@ -21,6 +25,11 @@ export async function fillWithKeys(
   const db = connect(target, { name: 'bench', connectionsMax: 4 })
   await migrate(db, await readMigrations())
   await fillWithUsedKeys(db, keys)
+  if (restricted) {
+    await db`
+      update keyhook.api_keys set hash = null, restricted_hash = hash, restrictions = ${restrictions}::text::jsonb,
+        expires_at = now() + interval '1 year'`
+  }
   await fillUpTo(db, count)
   await db.end()
   return target

@@ -1,46 +1,119 @@
-import type { ApiKey } from '@keyhook/client'
+import type { ApiKeyChanges, ApiKeyDetails, Client, KeyPermission, NewRestrictedApiKey } from '@keyhook/client'
 import { Option } from 'commander'
+import { databaseIdOf, durationMs, timestampAfter, typesOf } from '../arguments.ts'
+import { UsageError } from '../output.ts'
 import type { KeyhookCommand } from '../program.ts'
 import { confirm } from '../prompt.ts'
 import { customerCommand } from '../session.ts'
 import { statusText, styled } from '../style.ts'
-import { type Column, shortTime } from '../table.ts'
+import { type Column, recordLines, shortTime, timeText } from '../table.ts'
 
-const columns: Column<ApiKey>[] = [
+const columns: Column<ApiKeyDetails>[] = [
   { title: 'ID', of: ({ id }) => id },
   { title: 'NAME', of: ({ name }) => name, mayShrink: true },
   { title: 'PREFIX', of: ({ key_prefix }) => key_prefix },
-  { title: 'STATUS', of: ({ status }) => status, style: statusText },
+  { title: 'STATUS', of: ({ status, expired }) => (expired ? 'expired' : status), style: statusText },
   { title: 'LAST USED (UTC)', of: ({ last_used_at }) => shortTime(last_used_at), mayShrink: true },
 ]
 
 type Status = 'active' | 'revoked' | 'all'
 
+type LimitOptions = { permissions?: string; databases?: string; networks?: string; expires?: string }
+
+/** What a key is limited to. "none" removes a limit. */
+const withLimits = <C extends KeyhookCommand>(command: C): C =>
+  command
+    .option('--permissions <list>', 'Allow only these permissions, separated by commas; "none" removes the limit')
+    .option('--databases <list>', 'Allow only these databases, by id or name, separated by commas; "none" allows all')
+    .option(
+      '--networks <list>',
+      'Allow only requests from these networks (CIDRs), separated by commas; "none" allows all',
+    )
+    .option('--expires <duration>', 'End the key after this time, such as 90d; "none" for never')
+
+async function limitsOf(client: Client, options: LimitOptions): Promise<ApiKeyChanges> {
+  const listed = (text: string) => (text === 'none' ? null : typesOf(text))
+  const { permissions, databases, networks, expires } = options
+  return {
+    ...(permissions !== undefined && { permissions: listed(permissions) as KeyPermission[] | null }),
+    ...(databases !== undefined && {
+      databases:
+        databases === 'none' ? null : await Promise.all(typesOf(databases).map((one) => databaseIdOf(client, one))),
+    }),
+    ...(networks !== undefined && { allowed_networks: listed(networks) }),
+    ...(expires !== undefined && { expires_at: expires === 'none' ? null : timestampAfter('--expires', expires) }),
+  }
+}
+
 export function addCommands(program: KeyhookCommand): void {
   const keys = program.command('keys')
-  customerCommand(keys, 'create', 'Create an API key; the key is shown once')
-    .examples('npx keyhook keys create --name ci', 'KEY=$(npx keyhook keys create --name ci --json | jq -r .api_key)')
+  const create = customerCommand(keys, 'create', 'Create an API key; the key is shown once')
+    .examples(
+      'npx keyhook keys create --name ci',
+      'npx keyhook keys create --name report --preset read_only --expires 90d --networks 203.0.113.0/24',
+      'KEY=$(npx keyhook keys create --name ci --json | jq -r .api_key)',
+    )
     .requiredOption('--name <name>', 'Give the new key this name')
-    .run(async ({ client, output }, options: { name: string }) => {
-      const key = await client.keys.create({ name: options.name })
-      output.result(
-        key,
-        `Created the key ${key.id} (${key.name}). The API key is shown once, so store it now:\n\n  ${styled('bold', key.api_key)}\n`,
-      )
-    })
+    .addOption(
+      new Option('--preset <preset>', 'Allow what this preset has, in place of --permissions').choices([
+        'read_only',
+        'webhooks',
+        'databases',
+      ]),
+    )
+  withLimits(create).run(async ({ client, output }, options: Creation) => {
+    const { name, preset } = options
+    const limits = await limitsOf(client, options)
+    const isRestricted = preset !== undefined || Object.keys(limits).length > 0
+    const key = isRestricted
+      ? await client.keys.createRestricted({ name, ...limits, ...(preset && { preset }) })
+      : await client.keys.create({ name })
+    output.result(key, `Created the key ${key.id} (${key.name}). ${shownOnce(key.api_key)}`)
+  })
   customerCommand(keys, 'list', 'List API keys, newest first')
-    .examples('npx keyhook keys list --status all')
+    .examples('npx keyhook keys list --status all', 'npx keyhook keys list --unused 90d')
     .addOption(
       new Option('--status <status>', 'List keys with this status')
         .choices(['active', 'revoked', 'all'])
         .default('active'),
     )
+    .option('--unused <duration>', 'List only keys that were neither created nor used for this time, such as 90d')
     .list(
       'API keys',
       columns,
       'The organization has no such API keys. Create a key: npx keyhook keys create --name ci',
-      (client, limit, { status }: { status: Status }) => client.keys.list({ status, limit }),
+      (client, limit, { status, unused }: { status: Status; unused?: string }) =>
+        client.keys.details({ status, limit, unusedDays: unused === undefined ? undefined : daysOf(unused) }),
     )
+  customerCommand(keys, 'show <key>', 'Show an API key and what it is limited to')
+    .examples('npx keyhook keys show key_…')
+    .run(async ({ client, output }, _: object, id: string) => {
+      const key = await client.keys.get(id)
+      output.result(key, details(key))
+    })
+  const update = customerCommand(keys, 'update <key>', 'Rename an API key, or change what it is limited to')
+    .examples('npx keyhook keys update key_… --permissions webhooks:read --expires 30d')
+    .option('--name <name>', 'Give the key this name')
+  withLimits(update).run(async ({ client, output }, options: LimitOptions & { name?: string }, id: string) => {
+    const changes = { ...(await limitsOf(client, options)), ...(options.name !== undefined && { name: options.name }) }
+    if (Object.keys(changes).length === 0) {
+      throw new UsageError('No change is given. Add --name, --permissions, --databases, --networks or --expires.')
+    }
+    const key = await client.keys.update(id, changes)
+    output.result(key, details(key))
+  })
+  customerCommand(keys, 'rotate <key>', 'Create a successor of an API key, and end the key after an overlap')
+    .examples('npx keyhook keys rotate key_…', 'npx keyhook keys rotate key_… --overlap 0s --expires 90d')
+    .option('--overlap <duration>', 'Keep the old key valid for this time, such as 0s or 24h', '1h')
+    .option('--expires <duration>', 'End the new key after this time; as the old key if absent')
+    .run(async ({ client, output }, options: { overlap: string; expires?: string }, id: string) => {
+      const limits = await limitsOf(client, { ...(options.expires !== undefined && { expires: options.expires }) })
+      const key = await client.keys.rotate(id, {
+        overlap_seconds: durationMs('--overlap', options.overlap) / 1_000,
+        ...(limits.expires_at !== undefined && { expires_at: limits.expires_at }),
+      })
+      output.result(key, `Created the key ${key.id} in place of ${id}. ${shownOnce(key.api_key)}`)
+    })
   customerCommand(keys, 'revoke <key>', 'Revoke an API key; the next request with the key is refused')
     .examples('npx keyhook keys revoke key_…', 'npx keyhook keys revoke key_… --descendants --yes')
     .option('--descendants', 'Also revoke every key that was created with this key, directly or not')
@@ -55,3 +128,29 @@ export function addCommands(program: KeyhookCommand): void {
       output.result({ revoked }, `Revoked ${revoked.join(', ')}.`)
     })
 }
+
+type Creation = LimitOptions & { name: string; preset?: NonNullable<NewRestrictedApiKey['preset']> }
+
+const shownOnce = (apiKey: string) => `The API key is shown once, so store it now:\n\n  ${styled('bold', apiKey)}\n`
+
+function daysOf(text: string): number {
+  const days = durationMs('--unused', text) / 86_400_000
+  if (Number.isInteger(days) && days > 0) return days
+  throw new UsageError(`--unused: ${JSON.stringify(text)} is not a number of whole days such as 90d.`)
+}
+
+const details = (key: ApiKeyDetails): string =>
+  recordLines({
+    Id: key.id,
+    Name: key.name,
+    Prefix: key.key_prefix,
+    Status: key.expired ? 'expired' : key.status,
+    Permissions: key.permissions?.join(', ') ?? 'all of its user',
+    Databases: key.databases?.join(', ') ?? 'all',
+    Networks: key.allowed_networks?.join(', ') ?? 'all',
+    Expires: key.expires_at === null ? 'never' : timeText(key.expires_at),
+    Created: timeText(key.created_at),
+    'Last used': key.last_used_at === null ? 'never' : timeText(key.last_used_at),
+    Refused:
+      key.refused.count === 0 ? undefined : `${key.refused.count} requests, the last from ${key.refused.last_address}`,
+  }).join('\n')

@@ -11,13 +11,28 @@ export type Introspection = {
   organization_id?: string | null
   role?: Role | null
   permissions?: string[]
+  /** The permissions, separated by spaces. */
+  scope?: string
+  /** The only databases that a key reaches; absent: all. */
+  databases?: string[]
+  /** The only networks that a key may be used from; absent: all. */
+  allowed_networks?: string[]
+  /** With `allowed_networks`: whether the request named the `address`. If not, check it yourself. */
+  address_checked?: boolean
   key_id?: string
+  /** When the token ends, in seconds since 1970; absent for a key that does not expire. */
   exp?: number
   organizations?: { id: string; role: Role }[]
 }
 
-export type IntrospectionRequest = { token: string; organization_id?: string; token_type_hint?: string }
-export type IntrospectionBatch = { tokens: string[]; organization_id?: string }
+/** `address`: where the request came from. A key that is limited to other networks is not active. */
+export type IntrospectionRequest = {
+  token: string
+  organization_id?: string
+  address?: string
+  token_type_hint?: string
+}
+export type IntrospectionBatch = { tokens: string[]; organization_id?: string; address?: string }
 
 export const introspection = (api: Api) => ({
   /** Whether a token is accepted now, and what it may do. */

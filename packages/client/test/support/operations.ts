@@ -48,6 +48,13 @@ export type Offered = {
     Api['keys']['revokeWithDescendants'],
     { descendants?: boolean }
   >
+  'POST /platform/v1/organizations/{org_id}/api-keys': Call<Api['keys']['createRestricted'], 0>
+  'GET /platform/v1/organizations/{org_id}/api-keys': Call<Api['keys']['details']>
+  'GET /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['get']>
+  'PATCH /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['update'], 1>
+  'POST /platform/v1/organizations/{org_id}/api-keys/{api_key_id}/rotate': Call<Api['keys']['rotate'], 1>
+  'GET /platform/v1/organizations/{org_id}/key-lifetime': Call<Api['keys']['lifetime']>
+  'PUT /platform/v1/organizations/{org_id}/key-lifetime': Call<Api['keys']['setLifetime'], 0>
   'GET /platform/v1/organizations/{org_id}/webhooks': Call<Api['webhooks']['list']>
   'GET /platform/v1/organizations/{org_id}/webhooks/{webhook_id}': Call<Api['webhooks']['get']>
   'PATCH /platform/v1/organizations/{org_id}/webhooks/{webhook_id}': Call<Api['webhooks']['update'], 1>

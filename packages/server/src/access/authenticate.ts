@@ -42,7 +42,7 @@ export type Refusal = { check: RefusalCheck; detail: string }
 
 export type OnRefused = (refusal: Refusal) => void
 
-/** `expiresAt`: when a login token ends, in seconds since 1970; null for a key. */
+/** `expiresAt`: when the token ends, in seconds since 1970; null for a key that does not expire. */
 export type Authenticated = { access: Access; actor: Actor; expiresAt: number | null }
 
 export type Authenticate = {
@@ -99,7 +99,8 @@ export function createAuthenticate(deps: {
         done(invalidToken('no such active key, or its user has left the organization'), null)
       } else {
         const actor = { kind: 'key', userId: access.userId, keyId: access.keyId, address } as const
-        done(null, { access, actor, expiresAt: null })
+        const { expiresAt } = access
+        done(null, { access, actor, expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1_000) })
       }
     })
     if (!isLookedUp) throw invalidToken('neither a key by its checksum nor a JWT')
@@ -247,9 +248,26 @@ export const permissionMissing = (permission: string, role: string): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
   })
 
-export const loginRequired = (): Fault =>
+export const keyLacks = (permission: string): Fault =>
+  new Fault('auth.key_restricted', {
+    public: `This needs the permission ${permission}, which this API key does not have. Your role does not matter here.`,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
+  })
+
+export const keyRestricted = (detail: string): Fault =>
+  new Fault('auth.key_restricted', {
+    public: detail,
+    headers: { 'www-authenticate': `${realm}, error="insufficient_scope"` },
+  })
+
+export const addressRefused = (address: string): Fault =>
+  new Fault('auth.address_refused', { public: `This API key cannot be used from the address ${address}.` })
+
+export const loginRequired = (
+  detail = 'This takes a login token. An API key cannot do it, whatever the role of its user.',
+): Fault =>
   new Fault('auth.login_required', {
-    public: 'This takes a login token. An API key cannot do it, whatever the role of its user.',
+    public: detail,
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="login"` },
   })
 

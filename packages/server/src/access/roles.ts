@@ -10,6 +10,8 @@ export const permissionTable = {
   'members:manage': { owner: 'all', admin: 'all', member: 'none' },
   'keys:create': { owner: 'all', admin: 'all', member: 'own' },
   'keys:read': { owner: 'all', admin: 'all', member: 'own' },
+  'keys:update': { owner: 'all', admin: 'all', member: 'own' },
+  'keys:limit': { owner: 'all', admin: 'none', member: 'none' },
   'keys:revoke': { owner: 'all', admin: 'all', member: 'own' },
   'webhooks:create': { owner: 'all', admin: 'all', member: 'none' },
   'webhooks:read': { owner: 'all', admin: 'all', member: 'all' },
@@ -34,16 +36,17 @@ export const permissions = Object.keys(permissionTable) as Permission[]
 
 export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
 
-const keyManagement: readonly Permission[] = ['keys:create', 'keys:revoke']
+const loginOnly: readonly Permission[] = ['members:manage', 'keys:limit']
+const keyManagement: readonly Permission[] = ['keys:create', 'keys:update', 'keys:revoke']
 
 /** What an API key may not do, whatever the role: it takes a login token. */
 export const isRefusedToKeys = (permission: Permission, { keysRequireLogin }: { keysRequireLogin: boolean }): boolean =>
-  permission === 'members:manage' || (keysRequireLogin && keyManagement.includes(permission))
+  loginOnly.includes(permission) || (keysRequireLogin && keyManagement.includes(permission))
 
 /** What a role may do. A permission that is limited to what the same user created has `:own` at its end. */
-export const permissionsOf = (role: Role, isRefused: (permission: Permission) => boolean = () => false): string[] =>
-  permissions.flatMap((permission) => {
-    const reach: Reach = isRefused(permission) ? 'none' : reachOf(role, permission)
+export const permissionsOf = (role: Role, limit: (reach: Reach, permission: Permission) => Reach = (reach) => reach) =>
+  permissions.flatMap((permission): string[] => {
+    const reach = limit(reachOf(role, permission), permission)
     return reach === 'none' ? [] : [reach === 'own' ? `${permission}:own` : permission]
   })
 

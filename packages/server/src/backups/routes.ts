@@ -11,12 +11,12 @@ import type { JobQueue } from '../jobs/queue.ts'
 import { invalid, notFound } from '../lib/faults.ts'
 import { isId } from '../lib/ids.ts'
 import { parseTimestamp, timestampDetail } from '../lib/time.ts'
-import { isListed } from './backup.ts'
 import {
   type BegunRestore,
   beginBackupWithin,
   cancelBackup,
   checkArchiveQuota,
+  readBackup,
   removeBackup,
   restoreBackup,
   restoreToTime,
@@ -32,7 +32,7 @@ import {
   restoreOf,
   restoreRecord,
 } from './schemas.ts'
-import { findBackup, findRestore, listBackups, listRestores } from './sql.ts'
+import { findRestore, listBackups, listRestores } from './sql.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
@@ -49,6 +49,7 @@ export function backupRoutes(deps: {
       path: `${organization}/databases/:databaseId/backups`,
       needs: 'backups:create',
       audit: 'backup.created',
+      isForDatabaseKeys: true,
       basis: chosen(56),
       tag: 'Backups',
       summary: 'Back up a database',
@@ -75,15 +76,16 @@ export function backupRoutes(deps: {
       path,
       needs: 'backups:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(56),
       tag: 'Backups',
       summary: 'List backups',
       description: 'The backups of the organization, newest first; `?database_id=` for those of one database.',
       query: backupQuery,
       success: { status: 200, description: 'The backups.', schema: Type.Array(backupRecord) },
-      async handler({ orgId, query }) {
+      async handler({ orgId, query, databases }) {
         const wanted = query.database_id ?? null
-        const filter = { databaseId: wanted !== null && isId('db', wanted) ? wanted : null }
+        const filter = { databaseId: wanted !== null && isId('db', wanted) ? wanted : null, databases }
         return listById('bak', backupOf, (request) => listBackups(deps.db, orgId, filter, request))
       },
     }),
@@ -92,15 +94,14 @@ export function backupRoutes(deps: {
       path: `${path}/:backupId`,
       needs: 'backups:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(56),
       tag: 'Backups',
       summary: 'Read a backup',
       description: 'How far it is, or how it ended.',
       success: { status: 200, description: 'The backup.', schema: backupRecord },
-      async handler({ orgId, params: { backupId: id } }) {
-        const row = await findBackup(deps.db, orgId, id)
-        if (row === null || !isListed(row)) throw notFound(`${id} is not in ${orgId}`)
-        return { status: 200, body: backupOf(row) }
+      async handler({ orgId, databases, params: { backupId } }) {
+        return { status: 200, body: backupOf(await readBackup(deps.db, { orgId, backupId, databases })) }
       },
     }),
     route({
@@ -108,6 +109,7 @@ export function backupRoutes(deps: {
       path: `${path}/:backupId/cancel`,
       needs: 'backups:create',
       audit: 'backup.cancelled',
+      isForDatabaseKeys: true,
       basis: chosen(158),
       tag: 'Backups',
       summary: 'Cancel a backup',
@@ -115,7 +117,8 @@ export function backupRoutes(deps: {
         'Ends a backup that is being taken. It is `failed` in the answer, and `backup.failed` follows; the archive is removed.',
       faults: ['backup.not_running'],
       success: { status: 200, description: 'The backup, failed.', schema: backupRecord },
-      async handler({ orgId, actor, params: { backupId } }) {
+      async handler({ orgId, actor, databases, params: { backupId } }) {
+        if (databases !== null) await readBackup(deps.db, { orgId, backupId, databases })
         const row = await cancelBackup(deps.transact, { orgId, actor, backupId })
         return { status: 200, body: backupOf(row) }
       },
@@ -125,13 +128,15 @@ export function backupRoutes(deps: {
       path: `${path}/:backupId`,
       needs: 'backups:delete',
       audit: 'backup.deleted',
+      isForDatabaseKeys: true,
       basis: chosen(60),
       tag: 'Backups',
       summary: 'Delete a backup',
       description: 'Removes the archive. Not while the backup is being taken, and not while a restore reads it.',
       faults: ['backup.still_running', 'backup.being_restored'],
       success: { status: 202, description: 'The backup, being deleted.', schema: backupRecord },
-      async handler({ orgId, actor, params: { backupId } }) {
+      async handler({ orgId, actor, databases, params: { backupId } }) {
+        if (databases !== null) await readBackup(deps.db, { orgId, backupId, databases })
         const row = await removeBackup(deps, { orgId, actor, backupId })
         return { status: 202, body: backupOf(row) }
       },
@@ -149,6 +154,7 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       path: schedulePath,
       needs: 'backups:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(105),
       tag: 'Backups',
       summary: 'Read the backup schedule of a database',
@@ -165,6 +171,7 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       path: schedulePath,
       needs: 'backups:create',
       audit: 'database.schedule_changed',
+      isForDatabaseKeys: true,
       basis: chosen(105),
       tag: 'Backups',
       summary: 'Set the backup schedule of a database',
@@ -258,14 +265,15 @@ export function restoreRoutes(
       path: `${organization}/restores`,
       needs: 'backups:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(59),
       tag: 'Restores',
       summary: 'List restores',
       description: 'The restores of the organization, newest first.',
       query: onlyPageQuery,
       success: { status: 200, description: 'The restores.', schema: Type.Array(restoreRecord) },
-      async handler({ orgId }) {
-        return listById('rst', restoreOf, (request) => listRestores(deps.db, orgId, request))
+      async handler({ orgId, databases }) {
+        return listById('rst', restoreOf, (request) => listRestores(deps.db, orgId, databases, request))
       },
     }),
     route({
@@ -273,13 +281,14 @@ export function restoreRoutes(
       path: `${organization}/restores/:restoreId`,
       needs: 'backups:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(59),
       tag: 'Restores',
       summary: 'Read a restore',
       description: 'How far it is, or how it ended.',
       success: { status: 200, description: 'The restore.', schema: restoreRecord },
-      async handler({ orgId, params: { restoreId: id } }) {
-        const row = await findRestore(deps.db, orgId, id)
+      async handler({ orgId, databases, params: { restoreId: id } }) {
+        const row = await findRestore(deps.db, orgId, id, databases)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
         return { status: 200, body: restoreOf(row) }
       },

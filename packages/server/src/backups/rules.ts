@@ -20,6 +20,7 @@ import { inMegabytes } from '../lib/units.ts'
 import { type BackupOrigin, isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
 import {
   type BackupRow,
+  findBackup,
   insertBackup,
   insertRestore,
   lockBackup,
@@ -268,4 +269,16 @@ export async function requireArchiveQuota(
 ): Promise<void> {
   const problem = await archiveProblem(db, orgId, bytesMax, moreBytes)
   if (problem !== null) throw new StepFailure(problem, { permanent: true })
+}
+
+/** The database of a backup never changes, so it can be looked at before the backup is locked. */
+export async function readBackup(
+  db: Database,
+  { orgId, backupId, databases }: { orgId: OrgId; backupId: BackupId; databases: readonly DatabaseId[] | null },
+): Promise<BackupRow> {
+  const row = await findBackup(db, orgId, backupId)
+  if (row === null || !isListed(row) || !(databases?.includes(row.database_id) ?? true)) {
+    throw notFound(`${backupId} is not in ${orgId}, or not of a database of the key`)
+  }
+  return row
 }

@@ -46,13 +46,14 @@ export const insertBackup = async (
 export const listBackups = (
   db: Executor,
   orgId: OrgId,
-  filter: { databaseId: DatabaseId | null },
+  filter: { databaseId: DatabaseId | null; databases: readonly DatabaseId[] | null },
   { before, limit }: PageRequest,
 ) => db<BackupRow[]>`
   select ${backupColumns(db)}
   from keyhook.backups
   where org_id = ${orgId} and status <> 'deleted' and origin <> 'base' and (${before}::text is null or id < ${before})
     and (${filter.databaseId}::text is null or database_id = ${filter.databaseId})
+    and (${filter.databases}::text[] is null or database_id = any (${filter.databases}))
   order by id desc
   limit ${limit}`
 
@@ -191,15 +192,33 @@ export const insertRestore = async (
   return row
 }
 
-export const listRestores = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<RestoreRow[]>`
+export const listRestores = (
+  db: Executor,
+  orgId: OrgId,
+  databases: readonly DatabaseId[] | null,
+  { before, limit }: PageRequest,
+) => db<RestoreRow[]>`
   select ${restoreColumns(db)} from keyhook.restores
-  where org_id = ${orgId} and (${before}::text is null or id < ${before})
+  where org_id = ${orgId} and (${before}::text is null or id < ${before}) and ${isOfOneOf(db, databases)}
   order by id desc
   limit ${limit}`
 
-export const findRestore = (db: Executor, orgId: OrgId, id: RestoreId) =>
+export const findRestore = (
+  db: Executor,
+  orgId: OrgId,
+  id: RestoreId,
+  databases: readonly DatabaseId[] | null = null,
+) =>
   db<RestoreRow[]>`
-    select ${restoreColumns(db)} from keyhook.restores where org_id = ${orgId} and id = ${id}`.first()
+    select ${restoreColumns(db)} from keyhook.restores
+    where org_id = ${orgId} and id = ${id} and ${isOfOneOf(db, databases)}`.first()
+
+/** Into one of these databases, or from one of them; every restore if null. */
+const isOfOneOf = (db: Executor, databases: readonly DatabaseId[] | null) => db`(
+  ${databases}::text[] is null or database_id = any (${databases}) or exists (
+    select from keyhook.backups b
+    where b.org_id = restores.org_id and b.id = restores.backup_id and b.database_id = any (${databases})
+  ))`
 
 export const lockRestore = (tx: Transaction, orgId: OrgId, id: RestoreId) =>
   tx<RestoreRow[]>`

@@ -13,8 +13,9 @@ import { deliveryRoutes, organizationDeliveryRoutes } from '../delivery/routes.t
 import { webhookSendingRoutes } from '../delivery/sending-routes.ts'
 import type { Route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
+import { restrictedKeyRoutes } from '../keys/restricted-routes.ts'
 import { apiKeyRoutes, keyRevocationRoutes } from '../keys/routes.ts'
-import type { KeyUses } from '../keys/rules.ts'
+import type { KeyUses } from '../keys/uses.ts'
 import { createLocalIssuer } from '../login/login-tokens.ts'
 import { introspectionRoutes } from '../operator/introspection.ts'
 import { operatorOverviewRoutes } from '../operator/overview.ts'
@@ -50,15 +51,13 @@ export function composeRoutes(
   const transact = createTransact(db, hints.give)
   const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
+  const { keyTag, keysPerOrgMax, keyDaysMax } = config
+  const keyDeps = { db, holdOrganization, keyTag, keysPerOrgMax, keyDaysMax }
   const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   return [
     ...organizationRoutes({ db }),
-    ...apiKeyRoutes({
-      db,
-      holdOrganization,
-      keyTag: config.keyTag,
-      keysPerOrgMax: config.keysPerOrgMax,
-    }),
+    ...apiKeyRoutes(keyDeps),
+    ...restrictedKeyRoutes(keyDeps),
     ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact) }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),

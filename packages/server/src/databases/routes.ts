@@ -61,16 +61,17 @@ export function databaseRoutes(
       path,
       needs: 'databases:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(50),
       tag: 'Databases',
       summary: 'List databases',
       description: 'The databases of the organization, newest first.',
       query: onlyPageQuery,
       success: { status: 200, description: 'The databases. Never `password`.', schema: Type.Array(databaseRecord) },
-      async handler({ orgId }) {
+      async handler({ orgId, databases }) {
         const problem = await deps.recoveryProblem(orgId)
         const record = (row: ShownDatabase) => databaseOf(row, problem)
-        return listById('db', record, (request) => listDatabases(deps.db, orgId, request))
+        return listById('db', record, (request) => listDatabases(deps.db, orgId, databases, request))
       },
     }),
     route({
@@ -78,6 +79,7 @@ export function databaseRoutes(
       path: `${path}/:databaseId`,
       needs: 'databases:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(50),
       tag: 'Databases',
       summary: 'Read a database',
@@ -94,6 +96,7 @@ export function databaseRoutes(
       path: `${path}/:databaseId`,
       needs: 'databases:delete',
       audit: 'database.deleted',
+      isForDatabaseKeys: true,
       basis: chosen(55),
       tag: 'Databases',
       summary: 'Delete a database',
@@ -169,6 +172,7 @@ export function databaseStatsRoutes({ db }: { db: Database }): Route[] {
       path: '/platform/v1/organizations/:orgId/databases/:databaseId/stats',
       needs: 'databases:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: here,
       tag: 'Databases',
       summary: 'Read the size and the connections of a database',

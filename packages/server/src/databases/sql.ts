@@ -50,9 +50,16 @@ export const insertDatabase = (tx: Transaction, orgId: OrgId, database: NewDatab
     where (select count(*) from keyhook.databases where org_id = ${orgId} and status <> 'deleted') < ${databasesMax}
     returning id, name, status, node, host, port, failure, created_at`.first()
 
-export const listDatabases = (db: Executor, orgId: OrgId, { before, limit }: PageRequest) => db<ShownDatabase[]>`
+/** `databases`: only these, unless null. */
+export const listDatabases = (
+  db: Executor,
+  orgId: OrgId,
+  databases: readonly DatabaseId[] | null,
+  { before, limit }: PageRequest,
+) => db<ShownDatabase[]>`
   ${shown(db)}
   where d.org_id = ${orgId} and d.status <> 'deleted' and (${before}::text is null or d.id < ${before})
+    and (${databases}::text[] is null or d.id = any (${databases}))
   order by d.id desc
   limit ${limit}`
 

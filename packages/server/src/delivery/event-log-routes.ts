@@ -73,6 +73,7 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
       path: '/platform/v1/organizations/:orgId/events',
       needs: 'events:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: here,
       choices: [oldestKept],
       tag: 'Event log',
@@ -82,8 +83,8 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
       query: listQuery,
       faults: ['events.expired'],
       success: { status: 200, description: 'The events.', schema: Type.Array(eventRecord) },
-      async handler({ orgId, query }) {
-        const filter = await readFilter(deps.db, query)
+      async handler({ orgId, query, databases }) {
+        const filter = { ...(await readFilter(deps.db, query)), databases }
         // What is published while the list is read is not in it: in ascending order it might never end.
         const { newest } = await findPositions(deps.db, orgId)
         filter.before = Math.min(filter.before, newest + 1)
@@ -118,7 +119,7 @@ const positionExpired = (expired: number): Fault =>
     members: { oldest_sequence: expired + 1 },
   })
 
-type ReadFilter = Omit<EventFilter, 'after'> & { after: number | null }
+type ReadFilter = Omit<EventFilter, 'after' | 'databases'> & { after: number | null }
 
 async function readFilter(db: Database, query: Static<typeof listQuery>): Promise<ReadFilter> {
   const { after, before, since, until, event_types, order } = query
@@ -163,6 +164,7 @@ export function eventStreamRoutes(deps: { db: Database; feed: EventFeed }): Rout
       path: '/platform/v1/organizations/:orgId/events/stream',
       needs: 'events:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: chosen(83),
       choices: [oldestKept],
       tag: 'Event log',
@@ -185,7 +187,7 @@ export function eventStreamRoutes(deps: { db: Database; feed: EventFeed }): Rout
         schema: Type.String({ examples: [example] }),
         headers: [{ name: 'X-Accel-Buffering', description: 'Always `no`: proxies pass on each event.' }],
       },
-      async handler({ orgId, query, headers }) {
+      async handler({ orgId, query, headers, databases }) {
         const types = await readTypeFilter(deps.db, query.event_types)
         const given = readPosition(headers['last-event-id'], query.after)
         const { newest, expired } = await findPositions(deps.db, orgId)
@@ -198,7 +200,7 @@ export function eventStreamRoutes(deps: { db: Database; feed: EventFeed }): Rout
         }
         const reader = deps.feed.open(orgId)
         if (reader === null) throw tooManyStreams()
-        const start = { after: given?.position ?? newest, types }
+        const start = { after: given?.position ?? newest, types, databases }
         return {
           status: 200,
           stream: {
@@ -236,7 +238,7 @@ const tooManyStreams = (): Fault =>
  */
 async function* chunksOf(
   reader: FeedReader,
-  start: { after: number; types: readonly string[] | null },
+  start: { after: number; types: readonly string[] | null; databases: readonly string[] | null },
   recheckAccess: () => Promise<void>,
 ): AsyncGenerator<string> {
   let { after: position } = start
@@ -247,7 +249,10 @@ async function* chunksOf(
     const { events, expired, isEnd } = await reader.read(position)
     // The client learns the reason from the answer to its next request.
     if (position < expired) return
-    const wanted = events.filter(({ type }) => start.types?.includes(type) ?? true)
+    const wanted = events.filter(
+      ({ type, body }) =>
+        (start.types?.includes(type) ?? true) && (start.databases?.includes(databaseOf(body)) ?? true),
+    )
     position = Number(events.at(-1)?.sequence ?? position)
     if (wanted.length > 0) {
       yield wanted.map(blockOf).join('')
@@ -262,6 +267,9 @@ async function* chunksOf(
     if (reader.isOpen) await recheckAccess()
   }
 }
+
+/** Of what an event of the platform reports; other events have none. */
+const databaseOf = (body: string): string => JSON.parse(body).data?.database_id
 
 const blockOf = (row: LoggedEvent): string =>
   `id: ${row.sequence}\nevent: ${row.type}\ndata: ${JSON.stringify(eventRecordOf(row))}\n\n`

@@ -1,5 +1,5 @@
 import type { Database, Executor } from '../db/database.ts'
-import type { OrgId } from '../lib/ids.ts'
+import type { DatabaseId, OrgId } from '../lib/ids.ts'
 
 /*
  * The events of an organization by their public numbers. Test events have none and are not in it. Events up to `expired` are left
@@ -24,6 +24,7 @@ export type EventFilter = {
   since: Date | null
   until: Date | null
   types: readonly string[] | null
+  databases: readonly DatabaseId[] | null
   order: 'asc' | 'desc'
 }
 
@@ -34,7 +35,7 @@ export type EventFilter = {
 export const listEvents = async (
   db: Database,
   orgId: OrgId,
-  { after, before, since, until, types, order }: EventFilter,
+  { after, before, since, until, types, databases, order }: EventFilter,
   limit: number,
 ): Promise<{ events: LoggedEvent[]; expired: number }> => {
   const rows = await db<({ expired: string } & (LoggedEvent | { sequence: null }))[]>`
@@ -48,11 +49,16 @@ export const listEvents = async (
         and (${since}::timestamptz is null or created_at >= ${since})
         and (${until}::timestamptz is null or created_at < ${until})
         and (${types}::text[] is null or type = any (${types}))
+        ${databases === null ? db`` : ofDatabases(db, databases)}
       ${order === 'asc' ? db`order by sequence` : db`order by sequence desc`} limit ${limit}
     ) e on true
     ${order === 'asc' ? db`order by e.sequence` : db`order by e.sequence desc`}`
   return { events: rows.filter((row) => row.sequence !== null), expired: Number(rows[0]!.expired) }
 }
+
+/** PostgreSQL rejects JSON with the escapes of U+0000 and of half surrogates, so each escape is replaced by that of a line break. */
+const ofDatabases = (db: Database, ids: readonly DatabaseId[]) => db`
+  and regexp_replace(body, '\\\\u[0-9a-fA-F]{4}', '\\\\n', 'g')::json #>> '{data,database_id}' = any (${ids}::text[])`
 
 /** Events per read of a stream, and bytes of their bodies after which a read ends. Each slow reader keeps one read in memory. */
 const streamedEvents = 100

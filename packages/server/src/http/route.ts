@@ -4,7 +4,15 @@ import type { Actor, AuditAction, OperatorActor } from '../access/audit.ts'
 import type { Permission, Reach } from '../access/roles.ts'
 import type { PageRequest, Transaction } from '../db/database.ts'
 import type { FaultCode } from '../lib/fault-catalogue.ts'
-import { eventIdPattern, type Id, type IdPrefix, idPattern, type OrgId, type UserId } from '../lib/ids.ts'
+import {
+  type DatabaseId,
+  eventIdPattern,
+  type Id,
+  type IdPrefix,
+  idPattern,
+  type OrgId,
+  type UserId,
+} from '../lib/ids.ts'
 import { type Basis, type Choice, specified } from './basis.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Tag } from './openapi/tags.ts'
@@ -19,6 +27,8 @@ export type Call<Body = unknown, Query = unknown, Params = AnyIds> = Asked<Body,
   orgId: OrgId
   /** Whether the permission covers all records, or only those that the caller created. */
   reach: Exclude<Reach, 'none'>
+  /** What the handler limits its lists and records to; null: nothing. Ids in the path are checked before. */
+  databases: readonly DatabaseId[] | null
 }
 
 /** A request with an operator token: it may use every operator route, for any organization. */
@@ -71,6 +81,8 @@ type RouteShape = {
   path: string
   /** What this route writes into the audit log; null for reads. */
   audit: AuditAction | null
+  /** Keys that are limited to some databases may call it: the handler heeds `databases`. */
+  isForDatabaseKeys?: true
   /** A POST that changes nothing: successes are logged like those of a GET. */
   isRead?: true
   /** Also of its parts, unless they have another. */

@@ -2,23 +2,14 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { TSchema } from 'typebox'
-import type { Access } from '../access/access.ts'
-import {
-  type Authenticate,
-  type Authenticated,
-  loginRequired,
-  permissionMissing,
-  readingOnly,
-} from '../access/authenticate.ts'
-import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../access/roles.ts'
-import { isId, type KeyId, type OrgId } from '../lib/ids.ts'
-import { type Answered, clientAddress, createApp, type HttpLimits, isRead, type RequestLog } from './app.ts'
+import { keyRestricted } from '../access/authenticate.ts'
+import { type AccessCheck, type AccessDeps, createAccessCheck } from './access-check.ts'
+import { type Answered, createApp, type HttpLimits, isRead, type RequestLog } from './app.ts'
 import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
 import { createIdCheck, readForm } from './decode.ts'
 import { sendEventStream } from './event-stream.ts'
 import { createOnce, idempotencyKeyOf, takesIdempotencyKey } from './idempotency.ts'
 import { type PageQuery, sendList } from './lists.ts'
-import { noAccess } from './problems.ts'
 import {
   type Answer,
   type Call,
@@ -155,9 +146,15 @@ type LongAnswer = Extract<Answer, { list: unknown } | { stream: unknown }>
 
 /** An answer that takes long: access is checked again on the way. */
 function sendLong(reply: FastifyReply, answer: LongAnswer, accessCheck: AccessCheck, log: RequestLog): void {
+  const before = reachOf(reply.request)
   const recheckAccess = () =>
     new Promise<void>((resolve, reject) =>
-      accessCheck(reply.request, reply, (error) => (error === undefined ? resolve() : reject(error))),
+      accessCheck(reply.request, reply, (error) => {
+        if (error !== undefined) reject(error)
+        // What was not sent yet was selected by the reach that the caller had.
+        else if (reachOf(reply.request) === before) resolve()
+        else reject(keyRestricted('What the caller may do was changed during this answer. Repeat the request.'))
+      }),
     )
   const onAborted = (error: unknown) => log.aborted(reply, error)
   if ('stream' in answer) {
@@ -169,6 +166,9 @@ function sendLong(reply: FastifyReply, answer: LongAnswer, accessCheck: AccessCh
     .then(() => log.answered(reply))
     .catch((error) => reply.send(error))
 }
+
+const reachOf = ({ caller }: FastifyRequest): string =>
+  caller !== null && 'reach' in caller ? JSON.stringify([caller.reach, caller.databases]) : ''
 
 /** Replaces a stream that has ended: it emits no `end` again, and the parser waits for one. */
 function prepareBody(
@@ -186,82 +186,4 @@ function prepareBody(
   // HTTP/1.0 has no 100 Continue.
   if (expect !== undefined && Number(length) <= bodyLimit && httpVersion !== '1.0') reply.raw.writeContinue()
   done(null, readableEnded ? Readable.from([]) : payload)
-}
-
-type AccessDeps = {
-  authenticate: Pick<Authenticate, 'member' | 'operator'>
-  /** Remembers that a key was used, without a query. */
-  keyUses: { note(orgId: OrgId, keyId: KeyId): void }
-  /** The operator's setting: API keys do not manage API keys. */
-  keysRequireLogin: boolean
-}
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Set by the access check; the body is not read before. */
-    caller: Pick<Call, 'access' | 'actor' | 'reach'> | Pick<OperatorCall, 'actor'> | null
-    /** The access check ran before the body had arrived: it runs again afterwards. */
-    isBodyPending: boolean
-  }
-}
-
-/** Authenticates the caller and checks the permission of the route. */
-type AccessCheck = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
-
-const createAccessCheck = (route: Route, deps: AccessDeps): AccessCheck =>
-  route.needs === 'operator' ? operatorCheck(deps) : memberCheck(route, deps)
-
-function operatorCheck({ authenticate }: AccessDeps): AccessCheck {
-  return (request, _reply, done) => {
-    authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
-      request.caller = { actor }
-      done()
-    }, done)
-  }
-}
-
-function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: AccessDeps): AccessCheck {
-  const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
-  const inOrganization = route.path.includes(':orgId')
-
-  function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
-    if (access.kind === 'key') keyUses.note(access.membership.organization.id, access.keyId)
-    if (inOrganization && orgId === null) throw noAccess(orgOf(request), 'the organization id has the wrong form')
-    const reach = orgId === null ? 'all' : authorize(access, orgId, route.needs)
-    if (refusesKeys && access.kind === 'key') throw loginRequired()
-    if (access.kind === 'operator' && !isForReaders(route)) throw readingOnly()
-    request.caller = { access, actor, reach }
-  }
-
-  return (request, _reply, done) => {
-    const named = inOrganization ? orgOf(request) : null
-    const orgId = named !== null && isId('org', named) ? named : null
-    const target = { orgId, address: clientAddress(request) }
-    authenticate.member(request.headers.authorization, target, (error, authenticated) => {
-      if (authenticated === null) return done(error as Error)
-      try {
-        check(request, authenticated, orgId)
-      } catch (fault) {
-        return done(fault as Error)
-      }
-      done()
-    })
-  }
-}
-
-const orgOf = (request: FastifyRequest): string => (request.params as { orgId: string }).orgId
-
-/** An operator reads what belongs to the organization, and changes nothing. */
-const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
-  method === 'GET' && audit === null && path.includes(':orgId')
-
-/** How far the caller's permission reaches in that organization. Throws when it does not. */
-function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {
-  const { membership } = access
-  if (membership === null || membership.organization.id !== orgId) {
-    throw noAccess(orgId, `${access.userId} has no access to ${orgId} with this credential`)
-  }
-  const reach = reachOf(membership.role, permission)
-  if (reach === 'none') throw permissionMissing(permission, membership.role)
-  return reach
 }

@@ -23,7 +23,7 @@ const keyPrefix = () =>
 
 const newApiKey = component('NewApiKey', specified, { name: label('A label for people.', 'ci') })
 
-const createdApiKey = component('CreatedApiKey', specified, {
+export const createdApiKey = component('CreatedApiKey', specified, {
   id: id('key', 'The <api_key_id> of the revoke path.'),
   name: Type.String({ description: 'A label for people, as it was sent.', examples: ['ci'] }),
   key_prefix: keyPrefix(),
@@ -38,21 +38,23 @@ const createdApiKey = component('CreatedApiKey', specified, {
   ),
 })
 
+export const listedKey = () => ({
+  id: id('key', 'The <api_key_id> of the revoke path.'),
+  name: Type.String({ description: 'A label for people.', examples: ['ci'] }),
+  key_prefix: keyPrefix(),
+  status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
+  created_by: id('usr', 'The user whom the key acts as.'),
+  created_by_key: mark(chosen(90), nullable(id('key', 'The key that it was created with; null for a login token.'))),
+  creator_left: mark(
+    chosen(90),
+    Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
+  ),
+  created_at: createdAt(),
+  last_used_at: nullable(timestamp('The last request that it authenticated, up to twenty seconds behind.')),
+})
+
 const apiKeyList = Type.Array(
-  component('ApiKey', chosen(9), {
-    id: id('key', 'The <api_key_id> of the revoke path.'),
-    name: Type.String({ description: 'A label for people.', examples: ['ci'] }),
-    key_prefix: mark(specified, keyPrefix()),
-    status: Type.Enum(['active', 'revoked'], { description: 'A revoked key never comes back.' }),
-    created_by: id('usr', 'The user whom the key acts as.'),
-    created_by_key: mark(chosen(90), nullable(id('key', 'The key that it was created with; null for a login token.'))),
-    creator_left: mark(
-      chosen(90),
-      Type.Boolean({ description: 'The user is no member now, and the key is refused until they are one again.' }),
-    ),
-    created_at: createdAt(),
-    last_used_at: nullable(timestamp('The last request that it authenticated, up to twenty seconds behind.')),
-  }),
+  component('ApiKey', chosen(9), { ...listedKey(), key_prefix: mark(specified, keyPrefix()) }),
 )
 
 const apiKeyQuery = closed({
@@ -135,7 +137,7 @@ export function apiKeyRoutes(deps: CreationDeps & { db: Database }): Route[] {
       success: { status: 200, description: 'The keys. Never `api_key`.', schema: apiKeyList },
       async handler({ orgId, userId, reach, query }) {
         const filter = { status: query.status ?? 'active', createdBy: reach === 'own' ? userId : null }
-        return listById('key', record, (request) => listApiKeys(deps.db, orgId, filter, request))
+        return listById('key', apiKeyOf, (request) => listApiKeys(deps.db, orgId, filter, request))
       },
     }),
     route({
@@ -163,11 +165,11 @@ export function apiKeyRoutes(deps: CreationDeps & { db: Database }): Route[] {
   ]
 }
 
-const record = (row: ApiKeyRow) => ({
+export const apiKeyOf = (row: ApiKeyRow) => ({
   id: row.id,
   name: row.name,
   key_prefix: row.key_prefix,
-  status: row.revoked_at === null ? 'active' : 'revoked',
+  status: row.revoked ? 'revoked' : 'active',
   created_by: row.created_by,
   created_by_key: row.created_by_key,
   creator_left: row.creator_left,

@@ -1,51 +1,236 @@
 import { type Actor, insertAudits, recordAudit } from '../access/audit.ts'
-import { invalidToken } from '../access/authenticate.ts'
-import { type Database, type HoldOrganization, isUniqueViolation, type Transaction } from '../db/database.ts'
-import { Fault, notFound } from '../lib/faults.ts'
+import { invalidToken, keyRestricted, loginRequired } from '../access/authenticate.ts'
+import { type KeyLimits, type Restrictions, widerParts } from '../access/restrictions.ts'
+import { type HoldOrganization, isUniqueViolation, type Transaction } from '../db/database.ts'
+import { Fault, invalid, notFound } from '../lib/faults.ts'
 import { type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { mintApiKey } from '../lib/secrets.ts'
+import { isoTime } from '../lib/time.ts'
 import {
+  existingDatabases,
   insertApiKey,
-  type KeyUse,
+  keyLifetimeOf,
   keyPrefixTaken,
-  lockActiveKey,
-  recordKeyUses,
+  type LockedKey,
+  lockKey,
+  lockLimits,
+  lockMembership,
   revokeApiKey,
   revokeKeysOfUser,
   revokeWithDescendants,
+  updateKey,
 } from './sql.ts'
 
-export type CreationDeps = { holdOrganization: HoldOrganization; keyTag: string; keysPerOrgMax: number }
-type Creation = { orgId: OrgId; userId: UserId; actor: Actor; name: string }
-type CreatedKey = { id: KeyId; keyPrefix: string; apiKey: string }
+export type CreationDeps = {
+  holdOrganization: HoldOrganization
+  keyTag: string
+  keysPerOrgMax: number
+  /** The longest that a new key may last, as the operator has set it. */
+  keyDaysMax: number | null
+}
+
+/** A part that is null limits nothing. One that is absent is as before, or as in the key that creates the new one. */
+export type AskedLimits = { [Part in keyof Restrictions]: Restrictions[Part] | null } & { expiresAt?: Date | null }
+
+/** How long the old key stays valid after a rotation. */
+export const overlapSecondsDefault = 3_600
+export const overlapSecondsMax = 30 * 86_400
+
+type Creation = { orgId: OrgId; userId: UserId; actor: Actor; name: string; limits?: AskedLimits }
+export type CreatedKey = { id: KeyId; keyPrefix: string; apiKey: string }
 
 /** Two keys of one organization must not share a prefix, which identifies them. With 47 bits that is rare. */
 export const createApiKey = (deps: CreationDeps, request: Creation): Promise<CreatedKey> =>
-  tryToCreate(deps, request).catch((error) => {
+  retryPrefix(() => deps.holdOrganization(request.orgId, (tx) => createKeyIn(tx, deps, request)))
+
+export const retryPrefix = <T>(create: () => Promise<T>): Promise<T> =>
+  create().catch((error) => {
     if (!isUniqueViolation(error, keyPrefixTaken)) throw error
-    return tryToCreate(deps, request)
+    return create()
   })
 
-async function tryToCreate(deps: CreationDeps, { orgId, userId, actor, name }: Creation): Promise<CreatedKey> {
-  // 1. Mint the key. Only its hash is stored.
+/** Call it with the organization locked. */
+export async function createKeyIn(tx: Transaction, deps: StoringDeps, creation: Creation): Promise<CreatedKey> {
+  const { limits, ...created } = await storeKey(tx, deps, creation)
+  const { orgId, actor, name } = creation
+  const details = { name, key_prefix: created.keyPrefix, ...limitDetails(limits) }
+  await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: created.id, details })
+  return created
+}
+
+type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
+
+async function storeKey(
+  tx: Transaction,
+  deps: StoringDeps,
+  { orgId, userId, actor, name, limits: asked = {} }: Creation,
+): Promise<CreatedKey & { limits: KeyLimits }> {
+  // 1. A member or key that was removed since the request was authenticated must leave no key behind.
+  const creator = await creatorOf(tx, orgId, actor)
+  // 2. The new key gets no more than the key that creates it, and lasts no longer than keys may.
+  const limits = withDefaults(asked, creator)
+  refuseWider(limits, creator)
+  await checkDatabases(tx, orgId, limits.restrictions)
+  const latest = await latestExpiry(tx, orgId, deps.keyDaysMax)
+  if (asked.expiresAt && latest !== null && asked.expiresAt > latest.at) throw tooLate(latest)
+  if (latest !== null && (limits.expiresAt === null || limits.expiresAt > latest.at)) limits.expiresAt = latest.at
+  // 3. Store it, unless the organization has its most. Only its hash is stored.
   const { apiKey, keyPrefix, hash } = mintApiKey(deps.keyTag)
   const id = newId('key')
   const createdByKey = actor.kind === 'key' ? actor.keyId : null
-  await deps.holdOrganization(orgId, async (tx) => {
-    // 2. Store it, unless the organization has its most.
-    const key = { id, name, keyPrefix, hash, createdBy: userId, createdByKey }
-    const inserted = await insertApiKey(tx, orgId, key, deps.keysPerOrgMax)
-    if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
-    // 3. A member or key that was removed since the request was authenticated must leave no key behind.
-    if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
-    if (createdByKey !== null && !(await lockActiveKey(tx, orgId, createdByKey))) {
-      throw invalidToken(`${createdByKey} was revoked while it created a key`)
-    }
-    // 4. Record it.
-    const details = { name, key_prefix: keyPrefix }
-    await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: id, details })
-  })
-  return { id, keyPrefix, apiKey }
+  const key = { id, name, keyPrefix, hash, createdBy: userId, createdByKey, ...limits }
+  const inserted = await insertApiKey(tx, orgId, key, deps.keysPerOrgMax)
+  if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
+  if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
+  return { id, keyPrefix, apiKey, limits }
+}
+
+const unlimited: KeyLimits = { restrictions: null, expiresAt: null }
+
+async function creatorOf(tx: Transaction, orgId: OrgId, actor: Actor): Promise<KeyLimits> {
+  if (actor.kind !== 'key') return unlimited
+  await lockMembership(tx, orgId, actor.userId)
+  const limits = await lockLimits(tx, orgId, actor.keyId)
+  if (limits === null) throw invalidToken(`${actor.keyId} was revoked during its request`)
+  return limits
+}
+
+function withDefaults({ expiresAt, ...asked }: AskedLimits, defaults: KeyLimits): KeyLimits {
+  const parts = Object.entries({ ...defaults.restrictions, ...asked }).filter(([, part]) => part !== null)
+  return {
+    restrictions: parts.length === 0 ? null : Object.fromEntries(parts),
+    expiresAt: expiresAt === undefined ? defaults.expiresAt : expiresAt,
+  }
+}
+
+function refuseWider(limits: KeyLimits, caller: KeyLimits): void {
+  const parts = widerParts(limits, caller)
+  if (parts.length === 0) return
+  throw keyRestricted(`The key would be allowed more than the API key of this request: ${parts.join(', ')}.`)
+}
+
+async function checkDatabases(tx: Transaction, orgId: OrgId, restrictions: Restrictions | null): Promise<void> {
+  const ids = restrictions?.databases ?? []
+  const existing = ids.length === 0 ? ids : await existingDatabases(tx, orgId, ids)
+  const missing = ids.findIndex((id) => !existing.includes(id))
+  if (missing !== -1)
+    throw invalid([{ pointer: `/databases/${missing}`, detail: 'is no database of the organization' }])
+}
+
+const dayMs = 86_400_000
+
+async function latestExpiry(tx: Transaction, orgId: OrgId, ofOperator: number | null) {
+  const { daysMax, nowMs } = await keyLifetimeOf(tx, orgId)
+  if (daysMax === null && ofOperator === null) return null
+  const days = Math.min(daysMax ?? Infinity, ofOperator ?? Infinity)
+  return { at: new Date(nowMs + days * dayMs), days }
+}
+
+const tooLate = ({ days }: { days: number }): Fault =>
+  invalid([{ pointer: '/expires_at', detail: `must be at most ${days} days from now in this organization` }])
+
+const limitDetails = ({ restrictions, expiresAt }: KeyLimits): Record<string, string | string[]> => ({
+  ...(restrictions?.permissions && { permissions: [...restrictions.permissions] }),
+  ...(restrictions?.databases && { databases: [...restrictions.databases] }),
+  ...(restrictions?.networks && { allowed_networks: [...restrictions.networks] }),
+  ...(expiresAt && { expires_at: isoTime(expiresAt) }),
+})
+
+/** `createdBy`: of whom the key has to be; null if the caller may change every key. */
+type Change = {
+  orgId: OrgId
+  keyId: KeyId
+  createdBy: UserId | null
+  userId: UserId
+  actor: Actor
+  name: string | undefined
+  limits: AskedLimits
+}
+
+/** Renames the key, or changes what it is limited to. It takes effect on every request that starts after the commit. */
+export async function changeKey(
+  tx: Transaction,
+  { keyDaysMax }: { keyDaysMax: number | null },
+  { orgId, keyId, createdBy, userId, actor, name, limits }: Change,
+): Promise<void> {
+  const before = await lockActive(tx, orgId, keyId, createdBy)
+  const after = { ...before, name: name ?? before.name, ...withDefaults(limits, before) }
+  const wider = widerParts(after, before)
+  if (wider.length > 0) checkMayWiden(before, userId, actor, `would allow the key more (${wider.join(', ')})`)
+  await checkDatabases(tx, orgId, after.restrictions)
+  if (wider.includes('expires_at')) {
+    const latest = await latestExpiry(tx, orgId, keyDaysMax)
+    if (latest !== null && (after.expiresAt === null || after.expiresAt > latest.at)) throw tooLate(latest)
+  }
+  const details = { ...(name !== undefined && name !== before.name && { name }), ...changedLimits(before, after) }
+  if (Object.keys(details).length === 0) return
+  await updateKey(tx, orgId, keyId, after)
+  await recordAudit(tx, { orgId, action: 'key.updated', actor, targetId: keyId, details })
+}
+
+/** The parts that differ, as they are now; null where nothing is limited. */
+function changedLimits(before: KeyLimits, after: KeyLimits): Record<string, string | string[] | null> {
+  const [old, now] = [limitDetails(before), limitDetails(after)]
+  const names = Object.keys({ ...old, ...now }).filter(
+    (part) => JSON.stringify(old[part]) !== JSON.stringify(now[part]),
+  )
+  return Object.fromEntries(names.map((part) => [part, now[part] ?? null]))
+}
+
+async function lockActive(tx: Transaction, orgId: OrgId, keyId: KeyId, createdBy: UserId | null): Promise<LockedKey> {
+  const key = await lockKey(tx, orgId, keyId)
+  if (key === null || (createdBy !== null && key.createdBy !== createdBy)) throw notACallersKey(orgId, keyId)
+  if (!key.isActive) {
+    throw new Fault('key.not_active', {
+      public: 'This API key is revoked or has expired. It stays so; create another key.',
+    })
+  }
+  return key
+}
+
+/** A leaked key must not outgrow its limits, and an admin must not get the rights of an owner through an owner's key. */
+function checkMayWiden(key: LockedKey, userId: UserId, actor: Actor, what: string): void {
+  if (actor.kind === 'key') throw loginRequired(`This ${what}, which takes a login token.`)
+  if (key.createdBy !== userId) throw keyRestricted(`This ${what}. Only the user whom the key acts as can do that.`)
+}
+
+type Rotation = {
+  orgId: OrgId
+  keyId: KeyId
+  userId: UserId
+  actor: Actor
+  overlapSeconds: number
+  /** Absent: as that of the old key. */
+  expiresAt: Date | null | undefined
+}
+
+/** A successor with the same settings; the old key ends after the overlap. Call it with the organization locked. */
+export async function rotateKey(
+  tx: Transaction,
+  deps: StoringDeps,
+  { orgId, keyId, userId, actor, overlapSeconds, expiresAt }: Rotation,
+): Promise<CreatedKey & { old: LockedKey }> {
+  // 1. Nobody gets a key that acts as somebody else, and no key gets one that may do more.
+  await lockMembership(tx, orgId, userId)
+  const creator = await creatorOf(tx, orgId, actor)
+  const old = await lockActive(tx, orgId, keyId, userId)
+  refuseWider(old, creator)
+  const successor: KeyLimits = {
+    restrictions: old.restrictions,
+    expiresAt: expiresAt === undefined ? old.expiresAt : expiresAt,
+  }
+  if (widerParts(successor, old).length > 0) checkMayWiden(old, userId, actor, 'would make the new key last longer')
+  // 2. The successor.
+  const limits: AskedLimits = { ...successor.restrictions, expiresAt: successor.expiresAt }
+  const created = await storeKey(tx, deps, { orgId, userId, actor, name: old.name, limits })
+  // 3. The end of the old key. It never lasts longer than it would have.
+  const { nowMs } = await keyLifetimeOf(tx, orgId)
+  const end = new Date(nowMs + overlapSeconds * 1_000)
+  if (overlapSeconds === 0) await revokeApiKey(tx, orgId, keyId, null)
+  else if (old.expiresAt === null || old.expiresAt > end) await updateKey(tx, orgId, keyId, { ...old, expiresAt: end })
+  const details = { successor: created.id, key_prefix: created.keyPrefix, overlap_seconds: overlapSeconds }
+  await recordAudit(tx, { orgId, action: 'key.rotated', actor, targetId: keyId, details })
+  return { ...created, old }
 }
 
 const tooManyKeys = (max: number): Fault =>
@@ -91,79 +276,4 @@ async function recordRevocations(
 ): Promise<void> {
   const entries = revoked.map((id) => ({ orgId, action: 'key.revoked' as const, actor, targetId: id, ...details(id) }))
   if (entries.length > 0) await insertAudits(tx, entries)
-}
-
-export type KeyUses = {
-  /** Remembers the use in memory: no request waits for the write. */
-  note(orgId: OrgId, keyId: KeyId): void
-  /** Writes what is remembered and stops the timers. */
-  close(): Promise<void>
-}
-
-/** A key that was not used for a while is written soon, so that the list shows at once that it is in use. */
-const soonMs = 2_000
-/** A key in constant use is written this often: every write leaves a dead row version to clean up. */
-const laterMs = 20_000
-/** A burst of distinct keys is written early instead of growing the map. */
-const rememberedMax = 20_000
-const statementMax = 2_000
-/** How exact `last_used_at` is. Within this time further uses of a key cost one look-up in a Set (0.15 us). */
-const resolutionMs = 500
-
-/** No batcher of `lib`: uses are merged by key, and a statement must not have a key twice. */
-export function createKeyUses(deps: { db: Database; now: () => Date; onError: (error: unknown) => void }): KeyUses {
-  let soon = new Map<KeyId, KeyUse>()
-  let later = new Map<KeyId, KeyUse>()
-  let written = new Set<KeyId>()
-  let writing: Promise<void> = Promise.resolve()
-  const justUsed = new Set<KeyId>()
-
-  function write(uses: KeyUse[]): Promise<void> {
-    // One after the other: an older batch must not overwrite a newer one.
-    writing = writing.then(async () => {
-      for (let start = 0; start < uses.length; start += statementMax) {
-        await recordKeyUses(deps.db, uses.slice(start, start + statementMax)).catch(deps.onError)
-      }
-    })
-    return writing
-  }
-
-  function writeSoon(): Promise<void> {
-    const uses = [...soon.values()]
-    soon = new Map()
-    for (const { keyId } of uses) written.add(keyId)
-    return write(uses)
-  }
-
-  function writeLater(): Promise<void> {
-    const uses = [...later.values()]
-    later = new Map()
-    written = new Set()
-    return write(uses)
-  }
-
-  const timers = [
-    setInterval(() => justUsed.clear(), resolutionMs),
-    setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
-    setInterval(() => void writeLater(), laterMs),
-  ]
-  for (const timer of timers) timer.unref()
-
-  return {
-    note(orgId, keyId) {
-      if (justUsed.has(keyId)) return
-      justUsed.add(keyId)
-      const uses = written.has(keyId) ? later : soon
-      const use = uses.get(keyId)
-      if (use === undefined) uses.set(keyId, { orgId, keyId, at: deps.now() })
-      else use.at = deps.now()
-      if (soon.size >= rememberedMax) void writeSoon()
-      if (written.size >= rememberedMax) void writeLater()
-    },
-    async close() {
-      for (const timer of timers) clearInterval(timer)
-      await writeSoon()
-      await writeLater()
-    },
-  }
 }

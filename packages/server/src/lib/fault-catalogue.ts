@@ -37,8 +37,20 @@ export const faultCatalogue = {
   'auth.login_required': {
     status: 403,
     title: 'A login token is required',
-    when: 'Managing members takes a login token, and so do creating and revoking API keys if the operator has set that. The request had an API key.',
+    when: 'Managing members takes a login token, and so does allowing an API key more or making it last longer. If the operator has set that, creating, changing and revoking API keys take one too. The request had an API key.',
     advice: 'Log in, and send that token.',
+  },
+  'auth.key_restricted': {
+    status: 403,
+    title: 'The API key does not allow this',
+    when: 'The API key is restricted to permissions or databases that do not cover the request, or the request would give a key more than the key of the request has.',
+    advice: 'Use another key, or log in and change the restrictions of this one.',
+  },
+  'auth.address_refused': {
+    status: 403,
+    title: 'The API key cannot be used from this address',
+    when: 'The API key is restricted to networks, and the request comes from another address.',
+    advice: 'Send the request from one of these networks, or log in and change the networks of the key.',
   },
   not_found: {
     status: 404,
@@ -111,6 +123,12 @@ export const faultCatalogue = {
     title: 'The month is not over',
     when: 'The month of the invoice (UTC) is not over, so its total is not known.',
     advice: 'Issue the invoice after the month.',
+  },
+  'key.not_active': {
+    status: 409,
+    title: 'The API key is not active',
+    when: 'The API key is revoked or has expired, so it cannot be changed or rotated.',
+    advice: 'Create another key.',
   },
   'member.last_owner': {
     status: 409,

@@ -14,6 +14,23 @@ export function readNetwork(text: string): Network | null {
   return Number(bits) <= (network.kind() === 'ipv4' ? 32 : 128) ? [network, Number(bits)] : null
 }
 
+/** Whether an address is in one of these CIDRs. An IPv4 address in its IPv6 form counts as IPv4. */
+export function isInNetworks(address: string, networks: readonly string[]): boolean {
+  if (!ipaddr.isValid(address)) return false
+  const parsed = ipaddr.process(address)
+  return networks.some((text) => {
+    const network = ipaddr.parseCIDR(text)
+    return network[0].kind() === parsed.kind() && parsed.match(network)
+  })
+}
+
+/** Whether every address of the first CIDR is in the second. */
+export function isNetworkWithin(inner: string, outer: string): boolean {
+  const [address, bits] = ipaddr.parseCIDR(inner)
+  const [around, bitsAround] = ipaddr.parseCIDR(outer)
+  return address.kind() === around.kind() && bits >= bitsAround && address.match([around, bitsAround])
+}
+
 /** What is wrong with an OpenID Connect issuer URL, or null. The text is for the operator who set it. */
 export function issuerUrlProblem(url: string): string | null {
   const parsed = URL.parse(url)

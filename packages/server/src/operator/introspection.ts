@@ -2,20 +2,25 @@ import Type from 'typebox'
 import type { Access } from '../access/access.ts'
 import {
   type Authenticated,
+  addressRefused,
   bearerToken,
   type Identify,
   invalidToken,
+  keyLacks,
+  keyRestricted,
   loginRequired,
   permissionMissing,
 } from '../access/authenticate.ts'
+import { allowsAddress, limitReach, type Restrictions } from '../access/restrictions.ts'
 import { isRefusedToKeys, type Permission, permissions, permissionsOf, reachOf, roles } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
 import { chosen } from '../http/basis.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../http/route.ts'
 import { closed, component, exampleId, id } from '../http/schemas.ts'
-import type { KeyUses } from '../keys/rules.ts'
+import type { KeyUses } from '../keys/uses.ts'
 import { Fault } from '../lib/faults.ts'
-import type { OrgId, UserId } from '../lib/ids.ts'
+import type { DatabaseId, OrgId, UserId } from '../lib/ids.ts'
+import { isAddress } from '../lib/network.ts'
 import { rolesOfUsers, type UserRole } from '../organizations/sql.ts'
 
 const organizationsMax = 100
@@ -31,20 +36,31 @@ export function introspectionRoutes(deps: {
   const isRefused: IsRefused = (access, permission) => access.kind === 'key' && isRefusedToKeys(permission, deps)
 
   /** Null if a request with the token would be refused: the token is not valid, or it does not reach the organization. */
-  async function find(token: string, orgId: OrgId | null, actor: OperatorCall['actor']): Promise<Authenticated | null> {
+  async function find(token: string, { orgId, actor }: Question): Promise<Authenticated | null> {
     const found = await deps.identify(token, { orgId, address: actor.address ?? 'unknown' })
-    if (found === null) return null
-    const { access } = found
-    if (access.kind === 'key') deps.keyUses.note(access.membership.organization.id, access.keyId)
-    return orgId === null || access.membership?.organization.id === orgId ? found : null
+    return found !== null && (orgId === null || found.access.membership?.organization.id === orgId) ? found : null
   }
 
-  async function describe(tokens: readonly string[], orgId: OrgId | null, actor: OperatorCall['actor']) {
-    const found = await Promise.all(tokens.map((token) => find(token, orgId, actor)))
+  /** Notes the use of a key. False for one that must not be used from there. */
+  function mayComeFrom({ access }: Authenticated, address: string | undefined): boolean {
+    if (access.kind !== 'key') return true
+    const { id } = access.membership.organization
+    if (access.restrictions === null || address === undefined || allowsAddress(access.restrictions, address)) {
+      deps.keyUses.note(id, access.keyId)
+      return true
+    }
+    deps.keyUses.noteRefusal(id, access.keyId, address)
+    return false
+  }
+
+  async function describe(tokens: readonly string[], question: Question) {
+    const all = await Promise.all(tokens.map((token) => find(token, question)))
+    const found = all.map((one) => (one !== null && mayComeFrom(one, question.address) ? one : null))
     const users = found.flatMap((one) => (one !== null && one.access.membership === null ? [one.access.userId] : []))
     const roles = users.length === 0 ? [] : await rolesOfUsers(deps.db, [...new Set(users)], organizationsMax)
     const rolesOf = Map.groupBy(roles, ({ user_id }) => user_id)
-    return found.map((one) => (one === null ? { active: false } : record(one, rolesOf, isRefused)))
+    const isAddressGiven = question.address !== undefined
+    return found.map((one) => (one === null ? { active: false } : record(one, { rolesOf, isRefused, isAddressGiven })))
   }
 
   return [
@@ -60,8 +76,8 @@ export function introspectionRoutes(deps: {
       body: oneToken,
       takesForm: true,
       success: { status: 200, description: 'What the token is.', schema: introspection },
-      async handler({ actor, body: { token, organization_id: orgId = null } }) {
-        const [one] = await describe([token], orgId as OrgId | null, actor)
+      async handler({ actor, body: { token, ...body } }) {
+        const [one] = await describe([token], questionOf(body, actor))
         return { status: 200, body: one! }
       },
     }),
@@ -76,8 +92,8 @@ export function introspectionRoutes(deps: {
       body: manyTokens,
       bodyBytesMax: 8 * 1024 * 1024,
       success: { status: 200, description: 'What each token is.', schema: Type.Array(introspection) },
-      async handler({ actor, body: { tokens, organization_id: orgId = null } }) {
-        return { status: 200, body: await describe(tokens, orgId as OrgId | null, actor) }
+      async handler({ actor, body: { tokens, ...body } }) {
+        return { status: 200, body: await describe(tokens, questionOf(body, actor)) }
       },
     }),
     operatorRoute({
@@ -102,12 +118,18 @@ export function introspectionRoutes(deps: {
       },
       async handler({ actor, headers, query }) {
         const token = bearerToken(headers[callerHeader.toLowerCase()] as string | undefined)
-        const orgId = (query.organization_id ?? null) as OrgId | null
-        const found = await find(token, orgId, actor)
+        const question = questionOf(query, actor)
+        const found = await find(token, question)
         if (found === null) {
-          const isValid = orgId !== null && (await find(token, null, actor)) !== null
+          const isValid = question.orgId !== null && (await find(token, { ...question, orgId: null })) !== null
           throw isValid ? outsideOrganization() : invalidToken('the token of the caller is not valid')
         }
+        // This answer has no place to say that networks were not checked.
+        if (restrictionsOf(found.access)?.networks !== undefined && question.address === undefined) {
+          throw keyRestricted('This API key is limited to networks, and `address` was not given.')
+        }
+        if (!mayComeFrom(found, question.address)) throw addressRefused(question.address!)
+        checkDatabase(found.access, query.database_id as DatabaseId | undefined)
         const permission = query.permission as Permission | undefined
         if (permission !== undefined) checkPermission(found.access, permission)
         if (permission !== undefined && isRefused(found.access, permission)) throw loginRequired()
@@ -119,20 +141,46 @@ export function introspectionRoutes(deps: {
 
 type IsRefused = (access: Access, permission: Permission) => boolean
 
-function record({ access, expiresAt }: Authenticated, rolesOf: Map<UserId, UserRole[]>, isRefused: IsRefused) {
+/** What is asked about a token. Without the address of the caller, networks are not checked. */
+type Question = { orgId: OrgId | null; address: string | undefined; actor: OperatorCall['actor'] }
+
+const questionOf = (
+  { organization_id: orgId, address }: { organization_id?: string; address?: string },
+  actor: OperatorCall['actor'],
+): Question => {
+  if (address !== undefined && !isAddress(address)) throw notAnAddress()
+  return { orgId: (orgId ?? null) as OrgId | null, address, actor }
+}
+
+const notAnAddress = (): Fault =>
+  new Fault('request.invalid', { public: 'address: must be an IPv4 or IPv6 address such as 203.0.113.7' })
+
+function record(
+  { access, expiresAt }: Authenticated,
+  known: { rolesOf: Map<UserId, UserRole[]>; isRefused: IsRefused; isAddressGiven: boolean },
+) {
   const { userId, membership } = access
+  const { databases, networks } = restrictionsOf(access) ?? {}
+  const allowed =
+    membership === null
+      ? []
+      : permissionsOf(membership.role, (reach, permission) =>
+          known.isRefused(access, permission) ? 'none' : limitReach(reach, restrictionsOf(access), permission),
+        )
   return {
     active: true,
     token_type: typeOf(access),
     sub: userId,
     organization_id: membership?.organization.id ?? null,
     role: membership?.role ?? null,
-    permissions:
-      membership === null ? [] : permissionsOf(membership.role, (permission) => isRefused(access, permission)),
+    permissions: allowed,
+    scope: allowed.join(' '),
     ...(access.kind === 'key' && { key_id: access.keyId }),
+    ...(databases && { databases }),
+    ...(networks && { allowed_networks: networks, address_checked: known.isAddressGiven }),
     ...(expiresAt !== null && { exp: expiresAt }),
     ...(membership === null && {
-      organizations: (rolesOf.get(userId) ?? []).map(({ org_id, role }) => ({ id: org_id, role })),
+      organizations: (known.rolesOf.get(userId) ?? []).map(({ org_id, role }) => ({ id: org_id, role })),
     }),
   }
 }
@@ -154,10 +202,22 @@ const headersOf = (access: Access): Record<string, string> => ({
 const outsideOrganization = (): Fault =>
   new Fault('auth.permission_missing', { public: 'The token does not reach this organization.' })
 
-function checkPermission({ membership }: Access, permission: Permission): void {
+function checkPermission(access: Access, permission: Permission): void {
+  const { membership } = access
   if (membership === null) throw outsideOrganization()
   if (reachOf(membership.role, permission) === 'none') throw permissionMissing(permission, membership.role)
+  if (limitReach('all', restrictionsOf(access), permission) === 'none') throw keyLacks(permission)
 }
+
+/** A key that is limited to some databases reaches nothing else. */
+function checkDatabase(access: Access, id: DatabaseId | undefined): void {
+  const databases = restrictionsOf(access)?.databases
+  if (databases !== undefined && (id === undefined || !databases.includes(id))) {
+    throw keyRestricted('This API key is limited to some databases, and `database_id` names none of them.')
+  }
+}
+
+const restrictionsOf = (access: Access): Restrictions | null => (access.kind === 'key' ? access.restrictions : null)
 
 const introspected = chosen(94)
 
@@ -175,9 +235,20 @@ const token = () =>
 const organizationId = () =>
   Type.Optional(id('org', 'The organization that the request is about. A token that does not reach it is not active.'))
 
+const address = () =>
+  Type.Optional(
+    Type.String({
+      maxLength: 50,
+      description:
+        'The address that the request came from. A key that is limited to networks without it is not active. If it is absent, networks are not checked, and the answer says so.',
+      examples: ['203.0.113.7'],
+    }),
+  )
+
 const oneToken = component('IntrospectionRequest', introspected, {
   token: token(),
   organization_id: organizationId(),
+  address: address(),
   token_type_hint: Type.Optional(
     Type.String({ maxLength: 100, description: 'Of RFC 7662; makes no difference here.' }),
   ),
@@ -186,6 +257,7 @@ const oneToken = component('IntrospectionRequest', introspected, {
 const manyTokens = component('IntrospectionBatch', introspected, {
   tokens: Type.Array(token(), { minItems: 1, maxItems: tokensMax, description: 'They are answered in this order.' }),
   organization_id: organizationId(),
+  address: address(),
 })
 
 const role = (description: string) => Type.Enum([...roles], { description })
@@ -209,12 +281,27 @@ const introspection = component(
     ),
     permissions: Type.Optional(
       Type.Array(Type.String(), {
-        description: 'What the role may do; with `:own` at the end, only with what the same user created.',
+        description:
+          'What the token may do: the permissions of the role, and of a restricted key those that the key has too. With `:own` at the end, only with what the same user created.',
+      }),
+    ),
+    scope: Type.Optional(Type.String({ description: 'The same, separated by spaces (RFC 7662).' })),
+    databases: Type.Optional(
+      Type.Array(id('db', 'A database.'), { description: 'The only databases that the key reaches; absent: all.' }),
+    ),
+    allowed_networks: Type.Optional(
+      Type.Array(Type.String(), { description: 'The only networks that the key may be used from; absent: all.' }),
+    ),
+    address_checked: Type.Optional(
+      Type.Boolean({
+        description: 'With `allowed_networks`: false if no `address` was given, so that you have to check it.',
       }),
     ),
     key_id: Type.Optional(id('key', 'The `id` of the key.')),
     exp: Type.Optional(
-      Type.Integer({ description: 'When a login token ends, in seconds since 1970. Keys do not expire.' }),
+      Type.Integer({
+        description: 'When the token ends, in seconds since 1970; absent for a key that does not expire.',
+      }),
     ),
     organizations: Type.Optional(
       Type.Array(closed({ id: id('org', 'The organization.'), role: role('The role there.') }), {
@@ -231,6 +318,7 @@ const introspection = component(
         organization_id: exampleId('org'),
         role: 'member',
         permissions: ['organizations:read', 'keys:create:own', 'webhooks:read'],
+        scope: 'organizations:read keys:create:own webhooks:read',
         key_id: exampleId('key'),
       },
     ],
@@ -239,5 +327,9 @@ const introspection = component(
 
 const authorizationQuery = closed({
   organization_id: organizationId(),
-  permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the role must have.' })),
+  address: address(),
+  database_id: Type.Optional(
+    id('db', 'The database that the request is about. A key that is limited to others is refused.'),
+  ),
+  permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the token must have.' })),
 })

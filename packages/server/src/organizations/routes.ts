@@ -29,6 +29,7 @@ export function organizationRoutes(deps: { db: Database }): Route[] {
       path: '/api/v1/organizations',
       needs: 'organizations:read',
       audit: null,
+      isForDatabaseKeys: true,
       basis: specified,
       choices: [
         choice(

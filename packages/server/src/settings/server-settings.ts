@@ -129,8 +129,11 @@ export const serverSettings = {
   keysPerOrgMax: setting('KEYHOOK_KEYS_PER_ORG_MAX', '10000', count(1, 10_000_000, 'keys')).about(
     'Largest number of active API keys in one organization.',
   ),
+  keyDaysMax: optional('KEYHOOK_KEY_DAYS_MAX', count(1, 3_650, 'days')).about(
+    'Largest number of days that a new API key lasts. A key that is created without an end gets this one. If unset, keys need not expire; an owner can set a number for an organization.',
+  ),
   keysRequireLogin: setting('KEYHOOK_KEYS_REQUIRE_LOGIN', 'off', oneOf('on', 'off')).about(
-    '`on` requires a login token to create or revoke API keys; API keys themselves may not.',
+    '`on` requires a login token to create, change or revoke API keys; API keys themselves may not.',
   ),
   streamsMax: setting('KEYHOOK_STREAMS_MAX', '1000', count(0, 100_000, 'streams')).about(
     'Largest number of open event streams in a process. At most a twentieth of the open files of the process are used.',

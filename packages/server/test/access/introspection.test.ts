@@ -36,14 +36,16 @@ const authorize = async (token: string | null, query = '', headers: Record<strin
 describe('an active token', () => {
   test('that is a key is answered with its user, organization, role, permissions and id', async () => {
     const key = await newKey()
+    // Members and the lifetime of keys are managed with login tokens only.
+    const ofKey = permissionsOf('owner').filter((one) => !['members:manage', 'keys:limit'].includes(one))
     expect(await introspect({ token: key.api_key })).toEqual({
       active: true,
       token_type: 'api_key',
       sub: api.owner.userId,
       organization_id: api.orgId,
       role: 'owner',
-      // Members are managed with login tokens only.
-      permissions: permissionsOf('owner').filter((permission) => permission !== 'members:manage'),
+      permissions: ofKey,
+      scope: ofKey.join(' '),
       key_id: key.id,
     })
   })
@@ -60,15 +62,51 @@ describe('an active token', () => {
       organization_id: null,
       role: null,
       permissions: [],
+      scope: '',
       organizations: [
         { id: second, role: 'admin' },
         { id: api.orgId, role: 'member' },
       ],
     })
     const one = await introspect({ token: person.token, organization_id: api.orgId })
-    expect(one).toEqual({ ...all, organization_id: api.orgId, role: 'member', permissions: permissionsOf('member') })
+    expect(one).toEqual({
+      ...all,
+      organization_id: api.orgId,
+      role: 'member',
+      permissions: permissionsOf('member'),
+      scope: permissionsOf('member').join(' '),
+    })
     expect(one.permissions).toContain('keys:create:own')
     expect(one.permissions).not.toContain('webhooks:create')
+  })
+
+  test('that is a restricted key is answered with what the key may do, and whether its network was checked', async () => {
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString()
+    const body = {
+      name: 'x',
+      permissions: ['webhooks:read'],
+      allowed_networks: ['203.0.113.0/24'],
+      expires_at,
+    }
+    const url = `${api.url}/platform/v1/organizations/${api.orgId}/api-keys`
+    const key = (await call<{ id: string; api_key: string }>(url, { token: api.owner.token, body })).body
+    const token = key.api_key
+    const answer = {
+      key_id: key.id,
+      permissions: ['webhooks:read'],
+      scope: 'webhooks:read',
+      allowed_networks: ['203.0.113.0/24'],
+      exp: Math.floor(Date.parse(expires_at) / 1_000),
+    }
+    expect(await introspect({ token })).toMatchObject({ ...answer, address_checked: false })
+    expect(await introspect({ token, address: '203.0.113.7' })).toMatchObject({ ...answer, address_checked: true })
+    expect(await introspect({ token, address: '198.51.100.7' })).toEqual({ active: false })
+    expect((await authorize(token, '?permission=webhooks:read')).body).toMatchObject({ code: 'auth.key_restricted' })
+    expect((await authorize(token, '?permission=webhooks:read&address=203.0.113.7')).status).toBe(204)
+    const refused = await authorize(token, '?permission=webhooks:delete&address=203.0.113.7')
+    expect(refused.body).toMatchObject({ code: 'auth.key_restricted' })
+    expect((await authorize(token, '?address=198.51.100.7')).body).toMatchObject({ code: 'auth.address_refused' })
+    expect((await authorize(token, '?address=elsewhere')).status).toBe(422)
   })
 
   test('may be sent as the form of RFC 7662, and counts as a use of the key', async () => {

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { Agent, get } from 'node:http'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { OrgId, UserId } from '../../src/lib/ids.ts'
+import { newId, type OrgId, type UserId } from '../../src/lib/ids.ts'
 import { removeMember, removeUser, setMember } from '../../src/organizations/rules.ts'
 import { call } from '../kit/client.ts'
 import { createInstallation, people, testOperator } from '../kit/installation.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
 import '../kit/server-limits.ts'
+import { until } from '../kit/until.ts'
 
 /*
  * Two server processes on one database. Clients send requests to both while their access is removed, through one of the nodes
@@ -81,7 +82,64 @@ type Change = {
 const webhooks = (v: Victim) => `/api/v1/organizations/${v.orgId}/webhooks`
 const auditLog = (v: Victim) => `/platform/v1/organizations/${v.orgId}/audit-log`
 
+const changeKey = ({ nodes }: Installation, v: Victim, round: number, body: object) =>
+  call(`${nodes[round % 2]}/platform/v1/organizations/${v.orgId}/api-keys/${v.keyId}`, {
+    token: v.token,
+    method: 'PATCH',
+    body,
+  })
+
 const changes: Change[] = [
+  {
+    what: 'a key is limited to other permissions',
+    credential: 'apiKey',
+    path: webhooks,
+    after: 403,
+    apply: (installation, v, round) => changeKey(installation, v, round, { permissions: ['keys:read'] }),
+  },
+  {
+    what: 'a key is limited to other networks',
+    credential: 'apiKey',
+    path: webhooks,
+    after: 403,
+    apply: (installation, v, round) => changeKey(installation, v, round, { allowed_networks: ['203.0.113.0/24'] }),
+  },
+  {
+    what: 'a key is limited to some databases',
+    credential: 'apiKey',
+    path: webhooks,
+    after: 403,
+    apply: async (installation, v, round) => {
+      const id = newId('db')
+      await installation.db`
+        insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
+        values (${v.orgId}, ${id}, 'shop', 'available', 'of-no-machine', '127.0.0.1', 1, ${v.userId})`
+      await changeKey(installation, v, round, { databases: [id] })
+    },
+  },
+  {
+    what: 'the end of a key comes',
+    credential: 'apiKey',
+    path: webhooks,
+    after: 401,
+    async apply(installation, v, round) {
+      // The clock of PostgreSQL is that of this machine.
+      const end = Date.now() + 300
+      await changeKey(installation, v, round, { expires_at: new Date(end).toISOString() })
+      await until(() => Date.now() >= end)
+    },
+  },
+  {
+    what: 'a key is rotated without an overlap',
+    credential: 'apiKey',
+    path: webhooks,
+    after: 401,
+    apply: ({ nodes }, v, round) =>
+      call(`${nodes[round % 2]}/platform/v1/organizations/${v.orgId}/api-keys/${v.keyId}/rotate`, {
+        token: v.token,
+        body: { overlap_seconds: 0 },
+      }),
+  },
   {
     what: 'a key is revoked over the API of one node',
     credential: 'apiKey',

@@ -146,7 +146,7 @@ test('whether an event id exists is found without reading the events of the orga
 
 // Without the index on the public number: 48,000 rows.
 test('the list and the stream of events read no more than a page of a long history', async () => {
-  const filter = { after: 0, before: 1e15, since: null, until: null, types: null } as const
+  const filter = { after: 0, before: 1e15, since: null, until: null, types: null, databases: null } as const
   const reads = [
     () => listEvents(db, orgId, { ...filter, order: 'desc' }, 2),
     () => listEvents(db, orgId, { ...filter, after: 1_500, order: 'asc' }, 2),

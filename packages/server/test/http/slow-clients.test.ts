@@ -47,7 +47,7 @@ async function listen(routes: Route[]) {
       member: () => Promise.reject(new Error()),
       operator: async (_, address) => ({ kind: 'operator', tokenId: 'x', address }),
     },
-    keyUses: { note() {} },
+    keyUses: { note() {}, noteRefusal() {} },
     limits: { requestBytesMax: 1_024, requestMsMax: 200 },
     keysRequireLogin: false,
     recheckBody: () => null,

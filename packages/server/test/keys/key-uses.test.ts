@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createKeyUses } from '../../src/keys/rules.ts'
 import { insertApiKey, recordKeyUses } from '../../src/keys/sql.ts'
+import { createKeyUses } from '../../src/keys/uses.ts'
 import { type KeyId, newId, type OrgId } from '../../src/lib/ids.ts'
 import { mintApiKey } from '../../src/lib/secrets.ts'
 import { call } from '../kit/client.ts'

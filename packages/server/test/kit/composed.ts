@@ -67,7 +67,7 @@ export const routesOf = (installation: Installation): Route[] =>
       isOperatorSession: async () => false,
       findOrganization: async () => null,
     }),
-    keyUses: { note() {}, close: async () => {} },
+    keyUses: { note() {}, noteRefusal() {}, close: async () => {} },
     feed: { open: () => null, stopping: new AbortController().signal, close: async () => {} },
   })
 

@@ -40,6 +40,39 @@ test('keys are created, listed and revoked; a key with its descendants in one ca
   })
 })
 
+test('a restricted key is created, shown, narrowed, rotated, and listed when it is unused', async () => {
+  const { terminal } = await ownersTerminal()
+  const limits = ['--networks', '127.0.0.0/8,::1', '--expires', '90d']
+  const made = await terminal.json<Key>('keys', 'create', '--name', 'report', '--preset', 'read_only', ...limits)
+  const shown = await terminal.text('keys', 'show', made.id)
+  expect(shown).toMatch(/Permissions +organizations:read, .*\n.*\n?Databases +all\n/)
+  expect(shown).toContain('127.0.0.0/8, ::1/128')
+  const own = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: made.api_key })
+  expect(await own.run('keys', 'create', '--name', 'more')).toMatchObject({
+    code: 3,
+    stderr: expect.stringContaining('keys:create'),
+  })
+  const narrowed = await terminal.json('keys', 'update', made.id, '--permissions', 'keys:read', '--name', 'narrow')
+  expect(narrowed).toMatchObject({ name: 'narrow', permissions: ['keys:read'] })
+  expect(await terminal.run('keys', 'update', made.id)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('--permissions'),
+  })
+  const successor = await terminal.json<Key>('keys', 'rotate', made.id, '--overlap', '0s')
+  expect(await terminal.json('keys', 'show', successor.id)).toMatchObject({
+    name: 'narrow',
+    permissions: ['keys:read'],
+  })
+  expect((await own.run('keys', 'list')).code).toBe(3)
+  expect(await terminal.json('keys', 'list', '--unused', '90d')).toEqual([])
+  expect(
+    await terminal.json('keys', 'update', successor.id, '--permissions', 'none', '--expires', 'none'),
+  ).toMatchObject({
+    permissions: null,
+    expires_at: null,
+  })
+})
+
 test('webhooks are created, tested, recovered and deleted, and each change is in the audit log', async () => {
   const { terminal } = await ownersTerminal()
   type Webhook = { id: string; secret: string; event_types: string[] }

@@ -1,48 +1,51 @@
 import type { CreatedApiKey } from '@keyhook/client'
+import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { serverUrl } from '../../address.ts'
-import { client, queryClient } from '../../api/client.ts'
-import { Code } from '../../components/code.tsx'
-import { NameDialog } from '../../components/name-dialog.tsx'
-import { Secret } from '../../components/secret.tsx'
-import { ShownOnce } from '../../components/shown-once.tsx'
+import { useForm } from 'react-hook-form'
+import { client } from '../../api/client.ts'
+import { daysMaxOf, keyLifetimeQuery, refreshKeys } from '../../api/key-queries.ts'
+import { FormDialog } from '../../components/form-dialog.tsx'
+import { CreatedKey } from './created-key.tsx'
+import { KeyFields } from './key-fields.tsx'
+import { type KeyForm, newKeyForm, restrictionsOf } from './key-form.ts'
+import { KeyPreview } from './key-summary.tsx'
 
 type Props = { organization: string; onClose: () => void }
 
-/** First the name, then the key: it is shown here and never again. */
+/** First the form, then the key: it is shown here and never again. */
 export function CreateKey({ organization, onClose }: Props) {
   const [created, setCreated] = useState<CreatedApiKey | null>(null)
-  if (created !== null) return <CreatedKey created={created} onClose={onClose} />
+  const lifetime = useQuery(keyLifetimeQuery(organization))
+  if (created !== null) {
+    const title = `Key “${created.name}” is ready`
+    return <CreatedKey title={title} organization={organization} created={created} onClose={onClose} />
+  }
+  // Without an answer the server still refuses what is too long.
+  if (lifetime.isPending) return null
+  const daysMax = daysMaxOf(lifetime.data)
+  return <NewKey organization={organization} daysMax={daysMax} onCreated={setCreated} onClose={onClose} />
+}
+
+type NewKeyProps = Props & { daysMax: number | null; onCreated: (key: CreatedApiKey) => void }
+
+function NewKey({ organization, daysMax, onCreated, onClose }: NewKeyProps) {
+  const form = useForm<KeyForm>({ defaultValues: newKeyForm(daysMax) })
   return (
-    <NameDialog
+    <FormDialog
       title="Create API key"
       description="The key acts as you in this organization, with the role that you have at the time of each call."
       action="Create key"
-      what="key"
-      hint="Where the key is used, such as “deploy pipeline”."
-      onSubmit={async (name) => {
-        setCreated(await client.keys.create({ name }, { organization }))
-        await queryClient.invalidateQueries({ queryKey: [organization, 'keys'] })
+      wide
+      form={form}
+      onSubmit={async (values) => {
+        const key = { name: values.name.trim(), ...restrictionsOf(values, daysMax) }
+        onCreated(await client.keys.createRestricted(key, { organization }))
+        await refreshKeys(organization)
       }}
       onClose={onClose}
-    />
-  )
-}
-
-function CreatedKey({ created, onClose }: { created: CreatedApiKey; onClose: () => void }) {
-  const curl = `curl -H "Authorization: Bearer ${created.api_key}" \\\n  ${serverUrl}/api/v1/organizations`
-  return (
-    <ShownOnce
-      title={`Key “${created.name}” is ready`}
-      warning="Copy the key now. It will not be shown again, and nobody can look it up."
-      copy={{ text: created.api_key, label: 'Copy key' }}
-      onClose={onClose}
     >
-      <Secret label="API key" text={created.api_key} />
-      <div className="stack-small">
-        <h3>Try it</h3>
-        <Code text={curl} label="Copy the command" wrap />
-      </div>
-    </ShownOnce>
+      <KeyFields form={form} daysMax={daysMax} />
+      <KeyPreview restrictions={restrictionsOf(form.watch(), daysMax)} />
+    </FormDialog>
   )
 }

@@ -1,11 +1,10 @@
-import type { ApiKey } from '@keyhook/client'
+import type { ApiKeyDetails } from '@keyhook/client'
 import { getRouteApi, useLocation } from '@tanstack/react-router'
 import { KeyRound, Plus } from 'lucide-react'
 import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { useList } from '../../api/lists.ts'
-import { useMember, useSession } from '../../api/organization.ts'
-import { Badge } from '../../components/badge.tsx'
+import { useMember } from '../../api/organization.ts'
 import { Button } from '../../components/button.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
@@ -14,27 +13,24 @@ import { PersonName } from '../../components/person.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { CreateKey } from './create-key.tsx'
-import { RevokeKey } from './revoke-key.tsx'
+import { KeyActions, KeyDialog, type OpenKeyDialog } from './key-actions.tsx'
+import { KeyName, KeyPermissions, KeyUse } from './key-cells.tsx'
 
 const route = getRouteApi('/$orgId/keys')
 
 export function KeysPage() {
   const organization = useMember()
-  const { user } = useSession()
   const navigate = route.useNavigate()
   const { status = 'active' } = route.useSearch()
   const { hash } = useLocation()
-  const [revoking, setRevoking] = useState<ApiKey | null>(null)
+  const [open, setOpen] = useState<OpenKeyDialog | null>(null)
   const keys = useList(
     [organization.id, 'keys', status],
-    (options) => client.keys.list({ ...options, status, organization: organization.id }),
+    (options) => client.keys.details({ ...options, status, organization: organization.id }),
     { refetchInterval: 30_000 },
   )
   const names = new Map(keys.rows?.map((key) => [key.id, key.name]))
   const setCreating = (isOpen: boolean) => navigate({ search: true, hash: isOpen ? 'create' : '', replace: !isOpen })
-  const mayRevoke = (key: ApiKey) =>
-    key.status === 'active' &&
-    (organization.reach('keys:revoke') === 'all' || (organization.can('keys:revoke') && key.created_by === user?.id))
   const create = organization.can('keys:create') && (
     <Button look="primary" onClick={() => setCreating(true)}>
       <Plus size={16} aria-hidden="true" />
@@ -42,20 +38,11 @@ export function KeysPage() {
     </Button>
   )
 
-  const columns: Column<ApiKey>[] = [
+  const columns: Column<ApiKeyDetails>[] = [
+    { label: 'Name', cell: (key) => <KeyName apiKey={key} /> },
+    { label: 'Permissions', cell: (key) => <KeyPermissions apiKey={key} /> },
     {
-      label: 'Name',
-      cell: (key) => (
-        <div className="row row-wrap">
-          <span className="cell-title break">{key.name}</span>
-          {key.status === 'revoked' && <Badge>Revoked</Badge>}
-          {key.creator_left && key.status === 'active' && <Badge tone="warning">Creator has left</Badge>}
-        </div>
-      ),
-    },
-    { label: 'Key', cell: (key) => <span className="mono">{key.key_prefix}…</span> },
-    {
-      label: 'Created by',
+      label: 'Created',
       cell: (key) => (
         <div>
           <PersonName id={key.created_by} />
@@ -64,25 +51,23 @@ export function KeysPage() {
               with {names.get(key.created_by_key) ?? <IdChip id={key.created_by_key} short />}
             </div>
           )}
+          <div className="small muted">
+            <RelativeTime at={key.created_at} />
+          </div>
         </div>
       ),
     },
-    { label: 'Created', cell: (key) => <RelativeTime at={key.created_at} /> },
     {
-      label: 'Last used',
+      label: 'Expires',
       cell: (key) =>
-        key.last_used_at === null ? <span className="muted">Never</span> : <RelativeTime at={key.last_used_at} />,
+        key.expires_at === null ? <span className="muted">Never</span> : <RelativeTime at={key.expires_at} />,
     },
+    { label: 'Last used', cell: (key) => <KeyUse apiKey={key} /> },
     {
       label: 'Actions',
       quiet: true,
       className: 'cell-end cell-actions',
-      cell: (key) =>
-        mayRevoke(key) && (
-          <Button small onClick={() => setRevoking(key)} aria-label={`Revoke ${key.name}`}>
-            Revoke
-          </Button>
-        ),
+      cell: (key) => <KeyActions apiKey={key} open={setOpen} />,
     },
   ]
 
@@ -127,7 +112,7 @@ export function KeysPage() {
       {hash === 'create' && organization.can('keys:create') && (
         <CreateKey organization={organization.id} onClose={() => setCreating(false)} />
       )}
-      {revoking && <RevokeKey organization={organization.id} apiKey={revoking} onClose={() => setRevoking(null)} />}
+      {open && <KeyDialog organization={organization.id} {...open} onClose={() => setOpen(null)} />}
     </>
   )
 }

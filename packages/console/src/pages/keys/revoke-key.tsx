@@ -1,6 +1,7 @@
 import type { ApiKey } from '@keyhook/client'
 import { useState } from 'react'
-import { client, queryClient } from '../../api/client.ts'
+import { client } from '../../api/client.ts'
+import { refreshKeys } from '../../api/key-queries.ts'
 import { Confirm } from '../../components/confirm.tsx'
 import { showToast } from '../../components/toasts.tsx'
 
@@ -12,7 +13,7 @@ export function RevokeKey({ organization, apiKey, onClose }: Props) {
     const count = withDescendants
       ? (await client.keys.revokeWithDescendants(apiKey.id, { organization })).revoked.length
       : await client.keys.revoke(apiKey.id, { organization }).then(() => 1)
-    await queryClient.invalidateQueries({ queryKey: [organization, 'keys'] })
+    await refreshKeys(organization)
     showToast({ title: count === 1 ? `“${apiKey.name}” is revoked` : `${count} keys are revoked` })
   }
   return (

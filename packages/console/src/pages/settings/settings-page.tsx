@@ -9,6 +9,7 @@ import { IdChip } from '../../components/copy.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { setTheme, type Theme, useTheme } from '../../theme.ts'
 import { roleNames } from '../members/roles.ts'
+import { KeyLifetime } from './key-lifetime.tsx'
 import { RenameOrganization } from './rename.tsx'
 
 const themes: Record<Theme, string> = { system: 'System', light: 'Light', dark: 'Dark' }
@@ -41,6 +42,10 @@ export function SettingsPage() {
             </dd>
             <dt>Your role</dt>
             <dd>{organization.role === 'operator' ? 'Operator, reading' : roleNames[organization.role]}</dd>
+            <dt>New API keys</dt>
+            <dd>
+              <KeyLifetime organization={organization} />
+            </dd>
             <dt>Address of the API</dt>
             <dd>
               <IdChip id={serverUrl} />

@@ -86,6 +86,32 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: {} }
       }
     },
+    'POST /platform/v1/organizations/:orgId/api-keys': async (token) => async () => {
+      const body = { name: 'audited', permissions: ['keys:read'] }
+      const { id, key_prefix } = (await post<Made>(`${platform()}/api-keys`, token, body)).body
+      return { target: id, details: { ...body, key_prefix } }
+    },
+    'PATCH /platform/v1/organizations/:orgId/api-keys/:keyId': async (token) => {
+      const { id } = await key(api.owner.token)
+      return async () => {
+        await call(`${platform()}/api-keys/${id}`, { token, method: 'PATCH', body: { name: 'renamed' } })
+        return { target: id, details: { name: 'renamed' } }
+      }
+    },
+    'POST /platform/v1/organizations/:orgId/api-keys/:keyId/rotate': async (token) => {
+      const { id } = await key(api.owner.token)
+      return async () => {
+        const made = (await post<Made>(`${platform()}/api-keys/${id}/rotate`, token, { overlap_seconds: 60 })).body
+        return { target: id, details: { successor: made.id, key_prefix: made.key_prefix, overlap_seconds: 60 } }
+      }
+    },
+    'PUT /platform/v1/organizations/:orgId/key-lifetime': async (token) => {
+      await api.db`update keyhook.organizations set key_days_max = 30 where id = ${api.orgId}`
+      return async () => {
+        await call(`${platform()}/key-lifetime`, { token, method: 'PUT', body: { days_max: null } })
+        return { target: api.orgId, details: { from: 30, to: null } }
+      }
+    },
     'POST /api/v1/organizations/:orgId/webhooks': async (token) => async () => {
       const { id } = await webhook(token)
       return { target: id, details: hookBody }

@@ -1,0 +1,128 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Access } from '../access/access.ts'
+import {
+  type Authenticate,
+  type Authenticated,
+  addressRefused,
+  keyLacks,
+  keyRestricted,
+  loginRequired,
+  permissionMissing,
+  readingOnly,
+} from '../access/authenticate.ts'
+import { allowsAddress, limitReach } from '../access/restrictions.ts'
+import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../access/roles.ts'
+import { type DatabaseId, isId, type KeyId, type OrgId } from '../lib/ids.ts'
+import { clientAddress } from './app.ts'
+import { noAccess } from './problems.ts'
+import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
+
+/** Remembers that a key was used, or refused because of the address, without a query. */
+type NotesKeyUses = {
+  note(orgId: OrgId, keyId: KeyId): void
+  noteRefusal(orgId: OrgId, keyId: KeyId, address: string): void
+}
+
+export type AccessDeps = {
+  authenticate: Pick<Authenticate, 'member' | 'operator'>
+  keyUses: NotesKeyUses
+  /** The operator's setting: API keys do not manage API keys. */
+  keysRequireLogin: boolean
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the access check; the body is not read before. */
+    caller: Pick<Call, 'access' | 'actor' | 'reach' | 'databases'> | Pick<OperatorCall, 'actor'> | null
+    /** The access check ran before the body had arrived: it runs again afterwards. */
+    isBodyPending: boolean
+  }
+}
+
+type KeyAccess = Extract<Access, { kind: 'key' }>
+
+/** Authenticates the caller and checks the permission of the route. */
+export type AccessCheck = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+
+export const createAccessCheck = (route: Route, deps: AccessDeps): AccessCheck =>
+  route.needs === 'operator' ? operatorCheck(deps) : memberCheck(route, deps)
+
+function operatorCheck({ authenticate }: AccessDeps): AccessCheck {
+  return (request, _reply, done) => {
+    authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
+      request.caller = { actor }
+      done()
+    }, done)
+  }
+}
+
+function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: AccessDeps): AccessCheck {
+  const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
+  const inOrganization = route.path.includes(':orgId')
+
+  function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
+    if (access.kind === 'key') checkAddress(access, actor.address!)
+    if (inOrganization && orgId === null) throw noAccess(orgOf(request), 'the organization id has the wrong form')
+    const reach = orgId === null ? reachOfCaller(access, route.needs) : authorize(access, orgId, route.needs)
+    if (refusesKeys && access.kind === 'key') throw loginRequired()
+    if (access.kind === 'operator' && !isForReaders(route)) throw readingOnly()
+    const databases = (access.kind === 'key' && access.restrictions?.databases) || null
+    if (databases !== null) checkDatabases(request, databases)
+    request.caller = { access, actor, reach, databases }
+  }
+
+  function checkAddress({ keyId, membership, restrictions }: KeyAccess, address: string): void {
+    const { id } = membership.organization
+    if (restrictions !== null && !allowsAddress(restrictions, address)) {
+      keyUses.noteRefusal(id, keyId, address)
+      throw addressRefused(address)
+    }
+    keyUses.note(id, keyId)
+  }
+
+  function checkDatabases(request: FastifyRequest, databases: readonly DatabaseId[]): void {
+    if (!route.isForDatabaseKeys) throw keyRestricted('This API key is limited to some databases, and cannot do this.')
+    const { databaseId } = request.params as { databaseId?: DatabaseId }
+    if (databaseId !== undefined && !databases.includes(databaseId)) {
+      throw keyRestricted('This API key is limited to other databases.')
+    }
+  }
+
+  return (request, _reply, done) => {
+    const named = inOrganization ? orgOf(request) : null
+    const orgId = named !== null && isId('org', named) ? named : null
+    const target = { orgId, address: clientAddress(request) }
+    authenticate.member(request.headers.authorization, target, (error, authenticated) => {
+      if (authenticated === null) return done(error as Error)
+      try {
+        check(request, authenticated, orgId)
+      } catch (fault) {
+        return done(fault as Error)
+      }
+      done()
+    })
+  }
+}
+
+const orgOf = (request: FastifyRequest): string => (request.params as { orgId: string }).orgId
+
+/** An operator reads what belongs to the organization, and changes nothing. */
+const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
+  method === 'GET' && audit === null && path.includes(':orgId')
+
+/** The same where the path names no organization. */
+const reachOfCaller = (access: Access, permission: Permission): Exclude<Reach, 'none'> =>
+  access.kind === 'key' ? authorize(access, access.membership.organization.id, permission) : 'all'
+
+/** How far the caller's permission reaches in that organization. Throws when it does not. */
+function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {
+  const { membership } = access
+  if (membership === null || membership.organization.id !== orgId) {
+    throw noAccess(orgId, `${access.userId} has no access to ${orgId} with this credential`)
+  }
+  const ofRole = reachOf(membership.role, permission)
+  if (ofRole === 'none') throw permissionMissing(permission, membership.role)
+  const reach = access.kind === 'key' ? limitReach(ofRole, access.restrictions, permission) : ofRole
+  if (reach === 'none') throw keyLacks(permission)
+  return reach
+}

@@ -1,0 +1,355 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type KeyLimits, permissionPresets, widerParts } from '../../src/access/restrictions.ts'
+import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { call } from '../kit/client.ts'
+import { type Person, startApi, startApiForTest, type TestApi } from '../kit/installation.ts'
+
+/*
+ * Keys that may do less than their user: permissions, networks, and a time. Each restriction is tried from outside.
+ */
+
+let api: TestApi
+let orgId: OrgId
+let owner: Person
+beforeAll(async () => {
+  api = await startApi({ KEYHOOK_TRUSTED_PROXIES: '127.0.0.1' })
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+})
+afterAll(() => api.close())
+
+type Created = { id: string; name: string; key_prefix: string; api_key: string }
+type Problem = { code: string; detail: string; errors?: { pointer: string; detail: string }[] }
+type Details = {
+  id: string
+  name: string
+  status: string
+  expired: boolean
+  permissions: string[] | null
+  databases: string[] | null
+  allowed_networks: string[] | null
+  expires_at: string | null
+  created_by: string
+  refused: { count: number; last_at: string | null; last_address: string | null }
+}
+
+const platform = (path: string) => `${api.url}/platform/v1/organizations/${orgId}/${path}`
+const published = (path: string) => `${api.url}/api/v1/organizations/${orgId}/${path}`
+
+const send = (token: string, body: object) => call<Created & Problem>(platform('api-keys'), { token, body })
+
+async function create(body: object, token = owner.token): Promise<Created> {
+  const made = await send(token, { name: 'restricted', ...body })
+  expect(made.status, made.text).toBe(201)
+  return made.body
+}
+
+const show = async (id: string) => (await call<Details>(platform(`api-keys/${id}`), { token: owner.token })).body
+const change = (id: string, body: object, token = owner.token) =>
+  call<Details & Problem>(platform(`api-keys/${id}`), { token, method: 'PATCH', body })
+const rotate = (id: string, body: object, token: string) =>
+  call<Created & Problem>(platform(`api-keys/${id}/rotate`), { token, body })
+
+const get = (path: string, token: string, from?: string) =>
+  call<Problem>(path, { token, headers: from === undefined ? {} : { 'x-forwarded-for': from } })
+const inSeconds = (seconds: number) => new Date(Date.now() + seconds * 1_000).toISOString()
+
+describe('permissions', () => {
+  test('a key may do what it has and nothing else, and the 403 says whether the key or the role lacks it', async () => {
+    const { api_key: key } = await create({ permissions: ['webhooks:read'] })
+    expect((await get(published('webhooks'), key)).status).toBe(200)
+    const refused = await get(published('api-keys'), key)
+    expect(refused).toMatchObject({ status: 403, body: { code: 'auth.key_restricted' } })
+    expect(refused.body.detail).toContain('keys:read, which this API key does not have')
+    expect(refused.headers.get('www-authenticate')).toContain('scope="keys:read"')
+    expect((await get(`${api.url}/api/v1/organizations`, key)).status).toBe(403)
+    const member = await api.person([{ orgId, role: 'member' }])
+    const { api_key: ofMember } = await create({ permissions: ['webhooks:delete'] }, member.token)
+    const gone = await call<Problem>(published(`webhooks/${newId('wh')}`), { token: ofMember, method: 'DELETE' })
+    expect(gone.body).toMatchObject({ code: 'auth.permission_missing', detail: expect.stringContaining('(member)') })
+  })
+
+  test('with :own an owner reaches only keys that the same user created', async () => {
+    const member = await api.person([{ orgId, role: 'member' }])
+    const theirs = await create({}, member.token)
+    const { api_key: key, id } = await create({ permissions: ['keys:read:own'] })
+    const list = await call<{ id: string }[]>(published('api-keys'), { token: key })
+    expect(list.body.map((one) => one.id)).toContain(id)
+    expect(list.body.map((one) => one.id)).not.toContain(theirs.id)
+  })
+
+  test('a preset is stored as its permissions', async () => {
+    for (const [preset, permissions] of Object.entries(permissionPresets)) {
+      const { id } = await create({ preset })
+      expect((await show(id)).permissions).toEqual(permissions)
+    }
+    expect((await send(owner.token, { name: 'x', preset: 'webhooks', permissions: ['keys:read'] })).status).toBe(422)
+  })
+
+  test('keys of /api/v1 and their list stay as published', async () => {
+    const made = await call<Created>(published('api-keys'), { token: owner.token, body: { name: 'plain' } })
+    expect(Object.keys(made.body)).toEqual(['id', 'name', 'key_prefix', 'api_key'])
+    expect((await show(made.body.id)).permissions).toBeNull()
+    const [first] = (await call<object[]>(published('api-keys'), { token: owner.token })).body
+    expect(Object.keys(first!)).not.toContain('permissions')
+    expect(
+      (await call(published('api-keys'), { token: owner.token, body: { name: 'x', permissions: [] } })).status,
+    ).toBe(422)
+  })
+})
+
+describe('no widening', () => {
+  const limits = {
+    permissions: ['keys:create', 'keys:update', 'keys:read', 'webhooks:read'],
+    allowed_networks: ['127.0.0.0/8'],
+  }
+
+  test('a key that is created under /api/v1 inherits every restriction', async () => {
+    const expires_at = inSeconds(3_600)
+    const { api_key: key } = await create({ ...limits, expires_at })
+    const child = await call<Created>(published('api-keys'), { token: key, body: { name: 'child' } })
+    expect(child.status).toBe(201)
+    expect(await show(child.body.id)).toMatchObject({ ...limits, expires_at })
+  })
+
+  test.each([
+    ['more permissions', { permissions: ['webhooks:delete'] }, 'permissions'],
+    ['all permissions', { permissions: null }, 'permissions'],
+    ['another network', { allowed_networks: ['10.0.0.0/8'] }, 'allowed_networks'],
+    ['a larger network', { allowed_networks: ['127.0.0.0/7'] }, 'allowed_networks'],
+    ['no networks', { allowed_networks: null }, 'allowed_networks'],
+    ['a later end', { expires_at: inSeconds(7_200) }, 'expires_at'],
+    ['no end', { expires_at: null }, 'expires_at'],
+  ])('a key creates none with %s', async (_, wider, part) => {
+    const { api_key: key } = await create({ ...limits, expires_at: inSeconds(3_600) })
+    const refused = await send(key, { name: 'wider', ...wider })
+    expect(refused.body).toMatchObject({ code: 'auth.key_restricted', detail: expect.stringContaining(part) })
+    const own = await create({ permissions: ['webhooks:read'], expires_at: inSeconds(60) }, key)
+    // Nor does it widen one, itself included, not even an unrestricted key.
+    const { api_key: free } = await create({})
+    for (const token of [key, free]) {
+      const changed = await change(own.id, wider, token)
+      expect(changed).toMatchObject({ status: 403, body: { code: 'auth.login_required' } })
+    }
+  })
+
+  test('a restricted key gets no successor of a key that may do more', async () => {
+    const { api_key: key } = await create(limits)
+    const free = await create({})
+    expect((await rotate(free.id, {}, key)).body.code).toBe('auth.key_restricted')
+    expect((await get(published('webhooks'), free.api_key)).status).toBe(200)
+  })
+
+  test('nobody gets a key that acts as somebody else, or gives it more', async () => {
+    const admin = await api.person([{ orgId, role: 'admin' }])
+    const ofOwner = await create({ permissions: ['webhooks:read'] })
+    expect((await rotate(ofOwner.id, {}, admin.token)).status).toBe(404)
+    expect((await change(ofOwner.id, { permissions: null }, admin.token)).body.code).toBe('auth.key_restricted')
+    // Less is allowed, as revoking is.
+    expect((await change(ofOwner.id, { expires_at: inSeconds(60) }, admin.token)).status).toBe(200)
+    const member = await api.person([{ orgId, role: 'member' }])
+    expect((await change(ofOwner.id, { name: 'mine' }, member.token)).status).toBe(404)
+  })
+
+  test('widerParts compares each part, and nothing is wider than itself', () => {
+    const database = newId('db')
+    const all: KeyLimits = { restrictions: null, expiresAt: null }
+    const some: KeyLimits = {
+      restrictions: { permissions: ['keys:read:own'], databases: [database], networks: ['2001:db8::/32'] },
+      expiresAt: new Date(1),
+    }
+    expect([widerParts(all, all), widerParts(some, some), widerParts(some, all)]).toEqual([[], [], []])
+    expect(widerParts(all, some)).toEqual(['permissions', 'databases', 'allowed_networks', 'expires_at'])
+    const other = { ...some, restrictions: { ...some.restrictions, permissions: ['keys:read'] as const } }
+    expect(widerParts(other, some)).toEqual(['permissions'])
+    expect(widerParts(some, other)).toEqual([])
+    const smaller = { ...some, restrictions: { ...some.restrictions, networks: ['2001:db8:1::/48'] } }
+    expect(widerParts(smaller, some)).toEqual([])
+    expect(widerParts(some, smaller)).toEqual(['allowed_networks'])
+  })
+})
+
+describe('expiry', () => {
+  test('from expires_at on the key answers the 401 of a revoked key, is listed as revoked and frees its place', async () => {
+    const small = await startApiForTest({ KEYHOOK_KEYS_PER_ORG_MAX: '2' })
+    const org = await small.organization()
+    const { token } = await small.person([{ orgId: org, role: 'owner' }])
+    const keys = `${small.url}/platform/v1/organizations/${org}/api-keys`
+    const expires_at = inSeconds(1.5)
+    const made = await call<Created>(keys, { token, body: { name: 'short', expires_at } })
+    const revoked = await call<Created>(keys, { token, body: { name: 'revoked' } })
+    await call(`${small.url}/api/v1/organizations/${org}/api-keys/${revoked.body.id}`, { token, method: 'DELETE' })
+    const last = await call<Created>(keys, { token, body: { name: 'last' } })
+    expect((await call(keys, { token, body: { name: 'too many' } })).status).toBe(422)
+    const list = `${small.url}/api/v1/organizations`
+    let seen = 0
+    for (;;) {
+      const before = Date.now()
+      const { status, text } = await call(list, { token: made.body.api_key })
+      if (status === 401) {
+        expect(text).toBe((await call(list, { token: revoked.body.api_key })).text)
+        break
+      }
+      // Both clocks are of this machine.
+      expect(before).toBeLessThanOrEqual(Date.parse(expires_at))
+      seen += 1
+    }
+    expect(seen).toBeGreaterThan(0)
+    expect(Date.now()).toBeGreaterThanOrEqual(Date.parse(expires_at) - 5)
+    const active = await call<{ id: string }[]>(`${small.url}/api/v1/organizations/${org}/api-keys`, { token })
+    expect(active.body.map(({ id }) => id)).toEqual([last.body.id])
+    const all = (await call<Details[]>(`${keys}?status=revoked`, { token })).body
+    expect(all.map(({ id, status, expired }) => [id, status, expired])).toEqual([
+      [revoked.body.id, 'revoked', false],
+      [made.body.id, 'revoked', true],
+    ])
+    expect((await call(keys, { token, body: { name: 'its place' } })).status).toBe(201)
+    // It never comes back.
+    const changed = await call<Problem>(`${keys}/${made.body.id}`, {
+      token,
+      method: 'PATCH',
+      body: { expires_at: null },
+    })
+    expect(changed).toMatchObject({ status: 409, body: { code: 'key.not_active' } })
+    expect((await call<Problem>(`${keys}/${made.body.id}/rotate`, { token, body: {} })).body.code).toBe(
+      'key.not_active',
+    )
+  })
+
+  test('a time that is over is refused', async () => {
+    const refused = await send(owner.token, { name: 'x', expires_at: inSeconds(-1) })
+    expect(refused.body.errors).toEqual([{ pointer: '/expires_at', detail: 'must lie in the future' }])
+  })
+
+  test('an owner limits how long new keys last, also those of /api/v1; only a login token lengthens a key', async () => {
+    const org = await api.organization()
+    const { token } = await api.person([{ orgId: org, role: 'owner' }])
+    const base = `${api.url}/platform/v1/organizations/${org}`
+    const before = await call<Created>(`${base}/api-keys`, { token, body: { name: 'before' } })
+    const put = (body: object, by = token) => call(`${base}/key-lifetime`, { token: by, method: 'PUT', body })
+    expect((await put({ days_max: 30 }, before.body.api_key)).status).toBe(403)
+    expect((await put({ days_max: 30 })).status).toBe(200)
+    expect((await call(`${base}/key-lifetime`, { token })).body).toEqual({ days_max: 30, operator_days_max: null })
+    const plain = await call<Created>(`${api.url}/api/v1/organizations/${org}/api-keys`, { token, body: { name: 'x' } })
+    const end = async (id: string) => {
+      const { expires_at } = (await call<Details>(`${base}/api-keys/${id}`, { token })).body
+      return expires_at === null ? null : Math.round((Date.parse(expires_at) - Date.now()) / 86_400_000)
+    }
+    expect(await end(plain.body.id)).toBe(30)
+    expect(await end(before.body.id)).toBeNull()
+    const late = { name: 'x', expires_at: inSeconds(31 * 86_400) }
+    expect((await call(`${base}/api-keys`, { token, body: late })).status).toBe(422)
+    expect((await put({ days_max: null })).status).toBe(200)
+    const audit = await call<{ action: string; details: object }[]>(`${base}/audit-log`, { token })
+    expect(audit.body[0]).toMatchObject({ action: 'organization.key_lifetime_set', details: { from: 30, to: null } })
+  })
+
+  test("the operator's limit counts where it is lower", async () => {
+    const limited = await startApiForTest({ KEYHOOK_KEY_DAYS_MAX: '7' })
+    const org = await limited.organization()
+    const { token } = await limited.person([{ orgId: org, role: 'owner' }])
+    const made = await call<Created>(`${limited.url}/api/v1/organizations/${org}/api-keys`, {
+      token,
+      body: { name: 'x' },
+    })
+    const details = await call<Details>(`${limited.url}/platform/v1/organizations/${org}/api-keys/${made.body.id}`, {
+      token,
+    })
+    expect(Date.parse(details.body.expires_at!) - Date.now()).toBeLessThanOrEqual(7 * 86_400_000)
+  })
+})
+
+describe('networks', () => {
+  test('a key works from its networks only, and refusals are counted on the key and not in the audit log', async () => {
+    const { id, api_key: key } = await create({ allowed_networks: ['203.0.113.0/24', '2001:db8::1'] })
+    const at = (address: string) => get(published('webhooks'), key, address)
+    expect((await at('203.0.113.7')).status).toBe(200)
+    expect((await at('2001:db8::1')).status).toBe(200)
+    for (const address of ['203.0.114.7', '198.51.100.7']) {
+      expect(await at(address)).toMatchObject({ status: 403, body: { code: 'auth.address_refused' } })
+    }
+    expect((await show(id)).allowed_networks).toEqual(['203.0.113.0/24', '2001:db8::1/128'])
+    await expect.poll(async () => (await show(id)).refused).toMatchObject({ count: 2, last_address: '198.51.100.7' })
+    const audit = await call<{ action: string }[]>(platform(`audit-log?actor=${id}`), { token: owner.token })
+    expect(audit.body).toEqual([])
+  })
+
+  test('what is no network is refused', async () => {
+    for (const network of ['10/8', '10.0.0.0/33', 'localhost', '010.0.0.1', '']) {
+      const refused = await send(owner.token, { name: 'x', allowed_networks: [network] })
+      expect(refused.body.errors?.[0]?.pointer, network).toBe('/allowed_networks/0')
+    }
+  })
+})
+
+describe('changing and rotating', () => {
+  test('narrowing counts for the next request, and each change is in the audit log', async () => {
+    const { id, api_key: key } = await create({})
+    expect((await get(published('webhooks'), key)).status).toBe(200)
+    const changed = await change(id, { name: 'narrow', permissions: ['keys:read'] })
+    expect(changed.body).toMatchObject({ name: 'narrow', permissions: ['keys:read'] })
+    expect((await get(published('webhooks'), key)).status).toBe(403)
+    expect((await change(id, { permissions: null })).status).toBe(200)
+    expect((await get(published('webhooks'), key)).status).toBe(200)
+    const audit = await call<{ action: string; target_id: string; details: object }[]>(
+      platform('audit-log?action=key.updated'),
+      { token: owner.token },
+    )
+    expect(audit.body.filter(({ target_id }) => target_id === id).map(({ details }) => details)).toEqual([
+      { permissions: null },
+      { name: 'narrow', permissions: ['keys:read'] },
+    ])
+  })
+
+  test('a rotation makes a key with the same settings, and the old key ends after the overlap', async () => {
+    const settings = {
+      permissions: ['webhooks:read'],
+      allowed_networks: ['127.0.0.1/32'],
+      expires_at: inSeconds(3_600),
+    }
+    const old = await create({ name: 'rotated', ...settings })
+    const made = await rotate(old.id, { overlap_seconds: 1 }, owner.token)
+    expect(made.status).toBe(201)
+    expect(await show(made.body.id)).toMatchObject({ name: 'rotated', ...settings, created_by: owner.userId })
+    const works = async (key: string) => (await get(published('webhooks'), key)).status === 200
+    expect(await works(made.body.api_key)).toBe(true)
+    await expect.poll(() => works(old.api_key)).toBe(false)
+    expect(await works(made.body.api_key)).toBe(true)
+    expect(await show(old.id)).toMatchObject({ status: 'revoked', expired: true })
+  })
+
+  test('without an overlap the old key ends at once; a key rotates itself, and a repetition shows no secret', async () => {
+    const old = await create({ permissions: ['keys:create', 'webhooks:read'] })
+    const url = platform(`api-keys/${old.id}/rotate`)
+    const headers = { 'idempotency-key': randomUUID() }
+    const made = await call<Created>(url, { token: old.api_key, body: { overlap_seconds: 0 }, headers })
+    expect(made.status).toBe(201)
+    expect((await get(published('webhooks'), old.api_key)).status).toBe(401)
+    const again = await call<Created>(url, { token: made.body.api_key, body: { overlap_seconds: 0 }, headers })
+    expect(again.body).toEqual({ id: made.body.id, name: old.name, key_prefix: made.body.key_prefix })
+  })
+
+  test('a key does not outlive its end by rotating itself', async () => {
+    const { id, api_key: key } = await create({ permissions: ['keys:create'], expires_at: inSeconds(600) })
+    expect((await rotate(id, { expires_at: inSeconds(1_200) }, key)).status).toBe(403)
+    expect((await rotate(id, { expires_at: null }, key)).status).toBe(403)
+    expect((await rotate(id, { expires_at: inSeconds(1_200) }, owner.token)).status).toBe(201)
+  })
+
+  test('a process of an older version does not find a restricted key, and can revoke it', async () => {
+    const { id } = await create({ permissions: ['keys:read'] })
+    const [row] = await api.db<{ hash: Buffer | null }[]>`select hash from keyhook.api_keys where id = ${id}`
+    expect(row!.hash).toBeNull()
+    await change(id, { permissions: null })
+    const [free] = await api.db<{ hash: Buffer | null }[]>`select hash from keyhook.api_keys where id = ${id}`
+    expect(free!.hash).toHaveLength(32)
+  })
+
+  test('keys that were not used for a while are listed', async () => {
+    const { id } = await create({})
+    await api.db`update keyhook.api_keys set created_at = now() - interval '91 days' where id = ${id}`
+    const unused = await call<{ id: string }[]>(platform('api-keys?unused_days=90'), { token: owner.token })
+    expect(unused.body.map((one) => one.id)).toEqual([id])
+  })
+})
