@@ -10,6 +10,14 @@ import { overlapSecondsMax } from './rules.ts'
 export const restrictionBasis = chosen(173)
 export const rotationBasis = chosen(174)
 
+/** Not every text of this pattern is a network: no pattern says what an IPv6 address is. */
+const network = Type.String({
+  maxLength: 50,
+  pattern: '^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$',
+  description: 'A CIDR or an address.',
+  examples: ['203.0.113.0/24'],
+})
+
 const limits = () => ({
   permissions: nullable(
     Type.Array(Type.Enum([...keyPermissions]), {
@@ -31,7 +39,7 @@ const limits = () => ({
     }),
   ),
   allowed_networks: nullable(
-    Type.Array(Type.String({ maxLength: 50, description: 'A CIDR or an address.', examples: ['203.0.113.0/24'] }), {
+    Type.Array(network, {
       minItems: 1,
       maxItems: 100,
       uniqueItems: true,

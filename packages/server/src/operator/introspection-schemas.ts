@@ -23,6 +23,7 @@ const address = () =>
   Type.Optional(
     Type.String({
       maxLength: 50,
+      pattern: '^[0-9A-Fa-f:.]+$',
       description:
         'The address that the request came from. A key that is limited to networks without it is not active. If it is absent, networks are not checked, and the answer says so.',
       examples: ['203.0.113.7'],

@@ -35,6 +35,10 @@ const otherRules: Record<string, string> = {
   bucket_seconds: 'must make at most 1000 intervals',
   event_types: 'must be event types separated by commas',
   organization_id: 'must be an organization that exists',
+  allowed_networks: 'must be a CIDR',
+  address: 'must be an IPv4 or IPv6 address',
+  databases: 'is no database of the organization',
+  preset: 'must not be given together',
 }
 
 const isRefusal = (reply: Reply) => reply.status === 400 || reply.status === 422

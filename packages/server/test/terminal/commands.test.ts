@@ -41,7 +41,7 @@ test('keys are created, listed and revoked; a key with its descendants in one ca
 })
 
 test('a restricted key is created, shown, narrowed, rotated, and listed when it is unused', async () => {
-  const { terminal } = await ownersTerminal()
+  const { terminal, owner, orgId } = await ownersTerminal()
   const limits = ['--networks', '127.0.0.0/8,::1', '--expires', '90d']
   const made = await terminal.json<Key>('keys', 'create', '--name', 'report', '--preset', 'read_only', ...limits)
   const shown = await terminal.text('keys', 'show', made.id)
@@ -65,12 +65,10 @@ test('a restricted key is created, shown, narrowed, rotated, and listed when it 
   })
   expect((await own.run('keys', 'list')).code).toBe(3)
   expect(await terminal.json('keys', 'list', '--unused', '90d')).toEqual([])
-  expect(
-    await terminal.json('keys', 'update', successor.id, '--permissions', 'none', '--expires', 'none'),
-  ).toMatchObject({
-    permissions: null,
-    expires_at: null,
-  })
+  const widen = ['keys', 'update', successor.id, '--permissions', 'none', '--expires', 'none', '--org', orgId]
+  expect(await terminal.run(...widen)).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
+  const person = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: owner.token })
+  expect(await person.json(...widen)).toMatchObject({ permissions: null, expires_at: null })
 })
 
 test('webhooks are created, tested, recovered and deleted, and each change is in the audit log', async () => {
