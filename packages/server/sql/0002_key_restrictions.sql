@@ -16,6 +16,8 @@ alter table keyhook.api_keys
 -- Authentication uses this index alone.
 create index api_keys_any_hash on keyhook.api_keys using hash (coalesce(hash, restricted_hash))
   where revoked_at is null and role is not null;
+-- Those whose end comes.
+create index api_keys_expiring on keyhook.api_keys (expires_at) where revoked_at is null and expires_at is not null;
 
 -- Requests that were refused because of their address, and the last one.
 alter table keyhook.api_key_uses

@@ -6,7 +6,7 @@ import { type Route, route } from '../http/route.ts'
 import { createdAt, exampleId } from '../http/schemas.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { isoTime, timestampParameter } from '../lib/time.ts'
-import { type EventFilter, findPositions, type LoggedEvent, listEvents } from './event-log-sql.ts'
+import { databaseEventTypes, type EventFilter, findPositions, type LoggedEvent, listEvents } from './event-log-sql.ts'
 import { shownEventType } from './event-type-schemas.ts'
 import { readTypeFilter } from './event-types.ts'
 import type { EventFeed, FeedReader } from './hints.ts'
@@ -250,8 +250,7 @@ async function* chunksOf(
     // The client learns the reason from the answer to its next request.
     if (position < expired) return
     const wanted = events.filter(
-      ({ type, body }) =>
-        (start.types?.includes(type) ?? true) && (start.databases?.includes(databaseOf(body)) ?? true),
+      (event) => (start.types?.includes(event.type) ?? true) && (start.databases?.includes(databaseOf(event)!) ?? true),
     )
     position = Number(events.at(-1)?.sequence ?? position)
     if (wanted.length > 0) {
@@ -268,8 +267,9 @@ async function* chunksOf(
   }
 }
 
-/** Of what an event of the platform reports; other events have none. */
-const databaseOf = (body: string): string => JSON.parse(body).data?.database_id
+/** The database that an event of the platform is about; null for other events. */
+const databaseOf = ({ type, body }: LoggedEvent): string | null =>
+  databaseEventTypes.includes(type) ? JSON.parse(body).data?.database_id : null
 
 const blockOf = (row: LoggedEvent): string =>
   `id: ${row.sequence}\nevent: ${row.type}\ndata: ${JSON.stringify(eventRecordOf(row))}\n\n`

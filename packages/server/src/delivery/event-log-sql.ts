@@ -1,5 +1,6 @@
 import type { Database, Executor } from '../db/database.ts'
 import type { DatabaseId, OrgId } from '../lib/ids.ts'
+import { eventTypes, sampleData } from './events.ts'
 
 /*
  * The events of an organization by their public numbers. Test events have none and are not in it. Events up to `expired` are left
@@ -56,8 +57,12 @@ export const listEvents = async (
   return { events: rows.filter((row) => row.sequence !== null), expired: Number(rows[0]!.expired) }
 }
 
+/** What the platform reports of databases. Other types may have a field of that name, too. */
+export const databaseEventTypes: readonly string[] = eventTypes.filter((type) => 'database_id' in sampleData(type))
+
 /** PostgreSQL rejects JSON with the escapes of U+0000 and of half surrogates, so each escape is replaced by that of a line break. */
 const ofDatabases = (db: Database, ids: readonly DatabaseId[]) => db`
+  and type = any (${databaseEventTypes}::text[])
   and regexp_replace(body, '\\\\u[0-9a-fA-F]{4}', '\\\\n', 'g')::json #>> '{data,database_id}' = any (${ids}::text[])`
 
 /** Events per read of a stream, and bytes of their bodies after which a read ends. Each slow reader keeps one read in memory. */

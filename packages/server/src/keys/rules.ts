@@ -1,9 +1,9 @@
 import { type Actor, insertAudits, recordAudit } from '../access/audit.ts'
-import { invalidToken, keyRestricted, loginRequired } from '../access/authenticate.ts'
-import { type KeyLimits, type Restrictions, widerParts } from '../access/restrictions.ts'
+import { invalidToken, keyLacks, keyRestricted, loginRequired } from '../access/authenticate.ts'
+import { type KeyLimits, limitReach, type Restrictions, widerParts } from '../access/restrictions.ts'
 import { type HoldOrganization, isUniqueViolation, type Transaction } from '../db/database.ts'
 import { Fault, invalid, notFound } from '../lib/faults.ts'
-import { type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { type DatabaseId, type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { mintApiKey } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
 import {
@@ -51,8 +51,13 @@ export const retryPrefix = <T>(create: () => Promise<T>): Promise<T> =>
 
 /** Call it with the organization locked. */
 export async function createKeyIn(tx: Transaction, deps: StoringDeps, creation: Creation): Promise<CreatedKey> {
-  const { limits, ...created } = await storeKey(tx, deps, creation)
-  const { orgId, actor, name } = creation
+  const { orgId, userId, actor, name, limits: asked = {} } = creation
+  const creator = await creatorOf(tx, orgId, actor)
+  const limits = withDefaults(asked, creator)
+  refuseWider(limits, creator)
+  await checkDatabases(tx, orgId, limits)
+  await limitEnd(tx, deps, { orgId, limits, isAsked: asked.expiresAt != null })
+  const created = await storeKey(tx, deps, { orgId, userId, actor, name, limits })
   const details = { name, key_prefix: created.keyPrefix, ...limitDetails(limits) }
   await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: created.id, details })
   return created
@@ -60,33 +65,26 @@ export async function createKeyIn(tx: Transaction, deps: StoringDeps, creation: 
 
 type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
 
+/** Only the hash of a key is stored. */
 async function storeKey(
   tx: Transaction,
   deps: StoringDeps,
-  { orgId, userId, actor, name, limits: asked = {} }: Creation,
-): Promise<CreatedKey & { limits: KeyLimits }> {
-  // 1. A member or key that was removed since the request was authenticated must leave no key behind.
-  const creator = await creatorOf(tx, orgId, actor)
-  // 2. The new key gets no more than the key that creates it, and lasts no longer than keys may.
-  const limits = withDefaults(asked, creator)
-  refuseWider(limits, creator)
-  await checkDatabases(tx, orgId, limits.restrictions)
-  const latest = await latestExpiry(tx, orgId, deps.keyDaysMax)
-  if (asked.expiresAt && latest !== null && asked.expiresAt > latest.at) throw tooLate(latest)
-  if (latest !== null && (limits.expiresAt === null || limits.expiresAt > latest.at)) limits.expiresAt = latest.at
-  // 3. Store it, unless the organization has its most. Only its hash is stored.
+  { orgId, userId, actor, name, limits }: Creation & { limits: KeyLimits },
+): Promise<CreatedKey> {
   const { apiKey, keyPrefix, hash } = mintApiKey(deps.keyTag)
   const id = newId('key')
   const createdByKey = actor.kind === 'key' ? actor.keyId : null
   const key = { id, name, keyPrefix, hash, createdBy: userId, createdByKey, ...limits }
   const inserted = await insertApiKey(tx, orgId, key, deps.keysPerOrgMax)
   if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
+  // A member that was removed since the request was authenticated must leave no key behind.
   if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
-  return { id, keyPrefix, apiKey, limits }
+  return { id, keyPrefix, apiKey }
 }
 
 const unlimited: KeyLimits = { restrictions: null, expiresAt: null }
 
+/** What the key of the request is limited to. One that was revoked since the request was authenticated must leave no key behind. */
 async function creatorOf(tx: Transaction, orgId: OrgId, actor: Actor): Promise<KeyLimits> {
   if (actor.kind !== 'key') return unlimited
   await lockMembership(tx, orgId, actor.userId)
@@ -106,28 +104,47 @@ function withDefaults({ expiresAt, ...asked }: AskedLimits, defaults: KeyLimits)
 function refuseWider(limits: KeyLimits, caller: KeyLimits): void {
   const parts = widerParts(limits, caller)
   if (parts.length === 0) return
-  throw keyRestricted(`The key would be allowed more than the API key of this request: ${parts.join(', ')}.`)
+  throw keyRestricted(`The key may do more than the API key of this request, or would: ${parts.join(', ')}.`)
 }
 
-async function checkDatabases(tx: Transaction, orgId: OrgId, restrictions: Restrictions | null): Promise<void> {
+/** `known`: those that the key has already, which may be deleted in the meantime. */
+async function checkDatabases(
+  tx: Transaction,
+  orgId: OrgId,
+  { restrictions }: KeyLimits,
+  known: readonly DatabaseId[] = [],
+): Promise<void> {
   const ids = restrictions?.databases ?? []
-  const existing = ids.length === 0 ? ids : await existingDatabases(tx, orgId, ids)
-  const missing = ids.findIndex((id) => !existing.includes(id))
+  const added = ids.filter((id) => !known.includes(id))
+  const existing = added.length === 0 ? [] : await existingDatabases(tx, orgId, added)
+  const missing = ids.findIndex((id) => added.includes(id) && !existing.includes(id))
   if (missing !== -1)
     throw invalid([{ pointer: `/databases/${missing}`, detail: 'is no database of the organization' }])
 }
 
 const dayMs = 86_400_000
 
-async function latestExpiry(tx: Transaction, orgId: OrgId, ofOperator: number | null) {
+/** A key lasts no longer than keys may. An end that was asked for is refused instead of being brought forward. */
+async function limitEnd(
+  tx: Transaction,
+  { keyDaysMax }: Pick<CreationDeps, 'keyDaysMax'>,
+  { orgId, limits, isAsked }: { orgId: OrgId; limits: KeyLimits; isAsked: boolean },
+): Promise<void> {
   const { daysMax, nowMs } = await keyLifetimeOf(tx, orgId)
-  if (daysMax === null && ofOperator === null) return null
-  const days = Math.min(daysMax ?? Infinity, ofOperator ?? Infinity)
-  return { at: new Date(nowMs + days * dayMs), days }
+  const { expiresAt } = limits
+  if (isAsked && expiresAt !== null) checkFuture(expiresAt, nowMs)
+  const days = Math.min(daysMax ?? Infinity, keyDaysMax ?? Infinity)
+  if (days === Infinity || (expiresAt !== null && expiresAt.getTime() <= nowMs + days * dayMs)) return
+  if (isAsked) throw wrongEnd(`must be at most ${days} days from now in this organization`)
+  limits.expiresAt = new Date(nowMs + days * dayMs)
 }
 
-const tooLate = ({ days }: { days: number }): Fault =>
-  invalid([{ pointer: '/expires_at', detail: `must be at most ${days} days from now in this organization` }])
+/** By the clock that ends the key. */
+function checkFuture(expiresAt: Date, nowMs: number): void {
+  if (expiresAt.getTime() <= nowMs) throw wrongEnd('must lie in the future')
+}
+
+const wrongEnd = (detail: string): Fault => invalid([{ pointer: '/expires_at', detail }])
 
 const limitDetails = ({ restrictions, expiresAt }: KeyLimits): Record<string, string | string[]> => ({
   ...(restrictions?.permissions && { permissions: [...restrictions.permissions] }),
@@ -150,18 +167,19 @@ type Change = {
 /** Renames the key, or changes what it is limited to. It takes effect on every request that starts after the commit. */
 export async function changeKey(
   tx: Transaction,
-  { keyDaysMax }: { keyDaysMax: number | null },
+  deps: Pick<CreationDeps, 'keyDaysMax'>,
   { orgId, keyId, createdBy, userId, actor, name, limits }: Change,
 ): Promise<void> {
+  const creator = await creatorOf(tx, orgId, actor)
   const before = await lockActive(tx, orgId, keyId, createdBy)
+  // A key changes no key that may do more than itself.
+  refuseWider(before, creator)
   const after = { ...before, name: name ?? before.name, ...withDefaults(limits, before) }
   const wider = widerParts(after, before)
   if (wider.length > 0) checkMayWiden(before, userId, actor, `would allow the key more (${wider.join(', ')})`)
-  await checkDatabases(tx, orgId, after.restrictions)
-  if (wider.includes('expires_at')) {
-    const latest = await latestExpiry(tx, orgId, keyDaysMax)
-    if (latest !== null && (after.expiresAt === null || after.expiresAt > latest.at)) throw tooLate(latest)
-  }
+  await checkDatabases(tx, orgId, after, before.restrictions?.databases)
+  if (wider.includes('expires_at')) await limitEnd(tx, deps, { orgId, limits: after, isAsked: true })
+  else if (limits.expiresAt) checkFuture(limits.expiresAt, (await keyLifetimeOf(tx, orgId)).nowMs)
   const details = { ...(name !== undefined && name !== before.name && { name }), ...changedLimits(before, after) }
   if (Object.keys(details).length === 0) return
   await updateKey(tx, orgId, keyId, after)
@@ -215,13 +233,15 @@ export async function rotateKey(
   const creator = await creatorOf(tx, orgId, actor)
   const old = await lockActive(tx, orgId, keyId, userId)
   refuseWider(old, creator)
-  const successor: KeyLimits = {
+  const mayRevoke = limitReach('all', creator.restrictions, 'keys:revoke') !== 'none'
+  if (actor.kind === 'key' && actor.keyId !== keyId && !mayRevoke) throw keyLacks('keys:revoke')
+  const limits: KeyLimits = {
     restrictions: old.restrictions,
     expiresAt: expiresAt === undefined ? old.expiresAt : expiresAt,
   }
-  if (widerParts(successor, old).length > 0) checkMayWiden(old, userId, actor, 'would make the new key last longer')
+  if (widerParts(limits, old).length > 0) checkMayWiden(old, userId, actor, 'would make the new key last longer')
   // 2. The successor.
-  const limits: AskedLimits = { ...successor.restrictions, expiresAt: successor.expiresAt }
+  await limitEnd(tx, deps, { orgId, limits, isAsked: expiresAt != null })
   const created = await storeKey(tx, deps, { orgId, userId, actor, name: old.name, limits })
   // 3. The end of the old key. It never lasts longer than it would have.
   const { nowMs } = await keyLifetimeOf(tx, orgId)

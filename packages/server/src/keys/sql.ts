@@ -65,11 +65,11 @@ export const lockMembership = (tx: Transaction, orgId: OrgId, userId: UserId) =>
 
 /** What an active key is limited to; null if it is not active. It stays so until the transaction ends. */
 export const lockLimits = async (tx: Transaction, orgId: OrgId, keyId: KeyId): Promise<KeyLimits | null> => {
-  const [key] = await tx<{ restrictions: Restrictions | null; expires_at: Date | null }[]>`
-    select restrictions, expires_at from keyhook.api_keys
-    where org_id = ${orgId} and id = ${keyId} and revoked_at is null and (expires_at is null or expires_at > now())
+  const [key] = await tx<{ restrictions: Restrictions | null; expires_at: Date | null; active: boolean }[]>`
+    select restrictions, expires_at, coalesce(expires_at > clock_timestamp(), true) as active from keyhook.api_keys
+    where org_id = ${orgId} and id = ${keyId} and revoked_at is null
     for share`
-  return key === undefined ? null : { restrictions: key.restrictions, expiresAt: key.expires_at }
+  return key?.active ? { restrictions: key.restrictions, expiresAt: key.expires_at } : null
 }
 
 /** The longest that a new key may last, in days, as the organization has set it; and the time by the clock of PostgreSQL. */
@@ -99,25 +99,24 @@ export const existingDatabases = async (
 }
 
 /** What can be changed in a key. Locked: no other change happens until the transaction ends. */
-export type LockedKey = KeyLimits & { name: string; createdBy: UserId; createdByKey: KeyId | null; isActive: boolean }
+export type LockedKey = KeyLimits & { name: string; createdBy: UserId; isActive: boolean }
 
 export const lockKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<LockedKey | null> => {
   const [key] = await tx<
     {
       name: string
       created_by: UserId
-      created_by_key: KeyId | null
       restrictions: Restrictions | null
       expires_at: Date | null
       active: boolean
     }[]
   >`
-    select name, created_by, created_by_key, restrictions, expires_at,
-      revoked_at is null and (expires_at is null or expires_at > now()) as active
+    select name, created_by, restrictions, expires_at,
+      revoked_at is null and coalesce(expires_at > clock_timestamp(), true) as active
     from keyhook.api_keys where org_id = ${orgId} and id = ${id} for no key update`
   if (key === undefined) return null
   const { name, restrictions, expires_at: expiresAt, active: isActive } = key
-  return { name, createdBy: key.created_by, createdByKey: key.created_by_key, restrictions, expiresAt, isActive }
+  return { name, createdBy: key.created_by, restrictions, expiresAt, isActive }
 }
 
 /** Call it with the key locked. */
@@ -149,7 +148,7 @@ export const listApiKeys = (
   select id, name, key_prefix, created_by, created_by_key, role is null as creator_left, created_at, last_used_at,
     revoked_at is not null or coalesce(expires_at <= now(), false) as revoked,
     coalesce(expires_at <= now() and (revoked_at is null or revoked_at >= expires_at), false) as expired,
-    expires_at, restrictions, coalesce(refused_count, 0)::int as refused_count, last_refused_at, last_refused_address
+    expires_at, restrictions, least(coalesce(refused_count, 0), 2147483647)::int as refused_count, last_refused_at, last_refused_address
   from keyhook.api_keys
   left join keyhook.api_key_uses using (org_id, id)
   where org_id = ${orgId}
@@ -265,3 +264,12 @@ export const recordKeyRefusals = async (db: Database, refusals: readonly KeyRefu
     on conflict (org_id, id) do update set refused_count = known.refused_count + excluded.refused_count,
       last_refused_at = excluded.last_refused_at, last_refused_address = excluded.last_refused_address`
 }
+
+/** Marks keys that have expired as revoked at that time, so that the indexes of active keys stay small. Nothing waits for it. */
+export const markExpiredKeys = (db: Database) => db`
+  update keyhook.api_keys k set revoked_at = k.expires_at
+  from (
+    select org_id, id from keyhook.api_keys
+    where revoked_at is null and expires_at < now() limit 10000 for no key update skip locked
+  ) e
+  where k.org_id = e.org_id and k.id = e.id`

@@ -130,13 +130,16 @@ export function introspectionRoutes(deps: {
           const isValid = question.orgId !== null && (await find(token, { ...question, orgId: null })) !== null
           throw isValid ? outsideOrganization() : invalidToken('the token of the caller is not valid')
         }
-        // This answer has no place to say that networks were not checked.
+        // This answer has no place to say what was not checked.
         if (restrictionsOf(found.access)?.networks !== undefined && question.address === undefined) {
           throw keyRestricted('This API key is limited to networks, and `address` was not given.')
         }
         if (!mayComeFrom(found, question.address)) throw addressRefused(question.address!)
         checkDatabase(found.access, query.database_id as DatabaseId | undefined)
         const permission = query.permission as Permission | undefined
+        if (restrictionsOf(found.access)?.permissions !== undefined && permission === undefined) {
+          throw keyRestricted('This API key is limited to some permissions, and `permission` was not given.')
+        }
         if (permission !== undefined) checkPermission(found.access, permission)
         if (permission !== undefined && isRefused(found.access, permission)) throw loginRequired()
         return { status: 204, headers: headersOf(found.access) }

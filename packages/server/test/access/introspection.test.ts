@@ -103,9 +103,12 @@ describe('an active token', () => {
     expect(await introspect({ token, address: '198.51.100.7' })).toEqual({ active: false })
     expect((await authorize(token, '?permission=webhooks:read')).body).toMatchObject({ code: 'auth.key_restricted' })
     expect((await authorize(token, '?permission=webhooks:read&address=203.0.113.7')).status).toBe(204)
+    expect((await authorize(token, '?address=203.0.113.7')).body).toMatchObject({ code: 'auth.key_restricted' })
     const refused = await authorize(token, '?permission=webhooks:delete&address=203.0.113.7')
     expect(refused.body).toMatchObject({ code: 'auth.key_restricted' })
-    expect((await authorize(token, '?address=198.51.100.7')).body).toMatchObject({ code: 'auth.address_refused' })
+    expect((await authorize(token, '?permission=webhooks:read&address=198.51.100.7')).body).toMatchObject({
+      code: 'auth.address_refused',
+    })
     expect((await authorize(token, '?address=elsewhere')).status).toBe(422)
   })
 

@@ -143,6 +143,22 @@ test('every other route of an organization answers 403, restores included, and s
   }
 })
 
+test('a key of a database that is deleted can still be changed and rotated', async () => {
+  const gone = await addDatabase('gone')
+  const body = { name: 'x', databases: [mine.id, gone.id] }
+  const { id } = (await call<{ id: string }>(platform('api-keys'), { token: api.owner.token, body })).body
+  await api.db`update keyhook.databases set status = 'deleted', deleted_at = now() where id = ${gone.id}`
+  const change = { token: api.owner.token, method: 'PATCH', body: { allowed_networks: ['127.0.0.1'] } }
+  expect((await call(platform(`api-keys/${id}`), change)).status).toBe(200)
+  expect((await call(platform(`api-keys/${id}/rotate`), { token: api.owner.token, body: {} })).status).toBe(201)
+})
+
+test('an event of another type is not shown, whatever it names', async () => {
+  const data = { database_id: mine.id }
+  await createTransact(api.db, () => {})((tx) => publish(tx, { orgId: api.orgId, type: 'invoice.paid', data } as never))
+  expect((await get<{ type: string }[]>('events')).body.map(({ type }) => type)).toEqual(['database.created'])
+})
+
 test('a database that does not exist is refused, and a key creates none for another database', async () => {
   const body = { name: 'x', databases: [mine.id, newId('db')] }
   const refused = await call<{ errors: object[] }>(platform('api-keys'), { token: api.owner.token, body })

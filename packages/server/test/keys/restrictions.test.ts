@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type KeyLimits, permissionPresets, widerParts } from '../../src/access/restrictions.ts'
+import { markExpiredKeys } from '../../src/keys/sql.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
 import { call } from '../kit/client.ts'
 import { type Person, startApi, startApiForTest, type TestApi } from '../kit/installation.ts'
@@ -141,6 +142,17 @@ describe('no widening', () => {
     expect((await get(published('webhooks'), free.api_key)).status).toBe(200)
   })
 
+  test('a key changes no key that may do more than itself, not even to narrow it, and ends none without that permission', async () => {
+    const { api_key: key } = await create({ permissions: ['keys:update', 'keys:create', 'webhooks:read'] })
+    const free = await create({})
+    expect((await change(free.id, { expires_at: inSeconds(60) }, key)).body.code).toBe('auth.key_restricted')
+    expect((await change(free.id, { name: 'renamed' }, key)).body.code).toBe('auth.key_restricted')
+    const small = await create({ permissions: ['webhooks:read'] })
+    expect((await change(small.id, { name: 'renamed' }, key)).status).toBe(200)
+    const ended = await rotate(small.id, { overlap_seconds: 0 }, key)
+    expect(ended.body.detail).toContain('keys:revoke')
+  })
+
   test('nobody gets a key that acts as somebody else, or gives it more', async () => {
     const admin = await api.person([{ orgId, role: 'admin' }])
     const ofOwner = await create({ permissions: ['webhooks:read'] })
@@ -245,6 +257,36 @@ describe('expiry', () => {
     expect(audit.body[0]).toMatchObject({ action: 'organization.key_lifetime_set', details: { from: 30, to: null } })
   })
 
+  test('a key that lasts longer than keys may now is rotated to what they may, and can be brought forward', async () => {
+    const org = await api.organization()
+    const { token } = await api.person([{ orgId: org, role: 'owner' }])
+    const base = `${api.url}/platform/v1/organizations/${org}`
+    const body = { name: 'x', expires_at: inSeconds(365 * 86_400) }
+    const [one, other] = [
+      await call<Created>(`${base}/api-keys`, { token, body }),
+      await call<Created>(`${base}/api-keys`, { token, body }),
+    ]
+    await call(`${base}/key-lifetime`, { token, method: 'PUT', body: { days_max: 90 } })
+    const rotated = await call<Created>(`${base}/api-keys/${one.body.id}/rotate`, { token, body: {} })
+    const { expires_at } = (await call<Details>(`${base}/api-keys/${rotated.body.id}`, { token })).body
+    expect(Math.round((Date.parse(expires_at!) - Date.now()) / 86_400_000)).toBe(90)
+    const sooner = { token, method: 'PATCH', body: { expires_at: inSeconds(180 * 86_400) } }
+    expect((await call(`${base}/api-keys/${other.body.id}`, sooner)).status).toBe(200)
+    expect((await call(`${base}/api-keys/${other.body.id}`, { ...sooner, body: { expires_at: null } })).status).toBe(
+      422,
+    )
+  })
+
+  test('a job marks expired keys as revoked, and they are still shown as expired', async () => {
+    const { id } = await create({ expires_at: inSeconds(3_600) })
+    await api.db`update keyhook.api_keys set expires_at = now() - interval '1 second' where id = ${id}`
+    await markExpiredKeys(api.db)
+    const [row] = await api.db<{ same: boolean }[]>`
+      select revoked_at = expires_at as same from keyhook.api_keys where id = ${id}`
+    expect(row!.same).toBe(true)
+    expect(await show(id)).toMatchObject({ status: 'revoked', expired: true })
+  })
+
   test("the operator's limit counts where it is lower", async () => {
     const limited = await startApiForTest({ KEYHOOK_KEY_DAYS_MAX: '7' })
     const org = await limited.organization()
@@ -276,7 +318,7 @@ describe('networks', () => {
   })
 
   test('what is no network is refused', async () => {
-    for (const network of ['10/8', '10.0.0.0/33', 'localhost', '010.0.0.1', '']) {
+    for (const network of ['10/8', '::ffff:10.0.0.1', '::ffff:0:0/96', '10.0.0.0/33', 'localhost', '010.0.0.1', '']) {
       const refused = await send(owner.token, { name: 'x', allowed_networks: [network] })
       expect(refused.body.errors?.[0]?.pointer, network).toBe('/allowed_networks/0')
     }
