@@ -65,6 +65,26 @@ test.each([
   expect(read).toBeLessThan(100)
 })
 
+// Fails without `limit 1`: PostgreSQL then expects hundreds of keys for a hash, and reads all organizations for each batch.
+test('a look-up of a key reads one organization, however many there are', async () => {
+  const { keyPrefix, hash } = mintApiKey('kh')
+  const key = { id: newId('key'), name: 'x', keyPrefix, hash, createdBy: userId, createdByKey: null }
+  await api.db.begin((tx) => insertApiKey(tx, orgId, key, 1_000))
+  await api.db`insert into keyhook.organizations (id, name) select 'org_' || n, 'x' from generate_series(1, 5000) n`
+  await api.db`
+    insert into keyhook.memberships (org_id, user_id, role)
+    select id, ${userId}, 'owner' from keyhook.organizations where id <> ${orgId}`
+  await api.db`
+    insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
+    select 'org_' || n % 5000 + 1, 'key_' || n, 'x', 'kh_' || lpad(n::text, 8, '0'), sha256(n::text::bytea), ${userId}, 'owner'
+    from generate_series(1, 100000) n`
+  await api.db.unsafe('vacuum analyze keyhook.organizations, keyhook.api_keys')
+  const read = await rowsRead('organizations', async () => {
+    for (let i = 0; i < 10; i++) expect(await findAccess(db, [{ kind: 'key', hash }])).toHaveLength(1)
+  })
+  expect(read).toBeLessThan(100)
+})
+
 test('the limit of keys is checked by reading no more keys than the limit', async () => {
   await api.db`
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
