@@ -68,7 +68,7 @@ test('PGOPTIONS does not reach the embedded PostgreSQL', async () => {
   const dataDir = await scratchDirectory()
   onTestFinished(() => removeDataDirectory(dataDir))
   const ended = await keyhook(['migrate', '--json'], { KEYHOOK_DATA_DIR: dataDir, PGOPTIONS: '-c nonsense=1' })
-  expect(ended).toMatchObject({ code: 0, stdout: '{"applied":["0001_schema"]}\n' })
+  expect(ended).toMatchObject({ code: 0, stdout: expect.stringMatching(/^{"applied":\["0001_schema",/) })
 })
 
 test.each(['$', '"', '`', '\\'])(
