@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type KeyLimits, permissionPresets, widerParts } from '../../src/access/restrictions.ts'
 import { markExpiredKeys } from '../../src/keys/sql.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { isInNetworks } from '../../src/lib/network.ts'
 import { call } from '../kit/client.ts'
 import { type Person, startApi, startApiForTest, type TestApi } from '../kit/installation.ts'
 
@@ -303,6 +304,24 @@ describe('expiry', () => {
 })
 
 describe('networks', () => {
+  test.each([
+    ['127.0.0.1', ['127.0.0.0/8'], true],
+    ['::ffff:127.0.0.1', ['127.0.0.0/8'], true],
+    ['128.0.0.1', ['127.0.0.0/8'], false],
+    ['10.1.2.3', ['192.0.2.0/24', '10.1.2.3/32'], true],
+    ['10.1.2.4', ['192.0.2.0/24', '10.1.2.3/32'], false],
+    ['10.9.9.9', ['10.1.2.3/8'], true],
+    ['2001:db8::5', ['2001:db8::/32'], true],
+    ['2001:db9::5', ['2001:db8::/32'], false],
+    ['2001:db8::5', ['0.0.0.0/0'], false],
+    ['203.0.113.7', ['0.0.0.0/0'], true],
+    ['203.0.113.7', ['::/0'], false],
+    ['unknown', ['0.0.0.0/0', '::/0'], false],
+    ['fe80::1%eth0', ['2001:db8::/32'], false],
+  ])('%s in %j: %s', (address, networks, isIn) => {
+    for (let i = 0; i < 2; i++) expect(isInNetworks(address, networks)).toBe(isIn)
+  })
+
   test('a key works from its networks only, and refusals are counted on the key and not in the audit log', async () => {
     const { id, api_key: key } = await create({ allowed_networks: ['203.0.113.0/24', '2001:db8::1'] })
     const at = (address: string) => get(published('webhooks'), key, address)
