@@ -221,7 +221,7 @@ export function createEventFeed(deps: {
       return createReader(orgId)
     },
     /** Aborted when the process stops. */
-    stopping: stopping.signal,
+    stopping: stopping.signal as AbortSignal,
     async close(): Promise<void> {
       stopping.abort()
       clearInterval(timer)

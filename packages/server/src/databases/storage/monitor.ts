@@ -234,7 +234,7 @@ export function createStorageMonitor(deps: {
     }),
     hasRoom: () => level === 'ok',
     /** Aborts when the disk gets low: for work that writes much, such as a restore. */
-    room: () => room.signal,
+    room: (): AbortSignal => room.signal,
     async close(): Promise<void> {
       closing.abort()
       await watching
