@@ -55,7 +55,7 @@ export function addCommands(program: KeyhookCommand): void {
     )
     .requiredOption('--name <name>', 'Give the new key this name')
     .addOption(
-      new Option('--preset <preset>', 'Allow what this preset has, in place of --permissions').choices([
+      new Option('--preset <preset>', 'Allow the permissions of this preset; not together with --permissions').choices([
         'read_only',
         'webhooks',
         'databases',
