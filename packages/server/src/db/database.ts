@@ -71,10 +71,15 @@ export function connect(target: ConnectionTarget, options: ConnectOptions & { co
   const pool = new Pool({ ...config, max: options.connectionsMax, idleTimeoutMillis: 0 })
   const inUse = new Set<PoolClient>()
   let ended: Promise<void> | undefined
+  let isClosed = false
   // The query that uses the connection fails with the error; without listeners the event would end the process.
   pool.on('connect', (client) => void client.on('error', () => {}))
   pool.on('error', () => {})
-  pool.on('acquire', (client) => void inUse.add(client))
+  pool.on('acquire', (client) => {
+    inUse.add(client)
+    // It was being made when the others were closed. Nobody would close it any more, and a server that is not trusted may be silent.
+    if (isClosed) void client.end()
+  })
   pool.on('release', (_error, client) => void inUse.delete(client))
 
   async function withSession<T>(work: (session: ClientSession) => Promise<T>): Promise<T> {
@@ -121,14 +126,18 @@ export function connect(target: ConnectionTarget, options: ConnectOptions & { co
       },
       listen: (channel: string, onPayload: (payload: string) => void) => listen(config, channel, onPayload),
       end({ timeout = 5 } = {}) {
-        ended ??= end(pool, inUse, Date.now() + timeout * 1_000)
+        ended ??= end(pool, Date.now() + timeout * 1_000).then(() => {
+          isClosed = true
+          for (const client of inUse) void client.end()
+        })
         return ended
       },
     },
   )
 }
 
-async function end(pool: Pool, inUse: ReadonlySet<PoolClient>, deadline: number): Promise<void> {
+/** Ends at the deadline, with connections that are still in use. */
+async function end(pool: Pool, deadline: number): Promise<void> {
   // A pool that is ending serves no one who still waits for a connection.
   while (pool.waitingCount > 0 && Date.now() < deadline) await sleep(5)
   const late = new AbortController()
@@ -136,7 +145,6 @@ async function end(pool: Pool, inUse: ReadonlySet<PoolClient>, deadline: number)
   await Promise.race([pool.end(), waited])
   late.abort()
   waited.catch(() => {})
-  for (const client of inUse) void client.end()
 }
 
 async function transact<T>(

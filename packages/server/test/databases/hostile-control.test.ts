@@ -154,6 +154,18 @@ test('any order of messages ends in an answer or an error', async () => {
   expect(new Set(await Promise.all(runs))).toEqual(new Set(['ended']))
 })
 
+test('a session that is given up while it connects ends, though the server answers the login and nothing else', async () => {
+  const given = new AbortController()
+  const { control, sockets } = await hostileServer((socket, _request, count) => {
+    if (count > 0) return
+    given.abort()
+    setTimeout(() => socket.write(welcome), 100)
+  })
+  const opened = openControl(control, { name: 'keyhook test', signal: given.signal })
+  await expect(inTime(opened, 'given up', 20_000)).rejects.toThrow('aborted')
+  await expect.poll(() => sockets.size).toBe(0)
+})
+
 test('a server that never closes a connection keeps none open', async () => {
   const { control, sockets } = await hostileServer(welcomed((socket) => void socket.write(one)))
   const { close } = await open(control)
