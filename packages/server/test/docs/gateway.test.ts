@@ -131,6 +131,18 @@ describe.each([
     expect((await call(at(await api.organization('Other')), { token })).status).toBe(403)
   })
 
+  test.skipIf(!isInstalled)('lets a key in from its networks only, whatever address the caller claims', async () => {
+    const url = `${api.url}/platform/v1/organizations/${api.orgId}/api-keys`
+    const limitedTo = async (network: string) => {
+      const body = { name: 'limited', allowed_networks: [network] }
+      return (await call<{ api_key: string }>(url, { token: api.owner.token, body })).body.api_key
+    }
+    expect((await call(at(), { token: await limitedTo('127.0.0.0/8') })).status).toBe(200)
+    const claimed = { 'x-caller-address': '203.0.113.9', 'x-forwarded-for': '203.0.113.9' }
+    const token = await limitedTo('203.0.113.0/24')
+    expect((await call(at(), { token, headers: claimed })).status).toBe(403)
+  })
+
   test.skipIf(!isInstalled)('lets no path through that names another organization after decoding', async () => {
     const { api_key: token } = await newKey()
     const other = await api.organization('Target')
