@@ -21,6 +21,14 @@ const hours: Record<Range, number> = { '1h': 1, '24h': 24, '7d': 168, '30d': 720
 
 export const rangeMs = (range: Range): number => hours[range] * 3_600_000
 
+/** Ids of events from outside are chosen there. */
+export const eventIdPattern = /^[\w:-]{1,128}$/
+
+const matching = (pattern: RegExp) => (raw: unknown) => {
+  const value = text(raw)
+  return value !== undefined && pattern.test(value) ? value : undefined
+}
+
 const readStatus = oneOf('succeeded', 'failed', 'sending', 'interrupted')
 const readRange = oneOf(...ranges)
 
@@ -28,6 +36,11 @@ export type DeliverySearch = {
   webhook?: string | undefined
   status?: ReturnType<typeof readStatus>
   type?: string | undefined
+  /** The HTTP status of the answer: such as 500, 4xx or none. */
+  answer?: string | undefined
+  error?: string | undefined
+  event?: string | undefined
+  group?: 'event' | undefined
   /** What the charts show, and the list unless a time was chosen. */
   range?: Range | undefined
   since?: string | undefined
@@ -40,6 +53,10 @@ export const readDeliverySearch = (raw: Raw): DeliverySearch => ({
   webhook: text(raw.webhook),
   status: readStatus(raw.status),
   type: text(raw.type),
+  answer: matching(/^([1-5]\d\d|[1-5]xx|none)$/)(raw.answer),
+  error: matching(/^[a-z_]+$/)(raw.error),
+  event: matching(eventIdPattern)(raw.event),
+  group: oneOf('event')(raw.group),
   range: readRange(raw.range),
   since: timestamp(raw.since),
   until: timestamp(raw.until),

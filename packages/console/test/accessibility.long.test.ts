@@ -78,7 +78,7 @@ inBrowser('every page', () => {
       ['/databases#create', async () => {}],
       ['/members#invite', async () => {}],
       ['/audit', (page) => page.getByRole('button', { name: 'Webhook created' }).click()],
-      ['/deliveries', click('Recover')],
+      ['/deliveries', click('Redeliver failed')],
       ['/deliveries?since=2026-01-01T00:00:00Z', async () => {}],
       [full.webhook, click('More actions')],
       [full.webhook, click('Send test event')],

@@ -25,7 +25,7 @@ async function actions(): Promise<Action[]> {
     { path: '/webhooks', role: 'link', name: 'Create webhook', needs: 'webhooks:create' },
     { path: `/webhooks/${webhook.id}`, name: 'Send test event', needs: 'deliveries:send' },
     { path: `/webhooks/${webhook.id}`, name: 'More actions', needs: 'webhooks:update' },
-    { path: '/deliveries', name: 'Recover', needs: 'deliveries:send' },
+    { path: '/deliveries', name: 'Redeliver failed', needs: 'deliveries:send' },
     { path: `/deliveries?delivery=${delivery!.id}`, name: 'Redeliver', needs: 'deliveries:send' },
     { path: '/databases', name: 'Create database', needs: 'databases:create' },
     { path: `/databases/${database.id}`, name: 'Delete', needs: 'databases:delete' },
@@ -87,7 +87,7 @@ inBrowser('a role', () => {
       await settled(page)
       const changes = page
         .getByRole('main')
-        .getByRole('button', { name: /Create|Invite|Recover|Revoke|Remove|Withdraw/ })
+        .getByRole('button', { name: /Create|Invite|Redeliver|Revoke|Remove|Withdraw/ })
       expect([path, await changes.count()]).toEqual([path, 0])
     }
   })

@@ -1,4 +1,4 @@
-import type { Delivery, Recovery } from '@keyhook/client'
+import type { AttemptStatus, Delivery, Recovery, SendErrorCode } from '@keyhook/client'
 import { timestampOption } from '../arguments.ts'
 import { OperationFailed } from '../output.ts'
 import type { KeyhookCommand } from '../program.ts'
@@ -15,6 +15,8 @@ const columns: Column<Delivery>[] = [
   { title: 'ANSWER', of: ({ response, error }) => error?.code ?? response?.status ?? null, mayShrink: true },
   { title: 'ID', of: ({ id }) => id },
 ]
+
+type DeliveriesOptions = SessionOptions & { status?: string; response?: string; error?: string; event?: string }
 
 /** Sending to one webhook: test events, what was sent, and sending it again. */
 export function addWebhookDeliveryCommands(webhooks: KeyhookCommand): void {
@@ -42,12 +44,32 @@ export function addWebhookDeliveryCommands(webhooks: KeyhookCommand): void {
       throw new OperationFailed(text)
     })
   customerCommand(webhooks, 'deliveries <webhook>', 'List every delivery attempt, newest first')
-    .examples('npx keyhook webhooks deliveries wh_… --limit 10')
+    .examples(
+      'npx keyhook webhooks deliveries wh_… --limit 10',
+      'npx keyhook webhooks deliveries wh_… --status failed --response 5xx',
+    )
+    .option('--status <status>', 'Only attempts that are sending, succeeded, failed or interrupted')
+    .option(
+      '--response <status>',
+      'Only attempts with this HTTP status, such as 500 or 4xx; none: failed without an answer',
+    )
+    .option('--error <code>', 'Only attempts with this error code, such as timeout')
+    .option('--event <event>', 'Only attempts to deliver the event with this id')
     .list(
       'attempts',
       columns,
       'Nothing has been sent to this webhook yet.',
-      (client, limit, _options: object, id: string) => client.webhooks.deliveries(id, { limit }),
+      (client, limit, { status, response, error, event }: DeliveriesOptions, id: string) =>
+        (status ?? response ?? error ?? event)
+          ? client.deliveries.list({
+              webhookId: id,
+              status: status as AttemptStatus | undefined,
+              responseStatus: response,
+              errorCode: error as SendErrorCode | undefined,
+              eventId: event,
+              limit,
+            })
+          : client.webhooks.deliveries(id, { limit }),
     )
   customerCommand(webhooks, 'redeliver <webhook> <delivery>', 'Send the event of a delivery attempt again')
     .examples('npx keyhook webhooks redeliver wh_… dlv_…')

@@ -60,12 +60,20 @@ export type Delivery = {
 }
 
 /** An attempt in the lists of the whole organization. */
-export type OrganizationDelivery = Delivery & { webhook_id: string }
+export type OrganizationDelivery = Delivery & {
+  webhook_id: string
+  /** A redelivery or recovery asked for it, and the retry schedule started again with it. */
+  redelivered: boolean
+}
 
 export type DeliveryFilter = {
   webhookId?: string | undefined
   status?: AttemptStatus | undefined
   eventTypes?: readonly EventType[] | undefined
+  eventId?: string | undefined
+  /** The HTTP status of the answer: `500`, `4xx`, or `none` for attempts that failed without an answer. */
+  responseStatus?: string | undefined
+  errorCode?: SendErrorCode | undefined
   /** Attempts that started from this time on (RFC 3339). */
   since?: string | undefined
   /** Attempts that started before this time. */
@@ -94,8 +102,18 @@ export type SummaryOptions = OrganizationOptions & {
 
 export const deliveries = (api: Api) => ({
   /** Attempts to all webhooks, newest first. */
-  list: ({ webhookId, status, eventTypes, since, until, ...options }: ListOptions & DeliveryFilter = {}) => {
-    const query: Query = { webhook_id: webhookId, status, event_types: eventTypes, since, until }
+  list: (given: ListOptions & DeliveryFilter = {}) => {
+    const { webhookId, status, eventTypes, eventId, responseStatus, errorCode, since, until, ...options } = given
+    const query: Query = {
+      webhook_id: webhookId,
+      status,
+      event_types: eventTypes,
+      event_id: eventId,
+      response_status: responseStatus,
+      error_code: errorCode,
+      since,
+      until,
+    }
     return api.list<OrganizationDelivery>(api.platform(options, 'deliveries'), options, query)
   },
 

@@ -42,6 +42,8 @@ export type EventAttempt = {
   response_status: number | null
   error_code: SendErrorCode | null
   next_attempt_at: string | null
+  /** A redelivery or recovery asked for it, and the retry schedule started again with it. */
+  redelivered: boolean
 }
 
 export type EventFilter = {

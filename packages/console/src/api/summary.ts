@@ -1,5 +1,6 @@
 import { queryOptions } from '@tanstack/react-query'
 import type { Bar } from '../components/bar-chart.tsx'
+import { minuteText } from '../components/time-axis.ts'
 import { type Range, rangeMs } from '../search.ts'
 import { client } from './client.ts'
 
@@ -20,9 +21,6 @@ export const summaryQuery = (organization: string, range: Range, webhookId?: str
 
 export type Summary = Awaited<ReturnType<typeof client.deliveries.summary>>
 
-const hour = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
-const day = new Intl.DateTimeFormat('en', { month: 'short', day: 'numeric' })
-
 /** Every bucket of the range, also those without attempts. */
 export function barsOf(
   summary: Summary,
@@ -30,16 +28,10 @@ export function barsOf(
 ): Bar[] {
   const step = summary.bucket_seconds * 1_000
   const known = new Map(summary.buckets.map((bucket) => [Date.parse(bucket.at), bucket]))
-  const format =
-    step >= 86_400_000
-      ? day
-      : step >= 21_600_000
-        ? { format: (date: Date) => `${day.format(date)} ${hour.format(date)}` }
-        : hour
   const bars: Bar[] = []
   const first = Math.floor(Date.parse(summary.since) / step) * step
   for (let at = first; at < Date.parse(summary.until); at += step) {
-    bars.push({ at: String(at), label: format.format(new Date(at)), parts: parts(known.get(at)) })
+    bars.push({ at, label: minuteText(at), parts: parts(known.get(at)) })
   }
   return bars
 }

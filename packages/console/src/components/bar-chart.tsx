@@ -1,11 +1,15 @@
 import '../styles/charts.css'
 import { scaleBand, scaleLinear } from 'd3-scale'
 import { type ReactNode, type RefObject, useLayoutEffect, useRef, useState } from 'react'
+import { timeTicks } from './time-axis.ts'
+
+type Tone = 'success' | 'danger' | 'accent' | 'accent-soft'
 
 export type Bar = {
-  at: string
+  /** Its start, in milliseconds since 1970. */
+  at: number
   label: string
-  parts: readonly { tone: 'success' | 'danger' | 'accent'; value: number }[]
+  parts: readonly { tone: Tone; value: number }[]
 }
 
 const axis = 18
@@ -19,6 +23,7 @@ export function BarChart({
   names,
   format,
   legend,
+  overlaid = false,
   onSelect,
 }: {
   title: string
@@ -27,11 +32,15 @@ export function BarChart({
   format: (value: number) => string
   /** At the end of the heading, while nothing is pointed at. */
   legend?: ReactNode
+  /** Each part starts at 0, the largest behind: for values that do not add up. */
+  overlaid?: boolean
   /** A click on a bar; offer the same with the keyboard elsewhere. */
   onSelect?: (bar: Bar) => void
 }) {
   const [hovered, setHovered] = useState<number | null>(null)
-  const sums = bars.map(({ parts }) => parts.reduce((sum, { value }) => sum + value, 0))
+  const sums = bars.map(({ parts }) =>
+    overlaid ? Math.max(...parts.map(({ value }) => value)) : parts.reduce((sum, { value }) => sum + value, 0),
+  )
   const box = useRef<HTMLDivElement>(null)
   const size = useSize(box)
   // Before the box is measured, nothing of it is seen.
@@ -87,15 +96,20 @@ export function BarChart({
                 className={hovered === index ? 'chart-hovered' : undefined}
               >
                 <rect className="chart-target" x={x(index)} y="0" width={x.step()} height={height - axis} />
-                <Stack bar={bar} x={x(index) ?? 0} width={x.bandwidth()} y={y} />
+                <Stack bar={bar} overlaid={overlaid} x={x(index) ?? 0} width={x.bandwidth()} y={y} />
               </g>
             ))}
-            <text className="chart-label" x="0" y={height - 2}>
-              {bars[0]?.label}
-            </text>
-            <text className="chart-label" x={width} y={height - 2} textAnchor="end">
-              {bars.at(-1)?.label}
-            </text>
+            {timeTicks(
+              bars.map(({ at }) => at),
+              width,
+            ).map(({ index, text }) => (
+              <g key={index} className="chart-tick">
+                <line x1={x(index)} x2={x(index)} y1={height - axis} y2={height - axis + 4} />
+                <text x={x(index)} y={height - 2}>
+                  {text}
+                </text>
+              </g>
+            ))}
           </svg>
         )}
       </div>
@@ -127,11 +141,13 @@ export function BarChart({
   )
 }
 
-function Stack({ bar, x, width: bandwidth, y }: { bar: Bar; x: number; width: number; y: (value: number) => number }) {
+type StackProps = { bar: Bar; overlaid: boolean; x: number; width: number; y: (value: number) => number }
+
+function Stack({ bar, overlaid, x, width: bandwidth, y }: StackProps) {
   let below = 0
   return bar.parts.map(({ tone, value }) => {
     const [bottom, top] = [y(below), y(below + value)]
-    below += value
+    if (!overlaid) below += value
     // A few failures among thousands still have to be seen.
     const size = value === 0 ? 0 : Math.max(bottom - top, 1.5)
     return (

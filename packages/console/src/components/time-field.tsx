@@ -10,6 +10,15 @@ export function localSecond(time: string, rounding: 'up' | 'down'): string {
   return new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
 }
 
+/** The time zone of these fields at a time: "Europe/Berlin (GMT+1)". */
+export function zoneText(local: string): string {
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions()
+  const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'shortOffset' }).formatToParts(
+    local === '' ? Date.now() : new Date(local),
+  )
+  return `${timeZone} (${parts.find(({ type }) => type === 'timeZoneName')?.value})`
+}
+
 type Props = { label: string; value: string; onChange: (value: string) => void; small?: boolean }
 
 export function TimeField({ label, value, onChange, small = false }: Props) {

@@ -35,6 +35,7 @@ export function Timeline({ attempts, status, selected, pausedUntil = null, isDel
           <span className="small muted">
             <RelativeTime at={attempt.started_at} /> · {msText(attempt.duration_ms)}
           </span>
+          {attempt.redelivered && <span className="tag">Redelivered by hand: the retry schedule started again</span>}
           {attempt.status === 'failed' && attempt.response_status === null && (
             <span className="small muted">{failureText(attempt.error_code, null)}</span>
           )}

@@ -80,6 +80,11 @@ const explanations: Record<SendErrorCode, Explanation> = {
   },
 }
 
+/** For a choice among them. */
+export const errorTitles: Record<string, string> = Object.fromEntries(
+  Object.entries(explanations).map(([code, { title }]) => [code, title]),
+)
+
 const byStatus: Record<number, Explanation> = {
   400: {
     title: 'The endpoint found the request invalid',

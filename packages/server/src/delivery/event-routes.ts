@@ -14,7 +14,7 @@ import { acceptedEventType, shownEventType } from './event-type-schemas.ts'
 import { listEventTypes } from './event-types.ts'
 import { type CustomEventType, eventTypes, firesWhen, sampleData } from './events.ts'
 import { type EventAttemptRow, type EventWebhookRow, listAttemptsOfEvent, listWebhooksOfEvent } from './history-sql.ts'
-import { attemptStatuses } from './schemas.ts'
+import { attemptStatuses, redelivered } from './schemas.ts'
 import { sendErrorCodes } from './send-errors.ts'
 
 const here = chosen(40)
@@ -29,6 +29,7 @@ const attempt = Type.Object(
     response_status: nullable(Type.Integer({ description: 'The HTTP status of the answer; null without one.' })),
     error_code: nullable(Type.Enum([...sendErrorCodes], { description: 'What went wrong; null if nothing did.' })),
     next_attempt_at: nullable(timestamp('When it is tried again.')),
+    redelivered: redelivered(),
   },
   { additionalProperties: false },
 )
@@ -141,6 +142,7 @@ const deliveryOf = (row: EventWebhookRow, attempts: readonly EventAttemptRow[]) 
     response_status: one.response_status,
     error_code: one.error_code,
     next_attempt_at: one.next_attempt_at && isoTime(one.next_attempt_at),
+    redelivered: one.redelivered,
   })),
 })
 

@@ -20,6 +20,8 @@ type AttemptRow = {
   error_code: string | null
   error_detail: string | null
   next_attempt_at: Date | null
+  /** A redelivery or recovery asked for it. */
+  redelivered: boolean
 }
 
 /** `earlier_url`: where it was sent, if the webhook has another URL by now. */
@@ -47,10 +49,10 @@ const afterAllIds = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 /** The columns of an attempt that has ended, and the same of one that is in flight. */
 export const columnsOfEnded = (db: Executor) => db`
   id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, address, request_headers,
-  response_status, response_headers, response_body, response_complete, error_code, error_detail, next_attempt_at`
+  response_status, response_headers, response_body, response_complete, error_code, error_detail, next_attempt_at, redelivered`
 export const columnsInFlight = (db: Executor) => db`
   id, event_seq, attempt, 'sending', started_at, null, null, null, null, null, null, null,
-  null, null, null, null, null, null, null`
+  null, null, null, null, null, null, null, redelivered`
 
 /** Attempts newest first, ended ones and those in flight. Settling moves a row from one table to the other in one statement. */
 export const listAttempts = (
@@ -81,18 +83,26 @@ export const listAttempts = (
 
 export type EventAttemptRow = Pick<
   AttemptRow,
-  'id' | 'attempt' | 'status' | 'started_at' | 'duration_us' | 'response_status' | 'error_code' | 'next_attempt_at'
+  | 'id'
+  | 'attempt'
+  | 'status'
+  | 'started_at'
+  | 'duration_us'
+  | 'response_status'
+  | 'error_code'
+  | 'next_attempt_at'
+  | 'redelivered'
 > & { lane_id: string }
 
 /** Every attempt to deliver one event, by webhook and number. Not by id: ids follow the clocks of dispatchers. */
 export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string) => db<EventAttemptRow[]>`
   select a.lane_id, a.id, a.attempt, a.status, a.started_at, a.duration_us, a.response_status, a.error_code,
-    a.next_attempt_at
+    a.next_attempt_at, a.redelivered
   from keyhook.deliveries d
   join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
   union all
-  select f.lane_id, f.id, f.attempt, 'sending', f.started_at, null, null, null, null
+  select f.lane_id, f.id, f.attempt, 'sending', f.started_at, null, null, null, null, f.redelivered
   from keyhook.deliveries d
   join keyhook.in_flight f on f.lane_id = d.lane_id and f.event_seq = d.event_seq
   where d.org_id = ${orgId} and d.event_seq = ${eventSeq}

@@ -14,6 +14,10 @@ export type AttemptFilter = {
   webhookId: WebhookId | null
   status: HistoryRow['status'] | null
   types: readonly string[] | null
+  eventId: string | null
+  /** The HTTP status of the answer, from and to; `none`: failed without an answer. */
+  responseStatus: { from: number; to: number } | 'none' | null
+  errorCode: string | null
   sinceMs: number | null
   untilMs: number | null
 }
@@ -30,7 +34,8 @@ export const listOrganizationAttempts = async (
   filter: AttemptFilter,
   page: { before: string | null; limit: number },
 ): Promise<OrganizationAttemptRow[]> => {
-  const isRare = filter.types !== null && (await isRareType(db, orgId, filter.types))
+  const { eventId, types } = filter
+  const isRare = eventId !== null || (types !== null && (await isRareType(db, orgId, types)))
   return attemptsOfPage(db, orgId, { ...filter, isRare }, page)
 }
 
@@ -43,37 +48,61 @@ const isRareType = async (db: Database, orgId: OrgId, types: readonly string[]):
 export const attemptsOfPage = (
   db: Database,
   orgId: OrgId,
-  { webhookId, status, types, sinceMs, untilMs, isRare }: AttemptFilter & { isRare: boolean },
+  {
+    webhookId,
+    types,
+    eventId,
+    responseStatus,
+    errorCode,
+    sinceMs,
+    untilMs,
+    isRare,
+    ...filter
+  }: AttemptFilter & {
+    isRare: boolean
+  },
   { before, limit }: { before: string | null; limit: number },
 ) => {
   // Before 1970 there are no ids.
   const since = uuid7Floor(Math.max(0, sinceMs ?? 0))
   const until = uuid7Floor(Math.max(0, untilMs ?? lastMs))
   const inRange = db`id >= ${since}::uuid and id < least(${until}::uuid, ${before}::uuid)`
+  // A request that is in flight has neither an answer nor an error.
+  const isEnded = responseStatus !== null || errorCode !== null
+  const status = filter.status ?? impliedStatus(responseStatus, errorCode)
   // What did not succeed has an index of its own. Successes are most of a history: there, those that were not are passed over.
   const byIndex =
     status === null || status === 'succeeded' ? db`` : db`and status = ${status} and status <> 'succeeded'`
   const hasStatus = status === null ? db`true` : db`a.status = ${status}`
-  const hasType =
-    types === null
+  const hasAnswer =
+    responseStatus === null
       ? db`true`
-      : db`exists (
-          select from keyhook.events e where e.org_id = ${orgId} and e.seq = a.event_seq and e.type = any (${types})
-        )`
+      : responseStatus === 'none'
+        ? db`a.status = 'failed' and a.response_status is null`
+        : db`a.response_status between ${responseStatus.from} and ${responseStatus.to}`
+  const hasError = errorCode === null ? db`true` : db`a.error_code = ${errorCode}`
+  const outcome = db`${hasStatus} and ${hasAnswer} and ${hasError}`
+  const isEvent = eventId === null ? db`true` : db`e.id = ${eventId}`
+  const ofEvent = types === null ? isEvent : db`${isEvent} and e.type = any (${types})`
+  const hasEvent =
+    types === null && eventId === null
+      ? db`true`
+      : db`exists (select from keyhook.events e where e.org_id = ${orgId} and e.seq = a.event_seq and ${ofEvent})`
   // `offset 0`: one look-up by event for each, never a scan of the webhook's history.
   const ended = isRare
     ? db`
       select a.id from keyhook.events e cross join lateral (
-        select id, status from keyhook.attempts where lane_id = h.lane_id and event_seq = e.seq and ${inRange} offset 0
+        select id, status, response_status, error_code from keyhook.attempts
+        where lane_id = h.lane_id and event_seq = e.seq and ${inRange} offset 0
       ) a
-      where e.org_id = ${orgId} and e.type = any (${types}) and ${hasStatus}`
+      where e.org_id = ${orgId} and ${ofEvent} and ${outcome}`
     : db`
       select a.id from (
-        select id, status, event_seq from keyhook.attempts
+        select id, status, event_seq, response_status, error_code from keyhook.attempts
         where lane_id = h.lane_id and ${inRange} ${byIndex}
         order by id desc limit ${attemptsSearchedMax}
       ) a
-      where ${hasStatus} and ${hasType}`
+      where ${outcome} and ${hasEvent}`
   return db<OrganizationAttemptRow[]>`
     with hooks as materialized (
       select id, lane_id, url from keyhook.webhooks
@@ -86,9 +115,9 @@ export const attemptsOfPage = (
         (
           select a.id from (
             select id, event_seq from keyhook.in_flight
-            where lane_id = h.lane_id and ${inRange} and coalesce(${status}, 'sending') = 'sending'
+            where lane_id = h.lane_id and ${inRange} and coalesce(${status}, 'sending') = 'sending' and not ${isEnded}::boolean
           ) a
-          where ${hasType}
+          where ${hasEvent}
           order by a.id desc limit ${limit}
         )
       ) r
@@ -97,7 +126,8 @@ export const attemptsOfPage = (
     select x.webhook_id, x.url, x.id, coalesce(a.attempt, f.attempt) as attempt, coalesce(a.status, 'sending') as status,
       coalesce(a.started_at, f.started_at) as started_at, a.duration_us, a.dns_us, a.connect_us, a.tls_us, a.first_byte_us,
       a.address, a.request_headers, a.response_status, a.response_headers, a.response_body, a.response_complete,
-      a.error_code, a.error_detail, a.next_attempt_at, e.id as event_id, e.type as event_type, (
+      a.error_code, a.error_detail, a.next_attempt_at, coalesce(a.redelivered, f.redelivered) as redelivered,
+      e.id as event_id, e.type as event_type, (
         select u.url from keyhook.earlier_urls u
         where u.lane_id = x.lane_id and u.until > coalesce(a.started_at, f.started_at) order by u.until limit 1
       ) as earlier_url
@@ -106,6 +136,13 @@ export const attemptsOfPage = (
     left join keyhook.in_flight f on f.lane_id = x.lane_id and f.id = x.id
     join keyhook.events e on e.org_id = ${orgId} and e.seq = coalesce(a.event_seq, f.event_seq)
     order by x.id desc`
+}
+
+/** The status that every such attempt has: those that did not succeed are found by an index. */
+function impliedStatus(answer: AttemptFilter['responseStatus'], errorCode: string | null): HistoryRow['status'] | null {
+  if (errorCode !== null) return errorCode === 'interrupted' ? 'interrupted' : 'failed'
+  const isFailure = answer === 'none' || (answer !== null && (answer.from > 299 || answer.to < 200))
+  return isFailure ? 'failed' : null
 }
 
 /** One attempt, whichever webhook it was for. Null if it is not in the organization, or its webhook is deleted. */

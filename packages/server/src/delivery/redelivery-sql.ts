@@ -28,13 +28,13 @@ export const redeliver = async (
   const laneId = Number(attempt.lane_id)
   await requestRedelivery(tx, laneId)
   const requested = await tx`
-    insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
-    select ${laneId}, ${attempt.event_seq}, ${orgId}, now(), max(a.attempt), 0
+    insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try, redelivered)
+    select ${laneId}, ${attempt.event_seq}, ${orgId}, now(), max(a.attempt), 0, true
     from keyhook.attempts a where a.lane_id = ${laneId} and a.event_seq = ${attempt.event_seq}
     having not exists (
       select from keyhook.in_flight f where f.lane_id = ${laneId} and f.event_seq = ${attempt.event_seq}
     )
-    on conflict (lane_id, event_seq) do update set due_at = now(), try = 0`
+    on conflict (lane_id, event_seq) do update set due_at = now(), try = 0, redelivered = true`
   return requested.count === 1 ? 'requested' : 'in_flight'
 }
 
@@ -160,10 +160,10 @@ export const stepRecovery = async (tx: Transaction): Promise<OrgId | null> => {
   const inFlight = missed.filter((one) => one.in_flight).map((one) => one.event_seq)
   const due = missed.filter((one) => !one.in_flight)
   await tx`
-    insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
-    select ${laneId}, d.event_seq, ${orgId}, now(), d.attempt, 0
+    insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try, redelivered)
+    select ${laneId}, d.event_seq, ${orgId}, now(), d.attempt, 0, true
     from unnest(${due.map((one) => one.event_seq)}::bigint[], ${due.map((one) => one.attempt)}::int[]) as d (event_seq, attempt)
-    on conflict (lane_id, event_seq) do update set due_at = now(), try = 0`
+    on conflict (lane_id, event_seq) do update set due_at = now(), try = 0, redelivered = true`
   const isAtEnd = examined.length - passedOver.length < stepDeliveries
   const examinedUpTo = examined.reduce((seq, one) => Math.max(seq, Number(one.event_seq)), chunk.afterSeq)
   await tx`

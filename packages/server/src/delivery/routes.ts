@@ -17,7 +17,15 @@ import {
   type OrganizationAttemptRow,
   rareEventsMax,
 } from './organization-history-sql.ts'
-import { attemptStatuses, deliveryRecord, deliveryRecordOf, deliverySummary, deliverySummaryOf } from './schemas.ts'
+import {
+  attemptStatuses,
+  deliveryRecord,
+  deliveryRecordOf,
+  deliverySummary,
+  deliverySummaryOf,
+  redelivered,
+} from './schemas.ts'
+import { sendErrorCodes } from './send-errors.ts'
 
 export function deliveryRoutes(deps: { db: Database }): Route[] {
   return [
@@ -62,6 +70,18 @@ const listQuery = Type.Object(
     webhook_id: webhookQuery,
     status: Type.Optional(Type.Enum([...attemptStatuses], { description: 'Only these.' })),
     event_types: eventTypesQuery,
+    event_id: Type.Optional(
+      Type.String({ pattern: '^[\\w:-]{1,128}$', description: 'Only attempts to deliver this event.' }),
+    ),
+    response_status: Type.Optional(
+      Type.String({
+        pattern: '^([1-5]\\d\\d|[1-5]xx|none)$',
+        description:
+          'The HTTP status of the answer: one such as `500`, a class such as `4xx`, or `none`: failed without an answer.',
+        examples: ['5xx'],
+      }),
+    ),
+    error_code: Type.Optional(Type.Enum([...sendErrorCodes], { description: 'Only attempts with this error.' })),
     since: timestampQuery('Attempts that started from this time on (RFC 3339).'),
     until: timestampQuery('Attempts that started before this time.'),
     ...pageQuery,
@@ -81,6 +101,12 @@ const summaryQuery = Type.Object(
   { additionalProperties: false },
 )
 
+/** `500`, `5xx` or `none`. */
+function statusRange(text: string): { from: number; to: number } | 'none' {
+  if (text === 'none') return text
+  return { from: Number(text.replaceAll('x', '0')), to: Number(text.replaceAll('x', '9')) }
+}
+
 const { status, response, ...others } = deliveryRecord.properties
 const record = Type.Object(
   {
@@ -89,11 +115,16 @@ const record = Type.Object(
     // The interface specifies these two for another list.
     status: mark(here, { ...status }),
     response: mark(here, { ...response }),
+    redelivered: redelivered(),
   },
   { $id: 'OrganizationDelivery', additionalProperties: false, ...chosen(18) },
 )
 
-const recordOf = (row: OrganizationAttemptRow) => ({ webhook_id: row.webhook_id, ...deliveryRecordOf(row, row.url) })
+const recordOf = (row: OrganizationAttemptRow) => ({
+  webhook_id: row.webhook_id,
+  ...deliveryRecordOf(row, row.url),
+  redelivered: row.redelivered,
+})
 
 function listOf<Row extends HistoryRow>(
   page: (request: PageRequest) => PromiseLike<readonly Row[]>,
@@ -120,7 +151,7 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
       basis: here,
       tag: 'Redelivery',
       summary: 'List attempts to all webhooks',
-      description: `Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it. Of a type with more than ${rareEventsMax.toLocaleString('en')} events, and of those that succeeded, the newest ${attemptsSearchedMax.toLocaleString('en')} attempts of each webhook in the time range are searched, or the newest that did not succeed.`,
+      description: `Every attempt to deliver an event of the organization, newest first. Those to deleted webhooks are not in it. Of a type with more than ${rareEventsMax.toLocaleString('en')} events, of those that succeeded, and by answer or error, the newest ${attemptsSearchedMax.toLocaleString('en')} attempts of each webhook in the time range are searched, or the newest that did not succeed.`,
       query: listQuery,
       success: { status: 200, description: 'The attempts.', schema: Type.Array(record) },
       async handler({ orgId, query }) {
@@ -128,6 +159,9 @@ export function organizationDeliveryRoutes({ db }: { db: Database }): Route[] {
           webhookId: (query.webhook_id ?? null) as WebhookId | null,
           status: query.status ?? null,
           types: await readTypeFilter(db, query.event_types),
+          eventId: query.event_id ?? null,
+          responseStatus: query.response_status === undefined ? null : statusRange(query.response_status),
+          errorCode: query.error_code ?? null,
           sinceMs: timestampParameter('since', query.since)?.getTime() ?? null,
           untilMs: timestampParameter('until', query.until)?.getTime() ?? null,
         }

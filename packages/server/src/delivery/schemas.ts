@@ -60,6 +60,12 @@ const response = Type.Object(
 
 export const attemptStatuses = ['sending', 'succeeded', 'failed', 'interrupted'] as const
 
+export const redelivered = () =>
+  Type.Boolean({
+    description:
+      'Whether a redelivery or recovery asked for this attempt. The retry schedule started again with it. False in records of before this field.',
+  })
+
 export const deliveryRecord = Type.Object(
   {
     id: id('dlv', 'This attempt.'),

@@ -39,6 +39,10 @@ beforeAll(async () => {
   await attempt('second', a, 1, 'succeeded', base + 10 * 60_000, 10_000)
   await attempt('third', b, 2, 'succeeded', base + 90 * 60_000, 20_000)
   await attempt('fourth', b, 2, 'interrupted', base + 91 * 60_000, null)
+  await api.db`
+    update keyhook.attempts set response_status = 503, error_code = 'status_not_successful' where id = ${uuids.first!}`
+  await api.db`update keyhook.attempts set response_status = 200 where id in (${uuids.second!}, ${uuids.third!})`
+  await api.db`update keyhook.attempts set error_code = 'interrupted' where id = ${uuids.fourth!}`
 })
 afterAll(() => api.close())
 
@@ -48,9 +52,10 @@ async function webhook(inOrg = orgId, token = owner.token): Promise<WebhookId> {
   return made.body.id
 }
 
+const events = [newId('evt'), newId('evt')]
 const event = (seq: number, type: string) => api.db`
   insert into keyhook.events (org_id, seq, id, type, body, sequence)
-  values (${orgId}, ${seq}, ${newId('evt')}, ${type}, '{}', ${seq})`
+  values (${orgId}, ${seq}, ${events[seq - 1]!}, ${type}, '{}', ${seq})`
 
 async function attempt(name: string, to: WebhookId, seq: number, status: string, ms: number, us: number | null) {
   uuids[name] = uuid7(ms)
@@ -86,6 +91,16 @@ describe('the list', () => {
     [() => `?since=${iso(base + 10 * 60_000)}&until=${iso(base + hour + 31 * 60_000)}`, ['third', 'second']],
     [() => '?status=failed&event_types=backup.failed,database.failed', []],
     [() => `?webhook_id=${newId('wh')}`, []],
+    [() => `?event_id=${events[0]}`, ['second', 'first']],
+    [() => `?event_id=${events[0]}&event_types=backup.failed`, []],
+    [() => `?event_id=${newId('evt')}`, []],
+    [() => '?response_status=503', ['first']],
+    [() => '?response_status=5xx', ['first']],
+    [() => '?response_status=2xx', ['third', 'second']],
+    [() => '?response_status=404', []],
+    [() => '?response_status=5xx&status=succeeded', []],
+    [() => '?error_code=status_not_successful', ['first']],
+    [() => '?error_code=interrupted', ['fourth']],
     [() => '?since=0001-01-01T00:00:00Z&until=1960-01-01T00:00:00Z', []],
   ])('is filtered (%#)', async (query, expected) => {
     expect(await names(query())).toEqual(expected)
@@ -110,6 +125,9 @@ describe('the list', () => {
     expect(body.map(({ id, status }) => [id, status])).toEqual([[attemptIdOf(id), 'sending']])
     expect(await names('')).toEqual(['fourth', 'third', 'sending', 'second', 'first'])
     expect(await names('?limit=3')).toEqual(['fourth', 'third', 'sending'])
+    expect(await names(`?event_id=${events[1]}`)).toEqual(['fourth', 'third', 'sending'])
+    expect(await names('?response_status=2xx')).toEqual(['third', 'second'])
+    expect(await names('?response_status=none')).toEqual([])
     const one = await documented.call<{ attempt: number }>(
       'GET',
       `${path}/{delivery_id}`,
@@ -123,7 +141,16 @@ describe('the list', () => {
   })
 
   test('refuses filters that it cannot read', async () => {
-    for (const query of ['?since=yesterday', '?status=lost', '?webhook_id=usr_x', '?event_types=x', '?type=x']) {
+    for (const query of [
+      '?since=yesterday',
+      '?status=lost',
+      '?webhook_id=usr_x',
+      '?event_types=x',
+      '?type=x',
+      '?response_status=6xx',
+      '?response_status=50',
+      '?error_code=x',
+    ]) {
       expect((await call(`${url()}${query}`, { token: owner.token })).status, query).toBe(422)
     }
   })
@@ -145,12 +172,17 @@ test('what is rare in a long history is found by an index, and not by reading th
     select ${long}, n, 'evt_' || lpad(n::text, 26, '0'), case when n % 10000 = 0 then 'invoice.paid' else 'backup.failed' end, '{}', n
     from generate_series(1, 20000) n`
   await api.db`analyze keyhook.attempts, keyhook.events`
-  const all = { webhookId: null, status: null, types: null, sinceMs: null, untilMs: null, isRare: false }
+  const none = { eventId: null, responseStatus: null, errorCode: null, sinceMs: null, untilMs: null }
+  const all = { webhookId: null, status: null, types: null, isRare: false, ...none }
+  const ofEvent = `evt_${'7'.padStart(26, '0')}`
   const rare: [query: string, found: number, filter: Partial<Parameters<typeof attemptsOfPage>[2]>][] = [
     ['status=failed', 8, { status: 'failed' }],
     ['status=interrupted', 0, { status: 'interrupted' }],
     ['event_types=invoice.paid', 4, { types: ['invoice.paid'], isRare: true }],
     ['event_types=invoice.paid&status=succeeded', 0, { types: ['invoice.paid'], status: 'succeeded', isRare: true }],
+    [`event_id=${ofEvent}`, 2, { eventId: ofEvent, isRare: true }],
+    ['response_status=none', 8, { responseStatus: 'none' }],
+    ['error_code=timeout', 0, { errorCode: 'timeout' }],
     ['event_types=backup.failed&status=failed', 4, { types: ['backup.failed'], status: 'failed' }],
   ]
   for (const [query, found, filter] of rare) {

@@ -75,6 +75,17 @@ test('a delivery can be redelivered, and everything that never arrived can be re
   })
   expect(job.redelivered).toBe(2)
   await until(() => receiver.received.length === 6)
+  await settledHistory(deliveries, 6)
+  const url = `${platform}/deliveries?webhook_id=${webhook.id}`
+  const { body: all } = await call<{ attempt: number; redelivered: boolean }[]>(url, { token: owner.token })
+  expect(all.map(({ attempt, redelivered }) => [attempt, redelivered])).toEqual([
+    ...Array.from({ length: 3 }, () => [2, true]),
+    ...Array.from({ length: 3 }, () => [1, false]),
+  ])
+  const explained = await call<{ delivered_to: { attempts: { redelivered: boolean }[] }[] }>(`${platform}/events/r-1`, {
+    token: owner.token,
+  })
+  expect(explained.body.delivered_to[0]!.attempts.map(({ redelivered }) => redelivered)).toEqual([false, true])
   expect((await call(recover, { token: owner.token, body: { since: 'yesterday' } })).status).toBe(422)
   for (const [body, pointer] of [
     [{ since, until: since }, '/until'],

@@ -1,4 +1,5 @@
 import '../../styles/deliveries.css'
+import type { SendErrorCode } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { getRouteApi } from '@tanstack/react-router'
 import { History } from 'lucide-react'
@@ -45,7 +46,7 @@ export function DeliveriesPage() {
           webhooks.length > 0 && (
             <Button onClick={() => setRecovering(true)}>
               <History size={15} aria-hidden="true" />
-              Recover
+              Redeliver failed
             </Button>
           )
         }
@@ -72,8 +73,11 @@ export function DeliveriesPage() {
           {...deliveries}
           webhooks={webhooks}
           selected={search.delivery}
-          isFiltered={Object.values({ ...search, delivery: undefined }).some((value) => value !== undefined)}
-          onClear={() => navigate({ search: ({ delivery }) => ({ delivery }) })}
+          isGrouped={search.group === 'event'}
+          isFiltered={Object.values({ ...search, delivery: undefined, group: undefined }).some(
+            (value) => value !== undefined,
+          )}
+          onClear={() => navigate({ search: ({ delivery, group }) => ({ delivery, group }) })}
           onOpen={open}
         />
         {search.delivery && (
@@ -99,18 +103,22 @@ export function DeliveriesPage() {
 }
 
 /** The start of the range stays the same while the page is open, or each poll would be another list. */
-function useFilter({ webhook, status, type, range, since, until }: DeliverySearch) {
+function useFilter({ webhook, status, type, answer, error, event, range, since, until }: DeliverySearch) {
   return useMemo(
     () => ({
       webhookId: webhook,
       status,
       eventTypes: type === undefined ? undefined : [type],
+      responseStatus: answer,
+      // Of an unknown code the server says so.
+      errorCode: error as SendErrorCode | undefined,
+      eventId: event,
       since:
         since !== undefined || until !== undefined || range === undefined
           ? since
           : new Date(Date.now() - rangeMs(range)).toISOString(),
       until,
     }),
-    [webhook, status, type, range, since, until],
+    [webhook, status, type, answer, error, event, range, since, until],
   )
 }

@@ -21,7 +21,7 @@ export default function DeliveryCharts({ organization, webhookId, range, isLive,
   if (summary.data === undefined) return <LoadingChart />
   const { data } = summary
   const select = ({ at }: Bar) =>
-    onTime(new Date(Number(at)).toISOString(), new Date(Number(at) + data.bucket_seconds * 1_000).toISOString())
+    onTime(new Date(at).toISOString(), new Date(at + data.bucket_seconds * 1_000).toISOString())
   return (
     <div className="chart-cards">
       <section className="card card-body" aria-label="Outcomes">
@@ -32,10 +32,10 @@ export default function DeliveryCharts({ organization, webhookId, range, isLive,
           format={countText}
           legend={
             <span className="legend">
-              <span>
+              <span className="legend-success">
                 <strong className="number">{countText(data.succeeded)}</strong> succeeded
               </span>
-              <span>
+              <span className="legend-danger">
                 <strong className="number">{countText(data.failed)}</strong> failed
               </span>
             </span>
@@ -48,21 +48,25 @@ export default function DeliveryCharts({ organization, webhookId, range, isLive,
       </section>
       <section className="card card-body" aria-label="Latency">
         <BarChart
-          title="Latency (p95)"
+          title="Latency"
+          overlaid
           onSelect={select}
-          names={['p95']}
+          names={['p95', 'p50']}
           format={msText}
           legend={
             <span className="legend">
-              <span>
+              <span className="legend-accent">
                 p50 <strong className="number">{msText(data.p50_ms)}</strong>
               </span>
-              <span>
+              <span className="legend-accent-soft">
                 p95 <strong className="number">{msText(data.p95_ms)}</strong>
               </span>
             </span>
           }
-          bars={barsOf(data, (bucket) => [{ tone: 'accent', value: bucket?.p95_ms ?? 0 }])}
+          bars={barsOf(data, (bucket) => [
+            { tone: 'accent-soft', value: bucket?.p95_ms ?? 0 },
+            { tone: 'accent', value: bucket?.p50_ms ?? 0 },
+          ])}
         />
       </section>
     </div>

@@ -1,11 +1,13 @@
 import type { Webhook } from '@keyhook/client'
-import { Radio } from 'lucide-react'
+import { Layers, Radio } from 'lucide-react'
+import { useState } from 'react'
 import { useEventTypes } from '../../api/webhook-queries.ts'
 import { Button } from '../../components/button.tsx'
 import { Select } from '../../components/select.tsx'
 import { localMinute, TimeField } from '../../components/time-field.tsx'
-import type { DeliverySearch, Range } from '../../search.ts'
+import { type DeliverySearch, eventIdPattern, type Range } from '../../search.ts'
 import { rangeTexts } from '../../words/ranges.ts'
+import { errorTitles } from '../../words/send-errors.ts'
 
 type Props = {
   organization: string
@@ -23,6 +25,14 @@ const statuses = {
   sending: 'Sending',
   interrupted: 'Interrupted',
 }
+// Not the bare numbers: an object has those before its other keys.
+const answers = ['2xx', '3xx', '4xx', '5xx', '400', '401', '403', '404', '410', '429', '500', '502', '503', '504']
+const answerTexts = (chosen: string | undefined) => {
+  const all = chosen === undefined || chosen === 'none' || answers.includes(chosen) ? answers : [...answers, chosen]
+  return Object.fromEntries(all.map((answer) => [`HTTP ${answer}`, `HTTP ${answer}`]))
+}
+const answerKey = (answer: string | undefined) =>
+  answer === undefined ? 'any' : answer === 'none' ? answer : `HTTP ${answer}`
 const timeTexts = { ...rangeTexts, chosen: 'Chosen time' }
 
 const given = <T extends string>(value: T | 'any'): T | undefined => (value === 'any' ? undefined : (value as T))
@@ -41,6 +51,20 @@ export function DeliveryFilters({ organization, search, webhooks, isLive, onChan
       />
       <Select<string>
         small
+        label="HTTP status"
+        options={{ any: 'Any HTTP status', none: 'No answer', ...answerTexts(search.answer) }}
+        value={answerKey(search.answer)}
+        onChange={(answer) => onChange({ answer: given(answer)?.replace('HTTP ', '') })}
+      />
+      <Select<string>
+        small
+        label="Error"
+        options={{ any: 'Any error', ...errorTitles }}
+        value={search.error ?? 'any'}
+        onChange={(error) => onChange({ error: given(error) })}
+      />
+      <Select<string>
+        small
         label="Event type"
         options={{ any: 'Any event type', ...Object.fromEntries(types) }}
         value={search.type ?? 'any'}
@@ -54,7 +78,16 @@ export function DeliveryFilters({ organization, search, webhooks, isLive, onChan
         onChange={(webhook) => onChange({ webhook: given(webhook) })}
       />
       <TimeFilter search={search} onChange={onChange} />
+      <EventFilter key={search.event} event={search.event} onChange={(event) => onChange({ event })} />
       <span className="grow" />
+      <Button
+        small
+        aria-pressed={search.group === 'event'}
+        onClick={() => onChange({ group: search.group === 'event' ? undefined : 'event' })}
+      >
+        <Layers size={14} aria-hidden="true" />
+        Group by event
+      </Button>
       <Button
         small
         aria-pressed={isLive}
@@ -65,6 +98,33 @@ export function DeliveryFilters({ organization, search, webhooks, isLive, onChan
         {isLive ? 'Live' : 'Paused'}
       </Button>
     </search>
+  )
+}
+
+type EventFilterProps = { event: string | undefined; onChange: (event: string | undefined) => void }
+
+/** The id of an event, which is searched for with Enter or on leaving the field. */
+function EventFilter({ event, onChange }: EventFilterProps) {
+  const [text, setText] = useState(event ?? '')
+  const id = text.trim()
+  const isWrong = id !== '' && !eventIdPattern.test(id)
+  const search = () => {
+    if (!isWrong && id !== (event ?? '')) onChange(id === '' ? undefined : id)
+  }
+  return (
+    <input
+      type="search"
+      className="input input-small event-filter mono"
+      aria-label="Event id"
+      placeholder="Event id"
+      autoComplete="off"
+      spellCheck={false}
+      aria-invalid={isWrong}
+      value={text}
+      onChange={({ target }) => setText(target.value)}
+      onBlur={search}
+      onKeyDown={({ key }) => key === 'Enter' && search()}
+    />
   )
 }
 

@@ -2,13 +2,11 @@ import type { OrganizationDelivery as Attempt, Webhook } from '@keyhook/client'
 import { Link } from '@tanstack/react-router'
 import { useWindowVirtualizer } from '@tanstack/react-virtual'
 import { Activity, SearchX } from 'lucide-react'
-import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
 import { useMember } from '../../api/organization.ts'
-import { AttemptBadge } from '../../components/attempt-badge.tsx'
 import { Button } from '../../components/button.tsx'
 import { EmptyState, ErrorState, LoadingBlock } from '../../components/states.tsx'
-import { RelativeTime } from '../../components/time.tsx'
-import { msText } from '../../words/numbers.ts'
+import { AttemptRow, EventRow, rowsByEvent } from './delivery-rows.tsx'
 
 type Props = {
   attempts: Attempt[] | undefined
@@ -20,6 +18,8 @@ type Props = {
   webhooks: readonly Webhook[]
   selected: string | undefined
   isFiltered: boolean
+  /** One row per event, which opens to its attempts. */
+  isGrouped: boolean
   onClear: () => void
   onOpen: (id: string) => void
 }
@@ -76,6 +76,7 @@ const estimateSize = () => rowHeight
 /** Only the visible rows are in the page, so that it stays smooth with 100,000 of them. */
 function Rows({
   attempts,
+  isGrouped,
   hasMore,
   isLoadingMore,
   loadMore,
@@ -87,6 +88,8 @@ function Rows({
 }: Props & { attempts: Attempt[] }) {
   const list = useRef<HTMLUListElement>(null)
   const [top, setTop] = useState(0)
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set())
+  const rows = useMemo(() => (isGrouped ? rowsByEvent(attempts, opened) : attempts), [attempts, isGrouped, opened])
   useLayoutEffect(() => {
     const measure = () => {
       if (list.current !== null) setTop(list.current.getBoundingClientRect().top + window.scrollY)
@@ -98,9 +101,9 @@ function Rows({
     return () => observer.disconnect()
   }, [])
   // Another function would measure all rows again, 4 ms of each frame with 100,000 of them.
-  const keyOf = useCallback((index: number) => attempts[index]!.id, [attempts])
+  const keyOf = useCallback((index: number) => rows[index]!.id, [rows])
   const virtualizer = useWindowVirtualizer({
-    count: attempts.length,
+    count: rows.length,
     estimateSize,
     overscan: 12,
     scrollMargin: top,
@@ -109,12 +112,19 @@ function Rows({
   const items = virtualizer.getVirtualItems()
   const last = items.at(-1)?.index ?? 0
   useEffect(() => {
-    if (hasMore && last >= attempts.length - 20) loadMore()
-  }, [hasMore, last, attempts.length, loadMore])
+    if (hasMore && last >= rows.length - 20) loadMore()
+  }, [hasMore, last, rows.length, loadMore])
   const urls = useMemo(() => new Map(webhooks.map(({ id, url }) => [id, url.replace(/^https:\/\//, '')])), [webhooks])
   const current = useRef(onOpen)
   current.current = onOpen
   const open = useCallback((id: string) => current.current(id), [])
+  const toggle = useCallback(
+    (id: string) =>
+      setOpened((before) =>
+        before.has(id) ? new Set([...before].filter((one) => one !== id)) : new Set([...before, id]),
+      ),
+    [],
+  )
   return (
     <>
       {error !== null && (
@@ -125,21 +135,32 @@ function Rows({
           </Button>
         </div>
       )}
+      <div className="delivery-row delivery-head">
+        <span>Outcome</span>
+        <span>{isGrouped ? 'Event' : 'Event and webhook'}</span>
+        <span className="delivery-attempt">{isGrouped ? 'Attempts' : 'Attempt'}</span>
+        <span className="delivery-duration">Duration</span>
+        <span className="delivery-time">{isGrouped ? 'Last attempt' : 'Started'}</span>
+      </div>
       <ul
         ref={list}
         className="delivery-rows"
         style={{ height: virtualizer.getTotalSize() }}
-        aria-label="Attempts, newest first"
+        aria-label={isGrouped ? 'Events, newest attempt first' : 'Attempts, newest first'}
       >
         {items.map(({ key, index, start }) => {
-          const attempt = attempts[index]!
+          const row = rows[index]!
+          const place = start - virtualizer.options.scrollMargin
+          if ('attempts' in row)
+            return <EventRow key={key} row={row} top={place} isOpen={opened.has(row.id)} onToggle={toggle} />
           return (
-            <Row
+            <AttemptRow
               key={key}
-              attempt={attempt}
-              url={urls.get(attempt.webhook_id) ?? attempt.request.url}
-              top={start - virtualizer.options.scrollMargin}
-              isSelected={attempt.id === selected}
+              attempt={row}
+              url={urls.get(row.webhook_id) ?? row.request.url}
+              top={place}
+              isInEvent={isGrouped}
+              isSelected={row.id === selected}
               onOpen={open}
             />
           )
@@ -149,36 +170,3 @@ function Rows({
     </>
   )
 }
-
-type RowProps = {
-  attempt: Attempt
-  url: string
-  top: number
-  isSelected: boolean
-  onOpen: (id: string) => void
-}
-
-/** Scrolling renders the list many times a second, and each row once. */
-const Row = memo(function Row({ attempt, url, top, isSelected, onOpen }: RowProps) {
-  return (
-    <li style={{ transform: `translateY(${top}px)` }}>
-      <button
-        type="button"
-        className="delivery-row"
-        aria-current={isSelected || undefined}
-        onClick={() => onOpen(attempt.id)}
-      >
-        <AttemptBadge delivery={attempt} />
-        <span className="delivery-what">
-          <span className="mono truncate">{attempt.event_type}</span>
-          <span className="small muted truncate">{url}</span>
-        </span>
-        <span className="delivery-attempt small muted">{attempt.attempt > 1 ? `Attempt ${attempt.attempt}` : ''}</span>
-        <span className="delivery-duration small muted number">{msText(attempt.duration_ms)}</span>
-        <span className="delivery-time small muted">
-          <RelativeTime at={attempt.started_at} />
-        </span>
-      </button>
-    </li>
-  )
-})

@@ -90,6 +90,12 @@ function AttemptDetails({ attempt, onOpen, onClose }: Omit<Props, 'id' | 'known'
           </span>
         </div>
         <Failure attempt={attempt} />
+        {attempt.redelivered && (
+          <Notice>
+            This attempt was asked for by hand, by a redelivery or a recovery. The retry schedule started again with it:
+            the retries that were planned before were replaced, and if this attempt fails, all of them are ahead again.
+          </Notice>
+        )}
         <dl className="facts">
           <dt>Event</dt>
           <dd className="row row-wrap">
@@ -177,7 +183,10 @@ function RedeliverButton({ attempt }: { attempt: Attempt }) {
     setBusy(true)
     client.webhooks
       .redeliver(attempt.webhook_id, attempt.id, { organization })
-      .then(() => showToast({ title: 'The event is sent again' }), toastError('The event was not sent again'))
+      .then(
+        () => showToast({ title: 'The event is sent again', description: 'Its retry schedule starts again.' }),
+        toastError('The event was not sent again'),
+      )
       .finally(() => setBusy(false))
   }
   return (

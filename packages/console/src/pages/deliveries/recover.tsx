@@ -6,65 +6,60 @@ import { Button } from '../../components/button.tsx'
 import { Dialog } from '../../components/dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { Select } from '../../components/select.tsx'
-import { localMinute, TimeField } from '../../components/time-field.tsx'
+import { localMinute, TimeField, zoneText } from '../../components/time-field.tsx'
 import { explain } from '../../words/errors.ts'
 import { countText } from '../../words/numbers.ts'
 
 type Props = { organization: string; webhooks: readonly Webhook[]; webhookId: string | undefined; onClose: () => void }
-type Range = { since: string; until: string }
 
-/** Sends everything of a time range again that did not arrive: first it is counted, then one confirms. */
+/** Sends everything of a time range again that did not arrive. The button says how many that is, before anything is sent. */
 export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
   const [webhook, setWebhook] = useState(() => webhookId ?? mostFailing(webhooks)?.id ?? '')
   const [since, setSince] = useState(() => localMinute(Date.now() - 86_400_000))
   // The field has minutes: the next one, so that what just failed is in the range.
   const [until, setUntil] = useState(() => localMinute(Date.now() + 60_000))
-  const [counted, setCounted] = useState<{ range: Range; matching: number } | null>(null)
   const [started, setStarted] = useState<string | null>(null)
   const [error, setError] = useState<unknown>(null)
   const [isBusy, setBusy] = useState(false)
-  const change = (set: (value: string) => void) => (value: string) => {
-    setCounted(null)
-    set(value)
-  }
-  const run = (action: () => Promise<void>) => {
+  const isRange = since !== '' && until !== '' && since < until
+  const range = isRange && { since: new Date(since).toISOString(), until: new Date(until).toISOString() }
+  const counted = useQuery({
+    queryKey: [organization, 'recoverable', webhook, range],
+    queryFn: () => client.webhooks.recover(webhook, { ...(range as Range), dry_run: true }, { organization }),
+    enabled: isRange,
+    gcTime: 0,
+  })
+  const matching = counted.data?.matching
+  const redeliver = (chosen: Range) => {
     setBusy(true)
     setError(null)
-    action()
-      .catch(setError)
+    client.webhooks
+      .recover(webhook, chosen, { organization })
+      .then(({ id }) => setStarted(id), setError)
       .finally(() => setBusy(false))
   }
-  const count = () =>
-    run(async () => {
-      const range = { since: new Date(since).toISOString(), until: new Date(until).toISOString() }
-      const { matching } = await client.webhooks.recover(webhook, { ...range, dry_run: true }, { organization })
-      setCounted({ range, matching })
-    })
-  const recover = ({ range }: { range: Range }) =>
-    run(async () => {
-      const { id } = await client.webhooks.recover(webhook, range, { organization })
-      if (id === null) onClose()
-      else setStarted(id)
-    })
   if (started !== null)
     return <Progress organization={organization} webhookId={webhook} id={started} onClose={onClose} />
   return (
     <Dialog
-      title="Recover deliveries"
-      description="Sends all events of a time range again that the webhook did not accept. The events are counted first, and sent after you confirm."
+      title="Redeliver what did not arrive"
+      description="All events of a time range that the webhook did not accept are sent again, each with its whole retry schedule ahead."
       onClose={onClose}
       footer={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          {counted === null ? (
-            <Button look="primary" busy={isBusy} onClick={count}>
-              Count
-            </Button>
-          ) : (
-            <Button look="primary" busy={isBusy} disabled={counted.matching === 0} onClick={() => recover(counted)}>
-              {counted.matching === 0 ? 'No events to send' : `Send ${countText(counted.matching)} again`}
-            </Button>
-          )}
+          <Button
+            look="primary"
+            busy={isBusy || (isRange && counted.isPending)}
+            disabled={!range || !matching}
+            onClick={() => range && redeliver(range)}
+          >
+            {matching === undefined
+              ? 'Redeliver'
+              : matching === 0
+                ? 'Nothing to redeliver'
+                : `Redeliver ${deliveriesText(matching)}`}
+          </Button>
         </>
       }
     >
@@ -72,21 +67,29 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
         label="Webhook"
         options={Object.fromEntries(webhooks.map(({ id, url }) => [id, url]))}
         value={webhook}
-        onChange={change(setWebhook)}
+        onChange={setWebhook}
       />
-      <TimeField label="From" value={since} onChange={change(setSince)} />
-      <TimeField label="Until" value={until} onChange={change(setUntil)} />
-      {counted !== null && (
-        <Notice kind={counted.matching === 0 ? 'success' : 'info'}>
-          {counted.matching === 0
-            ? 'The webhook accepted every event of this time range.'
-            : `${countText(counted.matching)} ${counted.matching === 1 ? 'event' : 'events'} did not arrive in this range.`}
-        </Notice>
-      )}
-      {error !== null && <Notice kind="danger">{explain(error)}</Notice>}
+      <TimeField label="Events from" value={since} onChange={setSince} />
+      <TimeField label="Until" value={until} onChange={setUntil} />
+      <p className="small muted">Both times are in the time zone of this browser: {zoneText(since)}.</p>
+      <div role="status">
+        {!isRange && <Notice kind="warning">The start must be before the end.</Notice>}
+        {matching !== undefined && (
+          <Notice kind={matching === 0 ? 'success' : 'info'}>
+            {matching === 0
+              ? 'The webhook accepted every event of this time range.'
+              : `${deliveriesText(matching)} did not arrive. Nothing has been sent yet.`}
+          </Notice>
+        )}
+      </div>
+      {(error ?? counted.error) !== null && <Notice kind="danger">{explain(error ?? counted.error)}</Notice>}
     </Dialog>
   )
 }
+
+type Range = { since: string; until: string }
+
+const deliveriesText = (count: number): string => `${countText(count)} ${count === 1 ? 'delivery' : 'deliveries'}`
 
 const mostFailing = (webhooks: readonly Webhook[]): Webhook | undefined =>
   webhooks.toSorted((a, b) => b.health.failed - a.health.failed)[0]
@@ -110,12 +113,13 @@ function Progress({
   const isDone = recovery.data?.status === 'finished'
   return (
     <Dialog
-      title={isDone ? 'Recovery finished' : 'Recovering…'}
+      title={isDone ? 'Redelivery is under way' : 'Putting deliveries in line…'}
       onClose={onClose}
       footer={<Button onClick={onClose}>{isDone ? 'Done' : 'Continue in the background'}</Button>}
     >
       <p role="status">
-        {countText(recovery.data?.redelivered ?? 0)} deliveries are in line again. Their attempts appear in the list.
+        {deliveriesText(recovery.data?.redelivered ?? 0)} in line again. The attempts appear in the list, marked as
+        redelivered.
       </p>
       {recovery.error !== null && <Notice kind="danger">{explain(recovery.error)}</Notice>}
     </Dialog>

@@ -15,10 +15,15 @@ export default function DayChart({ organization }: { organization: string }) {
         <h2>Attempts of the last 24 hours</h2>
         {summary.data && (
           <p className="legend">
-            <span>
+            <span className="legend-success">
               <strong className="number">{countText(summary.data.succeeded)}</strong> succeeded
             </span>
-            <Link to="/$orgId/deliveries" params={params} search={{ status: 'failed', range: '24h' }}>
+            <Link
+              to="/$orgId/deliveries"
+              params={params}
+              search={{ status: 'failed', range: '24h' }}
+              className="legend-danger"
+            >
               <strong className="number">{countText(summary.data.failed)}</strong> failed
             </Link>
           </p>

@@ -57,14 +57,14 @@ export const beginAttempts = async (db: Database, attempts: readonly NewAttempt[
       delete from keyhook.retries r using given g, lane b
       where g.attempt > 1 and b.lane_id = g.lane_id
         and r.lane_id = g.lane_id and r.event_seq = g.event_seq and r.attempt = g.attempt - 1
-      returning g.id, r.try
+      returning g.id, r.try, r.redelivered
     ), fresh as materialized (
-      select g.*, b.org_id, coalesce(r.try, 0) as try
+      select g.*, b.org_id, coalesce(r.try, 0) as try, coalesce(r.redelivered, false) as redelivered
       from lane b join given g on g.lane_id = b.lane_id left join retry r on r.id = g.id
       where r.id is not null or (g.attempt = 1 and g.event_seq > b.cursor_seq)
     ), written as (
-      insert into keyhook.in_flight (lane_id, event_seq, org_id, id, lease_token, attempt, try, started_at)
-      select lane_id, event_seq, org_id, id, token, attempt, try, to_timestamp(started_ms / 1000.0) from fresh
+      insert into keyhook.in_flight (lane_id, event_seq, org_id, id, lease_token, attempt, try, redelivered, started_at)
+      select lane_id, event_seq, org_id, id, token, attempt, try, redelivered, to_timestamp(started_ms / 1000.0) from fresh
     ), moved as (
       update keyhook.lanes l
       set cursor_seq = greatest(l.cursor_seq, b.newest_seq), head_seq = greatest(l.head_seq, b.newest_seq),

@@ -51,17 +51,17 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
     ), ended as (
       delete from keyhook.in_flight f using given g
       where f.lane_id = g.lane_id and f.event_seq = g.event_seq and f.id = g.id
-      returning g.*, f.org_id, f.attempt, f.started_at,
+      returning g.*, f.org_id, f.attempt, f.redelivered, f.started_at,
         case when g.ended_at is null then now() + g.retry_ms * interval '1 millisecond' end as next_attempt_at
     ), recorded as (
       insert into keyhook.attempts (
         lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us,
         address, request_headers, response_status, response_headers, response_body, response_complete, error_code,
-        error_detail, next_attempt_at
+        error_detail, next_attempt_at, redelivered
       )
       select lane_id, id, org_id, event_seq, attempt, status, started_at, duration_us, dns_us, connect_us, tls_us,
         first_byte_us, address, request_headers, response_status, response_headers, response_body, response_complete,
-        error_code, error_detail, next_attempt_at
+        error_code, error_detail, next_attempt_at, redelivered
       from ended
     ), retried as (
       insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
@@ -93,10 +93,10 @@ export const interruptAttempts = async (db: Database, held: readonly HeldLane[])
       returning f.*, case when l.ended_at is null then now() end as next_attempt_at
     ), recorded as (
       insert into keyhook.attempts (
-        lane_id, id, org_id, event_seq, attempt, status, started_at, error_code, error_detail, next_attempt_at
+        lane_id, id, org_id, event_seq, attempt, status, started_at, error_code, error_detail, next_attempt_at, redelivered
       )
       select lane_id, id, org_id, event_seq, attempt, 'interrupted', started_at, 'interrupted',
-        'The dispatcher stopped before the outcome was known.', next_attempt_at
+        'The dispatcher stopped before the outcome was known.', next_attempt_at, redelivered
       from stale
     ), retried as (
       insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)

@@ -1,0 +1,7 @@
+-- compatible
+--
+-- The attempt that a redelivery or recovery asked for; the retry schedule started again with it. It goes from the waiting delivery to
+-- the attempt in flight and to the one that has ended.
+alter table keyhook.retries add column redelivered boolean not null default false;
+alter table keyhook.in_flight add column redelivered boolean not null default false;
+alter table keyhook.attempts add column redelivered boolean not null default false;
