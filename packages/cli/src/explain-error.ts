@@ -49,6 +49,7 @@ function adviceOf(error: KeyhookError): string | null {
     return 'Use another API key, or log in: npx keyhook login. "npx keyhook keys show" shows what a key is limited to.'
   if (status === 403) return 'Ask an owner of the organization for a role that allows this command.'
   if (status === 404) return 'Check the id, and --org: only records of that organization are found.'
+  if (code === 'request.rate_limited') return 'Send fewer requests in a minute, or ask an operator for a higher limit.'
   if (code === 'limit.reached') return 'Delete records that you no longer need, or ask an operator for a higher limit.'
   if (status !== null && status >= 500) return 'Try again. If the error continues, give the operator the request id.'
   return null

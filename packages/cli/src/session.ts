@@ -94,10 +94,23 @@ export async function readCredentials(options: SessionOptions): Promise<Credenti
 export async function openSession(options: SessionOptions): Promise<Session> {
   const credentials = await readCredentials(options)
   const { url, token, profile } = credentials
-  const orgId = credentials.organization ?? (await onlyOrganization(createClient({ url, token })))
-  const client = createClient({ url, token, organization: orgId })
-  return { client, url, token, profile, orgId, output: createOutput(options) }
+  const output = createOutput(options)
+  const server = { url, token, fetch: notingWaits(output) }
+  const orgId = credentials.organization ?? (await onlyOrganization(createClient(server)))
+  const client = createClient({ ...server, organization: orgId })
+  return { client, url, token, profile, orgId, output }
 }
+
+/** The client waits up to a minute before it sends such a request again. Without a word the command would seem to hang. */
+const notingWaits =
+  (output: Output): typeof fetch =>
+  async (input, init) => {
+    const response = await fetch(input, init)
+    const seconds = Number(response.headers.get('retry-after'))
+    if (response.status === 429 && seconds > 0)
+      output.note(`Too many requests. The server asks to wait ${seconds} seconds.`)
+    return response
+  }
 
 /** With one organization there is nothing to choose. */
 async function onlyOrganization(client: Client): Promise<string> {

@@ -56,6 +56,25 @@ test('an error is explained in a sentence, and its exit code tells what kind it 
   })
 })
 
+test('a command that waits because of too many requests says so, and then why it has failed', async () => {
+  const server = createServer((_, response) => {
+    const problem = { code: 'request.rate_limited', detail: 'This API key has sent 5 requests in this minute.' }
+    response.writeHead(429, { 'content-type': 'application/problem+json', 'retry-after': '1' })
+    response.end(JSON.stringify(problem))
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  onTestFinished(() => void server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { code, stderr } = await run(['keys', 'list'], { KEYHOOK_URL: url, KEYHOOK_TOKEN: 'x', KEYHOOK_ORG: 'org_x' })
+  expect(code).toBe(2)
+  expect(stderr.split('\n')).toEqual([
+    ...Array(3).fill('Too many requests. The server asks to wait 1 seconds.'),
+    'This API key has sent 5 requests in this minute.',
+    'Send fewer requests in a minute, or ask an operator for a higher limit.',
+    '',
+  ])
+})
+
 test('the completion script has every command of this program, and no other', async () => {
   const { stdout } = await run(['completion', 'bash'])
   expect(stdout).toContain('"keys create")')

@@ -36,6 +36,7 @@ export type ProblemCode =
   | 'request.expectation_failed'
   | 'request.invalid'
   | 'limit.reached'
+  | 'request.rate_limited'
   | 'request.header_too_large'
   | 'request.timeout'
   | 'events.expired'

@@ -11,7 +11,7 @@ export type TransportOptions = {
   fetch?: typeof globalThis.fetch | undefined
   /** Limit of one attempt, its body included; 30,000 by default. */
   timeoutMs?: number | undefined
-  /** Further attempts of a request that is safe to repeat; 2 by default. */
+  /** Further attempts of a request that is safe to repeat, or that Keyhook refused because of too many; 2 by default. */
   retries?: number | undefined
 }
 
@@ -88,15 +88,17 @@ export function createTransport(options: TransportOptions): Transport {
   }
 
   async function send(request: ApiRequest, call: CallOptions): Promise<Answer> {
-    const retries = request.isRepeatable ? (call.retries ?? options.retries ?? retriesDefault) : 0
+    const retries = call.retries ?? options.retries ?? retriesDefault
+    let mayBeDone = false
     for (let attempts = 0; ; attempts++) {
       try {
         return await attempt(request, call)
       } catch (error) {
-        if (attempts > 0 && request.absentIsDone && isKeyhookError(error) && error.code === 'not_found') {
+        if (mayBeDone && request.absentIsDone && isKeyhookError(error) && error.code === 'not_found') {
           return { text: '', headers: new Headers(), url: addressOf(base, request) }
         }
-        if (attempts >= retries || !isTransient(error)) throw error
+        if (attempts >= retries || !isTransient(error) || !(request.isRepeatable || wasRefused(error))) throw error
+        mayBeDone ||= !wasRefused(error)
         await waitMs(delayMs(attempts, error.retryAfter), call.signal)
       }
     }
@@ -149,6 +151,9 @@ export const isTransient = (error: unknown): error is KeyhookError =>
   isKeyhookError(error) &&
   (error.status === null ? transientCodes.includes(error.code) : transientStatuses.includes(error.status)) &&
   (error.retryAfter ?? 0) <= retryAfterSecondsMax
+
+/** Keyhook has done nothing, so that any request may be sent again. */
+const wasRefused = ({ code }: KeyhookError): boolean => code === 'request.rate_limited'
 
 const delayMs = (attempts: number, retryAfter: number | null): number =>
   (retryAfter ?? 0) * 1_000 + backoffMs(attempts, firstDelayMs, delayMsMax)

@@ -53,6 +53,22 @@ test('Retry-After is waited for; a long one is passed on', async () => {
   expect(busy.requests).toHaveLength(1)
 })
 
+test('every request that was refused because of too many is sent again, and only that', async () => {
+  const refused = problem(429, 'request.rate_limited', { 'retry-after': '1' })
+  const server = await scriptedServer(refused, json({ id: 'key_1' }, {}, 201))
+  const start = performance.now()
+  expect(await clientOf(server).keys.create({ name: 'ci' })).toEqual({ id: 'key_1' })
+  expect(performance.now() - start).toBeGreaterThanOrEqual(990)
+  expect(server.requests).toHaveLength(2)
+  // A proxy, which may have passed the request on.
+  const proxy = await scriptedServer(problem(429, 'slow_down', { 'retry-after': '1' }))
+  expect(await failure(clientOf(proxy).keys.create({ name: 'ci' }))).toMatchObject({ status: 429, retryAfter: 1 })
+  expect(proxy.requests).toHaveLength(1)
+  // Nothing was deleted by the attempt that was refused.
+  const none = await scriptedServer(refused, problem(404, 'not_found'))
+  expect(await failure(clientOf(none).webhooks.delete('wh_1'))).toMatchObject({ code: 'not_found' })
+})
+
 test('no creation that shows a secret is ever repeated', async () => {
   const server = await scriptedServer(broken)
   const client = clientOf(server, { retries: 5 })

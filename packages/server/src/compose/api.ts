@@ -17,6 +17,7 @@ import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { readJobMetrics } from '../jobs/worker.ts'
+import { createRequestLimits } from '../keys/request-limits.ts'
 import { createKeyUses } from '../keys/uses.ts'
 import { isTracing } from '../lib/tracing.ts'
 import { addConsole } from '../login/console.ts'
@@ -79,6 +80,11 @@ export function composeApi(
     silentMsMax: 10_000,
   })
   const keyUses = createKeyUses({ db, now, onError: (err) => log.warn({ err }, 'key_uses.not_written') })
+  const requestLimits = createRequestLimits({
+    db,
+    limit: { perKey: config.keyRequestsPerMinuteMax, perOrganization: config.orgRequestsPerMinuteMax },
+    onAway: (err) => log.warn({ err }, 'request_limits.not_merged'),
+  })
   const intakeDb = connect(target, { name: 'keyhook intake', connectionsMax: intakeConnections, silentMsMax })
   const feed = createEventFeed({
     db,
@@ -115,6 +121,7 @@ export function composeApi(
     routes,
     authenticate,
     keyUses,
+    requestLimits,
     keysRequireLogin: config.keysRequireLogin === 'on',
     recheckBody: createEventTypeCheck(async () => (await listEventTypes(db)).map(({ name }) => name)),
     limits: { requestBytesMax: config.requestBytesMax },
@@ -160,7 +167,7 @@ export function composeApi(
     async close() {
       // Streams have no end of their own, and closing the server waits for all answers.
       await Promise.all([feed.close(), app.close()])
-      await keyUses.close()
+      await Promise.all([keyUses.close(), requestLimits.close()])
       await Promise.all([accessDb.end({ timeout: 5 }), intakeDb.end({ timeout: 5 })])
     },
   }

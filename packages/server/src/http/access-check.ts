@@ -26,6 +26,8 @@ type NotesKeyUses = {
 export type AccessDeps = {
   authenticate: Pick<Authenticate, 'member' | 'operator'>
   keyUses: NotesKeyUses
+  /** Throws when the key or its organization has sent too many requests. */
+  requestLimits: { count(orgId: OrgId, keyId: KeyId): void }
   /** The operator's setting: API keys do not manage API keys. */
   keysRequireLogin: boolean
 }
@@ -56,12 +58,17 @@ function operatorCheck({ authenticate }: AccessDeps): AccessCheck {
   }
 }
 
-function memberCheck(route: MemberRoute, { authenticate, keyUses, keysRequireLogin }: AccessDeps): AccessCheck {
+function memberCheck(route: MemberRoute, deps: AccessDeps): AccessCheck {
+  const { authenticate, keyUses, requestLimits, keysRequireLogin } = deps
   const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
   const inOrganization = route.path.includes(':orgId')
 
   function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
-    if (access.kind === 'key') checkAddress(access, actor.address!)
+    if (access.kind === 'key') {
+      checkAddress(access, actor.address!)
+      // Later checks of the same request count nothing.
+      if (request.caller === null) requestLimits.count(access.membership.organization.id, access.keyId)
+    }
     if (inOrganization && orgId === null) throw noAccess(orgOf(request), 'the organization id has the wrong form')
     const reach = orgId === null ? reachOfCaller(access, route.needs) : authorize(access, orgId, route.needs)
     if (refusesKeys && access.kind === 'key') throw loginRequired()

@@ -232,6 +232,12 @@ export const faultCatalogue = {
     when: 'The organization has reached its limit of keys, webhooks, databases or backup storage.',
     advice: 'Remove a record, or ask the operator for a higher limit.',
   },
+  'request.rate_limited': {
+    status: 429,
+    title: 'Too many requests',
+    when: 'The API key, or all API keys of the organization together, have sent as many requests in this minute as the operator allows. `detail` says which.',
+    advice: 'Send the request again after `Retry-After` seconds. Nothing was changed.',
+  },
   'request.header_too_large': {
     status: 431,
     title: 'The request header is too large',

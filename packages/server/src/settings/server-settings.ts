@@ -132,6 +132,12 @@ export const serverSettings = {
   keyDaysMax: optional('KEYHOOK_KEY_DAYS_MAX', count(1, 3_650, 'days')).about(
     'Largest number of days that a new API key lasts. A key that is created without an end gets this one. If unset, keys need not expire; an owner can set a number for an organization.',
   ),
+  keyRequestsPerMinuteMax: optional('KEYHOOK_KEY_REQUESTS_PER_MINUTE_MAX', count(1, 10_000_000, 'requests')).about(
+    'Largest number of requests of one API key in a minute, over all nodes. If unset, there is no limit. Set it alike on every node.',
+  ),
+  orgRequestsPerMinuteMax: optional('KEYHOOK_ORG_REQUESTS_PER_MINUTE_MAX', count(1, 10_000_000, 'requests')).about(
+    'Largest number of requests of all API keys of one organization in a minute, over all nodes. If unset, there is no limit. Set it alike on every node.',
+  ),
   keysRequireLogin: setting('KEYHOOK_KEYS_REQUIRE_LOGIN', 'off', oneOf('on', 'off')).about(
     '`on` requires a login token to create, change or revoke API keys; API keys themselves may not.',
   ),

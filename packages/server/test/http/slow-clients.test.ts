@@ -48,6 +48,7 @@ async function listen(routes: Route[]) {
       operator: async (_, address) => ({ kind: 'operator', tokenId: 'x', address }),
     },
     keyUses: { note() {}, noteRefusal() {} },
+    requestLimits: { count() {} },
     limits: { requestBytesMax: 1_024, requestMsMax: 200 },
     keysRequireLogin: false,
     recheckBody: () => null,

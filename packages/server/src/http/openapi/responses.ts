@@ -60,6 +60,7 @@ function problemsOf(route: Route): Record<string, Json> {
   ]
   if (takesIdempotencyKey(route)) codes.push('idempotency.key_reused')
   if (route.path.includes(':orgId') || route.needs === 'operator') codes.push('auth.permission_missing')
+  if (route.needs !== 'operator') codes.push('request.rate_limited')
   if (route.path.includes(':')) codes.push('not_found')
   // A DELETE takes no body, but one that is sent is read and may be refused.
   if (route.method !== 'GET') codes.push('request.too_large', 'request.unsupported_media_type')
@@ -115,6 +116,7 @@ const decisions: Partial<Record<FaultCode, number>> = {
   'request.expectation_failed': 8,
   'request.method_not_allowed': 71,
   'limit.reached': 27,
+  'request.rate_limited': 178,
   'events.expired': 84,
   'idempotency.key_reused': 96,
   'backup.already_running': 57,
@@ -163,6 +165,7 @@ function headersOf(code: FaultCode): Json {
   if (code === 'auth.required' || code === 'auth.invalid_token') {
     return header('WWW-Authenticate', '`Bearer`, and `error="invalid_token"` if there was a token.', chosen(5))
   }
+  if (code === 'request.rate_limited') return header('Retry-After', 'Seconds until the next full minute.', chosen(178))
   return code === 'service.unavailable' ? header('Retry-After', 'Seconds to wait.', chosen(4)) : {}
 }
 
