@@ -16,7 +16,7 @@ export type EventType = StandardEventType | (string & {})
 export type EventTypeRecord = {
   name: EventType
   description: string
-  /** Whether the operator has declared it. */
+  /** Whether it is beside the six: declared or enabled by the operator. */
   custom: boolean
   /** A body as it would be sent. */
   example: Record<string, unknown>

@@ -4,11 +4,20 @@ import { operator } from '../access/audit.ts'
 import type { Database } from '../db/database.ts'
 import { readDeclarations } from '../delivery/event-declarations.ts'
 import { existingOrganizations } from '../delivery/event-log-sql.ts'
-import { applyEventTypes, type EventTypeDiff, listEventTypes } from '../delivery/event-types.ts'
+import {
+  applyEventTypes,
+  disableOptionalTypes,
+  type EventTypeDiff,
+  enableOptionalTypes,
+  listDeclared,
+  listEventTypes,
+  listOptionalTypes,
+} from '../delivery/event-types.ts'
 import { eventTypes, isEventId, isPublishedType, measureData } from '../delivery/events.ts'
 import { createHints } from '../delivery/hints.ts'
 import { createIntake } from '../delivery/intake.ts'
 import { createDeclaredCheck } from '../delivery/intake-routes.ts'
+import { isOptionalType, type OptionalType, optionalTypes } from '../delivery/optional-types.ts'
 import { invalid } from '../lib/faults.ts'
 import { isRawNumber, parseExactly } from '../lib/json.ts'
 import { noSuch } from '../organizations/rules.ts'
@@ -106,7 +115,7 @@ export function addEventTypeCommands(program: KeyhookCommand): void {
     .option('--json', 'Print a JSON array, which is a file for "event-types apply"')
     .action((options: { json?: boolean }) =>
       withInstallation(options, async ({ db }, output) => {
-        const rows = (await listEventTypes(db)).map((type) => ({
+        const rows = (await listDeclared(db)).map((type) => ({
           ...type,
           schema: parseExactly(type.schema),
           example: parseExactly(type.example),
@@ -119,6 +128,41 @@ export function addEventTypeCommands(program: KeyhookCommand): void {
         await output.list(pages(), (page) => page.map(({ name, description }) => `${name}  ${description}`))
       }),
     )
+  addOptionalTypeCommands(types)
+}
+
+function addOptionalTypeCommands(types: KeyhookCommand): void {
+  operatorCommand(types, 'optional', 'List the optional event types of Keyhook itself, and which are enabled')
+    .examples('npx keyhook event-types optional')
+    .run(async ({ db }, output) => {
+      const all = await listOptionalTypes(db)
+      const lines = all.map((type) => `${type.enabled ? 'on ' : 'off'}  ${type.name}  ${type.description}`)
+      output.result(all, lines.join('\n'))
+    })
+  operatorCommand(types, 'enable', 'Enable optional event types, so that webhooks can subscribe to them')
+    .examples('npx keyhook event-types enable --types key.created,key.revoked')
+    .requiredOption('--types <types>', `Enable these types, separated by commas: ${optionalTypes.join(', ')}`)
+    .run(async ({ db }, output, options: { types: string }) => {
+      const names = optionalNames(options.types)
+      await enableOptionalTypes(db, names)
+      output.result({ enabled: names }, `Enabled: ${names.join(', ')}.`)
+    })
+  operatorCommand(types, 'disable', 'Disable optional event types; no more events of them are published')
+    .examples('npx keyhook event-types disable --types key.created')
+    .requiredOption('--types <types>', 'Disable these types, separated by commas')
+    .option('--force', 'Disable types even if webhooks are subscribed to them')
+    .run(async ({ db }, output, options: { types: string; force?: boolean }) => {
+      const names = optionalNames(options.types)
+      await disableOptionalTypes(db, names, { force: options.force ?? false })
+      output.result({ disabled: names }, `Disabled: ${names.join(', ')}.`)
+    })
+}
+
+function optionalNames(text: string): OptionalType[] {
+  const names = [...new Set(text.split(',').map((name) => name.trim()))]
+  const wrong = names.find((name) => !isOptionalType(name))
+  if (wrong !== undefined) throw new UsageError(`--types: "${wrong}" is not one of ${optionalTypes.join(', ')}`)
+  return names as OptionalType[]
 }
 
 function readFile(path: string): string {

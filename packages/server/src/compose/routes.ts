@@ -52,7 +52,7 @@ export function composeRoutes(
   const intake = createIntake({ db: intakeDb, hint: hints.give })
   const holdOrganization = createHoldOrganization(transact)
   const { keyTag, keysPerOrgMax, keyDaysMax } = config
-  const keyDeps = { db, holdOrganization, keyTag, keysPerOrgMax, keyDaysMax }
+  const keyDeps = { db, transact, holdOrganization, keyTag, keysPerOrgMax, keyDaysMax }
   const issuer = createLocalIssuer({ masterKeys, now: () => new Date() })
   return [
     ...organizationRoutes({ db }),
@@ -111,7 +111,7 @@ export function composeRoutes(
     }),
     ...operatorOrganizationRoutes({ db }),
     ...operatorUserRoutes({ db }),
-    ...operatorMemberRoutes({ db }),
+    ...operatorMemberRoutes({ db, transact }),
     ...operatorTokenRoutes({ db, sign: signOperatorTokens(masterKeys) }),
     ...operatorInvoiceRoutes({ db, transact }),
   ]

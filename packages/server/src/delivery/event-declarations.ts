@@ -4,6 +4,7 @@ import { isRawNumber, parseExactly } from '../lib/json.ts'
 import { labelProblem } from '../lib/label.ts'
 import { runLimited, TookTooLong } from '../lib/run-limited.ts'
 import { type CustomEventType, isPublishedType, measureData } from './events.ts'
+import { isOptionalType } from './optional-types.ts'
 
 /** Lower case and dots as in the six. The name is sent in a header, and becomes a part of identifiers in /openapi.json. */
 const namePattern = /^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/
@@ -68,6 +69,9 @@ function readDeclaration(given: unknown, eventBytesMax: number): { type: CustomE
 function nameProblems(name: unknown): string[] {
   if (typeof name !== 'string' || !isTypeName(name)) {
     return [`name: must be lower-case words with dots, such as order.shipped, and at most ${nameCharsMax} characters`]
+  }
+  if (isOptionalType(name)) {
+    return [`name: is a type of Keyhook itself; enable it with "keyhook event-types enable --types ${name}"`]
   }
   return isPublishedType(name) ? ['name: is one of the six types of the interface'] : []
 }

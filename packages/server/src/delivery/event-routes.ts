@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import type { Database } from '../db/database.ts'
-import { chosen, mark } from '../http/basis.ts'
+import { choice, chosen, mark } from '../http/basis.ts'
 import { onlyPageQuery } from '../http/lists.ts'
 import { type Listing, type Route, route } from '../http/route.ts'
 import { createdAt, exampleId, id, nullable, timestamp } from '../http/schemas.ts'
@@ -165,7 +165,7 @@ const eventType = Type.Object(
   {
     name: acceptedEventType('What a webhook subscribes to.'),
     description: Type.String({ description: 'When it fires.', examples: [firesWhen['database.created']] }),
-    custom: Type.Boolean({ description: 'Whether the operator has declared it, beside the six.' }),
+    custom: Type.Boolean({ description: 'Whether it is beside the six: declared or enabled by the operator.' }),
     example: Type.Record(Type.String(), Type.Unknown(), {
       description: 'A body as it would be sent.',
       examples: [body('database.created', sampleData('database.created'))],
@@ -208,10 +208,11 @@ export function eventTypeRoutes(deps: { db: Database }): Route[] {
       needs: 'webhooks:read',
       audit: null,
       basis: chosen(93),
+      choices: [choice(176, 'Optional types, such as `key.revoked`, are in it while the operator has them enabled.')],
       tag: 'Webhooks',
       summary: 'List event types',
       description:
-        'What a webhook can subscribe to: the six types of the interface, then those that the operator has declared, by name.',
+        'What a webhook can subscribe to: the six types of the interface, then those that the operator has declared or enabled, by name.',
       query: onlyPageQuery,
       success: {
         status: 200,

@@ -2,9 +2,15 @@ import type { Database, Executor, Transaction } from '../db/database.ts'
 import { unknownEventType } from '../http/problems.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { type CustomEventType, eventTypes, isPublishedType } from './events.ts'
+import { type OptionalType, optionalDeclaration, optionalTypes } from './optional-types.ts'
 
 export const listEventTypes = (db: Executor) => db<CustomEventType[]>`
   select name, description, schema, example from keyhook.event_types where removed_at is null order by name`
+
+/** Without the optional types of Keyhook itself: what a file of declarations has. */
+export const listDeclared = (db: Executor) => db<CustomEventType[]>`
+  select name, description, schema, example from keyhook.event_types
+  where removed_at is null and not built_in order by name`
 
 export const findEventTypes = (db: Executor, names: readonly string[]) => db<CustomEventType[]>`
   select name, description, schema, example from keyhook.event_types
@@ -30,15 +36,20 @@ const lockEventTypeTable = async (tx: Transaction): Promise<void> => {
 }
 
 /** Declares them, also those that were removed before. */
-const putEventTypes = async (tx: Transaction, types: readonly CustomEventType[]): Promise<void> => {
+const putEventTypes = async (
+  tx: Transaction,
+  types: readonly CustomEventType[],
+  { builtIn }: { builtIn: boolean },
+): Promise<void> => {
   await tx`
-    insert into keyhook.event_types (name, description, schema, example)
-    select * from unnest(
+    insert into keyhook.event_types (name, description, schema, example, built_in)
+    select *, ${builtIn}::boolean from unnest(
       ${types.map((type) => type.name)}::text[], ${types.map((type) => type.description)}::text[],
       ${types.map((type) => type.schema)}::text[], ${types.map((type) => type.example)}::text[]
     )
     on conflict (name) do update
-    set description = excluded.description, schema = excluded.schema, example = excluded.example, removed_at = null`
+    set description = excluded.description, schema = excluded.schema, example = excluded.example,
+      built_in = excluded.built_in, removed_at = null`
 }
 
 /** Waits for webhooks that are being created with one of them. */
@@ -95,9 +106,9 @@ export const applyEventTypes = (
 ): Promise<EventTypeDiff> =>
   db.begin(async (tx) => {
     await lockEventTypeTable(tx)
-    const diff = diffOf(await listEventTypes(tx), types)
+    const diff = diffOf(await listDeclared(tx), types)
     if (!dryRun) {
-      await putEventTypes(tx, types)
+      await putEventTypes(tx, types, { builtIn: false })
       // Before the webhooks are counted: one that is being created is committed first, or finds the type removed.
       await removeEventTypes(tx, diff.removed)
     }
@@ -105,6 +116,37 @@ export const applyEventTypes = (
     if (!dryRun && !force && subscribed.length > 0) throw inUse(subscribed)
     return { ...diff, subscribed }
   })
+
+/** Enables optional types of Keyhook itself. Again after an upgrade: their stored descriptions become those of this version. */
+export const enableOptionalTypes = (db: Database, names: readonly OptionalType[]): Promise<void> =>
+  db.begin(async (tx) => {
+    await lockEventTypeTable(tx)
+    await putEventTypes(tx, names.map(optionalDeclaration), { builtIn: true })
+  })
+
+export const disableOptionalTypes = (
+  db: Database,
+  names: readonly OptionalType[],
+  { force }: { force: boolean },
+): Promise<void> =>
+  db.begin(async (tx) => {
+    await lockEventTypeTable(tx)
+    await removeEventTypes(tx, names)
+    const subscribed = await countSubscriptions(tx, names)
+    if (!force && subscribed.length > 0) throw inUse(subscribed)
+  })
+
+/** The optional types with whether they are enabled. */
+export const listOptionalTypes = async (
+  db: Database,
+): Promise<{ name: string; description: string; enabled: boolean }[]> => {
+  const stored = await findEventTypes(db, optionalTypes)
+  return optionalTypes.map((name) => ({
+    name,
+    description: optionalDeclaration(name).description,
+    enabled: stored.some((type) => type.name === name),
+  }))
+}
 
 function diffOf(before: readonly CustomEventType[], after: readonly CustomEventType[]) {
   const known = new Map(before.map((type) => [type.name, type]))

@@ -4,6 +4,7 @@ import { type IdPrefix, idPattern } from '../lib/ids.ts'
 import { parseExactly } from '../lib/json.ts'
 import { mapSchemas } from './event-declarations.ts'
 import { type CustomEventType, type EventData, type EventType, eventTypes, firesWhen, sampleData } from './events.ts'
+import { isOptionalType } from './optional-types.ts'
 
 /** What we send to the URL of a webhook, by event type: the six, and those that are declared. */
 export const deliveryWebhooks = (
@@ -35,15 +36,17 @@ const publishedType = (name: EventType): Described => ({
 const declaredType = ({ name, description, example }: CustomEventType): Described => ({
   name,
   firesWhen: /[.!?]$/.test(description) ? description : `${description}.`,
-  basis: chosen(93),
+  basis: declaredBasis(name),
   data: {
     $ref: `#/components/schemas/${dataComponent(name)}`,
     description: 'What there is to tell about it.',
-    ...chosen(93),
+    ...declaredBasis(name),
     'x-chosen': [testMark],
   },
   example: parseExactly(example),
 })
+
+const declaredBasis = (name: string): Basis => chosen(isOptionalType(name) ? 176 : 93)
 
 const sending: Choice[] = [
   choice(

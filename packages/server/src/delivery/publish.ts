@@ -14,13 +14,28 @@ export const eventBody = (event: { id: string; type: string; at: Date; data: obj
  * publisher of the organization waits until this transaction ends, so publish last.
  */
 export async function publish(tx: PublishingTransaction, { orgId, type, data }: NewEvent): Promise<Id<'evt'>> {
-  const id = newId('evt')
-  const body = eventBody({ id, type, at: new Date(), data })
-  await inSpan(`publish ${type}`, { kind: 'producer', attributes: { 'keyhook.event.id': id } }, () =>
-    publishEvents(tx, orgId, [{ id, type, body, traceparent: activeTraceparent() }]),
-  )
+  const [id] = await publishAll(tx, { orgId, type, data: [data] })
+  return id!
+}
+
+/** An event for each of the data, of a type that the caller has looked up. */
+export async function publishAll(
+  tx: PublishingTransaction,
+  { orgId, type, data }: { orgId: OrgId; type: string; data: readonly object[] },
+): Promise<Id<'evt'>[]> {
+  const at = new Date()
+  const ids = data.map(() => newId('evt'))
+  const bodies = data.map((one, i) => eventBody({ id: ids[i]!, type, at, data: one }))
+  await inSpan(`publish ${type}`, { kind: 'producer', attributes: { 'keyhook.event.id': ids[0]! } }, () => {
+    const traceparent = activeTraceparent()
+    return publishEvents(
+      tx,
+      orgId,
+      ids.map((id, i) => ({ id, type, body: bodies[i]!, traceparent })),
+    )
+  })
   tx.hintAfterCommit(orgId)
-  return id
+  return ids
 }
 
 /** A test event for one webhook. The signed body marks it, so that no receiver mistakes it for a real one. */

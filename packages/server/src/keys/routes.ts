@@ -1,11 +1,12 @@
 import Type from 'typebox'
-import type { Database, HoldOrganization } from '../db/database.ts'
+import type { Database, HoldOrganization, Transact } from '../db/database.ts'
 import { choice, chosen, mark, specified, withChoices } from '../http/basis.ts'
 import { listById, wholeListQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
 import { closed, component, createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { isoTime } from '../lib/time.ts'
-import { type CreationDeps, createApiKey, revokeOne, revokeTree } from './rules.ts'
+import { revokeOne, revokeTree } from './revocation.ts'
+import { type CreationDeps, createApiKey } from './rules.ts'
 import { type ApiKeyRow, listApiKeys } from './sql.ts'
 
 const alphabet = choice(10, 'Base62 after the tag, which is `kh` unless the operator has set another.')
@@ -93,7 +94,7 @@ const revokedApiKeys = component('RevokedApiKeys', revocationBasis, {
 
 const path = '/api/v1/organizations/:orgId/api-keys'
 
-export function apiKeyRoutes(deps: CreationDeps & { db: Database }): Route[] {
+export function apiKeyRoutes(deps: CreationDeps & { db: Database; transact: Transact }): Route[] {
   return [
     route({
       method: 'POST',
@@ -158,7 +159,7 @@ export function apiKeyRoutes(deps: CreationDeps & { db: Database }): Route[] {
       success: { status: 204, description: 'The key is revoked.' },
       async handler({ orgId, userId, actor, reach, params: { keyId } }) {
         const createdBy = reach === 'own' ? userId : null
-        await deps.db.begin((tx) => revokeOne(tx, { orgId, keyId, createdBy, actor }))
+        await deps.transact((tx) => revokeOne(tx, { orgId, keyId, createdBy, actor }))
         return { status: 204 }
       },
     }),

@@ -1,11 +1,18 @@
-import { type Actor, insertAudits, recordAudit } from '../access/audit.ts'
+import { type Actor, recordAudit } from '../access/audit.ts'
 import { invalidToken, keyLacks, keyRestricted, loginRequired } from '../access/authenticate.ts'
 import { type KeyLimits, limitReach, type Restrictions, widerParts } from '../access/restrictions.ts'
-import { type HoldOrganization, isUniqueViolation, type Transaction } from '../db/database.ts'
-import { Fault, invalid, notFound } from '../lib/faults.ts'
+import {
+  type HoldOrganization,
+  isUniqueViolation,
+  type PublishingTransaction,
+  type Transaction,
+} from '../db/database.ts'
+import { Fault, invalid } from '../lib/faults.ts'
 import { type DatabaseId, type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { mintApiKey } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
+import { announceCreated, announceRevoked } from './events.ts'
+import { notACallersKey } from './revocation.ts'
 import {
   existingDatabases,
   insertApiKey,
@@ -16,8 +23,6 @@ import {
   lockLimits,
   lockMembership,
   revokeApiKey,
-  revokeKeysOfUser,
-  revokeWithDescendants,
   updateKey,
 } from './sql.ts'
 
@@ -50,7 +55,11 @@ export const retryPrefix = <T>(create: () => Promise<T>): Promise<T> =>
   })
 
 /** Call it with the organization locked. */
-export async function createKeyIn(tx: Transaction, deps: StoringDeps, creation: Creation): Promise<CreatedKey> {
+export async function createKeyIn(
+  tx: PublishingTransaction,
+  deps: StoringDeps,
+  creation: Creation,
+): Promise<CreatedKey> {
   const { orgId, userId, actor, name, limits: asked = {} } = creation
   const creator = await creatorOf(tx, orgId, actor)
   const limits = withDefaults(asked, creator)
@@ -60,8 +69,20 @@ export async function createKeyIn(tx: Transaction, deps: StoringDeps, creation: 
   const created = await storeKey(tx, deps, { orgId, userId, actor, name, limits })
   const details = { name, key_prefix: created.keyPrefix, ...limitDetails(limits) }
   await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: created.id, details })
+  await announceNew(tx, created, { orgId, userId, actor, name, limits })
   return created
 }
+
+type StoredCreation = Creation & { limits: KeyLimits }
+
+const announceNew = (
+  tx: PublishingTransaction,
+  { id, keyPrefix }: CreatedKey,
+  { orgId, userId, actor, name, limits: { expiresAt } }: StoredCreation,
+): Promise<void> =>
+  announceCreated(tx, orgId, { id, name, keyPrefix, createdBy: userId, createdByKey: keyOf(actor), expiresAt })
+
+const keyOf = (actor: Actor): KeyId | null => (actor.kind === 'key' ? actor.keyId : null)
 
 type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
 
@@ -69,12 +90,11 @@ type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
 async function storeKey(
   tx: Transaction,
   deps: StoringDeps,
-  { orgId, userId, actor, name, limits }: Creation & { limits: KeyLimits },
+  { orgId, userId, actor, name, limits }: StoredCreation,
 ): Promise<CreatedKey> {
   const { apiKey, keyPrefix, hash } = mintApiKey(deps.keyTag)
   const id = newId('key')
-  const createdByKey = actor.kind === 'key' ? actor.keyId : null
-  const key = { id, name, keyPrefix, hash, createdBy: userId, createdByKey, ...limits }
+  const key = { id, name, keyPrefix, hash, createdBy: userId, createdByKey: keyOf(actor), ...limits }
   const inserted = await insertApiKey(tx, orgId, key, deps.keysPerOrgMax)
   if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
   // A member that was removed since the request was authenticated must leave no key behind.
@@ -224,7 +244,7 @@ type Rotation = {
 
 /** A successor with the same settings; the old key ends after the overlap. Call it with the organization locked. */
 export async function rotateKey(
-  tx: Transaction,
+  tx: PublishingTransaction,
   deps: StoringDeps,
   { orgId, keyId, userId, actor, overlapSeconds, expiresAt }: Rotation,
 ): Promise<CreatedKey & { old: LockedKey }> {
@@ -250,6 +270,8 @@ export async function rotateKey(
   else if (old.expiresAt === null || old.expiresAt > end) await updateKey(tx, orgId, keyId, { ...old, expiresAt: end })
   const details = { successor: created.id, key_prefix: created.keyPrefix, overlap_seconds: overlapSeconds }
   await recordAudit(tx, { orgId, action: 'key.rotated', actor, targetId: keyId, details })
+  await announceNew(tx, created, { orgId, userId, actor, name: old.name, limits })
+  if (overlapSeconds === 0) await announceRevoked(tx, orgId, [old], () => 'rotated')
   return { ...created, old }
 }
 
@@ -257,43 +279,3 @@ const tooManyKeys = (max: number): Fault =>
   new Fault('limit.reached', {
     public: `This organization has ${max} active API keys, the most it may have. Revoke one first.`,
   })
-
-/** `createdBy`: of whom the key has to be; null if the caller may revoke every key. */
-type Revocation = { orgId: OrgId; keyId: KeyId; createdBy: UserId | null; actor: Actor }
-
-/** Revokes a key. Returns the keys that were active until now: none if it is repeated. */
-export async function revokeOne(tx: Transaction, { orgId, keyId, createdBy, actor }: Revocation): Promise<KeyId[]> {
-  const outcome = await revokeApiKey(tx, orgId, keyId, createdBy)
-  if (outcome === 'no_such_key') throw notACallersKey(orgId, keyId)
-  if (outcome === 'already_revoked') return []
-  await recordAudit(tx, { orgId, action: 'key.revoked', actor, targetId: keyId })
-  return [keyId]
-}
-
-/** Revokes a key and its descendants. Call it with the organization locked. */
-export async function revokeTree(tx: Transaction, { orgId, keyId, createdBy, actor }: Revocation): Promise<KeyId[]> {
-  const revoked = await revokeWithDescendants(tx, orgId, keyId, createdBy)
-  if (revoked === null) throw notACallersKey(orgId, keyId)
-  await recordRevocations(tx, orgId, actor, revoked, (id) => id !== keyId && { details: { descendant_of: keyId } })
-  return revoked
-}
-
-/** Revokes every key that acts as a removed member. Call it after the membership was deleted. */
-export async function revokeKeysOf(tx: Transaction, orgId: OrgId, userId: UserId, actor: Actor): Promise<void> {
-  const revoked = await revokeKeysOfUser(tx, orgId, userId)
-  await recordRevocations(tx, orgId, actor, revoked, () => ({ details: { member_removed: userId } }))
-}
-
-const notACallersKey = (orgId: OrgId, keyId: KeyId): Fault =>
-  notFound(`${keyId} is not in ${orgId}, or not the caller's`)
-
-async function recordRevocations(
-  tx: Transaction,
-  orgId: OrgId,
-  actor: Actor,
-  revoked: readonly KeyId[],
-  details: (id: KeyId) => false | { details: Record<string, string> },
-): Promise<void> {
-  const entries = revoked.map((id) => ({ orgId, action: 'key.revoked' as const, actor, targetId: id, ...details(id) }))
-  if (entries.length > 0) await insertAudits(tx, entries)
-}

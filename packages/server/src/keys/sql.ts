@@ -2,6 +2,7 @@ import type { KeyLimits, Restrictions } from '../access/restrictions.ts'
 import type { Role } from '../access/roles.ts'
 import type { Database, Executor, PageRequest, Transaction } from '../db/database.ts'
 import type { DatabaseId, KeyId, OrgId, UserId } from '../lib/ids.ts'
+import type { NamedKey } from './events.ts'
 
 export type NewApiKey = {
   id: KeyId
@@ -99,24 +100,25 @@ export const existingDatabases = async (
 }
 
 /** What can be changed in a key. Locked: no other change happens until the transaction ends. */
-export type LockedKey = KeyLimits & { name: string; createdBy: UserId; isActive: boolean }
+export type LockedKey = NamedKey & KeyLimits & { createdBy: UserId; isActive: boolean }
 
 export const lockKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<LockedKey | null> => {
   const [key] = await tx<
     {
       name: string
+      key_prefix: string
       created_by: UserId
       restrictions: Restrictions | null
       expires_at: Date | null
       active: boolean
     }[]
   >`
-    select name, created_by, restrictions, expires_at,
+    select name, key_prefix, created_by, restrictions, expires_at,
       revoked_at is null and coalesce(expires_at > clock_timestamp(), true) as active
     from keyhook.api_keys where org_id = ${orgId} and id = ${id} for no key update`
   if (key === undefined) return null
-  const { name, restrictions, expires_at: expiresAt, active: isActive } = key
-  return { name, createdBy: key.created_by, restrictions, expiresAt, isActive }
+  const { name, key_prefix: keyPrefix, restrictions, expires_at: expiresAt, active: isActive } = key
+  return { id, name, keyPrefix, createdBy: key.created_by, restrictions, expiresAt, isActive }
 }
 
 /** Call it with the key locked. */
@@ -170,23 +172,29 @@ export const listApiKeys = (
   order by id desc
   limit ${limit}`
 
-type Revocation = 'revoked' | 'already_revoked' | 'no_such_key'
+/** `key`: what was revoked; null if it was revoked or expired before. */
+type Revocation = { key: NamedKey | null }
 
+/** Null if there is no such key. */
 export const revokeApiKey = async (
   tx: Transaction,
   orgId: OrgId,
   id: KeyId,
   createdBy: UserId | null,
-): Promise<Revocation> => {
-  const [key] = await tx<{ revoked: boolean }[]>`
-    select revoked_at is not null or coalesce(expires_at <= now(), false) as revoked from keyhook.api_keys
+): Promise<Revocation | null> => {
+  const [key] = await tx<(NamedRow & { revoked: boolean })[]>`
+    select id, name, key_prefix, revoked_at is not null or coalesce(expires_at <= now(), false) as revoked
+    from keyhook.api_keys
     where org_id = ${orgId} and id = ${id} and (${createdBy}::text is null or created_by = ${createdBy})
     for update`
-  if (key === undefined) return 'no_such_key'
-  if (key.revoked) return 'already_revoked'
+  if (key === undefined) return null
+  if (key.revoked) return { key: null }
   await tx`update keyhook.api_keys set revoked_at = clock_timestamp() where org_id = ${orgId} and id = ${id}`
-  return 'revoked'
+  return { key: namedOf(key) }
 }
+
+type NamedRow = { id: KeyId; name: string; key_prefix: string }
+const namedOf = ({ id, name, key_prefix }: NamedRow): NamedKey => ({ id, name, keyPrefix: key_prefix })
 
 /**
  * Revokes the key and every key that was created with it, directly or through others. Returns those that were active, oldest
@@ -198,13 +206,13 @@ export const revokeWithDescendants = async (
   orgId: OrgId,
   id: KeyId,
   createdBy: UserId | null,
-): Promise<KeyId[] | null> => {
+): Promise<NamedKey[] | null> => {
   const [root] = await tx<{ created_by: UserId }[]>`
     select created_by from keyhook.api_keys where org_id = ${orgId} and id = ${id}`
   if (root === undefined || (createdBy !== null && root.created_by !== createdBy)) return null
   await lockMembership(tx, orgId, root.created_by)
   // `offset 0`: one index look-up for each key of the tree, also while the table has no statistics.
-  const revoked = await tx<{ id: KeyId }[]>`
+  const revoked = await tx<NamedRow[]>`
     with recursive tree as (
       select ${id}::text collate "C" as id
       union all
@@ -215,18 +223,18 @@ export const revokeWithDescendants = async (
     update keyhook.api_keys k set revoked_at = clock_timestamp()
     where k.org_id = ${orgId} and k.id = any (array(select tree.id from tree)) and k.revoked_at is null
       and (k.expires_at is null or k.expires_at > now())
-    returning k.id`
-  return revoked.map((row) => row.id).sort()
+    returning k.id, k.name, k.key_prefix`
+  return revoked.map(namedOf).sort((a, b) => (a.id < b.id ? -1 : 1))
 }
 
 /** Returns the keys that were active. */
-export const revokeKeysOfUser = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<KeyId[]> => {
-  const revoked = await tx<{ id: KeyId }[]>`
+export const revokeKeysOfUser = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<NamedKey[]> => {
+  const revoked = await tx<NamedRow[]>`
     update keyhook.api_keys set revoked_at = clock_timestamp()
     where org_id = ${orgId} and created_by = ${userId} and revoked_at is null
       and (expires_at is null or expires_at > now())
-    returning id`
-  return revoked.map(({ id }) => id)
+    returning id, name, key_prefix`
+  return revoked.map(namedOf)
 }
 
 export type KeyUse = { orgId: OrgId; keyId: KeyId; at: Date }

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { type Role, roles } from '../access/roles.ts'
-import type { Database } from '../db/database.ts'
+import type { Database, Transact } from '../db/database.ts'
 import { chosen, mark } from '../http/basis.ts'
 import { listById, onlyPageQuery, pageQuery } from '../http/lists.ts'
 import { type Listing, operatorRoute, type Route } from '../http/route.ts'
@@ -93,7 +93,7 @@ const memberQuery = closed({
 const memberOf = ({ org_id, user_id, role }: UserRole) => ({ organization_id: org_id, user_id, role })
 
 /** `keyhook member` over HTTP. */
-export function operatorMemberRoutes({ db }: { db: Database }): Route[] {
+export function operatorMemberRoutes({ db, transact }: { db: Database; transact: Transact }): Route[] {
   return [
     operatorRoute({
       method: 'GET',
@@ -147,7 +147,7 @@ export function operatorMemberRoutes({ db }: { db: Database }): Route[] {
       query: removalQuery,
       success: { status: 204, description: 'The user is no member.' },
       async handler({ actor, params: { orgId, userId }, query }) {
-        await ensureNoMember(db, actor, { orgId, userId, revokesKeys: query.revoke_keys === 'true' })
+        await ensureNoMember(transact, actor, { orgId, userId, revokesKeys: query.revoke_keys === 'true' })
         return { status: 204 }
       },
     }),

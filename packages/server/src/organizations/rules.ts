@@ -1,6 +1,7 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
 import type { Role } from '../access/roles.ts'
 import {
+  createTransact,
   type Database,
   type HoldOrganization,
   isTransient,
@@ -9,7 +10,7 @@ import {
   type Transact,
   type Transaction,
 } from '../db/database.ts'
-import { revokeKeysOf } from '../keys/rules.ts'
+import { revokeKeysOf } from '../keys/revocation.ts'
 import { Fault, invalid } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { createKeyedQueue } from '../lib/keyed-queue.ts'
@@ -131,18 +132,20 @@ type Removal = { orgId: OrgId; userId: UserId; revokesKeys?: boolean }
 
 export async function removeMember(db: Database, actor: Actor, removal: Removal): Promise<void> {
   const { orgId, userId } = removal
-  if (!(await ensureNoMember(db, actor, removal))) {
+  // Without a hint, dispatchers find events by polling.
+  const transact = createTransact(db, () => {})
+  if (!(await ensureNoMember(transact, actor, removal))) {
     throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
   }
 }
 
 /** Returns whether there was something to remove. Organization and user have to exist, or to have existed. */
 export async function ensureNoMember(
-  db: Database,
+  transact: Transact,
   actor: Actor,
   { orgId, userId, revokesKeys = false }: Removal,
 ): Promise<boolean> {
-  return db.begin(async (tx) => {
+  return transact(async (tx) => {
     const role = await deleteMembership(tx, orgId, userId)
     if (role === null) {
       if ((await findOrganization(tx, orgId)) === null) throw noSuch('organization', orgId)

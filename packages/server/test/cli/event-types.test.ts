@@ -102,3 +102,32 @@ test('an event of a declared type is published from a shell, if its data matches
     expect.stringMatching(/^--type: "order.sent" is not one of .*order\.shipped\n$/),
   ])
 })
+
+test('optional types are switched by name; a file neither removes them nor declares their names', async () => {
+  await apply([], '--force')
+  const states = async () =>
+    (await beside.json<{ name: string; enabled: boolean }[]>('event-types', 'optional'))
+      .filter(({ enabled }) => enabled)
+      .map(({ name }) => name)
+  expect(await states()).toEqual([])
+  const enable = (types: string) => beside.run('event-types', 'enable', '--types', types)
+  expect((await enable('key.created,key.lost')).stderr).toMatch(/^--types: "key.lost" is not one of key.created/)
+  expect((await enable('key.created, key.revoked')).stdout).toBe('Enabled: key.created, key.revoked.\n')
+  expect(await states()).toEqual(['key.created', 'key.revoked'])
+  expect((await apply([orderLost])).stdout).toContain('Added: 1, changed: 0, removed: 0, unchanged: 0.\n')
+  expect((await apply([])).stdout).toContain('removed: 1')
+  expect(await states()).toEqual(['key.created', 'key.revoked'])
+  expect(await declared()).toEqual([])
+  expect((await apply([{ ...orderShipped, name: 'key.created' }])).stderr).toContain('is a type of Keyhook itself')
+
+  const { api } = beside
+  const orgId = await api.organization()
+  const { token } = await api.person([{ orgId, role: 'owner' }])
+  const body = { url: 'https://example.com/', event_types: ['key.revoked', 'invoice.paid'] }
+  expect((await call(`${api.url}/api/v1/organizations/${orgId}/webhooks`, { token, body })).status).toBe(201)
+  const disable = (...more: string[]) => beside.run('event-types', 'disable', '--types', 'key.revoked', ...more)
+  expect((await disable()).stderr).toMatch(/key\.revoked \(1\).*--force/)
+  expect(await states()).toEqual(['key.created', 'key.revoked'])
+  expect((await disable('--force')).code).toBe(0)
+  expect(await states()).toEqual(['key.created'])
+})

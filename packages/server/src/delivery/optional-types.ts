@@ -1,0 +1,73 @@
+import type { CustomEventType } from './events.ts'
+
+type FieldSchema = { type: string | string[]; description: string }
+const text = (description: string): FieldSchema => ({ type: 'string', description })
+const textOrNull = (description: string): FieldSchema => ({ type: ['string', 'null'], description })
+
+type Declaration<Data> = {
+  firesWhen: string
+  fields: { [Field in keyof Data]: FieldSchema }
+  /** The data of test events. */
+  sample: Data
+}
+const declare = <Data extends object>(declaration: Declaration<Data>) => declaration
+
+const key = {
+  api_key_id: text('The key.'),
+  name: text('Its name.'),
+  key_prefix: text('The leading part of the key, which is not secret.'),
+}
+const sampleKey: KeyData = { api_key_id: 'key_00000000000000000000000000', name: 'sample', key_prefix: 'kh_Example1' }
+
+type KeyData = { api_key_id: string; name: string; key_prefix: string }
+
+/**
+ * Event types beside the six of the published interface, which the operator may enable. A new one is an entry here and a call of
+ * `publishOptional`.
+ */
+const declarations = {
+  'key.created': declare<KeyData & { created_by: string; created_by_key: string | null; expires_at: string | null }>({
+    firesWhen: 'An API key is created, also by a rotation.',
+    fields: {
+      ...key,
+      created_by: text('The user whom the key acts as.'),
+      created_by_key: textOrNull('The key that it was created with; null for a login token.'),
+      expires_at: textOrNull('When it expires; null: never.'),
+    },
+    sample: {
+      ...sampleKey,
+      created_by: 'usr_00000000000000000000000000',
+      created_by_key: null,
+      expires_at: '2027-01-31T00:00:00.000Z',
+    },
+  }),
+  'key.revoked': declare<KeyData & { reason: RevocationReason }>({
+    firesWhen: 'An API key is revoked, in whatever way.',
+    fields: {
+      ...key,
+      reason: text(
+        'Why: `revoked` (by a request), `creator_revoked` (with the key that created it), `member_removed` or `rotated`. Others may be added.',
+      ),
+    },
+    sample: { ...sampleKey, reason: 'revoked' },
+  }),
+}
+
+export type RevocationReason = 'revoked' | 'creator_revoked' | 'member_removed' | 'rotated'
+
+export type OptionalType = keyof typeof declarations
+export type OptionalData<T extends OptionalType> = (typeof declarations)[T]['sample']
+
+export const optionalTypes = Object.keys(declarations) as OptionalType[]
+export const isOptionalType = (name: string): name is OptionalType => Object.hasOwn(declarations, name)
+
+/** As it is stored while it is enabled. */
+export function optionalDeclaration(name: OptionalType): CustomEventType {
+  const { firesWhen, fields, sample } = declarations[name]
+  return {
+    name,
+    description: firesWhen,
+    schema: JSON.stringify({ type: 'object', properties: fields, required: Object.keys(fields) }),
+    example: JSON.stringify(sample),
+  }
+}

@@ -1,0 +1,42 @@
+import type { PublishingTransaction } from '../db/database.ts'
+import { publishEachOptional, publishOptional } from '../delivery/optional-events.ts'
+import type { RevocationReason } from '../delivery/optional-types.ts'
+import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
+import { isoTime } from '../lib/time.ts'
+
+/*
+ * Who is told about keys, in the transaction of the change. Publishing holds the organization's event counter until the commit, so
+ * these are the last calls of a transaction.
+ */
+
+/** What identifies a key to people. */
+export type NamedKey = { id: KeyId; name: string; keyPrefix: string }
+
+const dataOf = ({ id, name, keyPrefix }: NamedKey) => ({ api_key_id: id, name, key_prefix: keyPrefix })
+
+type NewKey = NamedKey & { createdBy: UserId; createdByKey: KeyId | null; expiresAt: Date | null }
+
+export const announceCreated = (tx: PublishingTransaction, orgId: OrgId, key: NewKey): Promise<void> =>
+  publishOptional(tx, {
+    orgId,
+    type: 'key.created',
+    data: {
+      ...dataOf(key),
+      created_by: key.createdBy,
+      created_by_key: key.createdByKey,
+      expires_at: key.expiresAt && isoTime(key.expiresAt),
+    },
+  })
+
+/** `reasonOf` where the keys were not all revoked for the same reason. */
+export const announceRevoked = (
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  keys: readonly NamedKey[],
+  reasonOf: (key: NamedKey) => RevocationReason,
+): Promise<void> =>
+  publishEachOptional(tx, {
+    orgId,
+    type: 'key.revoked',
+    data: keys.map((key) => ({ ...dataOf(key), reason: reasonOf(key) })),
+  })
