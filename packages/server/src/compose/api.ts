@@ -8,7 +8,7 @@ import { findAuthority } from '../databases/certificates.ts'
 import { deadAfterSeconds } from '../databases/node-sql.ts'
 import { addDatabaseCa } from '../databases/routes.ts'
 import type { StorageReport } from '../databases/storage-rules.ts'
-import { connect, type Database } from '../db/database.ts'
+import { connect, createTransact, type Database } from '../db/database.ts'
 import { createEventTypeCheck } from '../delivery/event-type-schemas.ts'
 import { listEventTypes, listEveryTypeName } from '../delivery/event-types.ts'
 import { createEventFeed, type Hints } from '../delivery/hints.ts'
@@ -17,6 +17,7 @@ import { addReference } from '../http/reference.ts'
 import { createHttpServer } from '../http/server.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { readJobMetrics } from '../jobs/worker.ts'
+import { createKeyExpiry } from '../keys/expiry.ts'
 import { createRequestLimits } from '../keys/request-limits.ts'
 import { createKeyUses } from '../keys/uses.ts'
 import { isTracing } from '../lib/tracing.ts'
@@ -84,6 +85,10 @@ export function composeApi(
     db,
     limit: { perKey: config.keyRequestsPerMinuteMax, perOrganization: config.orgRequestsPerMinuteMax },
     onAway: (err) => log.warn({ err }, 'request_limits.not_merged'),
+  })
+  const keyExpiry = createKeyExpiry({
+    transact: createTransact(db, parts.hints.give),
+    onError: (err) => log.warn({ err }, 'key_expiry.failed'),
   })
   const intakeDb = connect(target, { name: 'keyhook intake', connectionsMax: intakeConnections, silentMsMax })
   const feed = createEventFeed({
@@ -167,7 +172,7 @@ export function composeApi(
     async close() {
       // Streams have no end of their own, and closing the server waits for all answers.
       await Promise.all([feed.close(), app.close()])
-      await Promise.all([keyUses.close(), requestLimits.close()])
+      await Promise.all([keyUses.close(), requestLimits.close(), keyExpiry.close()])
       await Promise.all([accessDb.end({ timeout: 5 }), intakeDb.end({ timeout: 5 })])
     },
   }

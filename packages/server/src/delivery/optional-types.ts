@@ -46,14 +46,23 @@ const declarations = {
     fields: {
       ...key,
       reason: text(
-        'Why: `revoked` (by a request), `creator_revoked` (with the key that created it), `member_removed` or `rotated`. Others may be added.',
+        'Why: `revoked` (by a request), `creator_revoked` (with the key that created it), `member_removed`, `rotated` or `expired`. Others may be added.',
       ),
     },
     sample: { ...sampleKey, reason: 'revoked' },
   }),
+  'key.expiring': declare<KeyData & { expires_at: string; days_left: number }>({
+    firesWhen: 'An API key expires in 14, 7 or 1 days. One whose end was set later than that fires what is left.',
+    fields: {
+      ...key,
+      expires_at: text('When it expires.'),
+      days_left: { type: 'integer', description: 'The days until then, rounded up.' },
+    },
+    sample: { ...sampleKey, expires_at: '2027-01-31T00:00:00.000Z', days_left: 14 },
+  }),
 }
 
-export type RevocationReason = 'revoked' | 'creator_revoked' | 'member_removed' | 'rotated'
+export type RevocationReason = 'revoked' | 'creator_revoked' | 'member_removed' | 'rotated' | 'expired'
 
 export type OptionalType = keyof typeof declarations
 export type OptionalData<T extends OptionalType> = (typeof declarations)[T]['sample']

@@ -40,3 +40,18 @@ export const announceRevoked = (
     type: 'key.revoked',
     data: keys.map((key) => ({ ...dataOf(key), reason: reasonOf(key) })),
   })
+
+export const announceExpired = (tx: PublishingTransaction, orgId: OrgId, keys: readonly NamedKey[]): Promise<void> =>
+  announceRevoked(tx, orgId, keys, () => 'expired')
+
+/** 14, 7 and 1 days before the end of a key. `daysLeft` is rounded up. */
+export const announceExpiring = (
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  keys: readonly (NamedKey & { expiresAt: Date; daysLeft: number })[],
+): Promise<void> =>
+  publishEachOptional(tx, {
+    orgId,
+    type: 'key.expiring',
+    data: keys.map((key) => ({ ...dataOf(key), expires_at: isoTime(key.expiresAt), days_left: key.daysLeft })),
+  })

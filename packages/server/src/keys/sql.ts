@@ -193,8 +193,8 @@ export const revokeApiKey = async (
   return { key: namedOf(key) }
 }
 
-type NamedRow = { id: KeyId; name: string; key_prefix: string }
-const namedOf = ({ id, name, key_prefix }: NamedRow): NamedKey => ({ id, name, keyPrefix: key_prefix })
+export type NamedRow = { id: KeyId; name: string; key_prefix: string }
+export const namedOf = ({ id, name, key_prefix }: NamedRow): NamedKey => ({ id, name, keyPrefix: key_prefix })
 
 /**
  * Revokes the key and every key that was created with it, directly or through others. Returns those that were active, oldest
@@ -272,12 +272,3 @@ export const recordKeyRefusals = async (db: Database, refusals: readonly KeyRefu
     on conflict (org_id, id) do update set refused_count = known.refused_count + excluded.refused_count,
       last_refused_at = excluded.last_refused_at, last_refused_address = excluded.last_refused_address`
 }
-
-/** Marks keys that have expired as revoked at that time, so that the indexes of active keys stay small. Nothing waits for it. */
-export const markExpiredKeys = (db: Database) => db`
-  update keyhook.api_keys k set revoked_at = k.expires_at
-  from (
-    select org_id, id from keyhook.api_keys
-    where revoked_at is null and expires_at < now() limit 10000 for no key update skip locked
-  ) e
-  where k.org_id = e.org_id and k.id = e.id`

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId } from '../lib/ids.ts'
-import { type KeyRefusals, type KeyUse, markExpiredKeys, recordKeyRefusals, recordKeyUses } from './sql.ts'
+import { type KeyRefusals, type KeyUse, recordKeyRefusals, recordKeyUses } from './sql.ts'
 
 export type KeyUses = {
   /** Remembers the use in memory: no request waits for the write. */
@@ -13,7 +13,6 @@ export type KeyUses = {
 
 /** A key that was not used for a while is written soon, so that the list shows at once that it is in use. */
 const soonMs = 2_000
-const expiredMs = 600_000
 /** A key in constant use is written this often: every write leaves a dead row version to clean up. */
 const laterMs = 20_000
 /** A burst of distinct keys is written early instead of growing the map. */
@@ -66,7 +65,6 @@ export function createKeyUses(deps: { db: Database; now: () => Date; onError: (e
     setInterval(() => void (soon.size > 0 && writeSoon()), soonMs),
     setInterval(() => void (refused.size > 0 && writeRefusals()), soonMs),
     setInterval(() => void writeLater(), laterMs),
-    setInterval(() => void markExpiredKeys(deps.db).then(() => {}, deps.onError), expiredMs),
   ]
   for (const timer of timers) timer.unref()
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type KeyLimits, permissionPresets, widerParts } from '../../src/access/restrictions.ts'
-import { markExpiredKeys } from '../../src/keys/sql.ts'
+import { createTransact } from '../../src/db/database.ts'
+import { createKeyExpiry } from '../../src/keys/expiry.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
 import { isInNetworks } from '../../src/lib/network.ts'
 import { call } from '../kit/client.ts'
@@ -281,7 +282,9 @@ describe('expiry', () => {
   test('a job marks expired keys as revoked, and they are still shown as expired', async () => {
     const { id } = await create({ expires_at: inSeconds(3_600) })
     await api.db`update keyhook.api_keys set expires_at = now() - interval '1 second' where id = ${id}`
-    await markExpiredKeys(api.db)
+    const expiry = createKeyExpiry({ transact: createTransact(api.db, () => {}), onError() {} })
+    await expiry.run()
+    await expiry.close()
     const [row] = await api.db<{ same: boolean }[]>`
       select revoked_at = expires_at as same from keyhook.api_keys where id = ${id}`
     expect(row!.same).toBe(true)
