@@ -10,6 +10,11 @@ export const customerCommands: readonly CommandEntry[] = [
   command('whoami', 'Show the server, organization and token in use', login),
   command('profiles', 'List the servers you are logged in to, or choose one', login),
   command('keys', 'Create, list and revoke API keys', () => import('./commands/keys.ts')),
+  command(
+    'members',
+    'List and manage members, and service members for API keys',
+    () => import('./commands/members.ts'),
+  ),
   command('webhooks', 'Manage webhooks, their deliveries and their secrets', () => import('./commands/webhooks.ts')),
   command('databases', 'Create, connect to, restore and delete databases', () => import('./commands/databases.ts')),
   command('backups', 'Create, list, restore, cancel and delete backups', () => import('./commands/backups.ts')),

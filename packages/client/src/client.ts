@@ -7,7 +7,7 @@ import { eventTypes } from './resources/event-types.ts'
 import { events } from './resources/events.ts'
 import { invoices } from './resources/invoices.ts'
 import { keys } from './resources/keys.ts'
-import { invitations, members } from './resources/members.ts'
+import { invitations, members, serviceMembers } from './resources/members.ts'
 import { organizations } from './resources/organizations.ts'
 import { restores } from './resources/restores.ts'
 import { webhooks } from './resources/webhooks.ts'
@@ -26,6 +26,7 @@ export function createClient(options: ClientOptions) {
   return {
     organizations: organizations(api),
     members: members(api),
+    serviceMembers: serviceMembers(api),
     invitations: invitations(api),
     keys: keys(api),
     webhooks: webhooks(api),

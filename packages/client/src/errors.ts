@@ -27,6 +27,7 @@ export type ProblemCode =
   | 'restore.outside_window'
   | 'user.already_member'
   | 'user.email_taken'
+  | 'user.service_member'
   | 'user.subject_taken'
   | 'user.unverified'
   | 'webhook.not_rotating'

@@ -60,6 +60,7 @@ export type {
   MemberRole,
   NewInvitation,
   NewRole,
+  NewServiceMember,
   OrganizationMember,
 } from './resources/members.ts'
 export type { Organization, OrganizationSettings } from './resources/organizations.ts'

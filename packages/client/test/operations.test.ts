@@ -56,6 +56,10 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'PUT /platform/v1/organizations/{org_id}/members/{user_id}': ({ members }) =>
     members.update('{user_id}', { role: 'admin' }),
   'DELETE /platform/v1/organizations/{org_id}/members/{user_id}': ({ members }) => members.remove('{user_id}'),
+  'POST /platform/v1/organizations/{org_id}/service-members': ({ serviceMembers }) =>
+    serviceMembers.create({ name: 'deploy', role: 'member' }),
+  'POST /platform/v1/organizations/{org_id}/service-members/{user_id}/api-keys': ({ serviceMembers }) =>
+    serviceMembers.createKey('{user_id}', { name: 'ci' }),
   'POST /platform/v1/organizations/{org_id}/invitations': ({ invitations }) =>
     invitations.create({ email: 'a@example.com', role: 'member' }),
   'GET /platform/v1/organizations/{org_id}/invitations': ({ invitations }) => invitations.list().page(),

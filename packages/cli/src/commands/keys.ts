@@ -51,9 +51,11 @@ export function addCommands(program: KeyhookCommand): void {
     .examples(
       'npx keyhook keys create --name ci',
       'npx keyhook keys create --name report --preset read_only --expires 90d --networks 203.0.113.0/24',
+      'npx keyhook keys create --name ci --for usr_…',
       'KEY=$(npx keyhook keys create --name ci --json | jq -r .api_key)',
     )
     .requiredOption('--name <name>', 'Give the new key this name')
+    .option('--for <usr>', 'Let the key act as this service member (usr_…); only owners can do that, logged in')
     .addOption(
       new Option('--preset <preset>', 'Allow the permissions of this preset; not together with --permissions').choices([
         'read_only',
@@ -62,12 +64,16 @@ export function addCommands(program: KeyhookCommand): void {
       ]),
     )
   withLimits(create).run(async ({ client, output }, options: Creation) => {
-    const { name, preset } = options
+    const { name, preset, for: serviceMember } = options
     const limits = await limitsOf(client, options)
     const isRestricted = preset !== undefined || Object.keys(limits).length > 0
-    const key = isRestricted
-      ? await client.keys.createRestricted({ name, ...limits, ...(preset && { preset }) })
-      : await client.keys.create({ name })
+    const restricted = { name, ...limits, ...(preset && { preset }) }
+    const key =
+      serviceMember !== undefined
+        ? await client.serviceMembers.createKey(serviceMember, restricted)
+        : isRestricted
+          ? await client.keys.createRestricted(restricted)
+          : await client.keys.create({ name })
     output.result(key, `Created the key ${key.id} (${key.name}). ${shownOnce(key.api_key)}`)
   })
   customerCommand(keys, 'list', 'List API keys, newest first')
@@ -129,7 +135,7 @@ export function addCommands(program: KeyhookCommand): void {
     })
 }
 
-type Creation = LimitOptions & { name: string; preset?: NonNullable<NewRestrictedApiKey['preset']> }
+type Creation = LimitOptions & { name: string; for?: string; preset?: NonNullable<NewRestrictedApiKey['preset']> }
 
 const shownOnce = (apiKey: string) => `The API key is shown once, so store it now:\n\n  ${styled('bold', apiKey)}\n`
 

@@ -12,11 +12,14 @@ export type NewUser = {
 
 export type User = {
   id: string
-  email: string
+  /** Null for a service member. */
+  email: string | null
   name: string | null
   subject: string | null
   /** False for a user who joined with an invitation link, until the address is confirmed. */
   verified: boolean
+  /** Whether it is a service member, which no person can log in as. */
+  service: boolean
   created_at: string
 }
 

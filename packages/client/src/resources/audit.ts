@@ -11,6 +11,7 @@ export type AuditAction =
   | 'member.added'
   | 'member.role_changed'
   | 'member.removed'
+  | 'service_member.created'
   | 'user.removed'
   | 'user.subject_pinned'
   | 'user.verified'

@@ -85,7 +85,7 @@ export type NewKeyRotation = { overlap_seconds?: number; expires_at?: string | n
 /** The most days that a new key lasts. The lower one counts; null: no limit. */
 export type KeyLifetime = { days_max: number | null; operator_days_max: number | null }
 
-type RepeatedApiKey = Omit<CreatedApiKey, 'api_key'> & { api_key?: string }
+export type RepeatedApiKey = Omit<CreatedApiKey, 'api_key'> & { api_key?: string }
 
 export type RevokedKeys = { revoked: string[] }
 

@@ -1,17 +1,23 @@
 import type { Api, CreationOptions, ListOptions, OrganizationOptions, SecretCreation } from '../api.ts'
 import type { List } from '../list.ts'
+import type { CreatedApiKey, NewRestrictedApiKey, RepeatedApiKey } from './keys.ts'
 
 export type MemberRole = 'owner' | 'admin' | 'member'
 
 export type OrganizationMember = {
   user_id: string
-  email: string
+  /** Null for a service member. */
+  email: string | null
   name: string | null
   /** Whether the operator or an OpenID login has confirmed the address. */
   verified: boolean
+  /** Whether it is a service member, which no person can log in as. */
+  service: boolean
   role: MemberRole
   created_at: string
 }
+
+export type NewServiceMember = { name: string; role: Exclude<MemberRole, 'owner'> }
 
 export type NewRole = { role: MemberRole }
 export type NewInvitation = { email: string; role: MemberRole }
@@ -39,6 +45,22 @@ export const members = (api: Api) => ({
     userId: string,
     { revokeKeys, ...options }: OrganizationOptions & { revokeKeys?: boolean } = {},
   ): Promise<void> => api.erase(api.platform(options, 'members', userId), options, { revoke_keys: revokeKeys }),
+})
+
+/** Members without a login, for API keys that outlive a person. Only owners make them and their keys, with a login token. */
+export const serviceMembers = (api: Api) => ({
+  /** It is listed, changed and removed like any other member. */
+  create: async (member: NewServiceMember, options: CreationOptions = {}): Promise<OrganizationMember> =>
+    api.create(api.platform(options, 'service-members'), member, options),
+
+  /** A key that acts as it. Never repeated by itself, because its answer shows the key. */
+  createKey: (async (userId: string, key: NewRestrictedApiKey, options: CreationOptions = {}) =>
+    api.createSecret(api.platform(options, 'service-members', userId, 'api-keys'), key, options)) as SecretCreation<
+    [userId: string, key: NewRestrictedApiKey],
+    OrganizationOptions,
+    CreatedApiKey,
+    RepeatedApiKey
+  >,
 })
 
 export const invitations = (api: Api) => ({

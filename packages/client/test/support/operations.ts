@@ -84,6 +84,11 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/members': Call<Api['members']['list']>
   'PUT /platform/v1/organizations/{org_id}/members/{user_id}': Call<Api['members']['update'], 1>
   'DELETE /platform/v1/organizations/{org_id}/members/{user_id}': Removal<Api['members']['remove']>
+  'POST /platform/v1/organizations/{org_id}/service-members': Call<Api['serviceMembers']['create'], 0>
+  'POST /platform/v1/organizations/{org_id}/service-members/{user_id}/api-keys': Call<
+    Api['serviceMembers']['createKey'],
+    1
+  >
   'POST /platform/v1/organizations/{org_id}/invitations': Call<Api['invitations']['create'], 0>
   'GET /platform/v1/organizations/{org_id}/invitations': Call<Api['invitations']['list']>
   'DELETE /platform/v1/organizations/{org_id}/invitations/{invitation_id}': Call<Api['invitations']['delete']>

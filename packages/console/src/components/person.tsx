@@ -15,9 +15,9 @@ export function useMembers(): OrganizationMember[] | undefined {
   }).data
 }
 
-/** An address that nobody has confirmed must not pass for the person who has it. */
-export const nameOf = ({ name, email, verified }: OrganizationMember): string =>
-  `${name ?? email}${verified ? '' : ' (unverified)'}`
+/** An address that nobody has confirmed must not pass for the person who has it, and a service member for no person. */
+export const nameOf = ({ name, email, verified, service }: OrganizationMember): string =>
+  `${name ?? email}${service ? ' (service member)' : verified ? '' : ' (unverified)'}`
 
 /** A user: "You", the name of a member, or the id of somebody who has left. */
 export function PersonName({ id }: { id: string }) {

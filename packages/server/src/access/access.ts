@@ -127,6 +127,7 @@ type LoginRow = {
  * A login of the local issuer is matched by our user id, and one of a console session only while that session lasts. One of an
  * OpenID issuer is matched by the subject that is recorded for a user, or, for a user without one, by an e-mail address that the
  * issuer has verified. That may be a user who came by an invitation, the oldest one, if no verified user has the address.
+ * A service member has neither subject nor address, and its id in a token is refused.
  */
 async function findLogins(db: Database, logins: readonly LoginPresented[], onFound: Found): Promise<void> {
   const rows = await db<LoginRow[]>`
@@ -140,7 +141,7 @@ async function findLogins(db: Database, logins: readonly LoginPresented[], onFou
     ) with ordinality as p (user_id, subject, email, org_id, session_id, n)
     left join lateral (
       select c.id, c.preference from (
-        select id, 1 as preference from keyhook.users where id = p.user_id and removed_at is null and (
+        select id, 1 as preference from keyhook.users where id = p.user_id and removed_at is null and not is_service and (
           p.session_id is null or exists (
             select from keyhook.console_sessions s
             where s.id = p.session_id and s.user_id = users.id and s.expires_at > now()

@@ -11,6 +11,7 @@ export const auditActions = [
   'member.added',
   'member.role_changed',
   'member.removed',
+  'service_member.created',
   'user.removed',
   'user.subject_pinned',
   'user.verified',

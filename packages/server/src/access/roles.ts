@@ -8,6 +8,7 @@ export const permissionTable = {
   'organizations:update': { owner: 'all', admin: 'none', member: 'none' },
   'members:read': { owner: 'all', admin: 'all', member: 'all' },
   'members:manage': { owner: 'all', admin: 'all', member: 'none' },
+  'service-members:manage': { owner: 'all', admin: 'none', member: 'none' },
   'keys:create': { owner: 'all', admin: 'all', member: 'own' },
   'keys:read': { owner: 'all', admin: 'all', member: 'own' },
   'keys:update': { owner: 'all', admin: 'all', member: 'own' },
@@ -36,7 +37,7 @@ export const permissions = Object.keys(permissionTable) as Permission[]
 
 export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
 
-const loginOnly: readonly Permission[] = ['members:manage', 'keys:limit']
+const loginOnly: readonly Permission[] = ['members:manage', 'service-members:manage', 'keys:limit']
 const keyManagement: readonly Permission[] = ['keys:create', 'keys:update', 'keys:revoke']
 
 /** What an API key may not do, whatever the role: it takes a login token. */

@@ -8,7 +8,7 @@ import { createLocalIssuer, localTtlSecondsMax } from '../login/login-tokens.ts'
 import { issueOperatorToken } from '../operator/token-routes.ts'
 import { listOperatorTokens, type OperatorTokenRow, revokeOperatorToken } from '../operator/token-sql.ts'
 import { noSuch } from '../organizations/rules.ts'
-import { findUserByEmail, userExists } from '../organizations/users.ts'
+import { checkMayLogIn, findUserByEmail } from '../organizations/users.ts'
 import { readServerAddress } from '../postgres/data-directory.ts'
 import type { Installation } from '../startup/open.ts'
 import { idOption } from './directory-commands.ts'
@@ -49,7 +49,7 @@ async function whoSignsIn({ db }: Installation, { user, operator }: Options): Pr
   }
   if (!isId('usr', user))
     throw new UsageError(`--user: ${JSON.stringify(user)} is not an e-mail address or an id (usr_…)`)
-  if (!(await userExists(db, user))) throw noSuch('user', user)
+  await checkMayLogIn(db, user)
   return user
 }
 
@@ -98,7 +98,7 @@ async function issue({ db, masterKeys }: Installation, options: Issue): Promise<
   if (options.name !== undefined)
     throw new UsageError('--name: only operator tokens have a name; give --operator too, or leave out --name')
   const userId = idOption('usr', '--user', options.user)
-  if (!(await userExists(db, userId))) throw noSuch('user', userId)
+  await checkMayLogIn(db, userId)
   return createLocalIssuer({ masterKeys, now: () => new Date() }).issue({ subject: userId, ttlSeconds })
 }
 

@@ -66,7 +66,7 @@ export function addCommands(program: KeyhookCommand): void {
   operatorCommand(user, 'list', 'List all users, the oldest first')
     .examples('npx keyhook user list | grep ada@example.com')
     .list(listUsers, (page) => {
-      const width = Math.max(...page.map(({ email }) => email.length))
+      const width = Math.max(...page.map(({ email }) => email?.length ?? 0))
       return page.map((one) => userLine(one, width))
     })
 
@@ -115,5 +115,7 @@ const day = (time: Date): string => time.toISOString().slice(0, 10)
 
 const organizationLine = ({ id, created_at, name }: OrganizationRow): string => `${id}  ${day(created_at)}  ${name}`
 
-const userLine = ({ id, created_at, email, name, verified_by }: UserRow, width: number): string =>
-  `${id}  ${day(created_at)}  ${email.padEnd(width)}  ${verified_by === null ? '(unverified)' : (name ?? '')}`.trimEnd()
+function userLine({ id, created_at, email, name, verified_by, is_service }: UserRow, width: number): string {
+  const who = is_service ? `${name} (service member)` : verified_by === null ? '(unverified)' : (name ?? '')
+  return `${id}  ${day(created_at)}  ${(email ?? '').padEnd(width)}  ${who}`.trimEnd()
+}

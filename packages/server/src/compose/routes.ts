@@ -15,6 +15,7 @@ import type { Route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { restrictedKeyRoutes } from '../keys/restricted-routes.ts'
 import { apiKeyRoutes, keyRevocationRoutes } from '../keys/routes.ts'
+import { serviceKeyRoutes } from '../keys/service-key-routes.ts'
 import type { KeyUses } from '../keys/uses.ts'
 import { createLocalIssuer } from '../login/login-tokens.ts'
 import { introspectionRoutes } from '../operator/introspection.ts'
@@ -28,6 +29,7 @@ import {
 } from '../organizations/operator-routes.ts'
 import { auditLogRoutes, organizationRoutes, organizationSettingsRoutes } from '../organizations/routes.ts'
 import { createHoldOrganization } from '../organizations/rules.ts'
+import { serviceMemberRoutes } from '../organizations/service-member-routes.ts'
 import type { Installation } from '../startup/open.ts'
 import { webhookRoutes, webhookSettingsRoutes } from '../webhooks/routes.ts'
 
@@ -58,6 +60,7 @@ export function composeRoutes(
     ...organizationRoutes({ db }),
     ...apiKeyRoutes(keyDeps),
     ...restrictedKeyRoutes(keyDeps),
+    ...serviceKeyRoutes(keyDeps),
     ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact) }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
@@ -71,6 +74,7 @@ export function composeRoutes(
     ...operatorEventRoutes({ db, intake, eventBytesMax: config.eventBytesMax }),
     ...organizationSettingsRoutes({ holdOrganization }),
     ...memberRoutes({ db, holdOrganization }),
+    ...serviceMemberRoutes({ holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({

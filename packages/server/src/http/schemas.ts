@@ -51,3 +51,6 @@ export const verified = () =>
     description:
       'Whether the address was confirmed: by the operator, or by a login at the OpenID issuer. A user who joined with an invitation link belongs to that organization only until then.',
   })
+
+export const isService = () =>
+  Type.Boolean({ description: 'Whether it is a service member, which no person can log in as.' })

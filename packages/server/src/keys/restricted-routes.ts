@@ -20,6 +20,7 @@ import {
   restrictionBasis,
   rotationBasis,
 } from './restricted-schemas.ts'
+import { overlapSecondsDefault, rotateKey } from './rotation.ts'
 import { apiKeyOf } from './routes.ts'
 import {
   type AskedLimits,
@@ -27,9 +28,8 @@ import {
   type CreationDeps,
   changeKey,
   createKeyIn,
-  overlapSecondsDefault,
+  isForService,
   retryPrefix,
-  rotateKey,
 } from './rules.ts'
 import { type ApiKeyRow, keyLifetimeOf, listApiKeys, setKeyDaysMax } from './sql.ts'
 
@@ -67,13 +67,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
         description: 'The key. Keep `api_key`: it cannot be shown again.',
         schema: createdRestrictedKey,
       },
-      decode: async ({ name, preset, ...asked }) => ({
-        name,
-        limits: {
-          ...limitsOf(asked),
-          ...(preset !== undefined && { permissions: presetOf(preset, asked.permissions) }),
-        },
-      }),
+      decode: decodeNewKey,
       async handler({ orgId, userId, actor, body: { name, limits }, once }) {
         return retryPrefix(() =>
           deps.holdOrganization(orgId, (tx) =>
@@ -125,14 +119,15 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       tag: 'API keys',
       summary: 'Change an API key',
       description:
-        'Renames a key or changes what restricts it. No request that begins after the answer may do what the key is not allowed any more, on any node. Allowing more, or a later end, takes a login token of the user whom the key acts as.',
+        'Renames a key or changes what restricts it. No request that begins after the answer may do what the key is not allowed any more, on any node. Allowing more, or a later end, takes a login token of the user whom the key acts as, or of an owner if that is a service member.',
       body: keyChanges,
       faults: ['key.not_active', 'auth.login_required', 'auth.key_restricted'],
       success: { status: 200, description: 'The key with its changes.', schema: keyDetails },
       decode: async ({ name, ...asked }) => ({ name, limits: limitsOf(asked) }),
-      async handler({ orgId, userId, actor, reach, params: { keyId }, body: { name, limits } }) {
+      async handler({ orgId, userId, actor, access, reach, params: { keyId }, body: { name, limits } }) {
         const createdBy = reach === 'own' ? userId : null
-        await db.begin((tx) => changeKey(tx, deps, { orgId, keyId, createdBy, userId, actor, name, limits }))
+        const caller = { userId, actor, isForService: isForService(access) }
+        await db.begin((tx) => changeKey(tx, deps, { orgId, keyId, createdBy, ...caller, name, limits }))
         return { status: 200, body: await show(orgId, keyId, createdBy) }
       },
     }),
@@ -182,7 +177,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       tag: 'API keys',
       summary: 'Rotate an API key',
       description:
-        'Makes a key with the same name and restrictions, and ends this one after the overlap, in one transaction. Only the user whom the key acts as can rotate it, or a key of that user that may do as much.',
+        'Makes a key with the same name and restrictions, and ends this one after the overlap, in one transaction. Only the user whom the key acts as can rotate it, or a key of that user that may do as much; that of a service member also an owner, with a login token.',
       body: newRotation,
       faults: ['key.not_active', 'limit.reached', 'auth.login_required', 'auth.key_restricted'],
       success: {
@@ -194,8 +189,9 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
         overlapSeconds,
         ...limitsOf(asked),
       }),
-      async handler({ orgId, userId, actor, params: { keyId }, body: { overlapSeconds, expiresAt }, once }) {
-        const rotation = { orgId, keyId, userId, actor, overlapSeconds, expiresAt }
+      async handler({ orgId, userId, actor, access, params: { keyId }, body: { overlapSeconds, expiresAt }, once }) {
+        const caller = { userId, actor, isForService: isForService(access) }
+        const rotation = { orgId, keyId, ...caller, overlapSeconds, expiresAt }
         return retryPrefix(() =>
           deps.holdOrganization(orgId, (tx) =>
             once(tx, async () => {
@@ -233,12 +229,20 @@ function networkOf(text: string, at: number): string {
   ])
 }
 
+export const decodeNewKey = async ({ name, preset, ...asked }: Static<typeof newRestrictedKey>) => ({
+  name,
+  limits: {
+    ...limitsOf(asked),
+    ...(preset !== undefined && { permissions: presetOf(preset, asked.permissions) }),
+  },
+})
+
 function presetOf(preset: keyof typeof permissionPresets, permissions: unknown): readonly KeyPermission[] {
   if (permissions === undefined) return permissionPresets[preset]
   throw invalid([{ pointer: '/preset', detail: 'must not be given together with permissions' }])
 }
 
-const answerOf = (orgId: OrgId, name: string, { id, keyPrefix, apiKey }: CreatedKey) => {
+export const answerOf = (orgId: OrgId, name: string, { id, keyPrefix, apiKey }: CreatedKey) => {
   const withoutSecrets = { id, name, key_prefix: keyPrefix }
   const location = `${path.replace(':orgId', orgId)}/${id}`
   return { status: 201, location, body: { ...withoutSecrets, api_key: apiKey }, withoutSecrets } as const

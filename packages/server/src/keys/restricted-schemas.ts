@@ -3,8 +3,8 @@ import { keyPermissions, permissionPresets } from '../access/restrictions.ts'
 import { chosen } from '../http/basis.ts'
 import { pageQuery } from '../http/lists.ts'
 import { closed, component, id, label, nullable, timestamp } from '../http/schemas.ts'
+import { overlapSecondsMax } from './rotation.ts'
 import { createdApiKey, listedKey } from './routes.ts'
-import { overlapSecondsMax } from './rules.ts'
 
 /** Of everything that restricts a key. */
 export const restrictionBasis = chosen(173)

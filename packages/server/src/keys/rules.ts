@@ -1,6 +1,8 @@
+import type { Access } from '../access/access.ts'
 import { type Actor, recordAudit } from '../access/audit.ts'
-import { invalidToken, keyLacks, keyRestricted, loginRequired } from '../access/authenticate.ts'
-import { type KeyLimits, limitReach, type Restrictions, widerParts } from '../access/restrictions.ts'
+import { invalidToken, keyRestricted, loginRequired } from '../access/authenticate.ts'
+import { type KeyLimits, type Restrictions, widerParts } from '../access/restrictions.ts'
+import { reachOf } from '../access/roles.ts'
 import {
   type HoldOrganization,
   isUniqueViolation,
@@ -11,7 +13,7 @@ import { Fault, invalid } from '../lib/faults.ts'
 import { type DatabaseId, type KeyId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { mintApiKey } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
-import { announceCreated, announceRevoked } from './events.ts'
+import { announceCreated } from './events.ts'
 import { notACallersKey } from './revocation.ts'
 import {
   existingDatabases,
@@ -22,7 +24,6 @@ import {
   lockKey,
   lockLimits,
   lockMembership,
-  revokeApiKey,
   updateKey,
 } from './sql.ts'
 
@@ -36,10 +37,6 @@ export type CreationDeps = {
 
 /** A part that is null limits nothing. One that is absent is as before, or as in the key that creates the new one. */
 export type AskedLimits = { [Part in keyof Restrictions]: Restrictions[Part] | null } & { expiresAt?: Date | null }
-
-/** How long the old key stays valid after a rotation. */
-export const overlapSecondsDefault = 3_600
-export const overlapSecondsMax = 30 * 86_400
 
 type Creation = { orgId: OrgId; userId: UserId; actor: Actor; name: string; limits?: AskedLimits }
 export type CreatedKey = { id: KeyId; keyPrefix: string; apiKey: string }
@@ -67,7 +64,12 @@ export async function createKeyIn(
   await checkDatabases(tx, orgId, limits)
   await limitEnd(tx, deps, { orgId, limits, isAsked: asked.expiresAt != null })
   const created = await storeKey(tx, deps, { orgId, userId, actor, name, limits })
-  const details = { name, key_prefix: created.keyPrefix, ...limitDetails(limits) }
+  const details = {
+    name,
+    key_prefix: created.keyPrefix,
+    ...(actor.kind !== 'operator' && actor.userId !== userId && { acts_as: userId }),
+    ...limitDetails(limits),
+  }
   await recordAudit(tx, { orgId, action: 'key.created', actor, targetId: created.id, details })
   await announceNew(tx, created, { orgId, userId, actor, name, limits })
   return created
@@ -75,7 +77,7 @@ export async function createKeyIn(
 
 type StoredCreation = Creation & { limits: KeyLimits }
 
-const announceNew = (
+export const announceNew = (
   tx: PublishingTransaction,
   { id, keyPrefix }: CreatedKey,
   { orgId, userId, actor, name, limits: { expiresAt } }: StoredCreation,
@@ -84,10 +86,10 @@ const announceNew = (
 
 const keyOf = (actor: Actor): KeyId | null => (actor.kind === 'key' ? actor.keyId : null)
 
-type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
+export type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
 
 /** Only the hash of a key is stored. */
-async function storeKey(
+export async function storeKey(
   tx: Transaction,
   deps: StoringDeps,
   { orgId, userId, actor, name, limits }: StoredCreation,
@@ -105,7 +107,7 @@ async function storeKey(
 const unlimited: KeyLimits = { restrictions: null, expiresAt: null }
 
 /** What the key of the request is limited to. One that was revoked since the request was authenticated must leave no key behind. */
-async function creatorOf(tx: Transaction, orgId: OrgId, actor: Actor): Promise<KeyLimits> {
+export async function creatorOf(tx: Transaction, orgId: OrgId, actor: Actor): Promise<KeyLimits> {
   if (actor.kind !== 'key') return unlimited
   await lockMembership(tx, orgId, actor.userId)
   const limits = await lockLimits(tx, orgId, actor.keyId)
@@ -121,7 +123,7 @@ function withDefaults({ expiresAt, ...asked }: AskedLimits, defaults: KeyLimits)
   }
 }
 
-function refuseWider(limits: KeyLimits, caller: KeyLimits): void {
+export function refuseWider(limits: KeyLimits, caller: KeyLimits): void {
   const parts = widerParts(limits, caller)
   if (parts.length === 0) return
   throw keyRestricted(`The key may do more than the API key of this request, or would: ${parts.join(', ')}.`)
@@ -145,7 +147,7 @@ async function checkDatabases(
 const dayMs = 86_400_000
 
 /** A key lasts no longer than keys may. An end that was asked for is refused instead of being brought forward. */
-async function limitEnd(
+export async function limitEnd(
   tx: Transaction,
   { keyDaysMax }: Pick<CreationDeps, 'keyDaysMax'>,
   { orgId, limits, isAsked }: { orgId: OrgId; limits: KeyLimits; isAsked: boolean },
@@ -173,13 +175,19 @@ const limitDetails = ({ restrictions, expiresAt }: KeyLimits): Record<string, st
   ...(expiresAt && { expires_at: isoTime(expiresAt) }),
 })
 
+/** `isForService`: whether the caller may act for service members, which have no login. */
+type Caller = { userId: UserId; actor: Actor; isForService: boolean }
+
+export const isForService = (access: Access): boolean =>
+  access.kind === 'login' &&
+  access.membership !== null &&
+  reachOf(access.membership.role, 'service-members:manage') !== 'none'
+
 /** `createdBy`: of whom the key has to be; null if the caller may change every key. */
-type Change = {
+type Change = Caller & {
   orgId: OrgId
   keyId: KeyId
   createdBy: UserId | null
-  userId: UserId
-  actor: Actor
   name: string | undefined
   limits: AskedLimits
 }
@@ -188,15 +196,16 @@ type Change = {
 export async function changeKey(
   tx: Transaction,
   deps: Pick<CreationDeps, 'keyDaysMax'>,
-  { orgId, keyId, createdBy, userId, actor, name, limits }: Change,
+  { orgId, keyId, createdBy, name, limits, ...caller }: Change,
 ): Promise<void> {
+  const { actor } = caller
   const creator = await creatorOf(tx, orgId, actor)
   const before = await lockActive(tx, orgId, keyId, createdBy)
   // A key changes no key that may do more than itself.
   refuseWider(before, creator)
   const after = { ...before, name: name ?? before.name, ...withDefaults(limits, before) }
   const wider = widerParts(after, before)
-  if (wider.length > 0) checkMayWiden(before, userId, actor, `would allow the key more (${wider.join(', ')})`)
+  if (wider.length > 0) checkMayWiden(before, caller, `would allow the key more (${wider.join(', ')})`)
   await checkDatabases(tx, orgId, after, before.restrictions?.databases)
   if (wider.includes('expires_at')) await limitEnd(tx, deps, { orgId, limits: after, isAsked: true })
   else if (limits.expiresAt) checkFuture(limits.expiresAt, (await keyLifetimeOf(tx, orgId)).nowMs)
@@ -215,7 +224,12 @@ function changedLimits(before: KeyLimits, after: KeyLimits): Record<string, stri
   return Object.fromEntries(names.map((part) => [part, now[part] ?? null]))
 }
 
-async function lockActive(tx: Transaction, orgId: OrgId, keyId: KeyId, createdBy: UserId | null): Promise<LockedKey> {
+export async function lockActive(
+  tx: Transaction,
+  orgId: OrgId,
+  keyId: KeyId,
+  createdBy: UserId | null,
+): Promise<LockedKey> {
   const key = await lockKey(tx, orgId, keyId)
   if (key === null || (createdBy !== null && key.createdBy !== createdBy)) throw notACallersKey(orgId, keyId)
   if (!key.isActive) {
@@ -227,52 +241,11 @@ async function lockActive(tx: Transaction, orgId: OrgId, keyId: KeyId, createdBy
 }
 
 /** A leaked key must not outgrow its limits, and an admin must not get the rights of an owner through an owner's key. */
-function checkMayWiden(key: LockedKey, userId: UserId, actor: Actor, what: string): void {
+export function checkMayWiden(key: LockedKey, { userId, actor, isForService }: Caller, what: string): void {
   if (actor.kind === 'key') throw loginRequired(`This ${what}, which takes a login token.`)
-  if (key.createdBy !== userId) throw keyRestricted(`This ${what}. Only the user whom the key acts as can do that.`)
-}
-
-type Rotation = {
-  orgId: OrgId
-  keyId: KeyId
-  userId: UserId
-  actor: Actor
-  overlapSeconds: number
-  /** Absent: as that of the old key. */
-  expiresAt: Date | null | undefined
-}
-
-/** A successor with the same settings; the old key ends after the overlap. Call it with the organization locked. */
-export async function rotateKey(
-  tx: PublishingTransaction,
-  deps: StoringDeps,
-  { orgId, keyId, userId, actor, overlapSeconds, expiresAt }: Rotation,
-): Promise<CreatedKey & { old: LockedKey }> {
-  // 1. Nobody gets a key that acts as somebody else, and no key gets one that may do more.
-  await lockMembership(tx, orgId, userId)
-  const creator = await creatorOf(tx, orgId, actor)
-  const old = await lockActive(tx, orgId, keyId, userId)
-  refuseWider(old, creator)
-  const mayRevoke = limitReach('all', creator.restrictions, 'keys:revoke') !== 'none'
-  if (actor.kind === 'key' && actor.keyId !== keyId && !mayRevoke) throw keyLacks('keys:revoke')
-  const limits: KeyLimits = {
-    restrictions: old.restrictions,
-    expiresAt: expiresAt === undefined ? old.expiresAt : expiresAt,
-  }
-  if (widerParts(limits, old).length > 0) checkMayWiden(old, userId, actor, 'would make the new key last longer')
-  // 2. The successor.
-  await limitEnd(tx, deps, { orgId, limits, isAsked: expiresAt != null })
-  const created = await storeKey(tx, deps, { orgId, userId, actor, name: old.name, limits })
-  // 3. The end of the old key. It never lasts longer than it would have.
-  const { nowMs } = await keyLifetimeOf(tx, orgId)
-  const end = new Date(nowMs + overlapSeconds * 1_000)
-  if (overlapSeconds === 0) await revokeApiKey(tx, orgId, keyId, null)
-  else if (old.expiresAt === null || old.expiresAt > end) await updateKey(tx, orgId, keyId, { ...old, expiresAt: end })
-  const details = { successor: created.id, key_prefix: created.keyPrefix, overlap_seconds: overlapSeconds }
-  await recordAudit(tx, { orgId, action: 'key.rotated', actor, targetId: keyId, details })
-  await announceNew(tx, created, { orgId, userId, actor, name: old.name, limits })
-  if (overlapSeconds === 0) await announceRevoked(tx, orgId, [old], () => 'rotated')
-  return { ...created, old }
+  if (key.createdBy === userId || (key.isOfService && isForService)) return
+  const who = key.isOfService ? 'an owner of the organization' : 'the user whom the key acts as'
+  throw keyRestricted(`This ${what}. Only ${who} can do that.`)
 }
 
 const tooManyKeys = (max: number): Fault =>

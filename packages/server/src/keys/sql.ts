@@ -100,7 +100,7 @@ export const existingDatabases = async (
 }
 
 /** What can be changed in a key. Locked: no other change happens until the transaction ends. */
-export type LockedKey = NamedKey & KeyLimits & { createdBy: UserId; isActive: boolean }
+export type LockedKey = NamedKey & KeyLimits & { createdBy: UserId; isOfService: boolean; isActive: boolean }
 
 export const lockKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise<LockedKey | null> => {
   const [key] = await tx<
@@ -110,15 +110,18 @@ export const lockKey = async (tx: Transaction, orgId: OrgId, id: KeyId): Promise
       created_by: UserId
       restrictions: Restrictions | null
       expires_at: Date | null
+      of_service: boolean
       active: boolean
     }[]
   >`
     select name, key_prefix, created_by, restrictions, expires_at,
+      (select is_service from keyhook.users where id = created_by) as of_service,
       revoked_at is null and coalesce(expires_at > clock_timestamp(), true) as active
     from keyhook.api_keys where org_id = ${orgId} and id = ${id} for no key update`
   if (key === undefined) return null
-  const { name, key_prefix: keyPrefix, restrictions, expires_at: expiresAt, active: isActive } = key
-  return { id, name, keyPrefix, createdBy: key.created_by, restrictions, expiresAt, isActive }
+  const { created_by: createdBy, key_prefix: keyPrefix, expires_at: expiresAt, of_service: isOfService } = key
+  const { name, restrictions, active: isActive } = key
+  return { id, name, keyPrefix, createdBy, isOfService, restrictions, expiresAt, isActive }
 }
 
 /** Call it with the key locked. */

@@ -37,7 +37,7 @@ export const faultCatalogue = {
   'auth.login_required': {
     status: 403,
     title: 'A login token is required',
-    when: 'Managing members takes a login token, and so does allowing an API key more or making it last longer. If the operator has set that, creating, changing and revoking API keys take one too. The request had an API key.',
+    when: 'Managing members, service members and their keys takes a login token, and so does allowing an API key more or making it last longer. If the operator has set that, creating, changing and revoking API keys take one too. The request had an API key.',
     advice: 'Log in, and send that token.',
   },
   'auth.key_restricted': {
@@ -153,6 +153,12 @@ export const faultCatalogue = {
     title: 'Another user has this e-mail address',
     when: 'Another user has this e-mail address, and it is confirmed. `detail` has the id of that user.',
     advice: 'Use that user.',
+  },
+  'user.service_member': {
+    status: 409,
+    title: 'The user is a service member',
+    when: 'A service member has no login and no address, belongs to one organization, and is never an owner.',
+    advice: 'Take a person, or create an API key for the service member.',
   },
   'user.subject_taken': {
     status: 409,

@@ -51,7 +51,7 @@ const useSession = (db: Database, hash: Buffer) =>
       returning id, user_id
     )
     select s.id, s.user_id, u.email, u.name
-    from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null
+    from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null and not u.is_service
     where s.user_id is null or u.id is not null`.first()
 
 export const endSession = (db: Executor, hash: Buffer) => db<SessionRow[]>`

@@ -5,17 +5,16 @@ import type { Database, HoldOrganization, Transaction } from '../db/database.ts'
 import { choice, chosen, mark, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Call, type Listing, type Route, route } from '../http/route.ts'
-import { closed, component, createdAt, id, nullable, timestamp, verified } from '../http/schemas.ts'
-import { revokeKeysOf } from '../keys/revocation.ts'
+import { closed, component, createdAt, id, isService, nullable, timestamp, verified } from '../http/schemas.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { newSecret, secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
+import { endMembership, neverOwner } from './rules.ts'
 import {
   countInvitations,
   countOtherOwners,
   deleteInvitation,
-  deleteMembership,
   type InvitationRow,
   insertInvitation,
   listInvitations,
@@ -23,25 +22,30 @@ import {
   type MemberRow,
   setMembership,
 } from './sql.ts'
+import { serviceMember } from './users.ts'
 
 const here = chosen(106)
 
 const role = () => Type.Enum([...roles], { description: 'What the user may do in the organization.' })
 
-const member = component('OrganizationMember', here, {
+export const member = component('OrganizationMember', here, {
   user_id: id('usr', 'The user.'),
-  email: Type.String({ description: 'The e-mail address of the user.', examples: ['grace@example.com'] }),
+  email: nullable(
+    Type.String({ description: 'The e-mail address; null for a service member.', examples: ['grace@example.com'] }),
+  ),
   name: nullable(Type.String({ description: 'The name of the user.', examples: ['Grace'] })),
   verified: mark(chosen(163), verified()),
+  service: mark(chosen(175), isService()),
   role: role(),
   created_at: timestamp('Since when the user belongs to the organization.'),
 })
 
-const memberOf = ({ user_id, email, name, verified, role, created_at }: MemberRow) => ({
+export const memberOf = ({ user_id, email, name, verified, service, role, created_at }: MemberRow) => ({
   user_id,
   email,
   name,
   verified,
+  service,
   role,
   created_at: isoTime(created_at),
 })
@@ -138,15 +142,16 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       tag: 'Members',
       summary: 'Change the role of a member',
       description:
-        'It takes effect on every request that starts after the answer. The same role again changes nothing. Only an owner makes owners, or changes the role of one.',
+        'It takes effect on every request that starts after the answer. The same role again changes nothing. Only an owner makes owners, or changes the role of one. A service member is never an owner.',
       body: newRole,
-      faults: ['member.last_owner'],
+      faults: ['member.last_owner', 'user.service_member'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ orgId, params: { userId }, actor, access, body }) {
         const { role } = body as { role: Role }
         return holdOrganization(orgId, async (tx) => {
           const before = await findMember(tx, orgId, userId)
           checkOwners(access, before.role, role)
+          if (before.service && role === 'owner') throw serviceMember(neverOwner)
           if (before.role !== role) {
             await checkOwnerLeft(tx, orgId, before)
             await setMembership(tx, orgId, userId, role)
@@ -166,7 +171,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
       tag: 'Members',
       summary: 'Remove a member from the organization',
       description:
-        'Keys of the user stop working at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. Only an owner removes an owner.',
+        'Keys of the user stop working at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. A service member and its keys always end for good. Only an owner removes an owner.',
       query: removalQuery,
       faults: ['member.last_owner'],
       success: { status: 204, description: 'The user is no member any more.' },
@@ -175,10 +180,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
           const before = await findMember(tx, orgId, userId)
           checkOwners(access, before.role)
           await checkOwnerLeft(tx, orgId, before)
-          await deleteMembership(tx, orgId, userId)
-          const details = { role: before.role }
-          await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details })
-          if (query.revoke_keys === 'true') await revokeKeysOf(tx, orgId, userId, actor)
+          await endMembership(tx, actor, { orgId, userId, revokesKeys: query.revoke_keys === 'true' })
         })
         return { status: 204 }
       },
@@ -186,7 +188,7 @@ export function memberRoutes({ db, holdOrganization }: { db: Database; holdOrgan
   ]
 }
 
-async function findMember(tx: Transaction, orgId: OrgId, userId: UserId): Promise<MemberRow> {
+export async function findMember(tx: Transaction, orgId: OrgId, userId: UserId): Promise<MemberRow> {
   const [row] = await listMembersOf(tx, orgId, { before: null, limit: 1, userId })
   if (row === undefined) throw notFound(`${userId} is not a member of ${orgId}`)
   return row

@@ -4,7 +4,7 @@ import type { Database, Transact } from '../db/database.ts'
 import { chosen, mark } from '../http/basis.ts'
 import { listById, onlyPageQuery, pageQuery } from '../http/lists.ts'
 import { type Listing, operatorRoute, type Route } from '../http/route.ts'
-import { closed, component, createdAt, id, label, verified } from '../http/schemas.ts'
+import { closed, component, createdAt, id, isService, label, verified } from '../http/schemas.ts'
 import { notFound } from '../lib/faults.ts'
 import { isId, type OrgId, type UserId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
@@ -128,7 +128,7 @@ export function operatorMemberRoutes({ db, transact }: { db: Database; transact:
       description:
         'Adds the user to the organization, or changes the role (`member.role_changed` in the audit log). It takes effect on every request that starts after the answer. The same role again changes nothing.',
       body: newMember,
-      faults: ['user.unverified'],
+      faults: ['user.unverified', 'user.service_member'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ actor, params: { orgId, userId }, body }) {
         const { role } = body as { role: Role }
@@ -143,7 +143,7 @@ export function operatorMemberRoutes({ db, transact }: { db: Database; transact:
       basis: here,
       summary: 'Remove a member',
       description:
-        'Their keys in the organization stop at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. A second call is answered like the first.',
+        'Their keys in the organization stop at once. They work again if the user becomes a member again, unless `revoke_keys` ends them for good. A service member and its keys always end for good. A second call is answered like the first.',
       query: removalQuery,
       success: { status: 204, description: 'The user is no member.' },
       async handler({ actor, params: { orgId, userId }, query }) {
@@ -172,12 +172,16 @@ const newUser = component('NewUser', here, {
 
 const user = component('User', here, {
   id: id('usr', 'The user.'),
-  email: Type.String({ description: 'E-mail address.', examples: ['hank@example.com'] }),
+  email: Type.Union([Type.String(), Type.Null()], {
+    description: 'E-mail address; null for a service member.',
+    examples: ['hank@example.com'],
+  }),
   name: Type.Union([Type.String(), Type.Null()], { description: 'Full name, if it was given.' }),
   subject: Type.Union([Type.String(), Type.Null()], {
     description: 'The `sub` that logs in as this user, if one does.',
   }),
   verified: mark(verification, verified()),
+  service: mark(chosen(175), isService()),
   created_at: createdAt(),
 })
 
@@ -188,12 +192,13 @@ const userQuery = closed({
   ),
 })
 
-const userOf = ({ id, email, name, subject, verified_by, created_at }: UserRow) => ({
+const userOf = ({ id, email, name, subject, verified_by, is_service: service, created_at }: UserRow) => ({
   id,
   email,
   name,
   subject,
   verified: verified_by !== null,
+  service,
   created_at: isoTime(created_at),
 })
 
@@ -256,7 +261,7 @@ export function operatorUserRoutes({ db }: { db: Database }): Route[] {
       summary: 'Confirm the address of a user',
       description:
         'For a user who joined with an invitation link, once you know that the address is theirs. The user may then belong to other organizations too. A second call is answered like the first.',
-      faults: ['user.email_taken'],
+      faults: ['user.email_taken', 'user.service_member'],
       success: { status: 200, description: 'The user.', schema: user },
       async handler({ actor, params: { userId } }) {
         return { status: 200, body: userOf(await verifyUser(db, actor, { userId })) }

@@ -7,6 +7,7 @@ import {
   isTransient,
   isUnavailable,
   isUniqueViolation,
+  type PublishingTransaction,
   type Transact,
   type Transaction,
 } from '../db/database.ts'
@@ -28,10 +29,12 @@ import {
   findUser,
   findUserByEmail,
   findUserBySubject,
+  insertServiceUser,
   insertUser,
   lockUser,
   recordVerified,
   removeUser as removeUserRow,
+  serviceMember,
   type UserRow,
   userExisted,
   type VerifiedBy,
@@ -87,6 +90,7 @@ export async function verifyUser(db: Database, actor: Actor, { userId }: { userI
     const user = await lockUser(tx, userId)
     if (user === null) throw noSuch('user', userId)
     if (user.verified_by === null) {
+      if (user.is_service) throw serviceMember('There is no address to confirm.')
       const other = await findUserByEmail(tx, user.email)
       if (other !== null) throw taken('email', user.email, other)
       await verifyIn(tx, actor, { userId, verifiedBy: 'operator' })
@@ -122,11 +126,28 @@ export async function setMemberIn(tx: Transaction, actor: Actor, { orgId, userId
   const user = await lockUser(tx, userId)
   if (user === null) throw noSuch('user', userId)
   checkMayJoin(user, orgId)
+  if (user.is_service && role === 'owner') throw serviceMember(neverOwner)
   const before = await setMembership(tx, orgId, userId, role)
   if (before === role) return
   const action = before === null ? 'member.added' : 'member.role_changed'
   await recordAudit(tx, { orgId, action, actor, targetId: userId, details: { from: before, to: role } })
 }
+
+/** A user that only keys act as. Call it with the organization locked. */
+export async function createServiceMember(
+  tx: Transaction,
+  actor: Actor,
+  { orgId, name, role }: { orgId: OrgId; name: string; role: Role },
+): Promise<UserId> {
+  const id = newId('usr')
+  await insertServiceUser(tx, orgId, id, name)
+  await setMembership(tx, orgId, id, role)
+  await recordAudit(tx, { orgId, action: 'service_member.created', actor, targetId: id, details: { name, role } })
+  return id
+}
+
+/** Every organization keeps a person among its owners, because only persons are. */
+export const neverOwner = 'Only a person can be an owner.'
 
 type Removal = { orgId: OrgId; userId: UserId; revokesKeys?: boolean }
 
@@ -146,16 +167,29 @@ export async function ensureNoMember(
   { orgId, userId, revokesKeys = false }: Removal,
 ): Promise<boolean> {
   return transact(async (tx) => {
-    const role = await deleteMembership(tx, orgId, userId)
-    if (role === null) {
+    const isRemoved = await endMembership(tx, actor, { orgId, userId, revokesKeys })
+    if (!isRemoved) {
       if ((await findOrganization(tx, orgId)) === null) throw noSuch('organization', orgId)
       if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
-    } else {
-      await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details: { role } })
     }
-    if (revokesKeys) await revokeKeysOf(tx, orgId, userId, actor)
-    return role !== null
+    return isRemoved
   })
+}
+
+/** A service member ends with its membership, and its keys for good: it cannot come back. False for somebody who is no member. */
+export async function endMembership(
+  tx: PublishingTransaction,
+  actor: Actor,
+  { orgId, userId, revokesKeys = false }: Removal,
+): Promise<boolean> {
+  const gone = await deleteMembership(tx, orgId, userId)
+  if (gone !== null) {
+    const details = { role: gone.role }
+    await recordAudit(tx, { orgId, action: 'member.removed', actor, targetId: userId, details })
+  }
+  if (gone?.is_service) await removeUserRow(tx, userId)
+  if (gone?.is_service || revokesKeys) await revokeKeysOf(tx, orgId, userId, actor)
+  return gone !== null
 }
 
 /** Removes the user from all organizations. Their keys stop working; their webhooks and databases stay. */

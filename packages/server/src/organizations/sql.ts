@@ -66,11 +66,11 @@ export const setMembership = async (
   return before?.role ?? null
 }
 
-export const deleteMembership = async (tx: Transaction, orgId: OrgId, userId: UserId): Promise<Role | null> => {
-  const [gone] = await tx<{ role: Role }[]>`
-    delete from keyhook.memberships where org_id = ${orgId} and user_id = ${userId} returning role`
-  return gone?.role ?? null
-}
+export const deleteMembership = (tx: Transaction, orgId: OrgId, userId: UserId) =>
+  tx<{ role: Role; is_service: boolean }[]>`
+    delete from keyhook.memberships m using keyhook.users u
+    where m.org_id = ${orgId} and m.user_id = ${userId} and u.id = m.user_id
+    returning m.role, u.is_service`.first()
 
 export type UserRole = { user_id: UserId; org_id: OrgId; role: Role }
 
@@ -104,9 +104,10 @@ export const organizationsOfUser = async (tx: Transaction, userId: UserId): Prom
 
 export type MemberRow = {
   user_id: UserId
-  email: string
+  email: string | null
   name: string | null
   verified: boolean
+  service: boolean
   role: Role
   created_at: Date
 }
@@ -116,7 +117,7 @@ export const listMembersOf = (
   orgId: OrgId,
   { before, limit, userId = null }: { before: string | null; limit: number; userId?: UserId | null },
 ) => db<MemberRow[]>`
-  select m.user_id, u.email, u.name, u.verified_by is not null as verified, m.role, m.created_at
+  select m.user_id, u.email, u.name, u.verified_by is not null as verified, u.is_service as service, m.role, m.created_at
   from keyhook.memberships m join keyhook.users u on u.id = m.user_id
   where m.org_id = ${orgId} and (${before}::text is null or m.user_id < ${before})
     and (${userId}::text is null or m.user_id = ${userId})
@@ -127,6 +128,14 @@ export const countOtherOwners = async (tx: Transaction, orgId: OrgId, userId: Us
   const { count } = await tx<{ count: number }[]>`
     select count(*)::int as count from keyhook.memberships
     where org_id = ${orgId} and role = 'owner' and user_id <> ${userId}`.one()
+  return count
+}
+
+export const countServiceMembers = async (tx: Transaction, orgId: OrgId): Promise<number> => {
+  const { count } = await tx<{ count: number }[]>`
+    select count(*)::int as count
+    from keyhook.memberships m join keyhook.users u on u.id = m.user_id
+    where m.org_id = ${orgId} and u.is_service`.one()
   return count
 }
 

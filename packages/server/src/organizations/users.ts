@@ -18,26 +18,28 @@ export const insertUser = (tx: Transaction, user: NewUser & { invited_to: OrgId 
   tx<UserRow[]>`
     insert into keyhook.users (id, email, name, subject, verified_by, invited_to)
     values (${user.id}, ${user.email}, ${user.name}, ${user.subject}, ${user.verified_by}, ${user.invited_to})
-    returning id, email, name, subject, verified_by, created_at`.one()
+    returning id, email, name, subject, verified_by, is_service, created_at`.one()
+
+/** A user without a login, who belongs to this organization only. */
+export const insertServiceUser = async (tx: Transaction, orgId: OrgId, id: UserId, name: string): Promise<void> => {
+  await tx`insert into keyhook.users (id, name, is_service, invited_to) values (${id}, ${name}, true, ${orgId})`
+}
 
 export const findUser = (db: Executor, id: UserId) =>
   db<UserRow[]>`
-    select id, email, name, subject, verified_by, created_at from keyhook.users
+    select id, email, name, subject, verified_by, is_service, created_at from keyhook.users
     where id = ${id} and removed_at is null`.first()
 
 /** Also a user who was removed. */
 export const userExisted = (db: Executor, id: UserId) => db`select 1 from keyhook.users where id = ${id}`.exists()
 
 export const pageOfUsers = (db: Database, email: string | null, { before, limit }: PageRequest) => db<UserRow[]>`
-  select id, email, name, subject, verified_by, created_at from keyhook.users
+  select id, email, name, subject, verified_by, is_service, created_at from keyhook.users
   where removed_at is null
     and (${email}::text is null or lower(email collate "C") = lower(${email}::text collate "C"))
     and (${before}::text is null or id < ${before})
   order by id desc
   limit ${limit}`
-
-export const userExists = (db: Executor, id: UserId) =>
-  db`select 1 from keyhook.users where id = ${id} and removed_at is null`.exists()
 
 /** The verified user who has the address already. As in the index, the case of A to Z makes no difference. */
 export const findUserByEmail = async (db: Executor, email: string): Promise<UserId | null> => {
@@ -60,10 +62,11 @@ export const findUserBySubject = async (db: Executor, subject: string): Promise<
   return row?.id ?? null
 }
 
-export type UserRow = NewUser & { created_at: Date }
+/** `email` is null for a service member. */
+export type UserRow = Omit<NewUser, 'email'> & { email: string | null; is_service: boolean; created_at: Date }
 
 export const listUsers = (db: Database, after: string, limit: number) => db<UserRow[]>`
-  select id, email, name, subject, verified_by, created_at from keyhook.users
+  select id, email, name, subject, verified_by, is_service, created_at from keyhook.users
   where id > ${after} and removed_at is null
   order by id
   limit ${limit}`
@@ -71,10 +74,13 @@ export const listUsers = (db: Database, after: string, limit: number) => db<User
 /** Locks the user, so that a membership cannot be added while the user is being removed. Null for an unknown user. */
 export const lockUser = (tx: Transaction, id: UserId) =>
   tx<LockedUser[]>`
-    select email, verified_by, invited_to from keyhook.users
+    select email, verified_by, invited_to, is_service from keyhook.users
     where id = ${id} and removed_at is null for no key update`.first()
 
-type LockedUser = Pick<UserRow, 'email' | 'verified_by'> & { invited_to: OrgId | null }
+type LockedUser = { verified_by: VerifiedBy | null; invited_to: OrgId | null } & (
+  | { is_service: false; email: string }
+  | { is_service: true; email: null }
+)
 
 /** Confirms the address of the user. Two verified users cannot have the same: then it throws. */
 export const recordVerified = async (tx: Transaction, id: UserId, verifiedBy: VerifiedBy): Promise<void> => {
@@ -94,7 +100,7 @@ export const recordSubject = (tx: Transaction, id: UserId, subject: string) =>
 
 /** Forgets the subject, so that the next login with the verified address records its own. False for an unknown user. */
 export const forgetSubject = (db: Executor, id: UserId) =>
-  db`update keyhook.users set subject = null where id = ${id} and removed_at is null`.exists()
+  db`update keyhook.users set subject = null where id = ${id} and removed_at is null and not is_service`.exists()
 
 /** Whether a removed user had this subject or this address. An address that was never confirmed says nothing about its owner. */
 export const wasRemoved = (db: Executor, { subject, email }: { subject: string; email: string }) =>
@@ -107,7 +113,19 @@ export const wasRemoved = (db: Executor, { subject, email }: { subject: string; 
 /** An address that nobody has confirmed counts in the organization that invited it, and nowhere else. */
 export function checkMayJoin(user: LockedUser, orgId: OrgId): void {
   if (user.verified_by !== null || user.invited_to === orgId) return
+  if (user.is_service) throw serviceMember(`The user belongs to ${user.invited_to} only.`)
   throw new Fault('user.unverified', {
     public: `Nobody has confirmed that ${user.email} is the address of this user, who therefore belongs to ${user.invited_to} only. The operator confirms it with "keyhook user verify", or the user logs in at the OpenID issuer.`,
   })
+}
+
+/** For what takes a person. */
+export const serviceMember = (why: string): Fault =>
+  new Fault('user.service_member', { public: `The user is a service member, which has no login. ${why}` })
+
+/** Throws for a user who was removed, is unknown, or has no login. */
+export async function checkMayLogIn(db: Executor, id: UserId): Promise<void> {
+  const user = await findUser(db, id)
+  if (user === null) throw new Fault('not_found', { public: `There is no user ${id}.` })
+  if (user.is_service) throw serviceMember('Create an API key for it instead.')
 }

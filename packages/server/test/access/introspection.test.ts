@@ -37,7 +37,9 @@ describe('an active token', () => {
   test('that is a key is answered with its user, organization, role, permissions and id', async () => {
     const key = await newKey()
     // Members and the lifetime of keys are managed with login tokens only.
-    const ofKey = permissionsOf('owner').filter((one) => !['members:manage', 'keys:limit'].includes(one))
+    const ofKey = permissionsOf('owner').filter(
+      (one) => !['members:manage', 'service-members:manage', 'keys:limit'].includes(one),
+    )
     expect(await introspect({ token: key.api_key })).toEqual({
       active: true,
       token_type: 'api_key',

@@ -241,6 +241,7 @@ test('an unknown id with a valid body is answered 404 too, also for the operator
     ':backupId/restore': { name: 'copy' },
     ':databaseId/restore': { name: 'then', to: '2026-01-31T12:00:00Z' },
     ':userId': { role: 'member' },
+    ':userId/api-keys': { name: 'ci' },
     revoke: { descendants: true },
     'backup-schedule': { every_hours: 6, keep: 3 },
   }

@@ -58,7 +58,16 @@ function hammer(nodes: string[], path: string, token: string, at: number) {
   }
 }
 
-type Victim = { orgId: OrgId; userId: UserId; token: string; apiKey: string; keyId: string; operatorToken: string }
+type Victim = {
+  orgId: OrgId
+  userId: UserId
+  token: string
+  apiKey: string
+  keyId: string
+  operatorToken: string
+  service: { userId: UserId; ownerToken: string }
+  serviceKey: string
+}
 
 async function victim(installation: Installation): Promise<Victim> {
   const orgId = await installation.organization()
@@ -68,12 +77,22 @@ async function victim(installation: Installation): Promise<Victim> {
     { token, body: { name: 'victim' } },
   )
   const operatorToken = await installation.operatorToken()
-  return { orgId, userId, token, apiKey: made.body.api_key, keyId: made.body.id, operatorToken }
+  const { service, serviceKey } = await serviceMember(installation, orgId)
+  return { orgId, userId, token, apiKey: made.body.api_key, keyId: made.body.id, operatorToken, service, serviceKey }
+}
+
+async function serviceMember(installation: Installation, orgId: OrgId) {
+  const { token } = await installation.person([{ orgId, role: 'owner' }])
+  const url = `${installation.nodes[1]}/platform/v1/organizations/${orgId}/service-members`
+  const made = await call<{ user_id: UserId }>(url, { token, body: { name: 'deploy', role: 'admin' } })
+  const userId = made.body.user_id
+  const key = await call<{ api_key: string }>(`${url}/${userId}/api-keys`, { token, body: { name: 'ci' } })
+  return { service: { userId, ownerToken: token }, serviceKey: key.body.api_key }
 }
 
 type Change = {
   what: string
-  credential: 'apiKey' | 'token' | 'operatorToken'
+  credential: 'apiKey' | 'token' | 'operatorToken' | 'serviceKey'
   path(victim: Victim): string
   after: number
   apply(installation: Installation, victim: Victim, round: number): Promise<unknown>
@@ -178,6 +197,17 @@ const changes: Change[] = [
     path: webhooks,
     after: 404,
     apply: ({ db }, v) => removeMember(db, testOperator, { orgId: v.orgId, userId: v.userId }),
+  },
+  {
+    what: 'the service member behind a key is removed over the API of one node',
+    credential: 'serviceKey',
+    path: webhooks,
+    after: 401,
+    apply: ({ nodes }, v, round) =>
+      call(`${nodes[round % 2]}/platform/v1/organizations/${v.orgId}/members/${v.service.userId}`, {
+        token: v.service.ownerToken,
+        method: 'DELETE',
+      }),
   },
   {
     what: 'the user behind a key is removed',

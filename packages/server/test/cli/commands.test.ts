@@ -93,9 +93,10 @@ test('org list and user list show all rows, as aligned lines or as one JSON arra
   await own.json('user', 'remove', '--user', gone.id)
   const created_at = expect.stringMatching(/^\d{4}-.*Z$/)
   expect(await own.json('org', 'list')).toEqual([{ id: acme.id, name: 'Acme', created_at }])
+  const verified = { verified_by: 'operator', is_service: false, created_at }
   expect(await own.json('user', 'list')).toEqual([
-    { id: ada.id, email: 'ada@example.com', name: null, subject: 'sub-1', verified_by: 'operator', created_at },
-    { id: grace.id, email: 'g@example.com', name: 'Grace', subject: null, verified_by: 'operator', created_at },
+    { id: ada.id, email: 'ada@example.com', name: null, subject: 'sub-1', ...verified },
+    { id: grace.id, email: 'g@example.com', name: 'Grace', subject: null, ...verified },
   ])
   const [first] = await own.json<{ created_at: string }[]>('org', 'list')
   const today = first!.created_at.slice(0, 10)

@@ -28,3 +28,28 @@ test('an operator token is issued, listed and revoked, and the running server ap
   expect(await run('token', 'revoke', '--token', unknown)).toMatchObject({ code: 2, stdout: '' })
   expect(await run('token', 'issue', '--user', 'usr_x', '--name', 'x')).toMatchObject({ code: 2 })
 })
+
+test('no command lets somebody log in as a service member, and the list of users marks it', {
+  timeout: 60_000,
+}, async () => {
+  const { api, run } = beside
+  const orgId = await api.organization()
+  const owner = await api.person([{ orgId, role: 'owner' }])
+  const made = await call<{ user_id: string }>(`${api.url}/platform/v1/organizations/${orgId}/service-members`, {
+    token: owner.token,
+    body: { name: 'deploy', role: 'member' },
+  })
+  const id = made.body.user_id
+  for (const command of [
+    ['token', 'issue', '--user', id],
+    ['console', 'link', '--user', id],
+    ['user', 'verify', '--user', id],
+    ['member', 'set', '--org', orgId, '--user', id, '--role', 'owner'],
+  ]) {
+    const ended = await run(...command)
+    expect([ended.code, ended.stdout], command.join(' ')).toEqual([2, ''])
+    expect(ended.stderr).toContain('is a service member')
+  }
+  expect(await run('user', 'unlink', '--user', id)).toMatchObject({ code: 2, stdout: '' })
+  expect((await run('user', 'list')).stdout).toMatch(new RegExp(`^${id} .* deploy \\(service member\\)$`, 'm'))
+})

@@ -38,6 +38,7 @@ test('a user is created, found by the address, removed, and removed again with t
   expect(made.body).toEqual({
     ...body,
     verified: true,
+    service: false,
     id: expect.stringMatching(/^usr_/),
     created_at: expect.any(String),
   })

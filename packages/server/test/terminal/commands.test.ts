@@ -40,6 +40,24 @@ test('keys are created, listed and revoked; a key with its descendants in one ca
   })
 })
 
+test('a service member is created with a key that acts as it, changed, listed and removed with its key', async () => {
+  const { terminal, api, orgId, owner } = await ownersTerminal()
+  // The key of this terminal cannot.
+  const create = ['members', 'create-service', '--name', 'deploy', '--role', 'member']
+  expect(await terminal.run(...create)).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
+  const own = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: owner.token, KEYHOOK_ORG: orgId })
+  const { user_id: bot } = await own.json<{ user_id: string }>(...create)
+  const key = await own.json<Key>('keys', 'create', '--name', 'ci', '--for', bot, '--preset', 'read_only')
+  expect(await own.json('keys', 'show', key.id)).toMatchObject({ created_by: bot, expired: false })
+  expect(await own.text('members', 'update', bot, '--role', 'admin')).toBe('deploy (service member) is now admin.\n')
+  expect(await own.text('members', 'list')).toMatch(new RegExp(`${bot} +admin +deploy \\(service member\\)`))
+  const path = `${api.url}/api/v1/organizations/${orgId}/webhooks`
+  expect((await call(path, { token: key.api_key })).status).toBe(200)
+  expect(await own.run('members', 'remove', bot)).toMatchObject({ code: 2 })
+  expect(await own.json('members', 'remove', bot, '--yes')).toEqual({ removed: bot })
+  expect((await call(path, { token: key.api_key })).status).toBe(401)
+})
+
 test('a restricted key is created, shown, narrowed, rotated, and listed when it is unused', async () => {
   const { terminal, owner, orgId } = await ownersTerminal()
   const limits = ['--networks', '127.0.0.0/8,::1', '--expires', '90d']

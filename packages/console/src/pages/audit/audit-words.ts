@@ -11,6 +11,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'member.added': 'Member added',
   'member.role_changed': 'Role changed',
   'member.removed': 'Member removed',
+  'service_member.created': 'Service member created',
   'user.removed': 'User removed',
   'user.subject_pinned': 'Sign-in of a user pinned',
   'user.verified': 'Address of a user confirmed',

@@ -13,7 +13,7 @@ import { Select } from '../../components/select.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
-import { Unverified } from '../../components/unverified.tsx'
+import { UserBadge } from '../../components/user-badge.tsx'
 import { Invite } from './invite.tsx'
 import { RemoveMember } from './remove-member.tsx'
 import { roleNames, rolesOffered } from './roles.ts'
@@ -50,7 +50,7 @@ export function MembersPage() {
       cell: (member) => (
         <div>
           <span className="cell-title break">{member.name ?? member.email}</span>{' '}
-          {member.user_id === user?.id && <Badge>You</Badge>} <Unverified of={member} />
+          {member.user_id === user?.id && <Badge>You</Badge>} <UserBadge of={member} />
           {member.name !== null && <div className="small muted break">{member.email}</div>}
         </div>
       ),

@@ -12,7 +12,7 @@ import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast } from '../../components/toasts.tsx'
-import { Unverified } from '../../components/unverified.tsx'
+import { UserBadge } from '../../components/user-badge.tsx'
 
 const queryKey = ['operator', 'users']
 
@@ -21,8 +21,8 @@ const columns = (onVerify: (user: User) => void): Column<User>[] => [
     label: 'User',
     cell: (user) => (
       <div>
-        <span className="cell-title break">{user.name ?? user.email}</span> <Unverified of={user} />
-        {user.name !== null && <div className="small muted break">{user.email}</div>}
+        <span className="cell-title break">{user.name ?? user.email}</span> <UserBadge of={user} />
+        {user.name !== null && user.email !== null && <div className="small muted break">{user.email}</div>}
       </div>
     ),
   },
@@ -34,7 +34,8 @@ const columns = (onVerify: (user: User) => void): Column<User>[] => [
     quiet: true,
     className: 'cell-end cell-actions',
     cell: (user) =>
-      !user.verified && (
+      !user.verified &&
+      !user.service && (
         <Button small onClick={() => onVerify(user)} aria-label={`Confirm ${user.email}`}>
           Confirm address
         </Button>
@@ -47,7 +48,10 @@ export function UsersPage() {
   const users = useList(queryKey, (options) => operatorClient.users.list(options))
   return (
     <>
-      <PageHeader title="Users" description="Everybody who can sign in, in any organization." />
+      <PageHeader
+        title="Users"
+        description="Everybody who can sign in, in any organization, and service members, which only API keys act as."
+      />
       <section className="card" aria-label="Users">
         <DataTable
           {...users}

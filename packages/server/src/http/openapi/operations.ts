@@ -61,6 +61,7 @@ const decisionOfSubject: Record<string, number> = {
   backups: 61,
   invoices: 61,
   members: 106,
+  'service-members': 175,
   audit: 31,
   events: 82,
 }

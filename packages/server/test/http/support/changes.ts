@@ -105,6 +105,20 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: { successor: made.id, key_prefix: made.key_prefix, overlap_seconds: 60 } }
       }
     },
+    'POST /platform/v1/organizations/:orgId/service-members': async (token) => async () => {
+      const body = { name: 'audited', role: 'member' }
+      const member = await post<{ user_id: string }>(`${platform()}/service-members`, token, body)
+      return { target: member.body.user_id, details: body }
+    },
+    'POST /platform/v1/organizations/:orgId/service-members/:userId/api-keys': async (token) => {
+      const member = { name: 'audited', role: 'member' }
+      const url = `${platform()}/service-members`
+      const { user_id } = (await call<{ user_id: string }>(url, { token: api.owner.token, body: member })).body
+      return async () => {
+        const { id, key_prefix } = (await post<Made>(`${url}/${user_id}/api-keys`, token, { name: 'audited' })).body
+        return { target: id, details: { name: 'audited', key_prefix, acts_as: user_id } }
+      }
+    },
     'PUT /platform/v1/organizations/:orgId/key-lifetime': async (token) => {
       await api.db`update keyhook.organizations set key_days_max = 30 where id = ${api.orgId}`
       return async () => {

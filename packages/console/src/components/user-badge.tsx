@@ -2,8 +2,9 @@ import { Badge } from './badge.tsx'
 
 const why = 'This user joined with an invitation link. Nobody has confirmed the e-mail address.'
 
-/** Beside the address of somebody who could be anyone. */
-export function Unverified({ of }: { of: { verified: boolean } }) {
+/** Beside the name of what is no person, and of somebody who could be anyone. */
+export function UserBadge({ of }: { of: { verified: boolean; service: boolean } }) {
+  if (of.service) return <Badge>Service member</Badge>
   if (of.verified) return null
   return (
     <span title={why}>
