@@ -6,6 +6,7 @@ const order = [
   'archives',
   'access',
   'http',
+  'mail',
   'delivery',
   'keys',
   'organizations',
