@@ -115,7 +115,7 @@ test('revoking a key with its descendants does not read all keys for each of the
     insert into keyhook.api_keys (org_id, id, name, key_prefix, hash, created_by, role)
     select ${orgId}, 'key_' || n, 'x', 'kh_' || lpad(n::text, 8, '0'), sha256(n::text::bytea), ${userId}, 'owner'
     from generate_series(1, 2000) n`
-  const read = await rowsRead('api_keys', async () => expect(await revoke(root)).toEqual(ids))
+  const read = await rowsRead('api_keys', async () => expect((await revoke(root))?.map(({ id }) => id)).toEqual(ids))
   const [server] = await db<{ version: number }[]>`select current_setting('server_version_num')::int as version`
   // The first key is found by an index of the organization's keys; each of the others by the index of the tree. PostgreSQL 15 reads
   // all keys of the organization twice.
