@@ -72,6 +72,7 @@ const noUserId: UserId = 'usr_00000000000000000000000000'
 /** The header's grammar (RFC 6750, 2.1), with the scheme in any case (RFC 9110, 11.1). */
 const bearerScheme = /^bearer(?![^\s,])/i
 const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i
+const basic = /^Basic +([A-Za-z0-9+/]+=*) *$/i
 const tokenShape = /^[A-Za-z0-9._~+/-]+=*$/
 
 /** What the first login of a user changes. */
@@ -223,6 +224,16 @@ export function bearerToken(authorization: string | undefined): string {
   if (token !== undefined) return token
   if (authorization === undefined || !bearerScheme.test(authorization)) throw authenticationRequired()
   throw invalidToken('the header is not "Bearer <token>"')
+}
+
+/** RFC 6749, 2.3.1: many clients of RFC 7662 send an id and a secret. The secret is a token, whatever the id. */
+export function bearerOfClient(authorization: string | undefined): string | undefined {
+  const encoded = authorization === undefined ? undefined : basic.exec(authorization)?.[1]
+  if (encoded === undefined) return authorization
+  const pair = Buffer.from(encoded, 'base64').toString()
+  // Some clients percent-encode more than they have to; no other character of a token needs it.
+  const secret = pair.slice(pair.indexOf(':') + 1).replace(/%2[def]|%5f|%7e/gi, decodeURIComponent)
+  return `Bearer ${secret}`
 }
 
 const realm = 'Bearer realm="keyhook"'

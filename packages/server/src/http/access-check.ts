@@ -4,6 +4,7 @@ import {
   type Authenticate,
   type Authenticated,
   addressRefused,
+  bearerOfClient,
   keyLacks,
   keyRestricted,
   loginRequired,
@@ -15,7 +16,7 @@ import { isRefusedToKeys, type Permission, type Reach, reachOf } from '../access
 import { type DatabaseId, isId, type KeyId, type OrgId } from '../lib/ids.ts'
 import { clientAddress } from './app.ts'
 import { noAccess } from './problems.ts'
-import type { Call, MemberRoute, OperatorCall, Route } from './route.ts'
+import type { Call, MemberRoute, OperatorCall, OperatorRoute, Route } from './route.ts'
 
 /** Remembers that a key was used, or refused because of the address, without a query. */
 type NotesKeyUses = {
@@ -47,11 +48,13 @@ type KeyAccess = Extract<Access, { kind: 'key' }>
 export type AccessCheck = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
 export const createAccessCheck = (route: Route, deps: AccessDeps): AccessCheck =>
-  route.needs === 'operator' ? operatorCheck(deps) : memberCheck(route, deps)
+  route.needs === 'operator' ? operatorCheck(route, deps) : memberCheck(route, deps)
 
-function operatorCheck({ authenticate }: AccessDeps): AccessCheck {
+function operatorCheck({ takesForm }: OperatorRoute, { authenticate }: AccessDeps): AccessCheck {
   return (request, _reply, done) => {
-    authenticate.operator(request.headers.authorization, clientAddress(request)).then((actor) => {
+    const { authorization } = request.headers
+    const given = takesForm ? bearerOfClient(authorization) : authorization
+    authenticate.operator(given, clientAddress(request)).then((actor) => {
       request.caller = { actor }
       done()
     }, done)

@@ -78,7 +78,7 @@ export function introspectionRoutes(deps: {
       basis: introspected,
       summary: 'Introspect a token',
       description:
-        'RFC 7662: whose token this is, and what it may do right now. Takes a form or JSON. A token that Keyhook would refuse is answered `{"active": false}` and nothing else. Do not cache the answer: a revoked key is inactive from the next call on.',
+        'RFC 7662: whose token this is, and what it may do right now. Takes a form or JSON, and the operator token also as the secret of `Authorization: Basic`, with any client id. A token that Keyhook would refuse is answered `{"active": false}` and nothing else. Do not cache the answer: a revoked key is inactive from the next call on.',
       body: oneToken,
       takesForm: true,
       success: { status: 200, description: 'What the token is.', schema: introspection },

@@ -1,3 +1,4 @@
+import * as openid from 'openid-client'
 import { describe, expect, test } from 'vitest'
 import { permissionsOf } from '../../src/access/roles.ts'
 import { newId } from '../../src/lib/ids.ts'
@@ -125,6 +126,33 @@ describe('an active token', () => {
     expect(reply.headers.get('cache-control')).toBe('no-store')
     const used = () => api.db`select 1 from keyhook.api_key_uses where id = ${key.id}`
     await expect.poll(async () => (await used()).length).toBe(1)
+  })
+})
+
+describe('a published client of RFC 7662', () => {
+  const client = (authentication: openid.ClientAuth) => {
+    const server = { issuer: api.url, introspection_endpoint: api.url + path }
+    const configuration = new openid.Configuration(server, 'any', undefined, authentication)
+    openid.allowInsecureRequests(configuration)
+    return configuration
+  }
+
+  test('reads what a key may do, and that it is revoked, with a client id and secret', async () => {
+    const key = await newKey()
+    const configuration = client(openid.ClientSecretBasic(await operator()))
+    const answer = await openid.tokenIntrospection(configuration, key.api_key)
+    expect(answer).toMatchObject({ active: true, sub: api.owner.userId, scope: expect.stringContaining('keys:read') })
+    const url = `${api.url}/api/v1/organizations/${api.orgId}/api-keys/${key.id}`
+    await call(url, { method: 'DELETE', token: api.owner.token })
+    expect(await openid.tokenIntrospection(configuration, key.api_key)).toEqual({ active: false })
+  })
+
+  test('is refused with another secret, and no other operation takes a client id and secret', async () => {
+    const configuration = client(openid.ClientSecretBasic('another'))
+    await expect(openid.tokenIntrospection(configuration, 'x')).rejects.toMatchObject({ status: 401 })
+    const authorization = `Basic ${Buffer.from(`any:${await operator()}`).toString('base64')}`
+    for (const other of ['/operator/v1/organizations', '/operator/v1/authorize'])
+      expect((await call(api.url + other, { headers: { authorization } })).status).toBe(401)
   })
 })
 
