@@ -31,7 +31,7 @@ inBrowser('members', () => {
     await page.getByLabel('Role of grace@example.com').selectOption('Admin')
     await page.getByText('grace@example.com is now admin').waitFor()
     await guest.goto(consoleUrl('/audit'))
-    await guest.getByRole('row', { name: /Role changed/ }).waitFor()
+    await guest.getByRole('row', { name: /changed the role of .*grace@example.com.* from member to admin/ }).waitFor()
     await page.getByRole('button', { name: 'Remove grace@example.com' }).click()
     expect(await dialog.getByRole('checkbox', { name: 'Revoke their API keys' }).isChecked()).toBe(true)
     await dialog.getByRole('button', { name: 'Remove member' }).click()
