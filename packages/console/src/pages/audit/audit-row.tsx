@@ -29,12 +29,26 @@ export function AuditSentence({ line: { entries, isInner } }: { line: AuditLine 
       {actor.kind === 'key' && (
         <p className="small muted break">with the API key {actor.key_name ?? actor.credential}</p>
       )}
-      {entries.length > 1 && (
-        <p className="small muted">
-          {countText(entries.length)} times, from <RelativeTime at={entries.at(-1)!.at} /> to{' '}
-          <RelativeTime at={entry.at} />
-        </p>
-      )}
+      {entries.length > 1 && <Times entries={entries} />}
     </div>
+  )
+}
+
+const minuteMs = 60_000
+
+function Times({ entries }: { entries: AuditLine['entries'] }) {
+  const [newest, oldest] = [entries[0], entries.at(-1)!]
+  const isShort = Date.parse(newest.at) - Date.parse(oldest.at) < minuteMs
+  return (
+    <p className="small muted">
+      {countText(entries.length)} times{' '}
+      {isShort ? (
+        'within a minute'
+      ) : (
+        <>
+          from <RelativeTime at={oldest.at} /> to <RelativeTime at={newest.at} />
+        </>
+      )}
+    </p>
   )
 }

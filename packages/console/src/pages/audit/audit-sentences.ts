@@ -19,7 +19,7 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
     invitation === undefined ? `added {target} as ${text(to)}` : `joined with an invitation as ${text(to)}`,
   'member.role_changed': ({ from, to }) => `changed the role of {target} from ${text(from)} to ${text(to)}`,
   'member.removed': 'removed the member {target}',
-  'service_member.created': ({ role }) => `created the service member {target} as ${text(role)}`,
+  'service_member.created': ({ role }) => `created {target} as ${text(role)}`,
   'user.removed': 'removed the user {target}',
   'user.subject_pinned': 'tied the user {target} to an account of the single sign-on',
   'user.verified': 'confirmed the address of {target}',
